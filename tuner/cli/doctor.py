@@ -1,0 +1,37 @@
+"""tune-framework doctor: what is missing or shaky here, each with the command that mends it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+from rich.console import Console
+from rich.text import Text
+
+from tuner.host.checks import examine, look_around
+from tuner.host.identity import probe
+
+_STYLES = {"missing": "bold red", "shaky": "bold yellow", "note": "dim"}
+
+
+def main(out: Path, *, as_json: bool) -> None:
+    """Print the findings; changes nothing."""
+    host = probe()
+    findings = examine(look_around(host, out))
+    if as_json:
+        sys.stdout.write(
+            msgspec.json.format(msgspec.json.encode(findings), indent=2).decode() + "\n"
+        )
+        return
+    console = Console(highlight=False)
+    console.print(Text(host.summary(), style="bold"))
+    for finding in findings:
+        console.print(
+            Text(f"{finding.severity:8}", style=_STYLES[finding.severity]),
+            Text(finding.message),
+            sep="",
+        )
+        console.print(Text(f"        mend: {finding.remedy}", style="dim"))
+    if not findings:
+        console.print("nothing to mend")

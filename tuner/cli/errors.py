@@ -1,0 +1,59 @@
+"""The one place where an exception becomes a message and an exit code."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+import typer
+
+from tuner import __version__
+from tuner.errors import Interrupted, TuneError
+
+
+def complain(text: str) -> None:
+    """Print an error on one line of standard error."""
+    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise Interrupted(
+        f"stopped by {signal.Signals(number).name}; everything measured is stored: the same "
+        "command goes on where it stopped"
+    )
+
+
+@contextmanager
+def handled() -> Iterator[None]:
+    """Turn errors into one line and an exit code; what is unforeseen, into a log to paste."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _interrupt)
+    try:
+        yield
+    except typer.Exit:
+        raise
+    except TuneError as error:
+        complain(str(error))
+        raise typer.Exit(error.exit_code) from error
+    except BrokenPipeError as error:
+        # whoever read the output has gone (a pager, head); nothing more can be printed
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        raise typer.Exit(1) from error
+    except Exception as error:
+        log = tempfile.NamedTemporaryFile(
+            "w", prefix="tune-framework-", suffix=".log", delete=False
+        )
+        with log:
+            log.write(f"tune-framework {__version__}\n{' '.join(sys.argv)}\n\n")
+            traceback.print_exc(file=log)
+        complain(
+            f"unexpected {type(error).__name__}: {error}; this is a fault of tune-framework: "
+            f"please report it with {log.name}"
+        )
+        raise typer.Exit(1) from error

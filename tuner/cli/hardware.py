@@ -1,0 +1,47 @@
+"""tune-framework hardware: what this machine is and allows."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tuner.host.identity import probe
+
+
+def main(*, as_json: bool) -> None:
+    """Print the host."""
+    host = probe()
+    if as_json:
+        data = {
+            "fingerprint": host.fingerprint(),
+            "identity": host.identity(),
+            "observations": msgspec.to_builtins(host.observations),
+            "topology": msgspec.to_builtins(host.topology),
+            "facts": host.facts(),
+        }
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
+        return
+    console = Console(highlight=False)
+    console.print(Text(host.summary(), style="bold"))
+    table = Table.grid(padding=(0, 2))
+    for name, value in host.facts().items():
+        shown = ", ".join(map(str, value)) if isinstance(value, tuple) else value
+        shown = f"{shown:.1f}" if isinstance(shown, float) else shown
+        table.add_row(name, Text(str(shown)))
+    for node in host.topology.nodes:
+        table.add_row(
+            f"node {node.id}",
+            f"CPUs {len(node.cpus)}, {node.memory_bytes / 2**30:.1f} GiB, distances "
+            f"{' '.join(map(str, node.distances)) or '-'}",
+        )
+    for name, path in host.libraries.items():
+        table.add_row(name, Text(path))
+    table.add_row("C++ compiler", host.cxx or "none")
+    for name, version in host.versions.items():
+        table.add_row(name, version)
+    table.add_row("fingerprint", host.fingerprint()[:16])
+    console.print(table)

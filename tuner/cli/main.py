@@ -1,0 +1,173 @@
+"""tune-framework: the options of a run, and the sub-commands.
+
+Nothing heavy is imported here: --help answers at once.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner import __version__
+from tuner.cli.errors import handled
+
+app = typer.Typer(
+    name="tune-framework",
+    help="Find the runtime settings that make a PyTorch or TensorFlow model fastest on this "
+    "machine, and prove it.",
+    epilog="Example: tune-framework --model resnet50 --hw xeon --budget 20m",
+    add_completion=False,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    pretty_exceptions_enable=False,
+)
+
+
+def _show_version(value: bool) -> None:
+    if value:
+        print(f"tune-framework {__version__}")
+        raise typer.Exit()
+
+
+@app.callback(invoke_without_command=True)
+def run(
+    context: typer.Context,
+    model: Annotated[
+        str | None, typer.Option(help="A built-in model (NAME or NAME@key=value,...) or PATH.py.")
+    ] = None,
+    hw: Annotated[
+        str, typer.Option(help="Hardware profile: xeon, epyc, arm, cuda, auto, or a TOML file.")
+    ] = "auto",
+    framework: Annotated[
+        list[str] | None,
+        typer.Option(help="torch or tensorflow; may be repeated. Default: every installed one."),
+    ] = None,
+    scenario: Annotated[str, typer.Option(help="How load is offered: offline.")] = "offline",
+    budget: Annotated[
+        str, typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h.")
+    ] = "10m",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder of the study; the same one resumes it.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(min=1, help="Tune for this batch size only.")] = None,
+    numerics: Annotated[
+        str,
+        typer.Option(
+            help="same: never reduce precision. reduced: recommend the reduced winner. "
+            "both: search both, recommend the same-numerics one."
+        ),
+    ] = "both",
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
+    ] = None,
+    fix: Annotated[
+        list[str] | None, typer.Option(help="KNOB=VALUE: every tried configuration has it.")
+    ] = None,
+    exclude: Annotated[
+        list[str] | None, typer.Option(help="KNOB: leave it at its default.")
+    ] = None,
+    space: Annotated[
+        Path | None, typer.Option(help="A search space of your own, instead of --hw.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, inputs and search.")] = 0,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show space, baselines and time estimate only.")
+    ] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON on standard output.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Tune a model on this machine."""
+    if context.invoked_subcommand is not None:
+        return
+    with handled():
+        from tuner.cli import tune
+
+        tune.main(
+            model=model,
+            hardware=str(space) if space else hw,
+            frameworks=framework or [],
+            scenario=scenario,
+            budget=budget,
+            out=out,
+            batch=batch,
+            numerics=numerics,
+            set_=set_ or [],
+            fix=fix or [],
+            exclude=exclude or [],
+            seed=seed,
+            dry_run=dry_run,
+            as_json=json,
+            command=sys.argv[1:],
+        )
+
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def hardware(json: AsJson = False) -> None:
+    """Show what this machine is and allows."""
+    with handled():
+        from tuner.cli import hardware
+
+        hardware.main(as_json=json)
+
+
+@app.command()
+def models(json: AsJson = False) -> None:
+    """List the built-in models."""
+    with handled():
+        from tuner.cli import models
+
+        models.main(as_json=json)
+
+
+@app.command()
+def spaces(
+    name: Annotated[str | None, typer.Argument(help="A profile, or a TOML file.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the hardware profiles; with a name, show its knobs and baselines."""
+    with handled():
+        from tuner.cli import spaces
+
+        spaces.main(name, as_json=json)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(help="The folder of a study.")], json: AsJson = False
+) -> None:
+    """Render a study's reports again from its result.json."""
+    with handled():
+        from tuner.cli import report
+
+        report.main(folder, as_json=json)
+
+
+@app.command()
+def doctor(
+    out: Annotated[Path, typer.Option(help="Where studies would be written.")] = Path("reports"),
+    json: AsJson = False,
+) -> None:
+    """Say what is missing or shaky here, each with the command that mends it."""
+    with handled():
+        from tuner.cli import doctor
+
+        doctor.main(out, as_json=json)
+
+
+def main() -> None:
+    """Run the command line."""
+    app()
+
+
+if __name__ == "__main__":
+    main()

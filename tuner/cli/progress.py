@@ -1,0 +1,153 @@
+"""Live progress: what is being measured, the best so far, the time left.
+
+Nothing is redrawn by a timer: that would use the CPUs that are being measured. Every event redraws
+once; events come between slices, when nothing is timed.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from tuner.record.events import (
+    BestSoFar,
+    Event,
+    LaunchBegins,
+    LaunchDone,
+    LaunchStage,
+    Listener,
+    PhaseBegins,
+    RoundEnds,
+    StudyBegins,
+    StudyEnds,
+    TimeLeft,
+    Warned,
+)
+from tuner.record.launch import Purpose
+
+_RECENT = 8
+
+
+def duration(seconds: float) -> str:
+    """Write seconds as 1:02:03 or 4:05."""
+    whole = max(0, round(seconds))
+    hours, rest = divmod(whole, 3600)
+    minutes, secs = divmod(rest, 60)
+    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+class _State:
+    """What the last events said."""
+
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.workload = self.phase = self.launch = self.stage = self.best = ""
+        self.deadline: float | None = None
+        self.recent: deque[Text] = deque(maxlen=_RECENT)
+
+    def time_left(self) -> str:
+        if self.deadline is None:
+            return ""
+        return duration(self.deadline - time.monotonic())
+
+
+def _line(event: Event, state: _State) -> str | None:
+    """Return what a plain log says about an event; None for nothing."""
+    match event:
+        case StudyBegins():
+            state.workload = event.workload
+            state.deadline = time.monotonic() + event.budget_s - event.resumed_s
+            resumed = f", {duration(event.resumed_s)} used before" if event.resumed_s else ""
+            return (
+                f"{event.workload}: budget {duration(event.budget_s)}{resumed}, up to "
+                f"{event.n_configurations} combinations, in {event.folder}"
+            )
+        case PhaseBegins():
+            state.phase, state.stage = event.name, ""
+            return f"{event.name}: {event.detail}"
+        case LaunchBegins():
+            state.launch, state.stage = f"{event.purpose}: {event.label}", "starting"
+            return None
+        case LaunchStage():
+            state.stage = event.stage
+            return None
+        case LaunchDone():
+            state.stage = ""
+            rate = f"{event.rate:.4g} items/s" if event.rate is not None else ""
+            outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
+            return f"  {event.purpose} {event.label}: {rate or outcome} ({event.seconds:.1f} s)"
+        case BestSoFar():
+            text = f"{event.ratio:.2f}x the default in the search: {event.label}"
+            is_new, state.best = text != state.best, text
+            return f"  best so far {text}" if is_new else None
+        case RoundEnds():
+            parts = [
+                f"{name} {point:.2f}x ({low:.2f} - {high:.2f})" if high < 1000
+                else f"{name} {point:.2f}x"
+                for name, (point, low, high) in event.speedups.items()
+            ]
+            return f"  round {event.number}: {', '.join(parts) or 'measured'}"
+        case TimeLeft():
+            state.deadline = time.monotonic() + event.seconds
+            return None
+        case Warned():
+            return f"warning: {event.text}"
+        case StudyEnds():
+            state.phase = state.launch = state.stage = ""
+            return f"{event.workload}: {event.verdict}; written to {event.folder}"
+
+
+def _plain(console: Console) -> Listener:
+    state = _State()
+
+    def listen(event: Event) -> None:
+        line = _line(event, state)
+        if line is not None:
+            left = state.time_left()
+            elapsed = duration(time.monotonic() - state.began)
+            print(f"[{elapsed}{f', {left} left' if left else ''}] {line}",
+                  file=console.file, flush=True)
+
+    return listen
+
+
+def _view(state: _State) -> Group:
+    table = Table.grid(padding=(0, 2))
+    table.add_row("phase", f"{state.workload}  {state.phase}")
+    table.add_row("measuring", f"{state.launch} {f'({state.stage})' if state.stage else ''}")
+    table.add_row("best so far", state.best or "-")
+    table.add_row("time left", state.time_left())
+    return Group(*state.recent, table)
+
+
+@contextmanager
+def progress(*, quiet: bool) -> Iterator[Listener]:
+    """Return a listener that shows events: live on a terminal, as plain lines elsewhere.
+
+    quiet: standard output is for the result; progress goes to standard error.
+    """
+    console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False)
+    if not console.is_terminal:
+        yield _plain(console)
+        return
+    state = _State()
+    with Live(_view(state), console=console, auto_refresh=False, transient=True) as live:
+
+        def listen(event: Event) -> None:
+            line = _line(event, state)
+            if line is not None:
+                if isinstance(event, LaunchDone) and event.purpose is not Purpose.PACER:
+                    state.recent.append(Text(line, style="dim", overflow="ellipsis", no_wrap=True))
+                elif not isinstance(event, LaunchDone | BestSoFar):
+                    live.console.print(Text(line))
+            live.update(_view(state), refresh=True)
+
+        yield listen

@@ -1,0 +1,78 @@
+"""tune-framework spaces: the hardware profiles, and what stands in one."""
+
+from __future__ import annotations
+
+import sys
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tuner.galleries import SEARCH_SPACES
+from tuner.host.identity import probe
+from tuner.space.knobs import describe
+from tuner.space.profile import Profile, gallery, load_profile
+from tuner.space.resolve import profile_matches
+
+
+def main(name: str | None, *, as_json: bool) -> None:
+    """Print all profiles, or one."""
+    names = [name] if name else list(gallery(SEARCH_SPACES))
+    profiles = [load_profile(each, SEARCH_SPACES) for each in names]
+    if as_json:
+        payload = profiles[0] if name else profiles
+        sys.stdout.write(
+            msgspec.json.format(msgspec.json.encode(payload), indent=2).decode() + "\n"
+        )
+    elif name:
+        _show_one(profiles[0])
+    else:
+        _show_all(profiles)
+
+
+def _show_all(profiles: list[Profile]) -> None:
+    host = probe()
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("profile", "for", "this host", "knobs", "baselines"):
+        table.add_column(column)
+    for profile in profiles:
+        matches = profile_matches(profile, host)
+        table.add_row(
+            profile.name,
+            profile.title,
+            ("yes" if matches else "no") if profile.matches else "any",
+            str(len(profile.knob)),
+            str(len(profile.baseline)),
+        )
+    Console(highlight=False).print(table)
+
+
+def _show_one(profile: Profile) -> None:
+    console = Console(highlight=False)
+    console.print(Text(f"{profile.name}: {profile.title}", style="bold"))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("knob", "applies", "what", "values", "live when"):
+        table.add_column(column)
+    for entry in profile.knob:
+        knob = describe(entry.id)
+        values = [str(getattr(value, "value", value)) for value in entry.values]
+        table.add_row(
+            entry.id,
+            str(knob.applies),
+            Text(knob.title + (" (changes numerics)" if knob.changes_numerics else "")),
+            Text(", ".join(values) + ("" if entry.search else " (baselines only)")),
+            Text(entry.when),
+        )
+    console.print(table)
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for column in ("baseline", "frameworks", "settings", "source"):
+        table.add_column(column)
+    for baseline in profile.baseline:
+        table.add_row(
+            baseline.name,
+            ", ".join(baseline.frameworks),
+            Text(" ".join(f"{k}={v}" for k, v in baseline.settings.items())),
+            Text(baseline.source),
+        )
+    console.print(table)

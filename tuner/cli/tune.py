@@ -1,0 +1,103 @@
+"""tune-framework --model ...: read the request, run it, show progress and what came of it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sys
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import typer
+
+from tuner.cli import dry_run as dry_run_view
+from tuner.cli.errors import complain
+from tuner.cli.progress import progress
+from tuner.cli.summary import show
+from tuner.errors import UnknownName, UsageError
+from tuner.host.identity import probe
+from tuner.space.profile import FRAMEWORKS
+from tuner.space.restrictions import Numerics, parse_restrictions
+from tuner.tune import Finished, Request, plan, tune
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def parse_duration(text: str) -> float:
+    """Read 90s, 10m, 1.5h or 1h30m into seconds; raises UsageError."""
+    parts = re.fullmatch(r"(?:\d+(?:\.\d+)?[smh]?)+", text.strip())
+    pieces = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", text) if parts else []
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    if not 0 < seconds < 1e7:
+        raise UsageError(f"--budget {text!r} is not a duration; write 90s, 10m or 1h")
+    return seconds
+
+
+def _check_choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UnknownName(f"value of {option}", value, allowed, f"allowed: {', '.join(allowed)}")
+
+
+def main(
+    *,
+    model: str | None,
+    hardware: str,
+    frameworks: list[str],
+    scenario: str,
+    budget: str,
+    out: Path | None,
+    batch: int | None,
+    numerics: str,
+    set_: list[str],
+    fix: list[str],
+    exclude: list[str],
+    seed: int,
+    dry_run: bool,
+    as_json: bool,
+    command: list[str],
+) -> None:
+    """Run the request; exits with the worst code of its frameworks."""
+    if model is None:
+        raise UsageError(
+            "name a model: tune-framework --model resnet50 --hw auto; "
+            "list them with: tune-framework models"
+        )
+    _check_choice("--scenario", scenario, ("offline",))
+    _check_choice("--numerics", numerics, ("both", "same", "reduced"))
+    for name in frameworks:
+        _check_choice("--framework", name, FRAMEWORKS)
+    request = Request(
+        model=model,
+        hardware=hardware,
+        frameworks=tuple(dict.fromkeys(frameworks)),
+        budget_s=parse_duration(budget),
+        out=out,
+        batch=batch,
+        seed=seed,
+        restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
+        command=shlex.join(["tune-framework", *command]),
+    )
+    if dry_run:
+        host = probe()
+        dry_run_view.show(plan(request, host), host, request.budget_s, as_json=as_json)
+        return
+    with progress(quiet=as_json) as listen:
+        finished = tune(request, listen)
+    _report(finished, as_json=as_json)
+    worst = max(each.exit_code for each in finished)
+    if worst:
+        raise typer.Exit(worst)
+
+
+def _report(finished: list[Finished], *, as_json: bool) -> None:
+    for each in finished:
+        if each.result is None:
+            complain(f"{each.framework}: {each.error}")
+        elif not as_json:
+            show(each.result, each.folder)
+    if as_json:
+        results = [each.result for each in finished if each.result is not None]
+        payload = results[0] if len(finished) == 1 and results else results
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(payload), indent=2).decode())
+        sys.stdout.write("\n")

@@ -1,0 +1,29 @@
+"""Which environment variables tune, so that a measured process starts without any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+# Every variable that the frameworks, OpenMP runtimes, math libraries and allocators read at start.
+_PREFIXES = (
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "BLIS_", "VECLIB_", "NUMEXPR_",
+    "DNNL_", "ONEDNN_", "TF_", "XLA_", "TORCH_", "TORCHINDUCTOR_", "TORCHDYNAMO_", "PYTORCH_",
+    "ATEN_", "ITEX_", "IPEX_", "ZENDNN_", "ZENDNNL_", "KERAS_", "CUDA_", "NVIDIA_TF32",
+    "LRU_CACHE_CAPACITY", "THP_MEM_ALLOC_ENABLE", "JEMALLOC", "TCMALLOC_", "MALLOC_",
+)
+_NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
+
+
+def is_tuning_variable(name: str) -> bool:
+    """Tell whether a variable may change a framework's speed."""
+    return name.startswith(_PREFIXES) or name in _NAMES
+
+
+def tuning_variables(environment: Mapping[str, str]) -> list[str]:
+    """Name the tuning variables of an environment, sorted."""
+    return sorted(name for name in environment if is_tuning_variable(name))
+
+
+def untuned(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment without any tuning variable."""
+    return {name: value for name, value in environment.items() if not is_tuning_variable(name)}

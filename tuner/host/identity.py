@@ -1,0 +1,174 @@
+"""The host as one value: what changes results (identity) apart from what merely varies."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+
+from tuner.errors import UsageError
+from tuner.host.libraries import find_cxx, find_libraries, library_folders, read_versions
+from tuner.host.limits import Limits, read_limits
+from tuner.host.processor import Processor, read_processor
+from tuner.host.topology import Cpu, Topology, format_cpu_list, read_topology
+
+
+class Observations(msgspec.Struct, frozen=True):
+    """What may differ from hour to hour without making it another host."""
+
+    memory_available_bytes: int
+    swap_used_bytes: int
+    load_1min: float
+    frequency_mhz: float | None
+    governor: str | None
+    turbo: bool | None
+    transparent_huge_pages: str | None
+
+
+class Host(msgspec.Struct, frozen=True):
+    """The measured machine as this process may use it."""
+
+    processor: Processor
+    topology: Topology
+    limits: Limits
+    libraries: dict[str, str]
+    cxx: str | None
+    gpus: tuple[str, ...]
+    versions: dict[str, str]
+    observations: Observations
+
+    @property
+    def cpus(self) -> tuple[Cpu, ...]:
+        """The online CPUs in this process's affinity mask."""
+        return self.topology.of(self.limits.allowed_cpus)
+
+    @property
+    def physical_cores(self) -> int:
+        """Number of distinct physical cores among the allowed CPUs."""
+        return len({cpu.core for cpu in self.cpus})
+
+    @property
+    def usable_cores(self) -> int:
+        """Physical cores, or fewer where the cgroup's quota grants less; at least 1."""
+        quota = self.limits.quota_cores
+        return max(1, min(self.physical_cores, int(quota) if quota else self.physical_cores))
+
+    def facts(self) -> dict[str, Any]:
+        """Return what formulas in search spaces may ask, by its name there."""
+        cpus = self.cpus
+        sockets, nodes = {c.socket for c in cpus}, {c.node for c in cpus}
+        return {
+            "host.arch": self.processor.arch,
+            "host.vendor": self.processor.vendor,
+            "host.isa": self.processor.isa,
+            "host.logical_cpus": len(cpus),
+            "host.cpu_list": format_cpu_list(tuple(cpu.id for cpu in cpus)),
+            "host.physical_cores": self.physical_cores,
+            "host.usable_cores": self.usable_cores,
+            "host.sockets": len(sockets),
+            "host.numa_nodes": len(nodes),
+            "host.nodes": tuple(sorted(nodes)),
+            "host.cores_per_socket": self.physical_cores // len(sockets),
+            "host.cores_per_node": self.physical_cores // len(nodes),
+            "host.smt": len(cpus) > self.physical_cores,
+            "host.llc_groups": len({c.llc for c in cpus}),
+            "host.memory_gib": self.limits.memory_bytes / 2**30,
+            "host.libraries": tuple(self.libraries),
+            "host.cxx": self.cxx is not None,
+            "host.gpus": len(self.gpus),
+        }
+
+    def identity(self) -> dict[str, Any]:
+        """Return what changes results: hardware, limits, libraries and versions."""
+        return {
+            "processor": msgspec.to_builtins(self.processor),
+            "allowed_cpus": format_cpu_list(self.limits.allowed_cpus),
+            "sockets": len({c.socket for c in self.cpus}),
+            "numa_nodes": len({c.node for c in self.cpus}),
+            "physical_cores": self.physical_cores,
+            "logical_cpus": len(self.cpus),
+            "last_level_caches": len({c.llc for c in self.cpus}),
+            "quota_cores": self.limits.quota_cores,
+            "memory_gib": round(self.limits.memory_bytes / 2**30, 1),
+            "gpus": list(self.gpus),
+            "libraries": {name: str(Path(p).resolve()) for name, p in self.libraries.items()},
+            "cxx": self.cxx,
+            "versions": self.versions,
+        }
+
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of the identity."""
+        return fingerprint(self.identity())
+
+    def summary(self) -> str:
+        """Describe the host on one line."""
+        facts = self.facts()
+        quota = self.limits.quota_cores
+        return (
+            f"{self.processor.model}, {facts['host.sockets']} socket(s), "
+            f"{facts['host.numa_nodes']} NUMA node(s), {self.physical_cores} cores, "
+            f"{facts['host.logical_cpus']} CPUs{f', quota {quota:g} cores' if quota else ''}, "
+            f"{facts['host.memory_gib']:.1f} GiB"
+        )
+
+
+def fingerprint(value: Any) -> str:
+    """Return the SHA-256 of a value's canonical JSON."""
+    return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def _first(root: Path, *paths: str) -> str | None:
+    for path in paths:
+        try:
+            return (root / path).read_text().strip()
+        except OSError:
+            continue
+    return None
+
+
+def _observe(root: Path) -> Observations:
+    cpu = "sys/devices/system/cpu"
+    no_turbo = _first(root, f"{cpu}/intel_pstate/no_turbo")
+    boost = _first(root, f"{cpu}/cpufreq/boost")
+    turbo = no_turbo == "0" if no_turbo is not None else None
+    if turbo is None and boost is not None:
+        turbo = boost == "1"
+    pages = _first(root, "sys/kernel/mm/transparent_hugepage/enabled") or ""
+    try:
+        frequency = psutil.cpu_freq()
+    except (OSError, NotImplementedError):  # virtual machines without cpufreq
+        frequency = None
+    return Observations(
+        memory_available_bytes=psutil.virtual_memory().available,
+        swap_used_bytes=psutil.swap_memory().used,
+        load_1min=psutil.getloadavg()[0],
+        frequency_mhz=frequency.current if frequency else None,
+        governor=_first(root, f"{cpu}/cpu0/cpufreq/scaling_governor"),
+        turbo=turbo,
+        transparent_huge_pages=pages.partition("[")[2].partition("]")[0] or None,
+    )
+
+
+def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Host:
+    """Read the host; `root` and `allowed` serve fixture trees.
+
+    Raises UsageError on a system that is not Linux: there is no /sys to read there.
+    """
+    if not sys.platform.startswith("linux"):
+        raise UsageError(f"cannot measure on {sys.platform}: settings are read back from Linux's "
+                         "/proc and /sys; run it on Linux, or in a Linux container")
+    gpus = sorted((root / "proc/driver/nvidia/gpus").glob("*")) if root else []
+    return Host(
+        processor=read_processor(root),
+        topology=read_topology(root),
+        limits=read_limits(root, allowed),
+        libraries=find_libraries(library_folders(root)),
+        cxx=find_cxx(),
+        gpus=tuple(gpu.name for gpu in gpus),
+        versions=read_versions(),
+        observations=_observe(root),
+    )

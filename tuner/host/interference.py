@@ -1,0 +1,110 @@
+"""What else uses the measured CPUs while a slice runs: two readings and their difference.
+
+Read inside the measured process just before and after the timed calls (about 0.1 ms each), from
+/proc and the cgroup; nothing here waits or spins.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+from pathlib import Path
+
+import msgspec
+
+from tuner.host.limits import cgroup_folders
+from tuner.record.launch import Interference
+
+# A slice is dirty above these (facts: benchmark hosts, section 1.2 of the measurement notes).
+MAX_STEAL = 0.01
+MAX_FOREIGN = 0.05
+# /proc/stat counts ticks of 1/USER_HZ: one per CPU may be rounding alone.
+_ROUNDING_TICKS = 1
+
+
+class Reading(msgspec.Struct, frozen=True):
+    """One look at the clocks."""
+
+    at: float
+    busy_s: float
+    steal_s: float
+    own_s: float
+    throttled: int
+    pressure_s: float
+    involuntary_switches: int
+
+
+class Watch:
+    """Reads the interference on the CPUs that this process may use."""
+
+    def __init__(self) -> None:
+        self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
+        version, folders = cgroup_folders(Path("/"), "cpu")
+        self._throttle_files = [f / "cpu.stat" for f in folders[:1]] if version else []
+        self._pressure = Path("/proc/pressure/cpu")
+        self.has_pressure = self._pressure.exists()
+
+    def read(self) -> Reading:
+        """Take a reading."""
+        cpus = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
+        busy = steal = 0
+        for line in Path("/proc/stat").read_text().splitlines():
+            name, _, rest = line.partition(" ")
+            if name in cpus:
+                # user nice system idle iowait irq softirq steal; guest time is inside user
+                ticks = [int(n) for n in rest.split()[:8]]
+                busy += sum(ticks[:3]) + sum(ticks[5:7])
+                steal += ticks[7]
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        return Reading(
+            at=time.monotonic(),
+            busy_s=busy * self._tick_s,
+            steal_s=steal * self._tick_s,
+            own_s=usage.ru_utime + usage.ru_stime,
+            throttled=self._throttled(),
+            pressure_s=self._pressure_us() / 1e6,
+            involuntary_switches=usage.ru_nivcsw,
+        )
+
+    def _throttled(self) -> int:
+        for path in self._throttle_files:
+            try:
+                text = path.read_text()
+            except OSError:
+                continue
+            for line in text.splitlines():
+                if line.startswith("nr_throttled"):
+                    return int(line.split()[1])
+        return 0
+
+    def _pressure_us(self) -> int:
+        try:
+            return int(self._pressure.read_text().splitlines()[0].rpartition("total=")[2])
+        except (OSError, ValueError, IndexError):  # a kernel without PSI
+            return 0
+
+    def between(self, before: Reading, after: Reading) -> Interference:
+        """Judge the time between two readings."""
+        elapsed = max(after.at - before.at, 1e-9)
+        n_cpus = len(os.sched_getaffinity(0))
+        offered = elapsed * n_cpus
+        rounding = _ROUNDING_TICKS * n_cpus * self._tick_s
+        steal_s = after.steal_s - before.steal_s
+        foreign_s = max(0.0, (after.busy_s - before.busy_s) - (after.own_s - before.own_s))
+        throttled = after.throttled - before.throttled
+        dirty = []
+        if steal_s - rounding > MAX_STEAL * offered:
+            dirty.append(f"the hypervisor stole {steal_s / offered:.0%} of the CPU time")
+        if foreign_s - rounding > MAX_FOREIGN * offered:
+            dirty.append(f"other processes used {foreign_s / offered:.0%} of the CPU time")
+        if throttled > 0:
+            dirty.append(f"the cgroup's quota throttled {throttled} period(s)")
+        return Interference(
+            steal=steal_s / offered,
+            foreign=foreign_s / offered,
+            throttled_periods=throttled,
+            pressure=min(1.0, (after.pressure_s - before.pressure_s) / elapsed),
+            involuntary_switches=after.involuntary_switches - before.involuntary_switches,
+            dirty=tuple(dirty),
+        )

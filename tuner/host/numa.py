@@ -1,0 +1,83 @@
+"""Bind this process to a NUMA node with py-libnuma, and prove it by the kernel.
+
+For the measured process alone: py-libnuma 1.2 passes unchecked NULL masks to libnuma, so a bad
+argument is a segmentation fault, and it ignores the failures of set_mempolicy. Therefore arguments
+are checked against /sys and the affinity mask first, the mask is never widened, and the outcome is
+read back from the kernel. In a tool process this would risk the study; in a worker, one launch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from tuner.errors import WorkerFailed
+from tuner.host.topology import parse_cpu_list, read_topology
+
+# include/uapi/linux/mempolicy.h
+_POLICIES = {0: "default", 1: "preferred", 2: "bind", 3: "interleave", 4: "local"}
+_MAX_NODES = 1024  # libnuma's own limit; get_mempolicy wants at least the kernel's
+
+
+class NumaError(WorkerFailed):
+    """The binding was refused, or the kernel shows that it did not happen."""
+
+
+def _mems_allowed() -> set[int]:
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("Mems_allowed_list:"):
+            return set(parse_cpu_list(line.split(":")[1]))
+    return {0}  # a kernel without cpusets: the one node there is
+
+
+def bind_to_node(node: int) -> None:
+    """Restrict this process to one node's CPUs (of those it has) and to its memory.
+
+    Raises NumaError, before libnuma sees the arguments, if the node does not exist, has no memory,
+    is outside the cpuset, or holds none of the allowed CPUs; and after, if the kernel disagrees.
+    """
+    known = {n.id: n for n in read_topology().nodes}
+    if node not in known:
+        raise NumaError(f"there is no NUMA node {node} here, only {sorted(known)}")
+    if node not in _mems_allowed():
+        raise NumaError(f"memory of NUMA node {node} is outside this process's cpuset")
+    cpus = set(known[node].cpus) & os.sched_getaffinity(0)
+    if not cpus:
+        raise NumaError(f"none of the allowed CPUs belongs to NUMA node {node}")
+    try:
+        from numa import memory, schedule
+    except (ImportError, OSError, AttributeError) as error:
+        # AttributeError: py-libnuma without libnuma.so.1 loads the program itself instead
+        raise NumaError("libnuma cannot be loaded; install it (apt-get install libnuma1)") from error
+    schedule.run_on_cpus(0, *sorted(cpus))
+    memory.set_membind_nodes(node)
+    actual = os.sched_getaffinity(0)
+    if actual != cpus:
+        raise NumaError(f"asked for CPUs {sorted(cpus)}, the kernel shows {sorted(actual)}")
+    policy = memory_policy()
+    if policy != f"bind:{node}":
+        raise NumaError(f"asked for memory policy bind:{node}, the kernel shows {policy}")
+
+
+def memory_policy() -> str:
+    """Return this thread's memory policy as the kernel has it: "default", "bind:0", ...
+
+    Raises NumaError where the kernel or a container's profile forbids asking.
+    """
+    try:
+        from numa import LIBNUMA
+    except (ImportError, OSError, AttributeError) as error:
+        raise NumaError("libnuma cannot be loaded; install it (apt-get install libnuma1)") from error
+    mode = ctypes.c_int()
+    words = _MAX_NODES // (8 * ctypes.sizeof(ctypes.c_ulong))
+    mask = (ctypes.c_ulong * words)()
+    ask = LIBNUMA.get_mempolicy
+    ask.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong]
+    ask.restype = ctypes.c_long
+    if ask(ctypes.byref(mode), mask, _MAX_NODES, None, 0) != 0:
+        raise NumaError("the kernel refused get_mempolicy (a container's seccomp profile?)")
+    bits = 8 * ctypes.sizeof(ctypes.c_ulong)
+    nodes = [i for i in range(_MAX_NODES) if mask[i // bits] >> (i % bits) & 1]
+    name = _POLICIES.get(mode.value & 0xFF, f"mode {mode.value}")
+    return name + (":" + ",".join(map(str, nodes)) if nodes else "")

@@ -1,0 +1,153 @@
+"""Claims: intervals over fresh, interleaved launches, with the error rate kept over looks.
+
+The unit is the round: one fresh launch of each arm, slices interleaved; d = log rate of an arm less
+the default's in the same round, so that whatever all arms share cancels. n is the number of rounds.
+
+Intervals are Student's t on the d. They are looked at after 4, 6, 9, 12 and 18 rounds, each time at
+the same nominal level (Pocock 1977), chosen by simulation so that over all five looks together a
+true null is rejected with the family's error rate; over the classes the error rate is kept by Holm
+(1979). `benchmarks/looks.py` repeats the simulation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from scipy import stats
+
+from tuner.record.result import Interval, Verdict
+
+LOOKS = (4, 6, 9, 12, 18)
+ALPHA = 0.05
+MIN_FLOOR = 0.01
+
+# Overall two-sided error rate (over all five looks, t tests on 4 ... 18 normal differences) to the
+# nominal rate of each look: 400,000 simulated studies, numpy PCG64 seed 1, benchmarks/looks.py.
+_NOMINAL = {0.05: 0.01421, 0.025: 0.00661, 0.05 / 3: 0.00426}
+
+
+def nominal_alpha(alpha: float) -> float:
+    """Return the error rate of a single look; between the simulated ones, log-linear.
+
+    Raises ValueError outside them.
+    """
+    known = sorted(_NOMINAL)
+    if not known[0] - 1e-9 <= alpha <= known[-1] + 1e-9:
+        raise ValueError(f"alpha {alpha} is outside {known[0]:.4f} ... {known[-1]:.4f}")
+    logs = np.interp(math.log(alpha), np.log(known), [math.log(_NOMINAL[a]) for a in known])
+    return float(math.exp(logs))
+
+
+def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, float]:
+    """Return mean, lower and upper bound of the mean of `values` at two-sided level `alpha`.
+
+    One value has an infinite interval.
+    """
+    mean = float(np.mean(values))
+    n = len(values)
+    if n < 2:
+        return mean, -math.inf, math.inf
+    half = float(stats.t.isf(alpha / 2, n - 1) * np.std(values, ddof=1) / math.sqrt(n))
+    return mean, mean - half, mean + half
+
+
+def p_value(values: Sequence[float]) -> float:
+    """Return the two-sided p value of "the mean is zero"; 1 for fewer than two values."""
+    n = len(values)
+    if n < 2:
+        return 1.0
+    sd = float(np.std(values, ddof=1))
+    if sd == 0:
+        return 0.0 if float(np.mean(values)) != 0 else 1.0
+    t = abs(float(np.mean(values))) / (sd / math.sqrt(n))
+    return float(2 * stats.t.sf(t, n - 1))
+
+
+def holm_alphas(differences: dict[str, Sequence[float]], alpha: float = ALPHA) -> dict[str, float]:
+    """Return the level at which Holm's step-down tests each hypothesis "no difference".
+
+    The smallest p value is tested at alpha / m, the next at alpha / (m - 1), and so on; after the
+    first that is not rejected, the rest keep its level.
+    """
+    order = sorted(differences, key=lambda name: p_value(differences[name]))
+    levels: dict[str, float] = {}
+    level, stopped = alpha, False
+    for i, name in enumerate(order):
+        if not stopped:
+            level = alpha / (len(order) - i)
+        levels[name] = level
+        stopped = stopped or p_value(differences[name]) > nominal_alpha(level)
+    return levels
+
+
+def speedup_interval(differences: Sequence[float], alpha: float) -> Interval:
+    """Turn log differences into a ratio with its interval at the family's confidence."""
+    point, low, high = t_interval(differences, nominal_alpha(alpha))
+    return Interval(math.exp(point), math.exp(low), _exp(high), 1 - ALPHA)
+
+
+def _exp(x: float) -> float:
+    return math.exp(min(x, 700.0))
+
+
+def rate_interval(log_rates: Sequence[float]) -> Interval:
+    """Return an absolute rate with its plain 95 % interval over rounds."""
+    point, low, high = t_interval(log_rates, 0.05)
+    return Interval(math.exp(point), math.exp(low), _exp(high), 0.95)
+
+
+class Noise(msgspec.Struct, frozen=True):
+    """How much identical arms differ."""
+
+    launch_sd: float
+    """SD of one launch's log rate within a round."""
+    floor: float
+    """The larger of 1 % and the 95 % quantile of |A/A log ratio| after n rounds."""
+
+
+def noise_floor(table: Sequence[Sequence[float]]) -> Noise:
+    """Estimate the noise from rounds x arms of log rates.
+
+    What is left after taking out each round's and each arm's mean is the spread of single launches
+    (SD s, (n-1)(k-1) degrees of freedom); two identical arms differ after n rounds by s sqrt(2/n).
+    """
+    y = np.asarray(table, dtype=float)
+    n, k = y.shape
+    freedom = (n - 1) * (k - 1)
+    if freedom < 1:
+        return Noise(math.nan, math.inf)
+    residual = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
+    sd = float(np.sqrt((residual**2).sum() / freedom))
+    quantile = float(stats.t.isf(0.025, freedom)) * sd * math.sqrt(2 / n)
+    return Noise(sd, max(MIN_FLOOR, math.expm1(quantile)))
+
+
+def judge(interval: Interval, floor: float) -> Verdict:
+    """Say what an interval means: faster, keep_default, or ambiguous.
+
+    faster: the lower bound is above 1 and the point above 1 + floor. keep_default: the upper bound
+    is not above 1 + floor, so nothing worth having can be there.
+    """
+    if interval.low > 1 and interval.point > 1 + floor:
+        return "faster"
+    if interval.high <= 1 + floor:
+        return "keep_default"
+    return "ambiguous"
+
+
+class ArmSeries(msgspec.Struct, frozen=True):
+    """Log rates of one arm at one batch, one per round; None where the launch failed."""
+
+    values: tuple[float | None, ...]
+
+    def against(self, other: ArmSeries) -> list[float]:
+        """Return this arm less another, over the rounds in which both were measured."""
+        pairs = zip(self.values, other.values, strict=True)
+        return [a - b for a, b in pairs if a is not None and b is not None]
+
+    def known(self) -> list[float]:
+        """Return the measured values."""
+        return [value for value in self.values if value is not None]

@@ -1,0 +1,206 @@
+"""One supervised worker process: started, spoken to, stopped when idle, killed with all it left."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tuner import supervisor
+from tuner.errors import WorkerFailed
+from tuner.host.environment import untuned
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.protocol import Command, Hello, Reply
+from tuner.space.launching import LaunchPlan
+
+# Set for every worker, default included: quiet logs, and no GPU in a CPU measurement.
+_FIXED_ENVIRONMENT = {"TF_CPP_MIN_LOG_LEVEL": "2", "CUDA_VISIBLE_DEVICES": "-1"}
+_HELLO_TIMEOUT_S = 60.0
+_STOP_TIMEOUT_S = 5.0
+
+
+class WorkerEnded(WorkerFailed):
+    """The worker died, broke the protocol or took too long; `ending` says which."""
+
+    def __init__(self, ending: Ending) -> None:
+        super().__init__(ending.reason)
+        self.ending = ending
+
+
+def _oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory, on this machine."""
+    for line in Path("/proc/vmstat").read_text().splitlines():
+        if line.startswith("oom_kill "):
+            return int(line.split()[1])
+    return 0
+
+
+class WorkerProcess:
+    """A worker under its supervisor. Always `close` it: nothing of it survives that.
+
+    Raises WorkerEnded whenever the worker cannot go on.
+    """
+
+    def __init__(self, plan: LaunchPlan, log: Path, extra_environment: Mapping[str, str]) -> None:
+        self._log = log
+        self._buffer = b""
+        self._exit: dict[str, Any] | None = None
+        self._is_closed = False
+        self._oom_kills = _oom_kills()
+        self._decoder = msgspec.json.Decoder(Reply)  # type: ignore[type-var]  # a union of structs
+        control_read, self._control = os.pipe()
+        self._status, status_write = os.pipe()
+        command_read, self._commands = os.pipe()
+        self._replies, reply_write = os.pipe()
+        theirs = (control_read, status_write, command_read, reply_write)
+        try:
+            self._supervisor = subprocess.Popen(
+                [sys.executable, "-I", "-S", supervisor.__file__, str(control_read),
+                 str(status_write)],
+                pass_fds=theirs,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,  # Ctrl-C is for the tool, which then closes this
+            )
+        finally:
+            for fd in theirs:
+                os.close(fd)
+        argv = [sys.executable, "-P", "-m", "tuner.worker.main", str(command_read),
+                str(reply_write)]
+        order = {
+            "argv": argv,
+            "env": {
+                **untuned(os.environ), **_FIXED_ENVIRONMENT, **extra_environment,
+                **plan.environment,
+            },
+            "cwd": os.getcwd(),
+            "log": str(log.absolute()),
+            "cpus": plan.cpus,
+            "pass_fds": [command_read, reply_write],
+        }
+        os.write(self._control, json.dumps(order).encode() + b"\n")
+        try:
+            hello = self.receive(_HELLO_TIMEOUT_S)
+            if not isinstance(hello, Hello):
+                raise WorkerEnded(Ending(Outcome.CRASHED, f"the worker began with {hello!r}"))
+            self.pid = hello.pid
+        except BaseException:
+            self.close()
+            raise
+
+    def send(self, command: Command) -> None:
+        """Send a command; a worker that has gone is noticed by `receive`."""
+        try:
+            os.write(self._commands, msgspec.json.encode(command) + b"\n")
+        except BrokenPipeError:
+            pass
+
+    def receive(self, timeout_s: float) -> Reply:
+        """Wait for the next reply; blocks without using the CPU."""
+        deadline = time.monotonic() + timeout_s
+        while b"\n" not in self._buffer:
+            left = deadline - time.monotonic()
+            ready, _, _ = select.select([self._replies], [], [], max(0.0, left))
+            if not ready:
+                raise WorkerEnded(Ending(Outcome.TIMED_OUT, f"no answer within {timeout_s:.0f} s"))
+            piece = os.read(self._replies, 1 << 16)
+            if not piece:
+                raise WorkerEnded(self._death())
+            self._buffer += piece
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            return self._decoder.decode(line)  # type: ignore[no-any-return]
+        except msgspec.MsgspecError as error:
+            raise WorkerEnded(
+                Ending(Outcome.CRASHED, f"the worker answered what cannot be read: {error}")
+            ) from error
+
+    def _death(self) -> Ending:
+        """Say how the worker died, from the supervisor's account and the log's last words."""
+        self._await_exit()
+        status = self._exit or {}
+        last = self._last_words()
+        if status.get("signal") == signal.SIGKILL and _oom_kills() > self._oom_kills:
+            return Ending(Outcome.OUT_OF_MEMORY, "killed by the kernel for want of memory")
+        if "signal" in status:
+            return Ending(Outcome.CRASHED, f"killed by {signal.Signals(status['signal']).name}{last}")
+        if "error" in status:
+            return Ending(Outcome.CRASHED, str(status["error"]))
+        return Ending(Outcome.CRASHED, f"ended with exit code {status.get('exit')}{last}")
+
+    def _last_words(self) -> str:
+        try:
+            lines = self._log.read_bytes()[-4096:].decode(errors="replace").split("\n")
+        except OSError:
+            return ""
+        words = [line.strip() for line in lines if line.strip()]
+        return f" ({words[-1][:200]})" if words else ""
+
+    def _await_exit(self) -> None:
+        """Read the supervisor's account until its end of file."""
+        data = b""
+        while piece := os.read(self._status, 1 << 12):
+            data += piece
+        for line in data.splitlines():
+            self._exit = {**(self._exit or {}), **json.loads(line)}
+
+    def _signal(self, number: signal.Signals) -> list[int]:
+        pids = [self.pid, *supervisor.descendants(self.pid)]
+        for pid in pids:
+            try:
+                os.kill(pid, number)
+            except ProcessLookupError:
+                continue
+        return pids
+
+    def pause(self) -> None:
+        """Stop the worker and its children, and wait until no thread of theirs runs.
+
+        Spinning threads of an idle framework would share cores with the one being measured.
+        """
+        pids = self._signal(signal.SIGSTOP)
+        deadline = time.monotonic() + _STOP_TIMEOUT_S
+        while any(_is_running(pid) for pid in pids):
+            if time.monotonic() > deadline:
+                raise WorkerEnded(Ending(Outcome.TIMED_OUT, "the worker could not be stopped"))
+            time.sleep(0.0005)
+
+    def resume(self) -> None:
+        """Let the worker go on."""
+        self._signal(signal.SIGCONT)
+
+    def close(self) -> None:
+        """Kill the worker and everything it left behind, and wait until that has happened."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        os.close(self._control)  # the supervisor's order to kill
+        self._await_exit()
+        self._supervisor.wait()
+        for fd in (self._commands, self._replies, self._status):
+            os.close(fd)
+
+
+def _is_running(pid: int) -> bool:
+    """Tell whether any thread of a process may still run."""
+    try:
+        tasks = os.listdir(f"/proc/{pid}/task")
+    except OSError:
+        return False
+    for task in tasks:
+        try:
+            with open(f"/proc/{pid}/task/{task}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+        except (OSError, IndexError):
+            continue
+        if state not in (b"T", b"t", b"Z", b"X"):
+            return True
+    return False

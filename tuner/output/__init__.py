@@ -1,0 +1,1 @@
+"""What a study leaves behind: the result, its reports, and files to ship."""

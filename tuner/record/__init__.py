@@ -1,0 +1,1 @@
+"""What is kept and exchanged: configurations, launches, slices, results, messages and the store."""

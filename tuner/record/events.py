@@ -1,0 +1,106 @@
+"""What a run tells while it goes: values for whoever listens; the engine itself never prints."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+import msgspec
+
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Outcome
+
+
+class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
+    """A study is opened; `resumed_s` seconds of its budget were used before."""
+
+    workload: str
+    folder: str
+    budget_s: float
+    resumed_s: float
+    n_configurations: int | None
+    """Size of the space; None where it is too large to count."""
+
+
+class PhaseBegins(msgspec.Struct, frozen=True, tag="phase_begins"):
+    """A phase is entered."""
+
+    name: str
+    detail: str
+
+
+class LaunchBegins(msgspec.Struct, frozen=True, tag="launch_begins"):
+    """A launch is about to start."""
+
+    launch: int
+    label: str
+    purpose: Purpose
+
+
+class LaunchStage(msgspec.Struct, frozen=True, tag="launch_stage"):
+    """What the worker of a launch is doing now."""
+
+    launch: int
+    stage: str
+
+
+class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
+    """A launch has ended; `rate` is the median over its slices in items per second."""
+
+    launch: int
+    label: str
+    purpose: Purpose
+    outcome: Outcome
+    reason: str
+    rate: float | None
+    seconds: float
+
+
+class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):
+    """The best configuration of the search; a search score, not a claim."""
+
+    label: str
+    ratio: float
+    """Against the default, both at their best batch."""
+
+
+class RoundEnds(msgspec.Struct, frozen=True, tag="round_ends"):
+    """A confirmation round is complete; per class, point and bounds of the speedup so far."""
+
+    number: int
+    speedups: dict[str, tuple[float, float, float]]
+
+
+class TimeLeft(msgspec.Struct, frozen=True, tag="time_left"):
+    """How much of the study's budget is left."""
+
+    seconds: float
+
+
+class Warned(msgspec.Struct, frozen=True, tag="warned"):
+    """Something a reader of the result must know."""
+
+    text: str
+
+
+class StudyEnds(msgspec.Struct, frozen=True, tag="study_ends"):
+    """The study is complete and written."""
+
+    workload: str
+    verdict: str
+    folder: str
+
+
+Event: TypeAlias = (
+    StudyBegins
+    | PhaseBegins
+    | LaunchBegins
+    | LaunchStage
+    | LaunchDone
+    | BestSoFar
+    | RoundEnds
+    | TimeLeft
+    | Warned
+    | StudyEnds
+)
+Listener: TypeAlias = Callable[[Event], None]

@@ -1,0 +1,93 @@
+"""The files that other people's scripts read: written whole or not at all, with their schemas."""
+
+from __future__ import annotations
+
+import json
+import os
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import tomli_w
+
+from tuner.errors import StorageFailed, UsageError
+from tuner.record.recommendation import RECOMMENDATION_VERSION, Recommendation
+from tuner.record.result import SCHEMA_VERSION, Result
+
+SCHEMAS = Path(__file__).parent / "schemas"
+RESULT_SCHEMA = SCHEMAS / f"result-{SCHEMA_VERSION}.json"
+RECOMMENDATION_SCHEMA = SCHEMAS / f"recommended-{RECOMMENDATION_VERSION}.json"
+
+
+def write_whole(path: Path, text: str, *, executable: bool = False) -> None:
+    """Replace a file at once; raises StorageFailed if the disk refuses."""
+    temporary = path.with_name(f".{path.name}.part")
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.chmod(0o755 if executable else 0o644)
+        temporary.replace(path)
+    except OSError as error:
+        raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
+
+
+def write_result(path: Path, result: Result) -> None:
+    """Write `result.json`."""
+    data = msgspec.json.format(msgspec.json.encode(result), indent=2)
+    write_whole(path, data.decode() + "\n")
+
+
+def read_result(path: Path) -> Result:
+    """Read `result.json`; raises UsageError if it is not one."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Result)
+    except OSError as error:
+        raise UsageError(
+            f"there is no result in {path.parent}: {error.strerror}; name a report folder"
+        ) from error
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"{path} is not a result that this version reads: {error}") from error
+
+
+def write_recommendation(path: Path, recommendation: Recommendation) -> None:
+    """Write a `recommended.toml`."""
+    header = (
+        "# What to set, as confirmed by tune-framework. Launch settings stand in [environment] as\n"
+        "# variables; where needs_code_change is true, `how` says what to change in the program.\n\n"
+    )
+    write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
+
+
+def _without_none(value: Any) -> Any:
+    """Turn structs into plain data; TOML has no null."""
+    plain = json.loads(msgspec.json.encode(value))
+
+    def strip(part: Any) -> Any:
+        if isinstance(part, dict):
+            return {k: strip(v) for k, v in part.items() if v is not None}
+        if isinstance(part, list):
+            return [strip(v) for v in part]
+        return part
+
+    return strip(plain)
+
+
+def read_recommendation(path: Path) -> Recommendation:
+    """Read a `recommended.toml`; raises UsageError if it is not one."""
+    try:
+        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        return msgspec.convert(raw, Recommendation)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise UsageError(f"{path} is not a recommendation: {error}") from error
+
+
+def schema_of(kind: type[msgspec.Struct]) -> str:
+    """Return the JSON Schema (2020-12) of a file's structure, as the shipped files hold it."""
+    schema = msgspec.json.schema(kind)
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+    return json.dumps(schema, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,151 @@
+"""What a study decides and notes, line by line, so that it can be resumed and audited."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TypeAlias
+
+import msgspec
+
+from tuner.record.configuration import Configuration
+from tuner.record.launch import Built, LaunchRequest, Prepared, Slice
+from tuner.record.outcome import Ending
+
+
+class WinnerClass(StrEnum):
+    """The three questions a study answers; each allows more than the one before."""
+
+    LAUNCH_ONLY = "launch_only"
+    """Environment, preload, pinning, memory policy: no change to the program."""
+    SAME = "same"
+    """Any knob that leaves the numerics alone."""
+    REDUCED = "reduced"
+    """Reduced precision allowed."""
+
+
+class Phase(StrEnum):
+    """The parts of a study, in their order."""
+
+    BASELINES = "baselines"
+    EXPLORE = "explore"
+    RACE = "race"
+    MINIMISE = "minimise"
+    CONFIRM = "confirm"
+
+
+class StudyOpened(msgspec.Struct, frozen=True, tag="study"):
+    """The first line: what this study is of."""
+
+    identity: str
+    """SHA-256 over hardware, versions, workload and space."""
+    identity_parts: dict[str, str]
+    """The hash of each part, so that a mismatch can be named."""
+    created: str
+    tool_version: str
+
+
+class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
+    """One run of the tool over this study; a resume opens another."""
+
+    number: int
+    started: str
+    budget_s: float
+
+
+class TrialNoted(msgspec.Struct, frozen=True, tag="trial"):
+    """A configuration with its outcome, as told to Optuna."""
+
+    number: int
+    """Optuna's trial number."""
+    configuration: Configuration
+    source: str
+    """Who proposed it: default, a baseline's name, tpe, neighbour, random."""
+    ending: Ending
+    launches: tuple[int, ...]
+    score: float | None = None
+    """Natural logarithm of the pacer-corrected rate (items per second) when it was told."""
+
+
+class PhaseDone(msgspec.Struct, frozen=True, tag="phase_done"):
+    """A phase will not be entered again, and why it ended."""
+
+    phase: Phase
+    reason: str
+
+
+class FinalistNamed(msgspec.Struct, frozen=True, tag="finalist"):
+    """The configuration that goes on in its class, after the race or after minimising."""
+
+    phase: Phase
+    klass: WinnerClass
+    configuration: Configuration
+    removed: tuple[str, ...] = ()
+    """Settings that minimising took away, because they did no good."""
+
+
+class ArmsChosen(msgspec.Struct, frozen=True, tag="arms"):
+    """What the confirmation compares; fixed before its first launch."""
+
+    arms: tuple[Configuration, ...]
+    best_baseline: Configuration | None
+    looks: tuple[int, ...]
+
+
+class RoundDone(msgspec.Struct, frozen=True, tag="round"):
+    """A complete confirmation round: one fresh launch of each arm."""
+
+    number: int
+    launches: tuple[int, ...]
+
+
+class WarningNoted(msgspec.Struct, frozen=True, tag="warning"):
+    """Something a reader of the result must know."""
+
+    text: str
+
+
+class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
+    """The study is complete: the same command renders it again."""
+
+    reason: str
+
+
+Note: TypeAlias = (
+    StudyOpened
+    | SessionOpened
+    | TrialNoted
+    | PhaseDone
+    | FinalistNamed
+    | ArmsChosen
+    | RoundDone
+    | WarningNoted
+    | StudyFinished
+)
+
+
+class SliceTaken(msgspec.Struct, frozen=True, tag="slice"):
+    """A slice, as it stands in a launch's file."""
+
+    slice: Slice
+
+
+class LaunchEnded(msgspec.Struct, frozen=True, tag="ended"):
+    """The last line of a launch's file."""
+
+    ending: Ending
+    total_s: float
+
+
+class LaunchOpened(msgspec.Struct, frozen=True, tag="request"):
+    """The first line of a launch's file."""
+
+    request: LaunchRequest
+
+
+class Started(msgspec.Struct, frozen=True, tag="started"):
+    """The worker answered."""
+
+    start_up_s: float
+
+
+LaunchLine: TypeAlias = LaunchOpened | Started | Built | Prepared | SliceTaken | LaunchEnded

@@ -1,0 +1,163 @@
+"""A launch and what was seen in it: the request, the preparation, the slices, the end.
+
+Metrics (all times are wall-clock seconds):
+  rate            items / seconds of a slice; the discarded call after a pause, warm-up, output
+                  check, compilation and start-up are outside it
+  start_up_s      from the request until the worker answers, process creation included
+  import_s        importing the framework; build_s: the model with its weights, placed and wrapped
+  first_call_s    tracing, freezing and the first call of a batch size, compilation included
+  compile_s       first_call_s less a steady call
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Literal
+
+import msgspec
+
+from tuner.record.configuration import Configuration, Value
+from tuner.record.outcome import Ending
+
+
+class Purpose(StrEnum):
+    """Why a launch was made; a claim rests on `CONFIRM` launches alone."""
+
+    PACER = "pacer"
+    ANCHOR = "anchor"
+    BASELINE = "baseline"
+    SEARCH = "search"
+    RACE = "race"
+    ABLATION = "ablation"
+    CONFIRM = "confirm"
+
+
+class Interference(msgspec.Struct, frozen=True):
+    """What else happened on the measured CPUs during a slice.
+
+    Shares are of the CPU time that the allowed CPUs offer (elapsed x CPUs). `pressure` is the
+    kernel's PSI `some` share; it is recorded and never judged, because a configuration with more
+    threads than CPUs causes it itself.
+    """
+
+    steal: float = 0.0
+    foreign: float = 0.0
+    throttled_periods: int = 0
+    pressure: float = 0.0
+    involuntary_switches: int = 0
+    dirty: tuple[str, ...] = ()
+    """The reasons why the slice does not count as clean; empty if it does."""
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """Timed work inside a launch: at least the asked seconds and one whole call."""
+
+    index: int
+    """Study-wide ordinal: no two slices of a study share it."""
+    batch: int
+    calls: int
+    seconds: float
+    at: float
+    """CLOCK_MONOTONIC at the middle of the slice, in seconds."""
+    interference: Interference = Interference()
+
+    @property
+    def rate(self) -> float:
+        """Items per second."""
+        return self.calls * self.batch / self.seconds
+
+
+Evidence = Literal["effective", "accepted", "environment_only"]
+
+
+class ReadBack(msgspec.Struct, frozen=True):
+    """What a knob is in truth, read inside the measured process.
+
+    evidence: `effective` seen in the library or the kernel; `accepted` the interface took it;
+    `environment_only` cannot be observed (echoing the environment is no evidence).
+    """
+
+    knob: str
+    requested: Value | None
+    observed: Value | None
+    evidence: Evidence
+    how: str
+    """What was looked at, in words."""
+
+    @property
+    def in_force(self) -> bool:
+        """Whether nothing speaks against the requested value being in force."""
+        return self.requested is None or self.observed == self.requested
+
+
+class OutputCheck(msgspec.Struct, frozen=True):
+    """How far the outputs are from the default's, and whether that is allowed.
+
+    drift: the largest over output tensors of ||y - y0|| / ||y0 - mean over inputs of y0||.
+    top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose margin exceeds
+    the drift; None where the model has no classes. `top1_informative` is False where they fall
+    into too few classes to mean anything.
+    """
+
+    drift: float
+    n_inputs: int
+    top1_agreement: float | None = None
+    top1_inputs: int = 0
+    top1_classes: int = 0
+    top1_informative: bool = False
+
+
+class Built(msgspec.Struct, frozen=True, tag="built"):
+    """The worker has imported, built and applied everything that comes before the first call."""
+
+    import_s: float
+    build_s: float
+    versions: dict[str, str]
+
+
+class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
+    """One batch size is compiled, checked and warm."""
+
+    batch: int
+    first_call_s: float
+    steady_call_s: float
+    warm_up_s: float
+    is_steady: bool
+    check_s: float
+    memory_peak_bytes: int
+    read_back: tuple[ReadBack, ...]
+    check: OutputCheck | None = None
+
+
+class LaunchRequest(msgspec.Struct, frozen=True):
+    """One start of the worker for one configuration, at one or more batch sizes."""
+
+    id: int
+    configuration: Configuration
+    """Without the batch: that is a call-time knob, named per slice."""
+    batches: tuple[int, ...]
+    purpose: Purpose
+    pacer_block: int = 0
+    """Which respawn of the pacer this launch is scored against; 0 for none."""
+    round: int = 0
+    """The confirmation round; 0 outside the confirmation."""
+    session: int = 0
+    started_s: float = 0.0
+    """Seconds of the study's budget used when the launch began."""
+
+
+class LaunchRecord(msgspec.Struct):
+    """Everything known of a launch; grows while it runs."""
+
+    request: LaunchRequest
+    built: Built | None = None
+    prepared: list[Prepared] = []
+    slices: list[Slice] = []
+    ending: Ending | None = None
+    start_up_s: float = 0.0
+    total_s: float = 0.0
+
+    @property
+    def compile_s(self) -> float:
+        """Seconds that starting this configuration costs beyond a steady call."""
+        return sum(max(0.0, p.first_call_s - p.steady_call_s) for p in self.prepared)

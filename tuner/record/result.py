@@ -1,0 +1,207 @@
+"""The result of a study, as `result.json` holds it: the truth that everything is rendered from.
+
+Ratios above 1 are better. Every interval names its confidence. Rates are items per second.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from tuner.record.configuration import Value
+from tuner.record.launch import OutputCheck, ReadBack
+from tuner.record.outcome import Outcome
+
+SCHEMA_VERSION = 1
+
+Verdict = Literal["faster", "keep_default", "ambiguous"]
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """A point estimate with its confidence interval."""
+
+    point: float
+    low: float
+    high: float
+    confidence: float
+
+
+class Objective(msgspec.Struct, frozen=True):
+    """What is maximised or minimised."""
+
+    metric: str
+    unit: str
+    direction: Literal["maximize", "minimize"]
+
+
+class HostSection(msgspec.Struct, frozen=True):
+    """The measured machine: what changes results, and what may differ from hour to hour."""
+
+    fingerprint: str
+    profile: str
+    profile_matches: bool
+    identity: dict[str, Any]
+    observations: dict[str, Any]
+
+
+class Seconds(msgspec.Struct, frozen=True):
+    """Where the budget went."""
+
+    wall: float
+    scored: float
+    """Timed slices of everything but the pacer."""
+    warm_up: float
+    """Warm-up, output checks and discarded calls."""
+    pacer: float
+    compile: float
+    start_up: float
+    waiting: float
+    """Slices retried because something else used the CPUs."""
+
+
+class CompileSeconds(msgspec.Struct, frozen=True):
+    """What compilation costs per start of the program; None where that was not seen."""
+
+    cold: float | None
+    warm: float | None
+
+
+class WinnerSection(msgspec.Struct, frozen=True):
+    """The winner of a class, as confirmed. An empty configuration is the default."""
+
+    configuration: dict[str, Value]
+    verdict: Verdict
+    reason: str
+    """Why the verdict is what it is."""
+    n_rounds: int
+    rate: Interval | None
+    speedup: Interval | None
+    speedup_at_reference_batch: Interval | None
+    batch_gain: float | None
+    """Rate at the winner's batch over its rate at the reference batch."""
+    output_drift: OutputCheck | None
+    compile_seconds: CompileSeconds
+    memory_peak_bytes: int | None
+    read_back: list[ReadBack]
+    not_in_force: list[str]
+    removed: list[str]
+    """Settings that the search had chosen and minimising took away."""
+
+
+class DefaultSection(msgspec.Struct, frozen=True):
+    """The denominator of every speedup."""
+
+    batch: int
+    """The batch at which the default is fastest."""
+    rate: Interval | None
+    rate_at_reference_batch: float | None
+    memory_peak_bytes: int | None
+    read_back: list[ReadBack]
+
+
+class BaselineSection(msgspec.Struct, frozen=True):
+    """A recommendation, resolved for this host."""
+
+    name: str
+    source: str
+    applicable: bool
+    reason: str
+    same_as: str | None
+    dead_settings: list[str]
+    substituted: list[str]
+    configuration: dict[str, Value]
+    speedup: Interval | None
+    """Confirmed; None where it was only searched."""
+    search_ratio: float | None
+    """Against the default in the search: a hint, not a claim."""
+
+
+class TrialSection(msgspec.Struct, frozen=True):
+    """One configuration that was tried."""
+
+    number: int
+    configuration: dict[str, Value]
+    source: str
+    outcome: Outcome
+    reason: str
+    launches: list[int]
+    search_ratio: float | None
+    """Against the default in the search: a hint, not a claim."""
+
+
+class Contribution(msgspec.Struct, frozen=True):
+    """What one setting of a winner is worth: the winner against the winner without it."""
+
+    knob: str
+    value: Value
+    speedup: Interval
+
+
+class Noise(msgspec.Struct, frozen=True):
+    """How much two identical configurations differ here."""
+
+    floor: float
+    launch_sd: float | None
+    """Standard deviation of one launch's log rate within a round."""
+    dirty_slices: int
+    slices: int
+
+
+class ConfirmationRound(msgspec.Struct, frozen=True):
+    """Log rate of each arm in a round, in the order of `arms`."""
+
+    number: int
+    log_rates: list[float | None]
+
+
+class ConfirmationSection(msgspec.Struct, frozen=True):
+    """The measurements from which alone claims are made."""
+
+    arms: list[dict[str, Value]]
+    rounds: list[ConfirmationRound]
+    looks: list[int]
+    alpha: float
+
+
+class Result(msgspec.Struct, frozen=True):
+    """Everything a study found."""
+
+    schema_version: int
+    tool_version: str
+    created: str
+    identity: str
+    model: str
+    model_title: str
+    n_parameters: int
+    framework: str
+    scenario: str
+    reference_batch: int
+    batches: list[int]
+    objective: Objective
+    host: HostSection
+    versions: dict[str, str]
+    numerics: str
+    seed: int
+    recommended_class: str
+    verdict: Verdict
+    speedup: Interval | None
+    speedup_over_best_baseline: Interval | None
+    best_baseline: str | None
+    default: DefaultSection
+    winners: dict[str, WinnerSection]
+    baselines: list[BaselineSection]
+    noise_floor: float
+    noise: Noise
+    confirmation: ConfirmationSection
+    trials: list[TrialSection]
+    contributions: list[Contribution] | None
+    seconds: Seconds
+    budget_s: float
+    budget_shares: dict[str, float]
+    """Share of the used time per phase."""
+    phases: dict[str, str]
+    """Why each phase ended."""
+    warnings: list[str]
+    command: str
+    """The command that repeats the study."""

@@ -1,0 +1,1 @@
+"""Which configuration to try next: Optuna's storage and samplers, over canonical configurations."""

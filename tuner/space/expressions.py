@@ -1,0 +1,209 @@
+"""The formulas of search spaces: a small language over named facts, read and run without eval.
+
+    host.physical_cores // 2
+    'avx512_bf16' in host.isa and torch.compile.mode != 'off'
+    min(host.physical_cores, 8) if host.smt else host.logical_cpus
+    divisors(host.physical_cores)
+
+Names are dotted. Values are numbers, strings, true, false and lists. Nothing else of Python is there:
+no attribute, call or loop can reach outside the facts, and sizes are bounded.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+from tuner.errors import ExpressionError
+from tuner.record.configuration import Value
+
+ExpressionValue: TypeAlias = Value | tuple[Value, ...]
+Facts: TypeAlias = Mapping[str, Any]
+
+_CONSTANTS = {"true": True, "false": False}  # as TOML writes them
+_MAX_LENGTH = 500
+_MAX_LIST = 4096
+_MAX_NUMBER = 1e18
+
+
+def _powers_of_two(limit: int) -> tuple[int, ...]:
+    return tuple(1 << k for k in range(max(0, int(limit)).bit_length()))
+
+
+def _divisors(number: int) -> tuple[int, ...]:
+    if number > _MAX_LIST:
+        raise ValueError(f"divisors of {number}: at most {_MAX_LIST}")
+    return tuple(d for d in range(1, int(number) + 1) if number % d == 0)
+
+
+def _between(first: int, last: int) -> tuple[int, ...]:
+    if last - first >= _MAX_LIST:
+        raise ValueError(f"more than {_MAX_LIST} values")
+    return tuple(range(int(first), int(last) + 1))
+
+
+def _sorted_unique(*values: Any) -> tuple[Any, ...]:
+    flat: list[Any] = []
+    for value in values:
+        flat.extend(value if isinstance(value, tuple) else (value,))
+    return tuple(sorted(set(flat)))
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    "min": min,
+    "max": max,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "round": round,
+    "len": len,
+    "between": _between,
+    "divisors": _divisors,
+    "powers_of_two": _powers_of_two,
+    "values": _sorted_unique,
+}
+_BINARY: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+}
+_COMPARE: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.In: lambda a, b: a in b,
+    ast.NotIn: lambda a, b: a not in b,
+}
+_UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.USub: operator.neg,
+    ast.Not: operator.not_,
+}
+
+
+def _dotted(node: ast.expr) -> str | None:
+    if isinstance(node, ast.Name):
+        return node.id
+    if isinstance(node, ast.Attribute):
+        base = _dotted(node.value)
+        return f"{base}.{node.attr}" if base else None
+    return None
+
+
+class Expression:
+    """A formula, checked when it is read; `names` are the facts that it asks for.
+
+    Raises ExpressionError, with the column, for anything outside the language.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        if len(text) > _MAX_LENGTH:
+            raise ExpressionError(text[:40] + "...", 0, f"longer than {_MAX_LENGTH} characters")
+        try:
+            self._root = ast.parse(text.strip(), mode="eval").body
+        except (SyntaxError, ValueError, RecursionError) as error:
+            column = (getattr(error, "offset", 1) or 1) - 1
+            raise ExpressionError(text, column, "not a formula") from error
+        self.names: set[str] = set()
+        self._check(self._root)
+
+    def _refuse(self, node: ast.AST, fault: str) -> ExpressionError:
+        return ExpressionError(self.text, getattr(node, "col_offset", 0), fault)
+
+    def _check(self, node: ast.expr) -> None:
+        name = _dotted(node)
+        if name is not None:
+            self.names |= {name} - _CONSTANTS.keys()
+            return
+        match node:
+            case ast.Constant(value=value) if isinstance(value, str | int | float | bool):
+                return
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                below = parts
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
+                below = [left, right]
+            case ast.UnaryOp(op=unary, operand=operand) if type(unary) in _UNARY:
+                below = [operand]
+            case ast.BoolOp(values=parts):
+                below = parts
+            case ast.Compare(left=left, ops=ops, comparators=parts):
+                if any(type(op) not in _COMPARE for op in ops):
+                    raise self._refuse(node, "compare with == != < <= > >= in, not in")
+                below = [left, *parts]
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                below = [test, body, orelse]
+            case ast.Call(func=ast.Name(id=function), args=parts, keywords=[]):
+                if function not in FUNCTIONS:
+                    allowed = ", ".join(sorted(FUNCTIONS))
+                    raise self._refuse(node, f"no function {function!r}; there are {allowed}")
+                below = parts
+            case _:
+                raise self._refuse(node, "not part of the formula language")
+        for part in below:
+            self._check(part)
+
+    def evaluate(self, facts: Facts) -> ExpressionValue:
+        """Return the value over the facts; lists come as tuples.
+
+        Raises ExpressionError for an unknown name and for what cannot be computed (1/0, 'a' < 1).
+        """
+        return self._value(self._root, facts)  # type: ignore[no-any-return]
+
+    def holds(self, facts: Facts) -> bool:
+        """Return whether the value counts as true."""
+        return bool(self.evaluate(facts))
+
+    def _value(self, node: ast.expr, facts: Facts) -> Any:
+        name = _dotted(node)
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        if name is not None:
+            if name not in facts:
+                raise self._refuse(node, f"no fact {name!r}; there are {', '.join(sorted(facts))}")
+            return facts[name]
+        try:
+            value = self._compute(node, facts)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            raise self._refuse(node, str(error)) from error
+        too_big = isinstance(value, int | float) and abs(value) > _MAX_NUMBER
+        if too_big or isinstance(value, str | tuple) and len(value) > _MAX_LIST:
+            raise self._refuse(node, "the value is too large")
+        return value
+
+    def _compute(self, node: ast.expr, facts: Facts) -> Any:
+        def value(part: ast.expr) -> Any:
+            return self._value(part, facts)
+
+        match node:
+            case ast.Constant(value=constant):
+                return constant
+            case ast.List(elts=parts) | ast.Tuple(elts=parts):
+                return tuple(value(part) for part in parts)
+            case ast.BinOp(left=left, op=op, right=right):
+                a, b = value(left), value(right)
+                if isinstance(op, ast.Mult) and not all(isinstance(x, int | float) for x in (a, b)):
+                    raise TypeError("only numbers can be multiplied")
+                return _BINARY[type(op)](a, b)
+            case ast.UnaryOp(op=unary, operand=operand):
+                return _UNARY[type(unary)](value(operand))
+            case ast.BoolOp(op=ast.And(), values=parts):
+                return all(value(part) for part in parts)
+            case ast.BoolOp(values=parts):
+                return any(value(part) for part in parts)
+            case ast.Compare(left=left, ops=ops, comparators=parts):
+                operands = [value(left), *map(value, parts)]
+                pairs = zip(ops, operands, operands[1:], strict=False)
+                return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
+            case ast.IfExp(test=test, body=body, orelse=orelse):
+                return value(body) if value(test) else value(orelse)
+            case ast.Call(func=ast.Name(id=function), args=parts):
+                return FUNCTIONS[function](*map(value, parts))
+        raise TypeError("not part of the formula language")

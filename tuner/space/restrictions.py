@@ -1,0 +1,94 @@
+"""What a user narrows on the command line: --set, --fix, --exclude, --numerics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from tuner.errors import UnknownName, UsageError
+from tuner.record.configuration import Value
+from tuner.space.knobs import BATCH, describe, is_known
+
+Numerics = Literal["both", "same", "reduced"]
+
+
+class Restrictions(msgspec.Struct, frozen=True):
+    """The user's limits on a space."""
+
+    values: dict[str, tuple[Value, ...]] = {}
+    """--set: search only these values (and the default)."""
+    fixed: dict[str, Value] = {}
+    """--fix: every searched configuration has this value."""
+    excluded: tuple[str, ...] = ()
+    """--exclude: stays at its default."""
+    numerics: Numerics = "both"
+
+
+def parse_value(text: str) -> Value:
+    """Read a value as typed: true, false, a whole number, a number, or text."""
+    if text in ("true", "false"):
+        return text == "true"
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
+def _split(option: str, text: str) -> tuple[str, str]:
+    knob, equals, value = text.partition("=")
+    if not equals or not knob or not value:
+        raise UsageError(f"{option} {text!r} is not KNOB=VALUE; for example "
+                         f"{option} launch.allocator=tcmalloc")
+    return knob, value
+
+
+def parse_restrictions(
+    set_: Iterable[str], fix: Iterable[str], exclude: Iterable[str], numerics: Numerics
+) -> Restrictions:
+    """Read the options, and refuse what contradicts itself.
+
+    Raises UsageError, naming both sides of a contradiction.
+    """
+    values = {}
+    for text in set_:
+        knob, value = _split("--set", text)
+        values[knob] = tuple(parse_value(part) for part in value.split(","))
+    fixed = {}
+    for text in fix:
+        knob, value = _split("--fix", text)
+        if knob in fixed and fixed[knob] != parse_value(value):
+            raise UsageError(f"--fix {knob}={fixed[knob]} contradicts --fix {text}; give one")
+        fixed[knob] = parse_value(value)
+    excluded = tuple(exclude)
+    for knob in excluded:
+        if knob in fixed or knob in values:
+            other = "--fix" if knob in fixed else "--set"
+            raise UsageError(f"--exclude {knob} contradicts {other} {knob}; give one of them")
+    for knob, only in values.items():
+        if knob in fixed and fixed[knob] not in only:
+            raise UsageError(
+                f"--fix {knob}={fixed[knob]} contradicts --set {knob}="
+                f"{','.join(map(str, only))}; add the value, or drop one option"
+            )
+    if numerics == "same":
+        for knob in (*fixed, *values):
+            if is_known(knob) and describe(knob).changes_numerics:
+                raise UsageError(
+                    f"--numerics same contradicts setting {knob}, which changes numerics; "
+                    "drop one of them"
+                )
+    return Restrictions(values, fixed, excluded, numerics)
+
+
+def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
+    """Raise UnknownName for a restricted knob that the space does not have."""
+    known = {*knobs, BATCH}
+    for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
+        if knob not in known:
+            raise UnknownName(
+                "knob", knob, known, "list them with: tune-framework spaces, or add --dry-run"
+            )

@@ -1,0 +1,55 @@
+"""First the default, then every recommendation, each over the same batches."""
+
+from __future__ import annotations
+
+from tuner.errors import NothingMeasured
+from tuner.record.configuration import Configuration
+from tuner.record.journal import Phase
+from tuner.record.launch import Purpose
+from tuner.space.baselines import to_measure
+from tuner.study.study import Study
+
+
+def measure_baselines(study: Study) -> None:
+    """Measure the default and all distinct baselines in one launch each.
+
+    The default comes first and always; a baseline is left out only where its launch would eat
+    what the confirmation needs. Raises NothingMeasured if the default cannot be measured.
+    """
+    if study.is_done(Phase.BASELINES):
+        return
+    chosen = to_measure(study.baselines)
+    study.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
+    if study.bench.pacer_block() == 0:
+        study.warn(
+            "the default needs more than a third of the memory: no pacer stays resident, so search "
+            "scores carry the machine's drift"
+        )
+    _measure(study, Configuration(), "default")
+    if study.ledger.default_at_best() is None:
+        reasons = {t.ending.reason for t in study.ledger.trials()}
+        raise NothingMeasured(
+            "the default configuration cannot be measured: " + "; ".join(sorted(reasons))
+        )
+    skipped = []
+    for baseline in chosen:
+        if study.budget.left_s() < study.reserve_s() + study.ledger.cost_s(baseline.configuration):
+            skipped.append(baseline.name)
+            continue
+        _measure(study, baseline.configuration, baseline.name)
+    if skipped:
+        study.warn(f"the budget left no time for baselines {', '.join(skipped)}; give a larger one")
+    study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
+
+
+def _measure(study: Study, configuration: Configuration, source: str) -> None:
+    """Measure a configuration over all batches in one launch, as one trial per batch."""
+    ledger = study.ledger
+    wanted = [ledger.at_batch(configuration, batch) for batch in ledger.batches]
+    told = {trial.configuration for trial in ledger.trials()}
+    missing = [c for c in wanted if c not in told]
+    if not missing:
+        return
+    record = study.measure(configuration, Purpose.BASELINE, ledger.batches)
+    for each in missing:
+        study.tell(study.trials.ask_for(each, source), record)

@@ -1,0 +1,209 @@
+"""What the confirmation's rounds allow to say: verdicts and intervals, and nothing else."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+import msgspec
+
+from tuner.measurement.confirmation import (
+    LOOKS,
+    MIN_FLOOR,
+    ArmSeries,
+    Noise,
+    holm_alphas,
+    judge,
+    noise_floor,
+    rate_interval,
+    speedup_interval,
+)
+from tuner.measurement.estimates import launch_value
+from tuner.record.configuration import Configuration
+from tuner.record.journal import RoundDone, WinnerClass
+from tuner.record.launch import LaunchRecord
+from tuner.record.outcome import Outcome
+from tuner.record.result import Interval, Verdict
+from tuner.record.store import Store
+from tuner.study.ledger import Ledger, is_default
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What is said of one class."""
+
+    configuration: Configuration
+    verdict: Verdict
+    reason: str
+    n_rounds: int = 0
+    speedup: Interval | None = None
+    at_reference_batch: Interval | None = None
+    batch_gain: float | None = None
+    rate: Interval | None = None
+
+
+class Claims:
+    """Verdicts over the complete rounds, or over the first `n_rounds` of them.
+
+    Between looks nothing is decided: ask with the number of rounds at the last look.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        finalists: dict[WinnerClass, Configuration],
+        best_baseline: Configuration | None,
+        n_rounds: int | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._finalists = finalists
+        self.best_baseline = best_baseline
+        self.rounds = store.all(RoundDone)[:n_rounds]
+        self._records: list[dict[Configuration, LaunchRecord]] = [
+            {store.launches[i].request.configuration: store.launches[i] for i in done.launches}
+            for done in self.rounds
+        ]
+        self.default_batch = self._default_batch()
+        self.noise = self._noise()
+        family = {
+            c.label(): self.differences(c) for c in finalists.values() if not is_default(c)
+        }
+        self._levels = holm_alphas(dict(family))
+
+    # ---------------------------------------------------------------- series
+
+    def series(self, configuration: Configuration, batch: int | None = None) -> ArmSeries:
+        """Return an arm's log rate per round, at its own batch or another."""
+        arm = self._ledger.arm(configuration)
+        at = arm.batches[0] if batch is None else batch
+        values = []
+        for records in self._records:
+            record = records.get(arm.configuration)
+            measured = record is not None and _is_measured(record)
+            values.append(launch_value(record, at) if record and measured else None)
+        return ArmSeries(tuple(values))
+
+    def n_failures(self, configuration: Configuration) -> int:
+        """Return in how many rounds the arm's launch failed."""
+        bare = self._ledger.arm(configuration).configuration
+        found = (records.get(bare) for records in self._records)
+        return sum(record is not None and not _is_measured(record) for record in found)
+
+    def _default_batch(self) -> int:
+        """Return the batch at which the default is fastest in these rounds: best against best."""
+        means = {}
+        for batch in self._ledger.batches:
+            known = self.series(Configuration(), batch).known()
+            if known:
+                means[batch] = statistics.fmean(known)
+        return max(means, key=means.__getitem__) if means else self._ledger.reference_batch
+
+    def differences(self, configuration: Configuration) -> list[float]:
+        """Return the arm's log rates less the default's, each at its best batch."""
+        default = self.series(Configuration(), self.default_batch)
+        return self.series(configuration).against(default)
+
+    def _noise(self) -> Noise:
+        """Estimate the noise over the rounds in which every arm was measured."""
+        arms = {c for records in self._records for c in records}
+        columns = [
+            self.series(c, self.default_batch if is_default(c) else self._batch_of(c))
+            for c in sorted(arms, key=Configuration.label)
+        ]
+        rows = list(zip(*(column.values for column in columns), strict=True))
+        table = [[v for v in row if v is not None] for row in rows if None not in row]
+        if len(table) >= 2 and len(table[0]) >= 2:
+            return noise_floor(table)
+        # no rounds to judge by: the search's spread of launches, at the first look's replication
+        sd = self._ledger.estimates.launch_sd()
+        return Noise(sd, max(MIN_FLOOR, math.expm1(1.96 * sd * math.sqrt(2 / LOOKS[0]))))
+
+    def _batch_of(self, bare: Configuration) -> int:
+        """Return the batch at which an arm was measured in every round it took part in."""
+        batches = [
+            set(records[bare].request.batches) for records in self._records if bare in records
+        ]
+        own = [
+            self._ledger.arm(c).batches[0]
+            for c in (*self._finalists.values(), self.best_baseline)
+            if c is not None and self._ledger.arm(c).configuration == bare
+        ]
+        return own[0] if own else min(set.intersection(*batches))
+
+    # ---------------------------------------------------------------- verdicts
+
+    def claim(self, klass: WinnerClass) -> Claim:
+        """Say what holds for a class's finalist."""
+        configuration = self._finalists[klass]
+        if is_default(configuration):
+            return Claim(
+                configuration, "keep_default", "no configuration scored above the default"
+            )
+        differences = self.differences(configuration)
+        n = len(differences)
+        failures = self.n_failures(configuration)
+        if failures:
+            reason = f"it failed in {failures} of {failures + n} rounds"
+            return Claim(configuration, "ambiguous", reason, n)
+        if n < LOOKS[0]:
+            reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
+            return Claim(configuration, "ambiguous", reason, n)
+        level = self._levels[configuration.label()]
+        speedup = speedup_interval(differences, level)
+        verdict = judge(speedup, self.noise.floor)
+        reference = self._ledger.reference_batch
+        own = self.series(configuration)
+        at_reference = self.series(configuration, reference)
+        pairs = at_reference.against(self.series(Configuration(), reference))
+        gains = own.against(at_reference)
+        return Claim(
+            configuration=configuration,
+            verdict=verdict,
+            reason=_explain(verdict, self.noise.floor),
+            n_rounds=n,
+            speedup=speedup,
+            at_reference_batch=speedup_interval(pairs, level) if len(pairs) > 1 else None,
+            batch_gain=math.exp(statistics.fmean(gains)) if gains else None,
+            rate=rate_interval(own.known()),
+        )
+
+    def open_arms(self) -> list[Configuration]:
+        """Return the finalists about which nothing is decided yet."""
+        claims = [self.claim(klass) for klass in WinnerClass]
+        return list(
+            dict.fromkeys(
+                claim.configuration
+                for claim in claims
+                if claim.verdict == "ambiguous" and not self.n_failures(claim.configuration)
+            )
+        )
+
+    def against_default(self, configuration: Configuration) -> Interval | None:
+        """Return the interval of an arm outside the family (a baseline): look-adjusted only."""
+        if is_default(configuration):
+            return None
+        differences = self.differences(configuration)
+        return speedup_interval(differences, 0.05) if len(differences) >= LOOKS[0] else None
+
+    def against(self, configuration: Configuration, other: Configuration) -> Interval | None:
+        """Return the interval of one arm against another, over their common rounds."""
+        pairs = self.series(configuration).against(self.series(other))
+        return speedup_interval(pairs, 0.05) if len(pairs) >= LOOKS[0] else None
+
+    def default_rate(self) -> Interval | None:
+        """Return the default's rate at its best batch."""
+        known = self.series(Configuration(), self.default_batch).known()
+        return rate_interval(known) if len(known) > 1 else None
+
+
+def _is_measured(record: LaunchRecord) -> bool:
+    return record.ending is not None and record.ending.outcome is Outcome.MEASURED
+
+
+def _explain(verdict: Verdict, floor: float) -> str:
+    match verdict:
+        case "faster":
+            return f"the interval lies above 1 and the point above the noise floor of {floor:.1%}"
+        case "keep_default":
+            return f"the interval leaves no room for more than the noise floor of {floor:.1%}"
+    return f"the interval does not decide it against a noise floor of {floor:.1%}"

@@ -1,0 +1,107 @@
+"""The confirmation: what will ship against the default, in fresh interleaved launches."""
+
+from __future__ import annotations
+
+from tuner.measurement.bench import Arm
+from tuner.measurement.confirmation import LOOKS
+from tuner.record.configuration import Configuration
+from tuner.record.events import RoundEnds, TimeLeft
+from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
+from tuner.space.baselines import to_measure
+from tuner.study.claims import Claims
+from tuner.study.ledger import is_default
+from tuner.study.study import LONG_BUDGET_S, Study
+
+
+def confirm(study: Study) -> None:
+    """Run rounds until every class is decided, the looks are used up, or the budget is.
+
+    An arm that is decided takes no part in later rounds: they are for the undecided ones.
+    """
+    if study.is_done(Phase.CONFIRM):
+        return
+    study.bench.retire_pacer()
+    chosen = _choose_arms(study)
+    study.enter(Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round")
+    reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
+    while not reason:
+        n = len(study.store.all(RoundDone))
+        last_look = max((look for look in LOOKS if look <= n), default=0)
+        open_arms = (
+            make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
+        )
+        if n in LOOKS and not open_arms:
+            reason = f"decided after {n} rounds"
+        elif n >= LOOKS[-1]:
+            reason = f"still open after {n} rounds, the last look"
+        elif study.budget.left_s() < study.round_cost_s([Configuration(), *open_arms]):
+            reason = f"the budget ended after {n} rounds"
+        else:
+            _run_round(study, open_arms, n + 1)
+    study.done(Phase.CONFIRM, reason)
+
+
+def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
+    """Return what the complete rounds (or the first `n_rounds`) allow to say."""
+    return Claims(
+        study.store,
+        study.ledger,
+        finalists=study.finalists(),
+        best_baseline=_chosen(study).best_baseline,
+        n_rounds=n_rounds,
+    )
+
+
+def _chosen(study: Study) -> ArmsChosen:
+    return study.store.all(ArmsChosen)[-1]
+
+
+def _choose_arms(study: Study) -> ArmsChosen:
+    """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all."""
+    if study.store.all(ArmsChosen):
+        return _chosen(study)
+    arms = [c for c in study.finalists().values() if not is_default(c)]
+    best = study.best_baseline()
+    wanted = [best] if best is not None else []
+    if study.budget.total_s >= LONG_BUDGET_S:
+        for baseline in to_measure(study.baselines):
+            at_batches = [
+                study.ledger.at_batch(baseline.configuration, b) for b in study.ledger.batches
+            ]
+            found = study.ledger.best(at_batches)
+            wanted += [found[0]] if found else []
+    chosen = ArmsChosen(
+        arms=tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c))),
+        best_baseline=best,
+        looks=LOOKS,
+    )
+    study.store.add(chosen)
+    return chosen
+
+
+def _run_round(study: Study, arms: list[Configuration], number: int) -> None:
+    """Measure one fresh launch of the default and of every open arm.
+
+    The default at every batch, so that best is compared with best; the others at their own and at
+    the reference batch.
+    """
+    ledger = study.ledger
+    reference = ledger.reference_batch
+    by_launch: dict[Configuration, set[int]] = {Configuration(): set(ledger.batches)}
+    for configuration in arms:
+        arm = ledger.arm(configuration)
+        by_launch.setdefault(arm.configuration, set()).update({arm.batches[0], reference})
+    launches = [Arm(c, tuple(sorted(batches))) for c, batches in by_launch.items()]
+    records = study.bench.confirm_round(launches, number)
+    study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
+    ledger.refresh()
+    study.listen(TimeLeft(study.budget.left_s()))
+    speedups = {}
+    after = make_claims(study)
+    for klass in WinnerClass:
+        interval = after.claim(klass).speedup
+        if interval is not None:
+            speedups[str(klass)] = (interval.point, interval.low, interval.high)
+    study.listen(RoundEnds(number, speedups))
+
+

@@ -1,0 +1,76 @@
+"""Beyond the recommendations: new configurations, for each of the three questions in turn."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from tuner.record.journal import Phase, WinnerClass
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Outcome
+from tuner.search.sampler import Exhausted
+from tuner.study.study import Study
+
+_TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
+PATIENCE = 5
+"""A class is settled when all one-knob neighbours of its best are tried and this many further
+proposals brought nothing."""
+_SPARE_LAUNCHES = 2
+"""Launches kept for the race and for minimising, beside the confirmation's reserve."""
+
+
+class _Progress:
+    """How each class is doing: which are settled, and how long since the last improvement."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._since_better: Counter[WinnerClass] = Counter()
+        self._best: dict[WinnerClass, float] = {}
+        self.settled: dict[WinnerClass, str] = {}
+
+    def after(self, klass: WinnerClass) -> None:
+        """Take note of a proposal's result for every class, and settle `klass` if it is time."""
+        ledger = self._study.ledger
+        for each in WinnerClass:
+            leader = ledger.best_in(each)
+            if leader is None:
+                continue
+            if leader[1] > self._best.get(each, float("-inf")) + ledger.floor():
+                self._best[each] = leader[1]
+                self._since_better[each] = 0
+        self._since_better[klass] += 1
+        sampler = self._study.trials.sampler
+        sampler.focus = klass
+        is_local_best = not sampler.open_neighbours(ledger.tried())
+        if is_local_best and self._since_better[klass] >= PATIENCE:
+            self.settled[klass] = "settled: no neighbour of the best is better, nor anything beyond"
+
+
+def explore(study: Study) -> None:
+    """Try new configurations until every class is settled, or the confirmation's time has come."""
+    if study.is_done(Phase.EXPLORE):
+        return
+    study.enter(Phase.EXPLORE, f"up to {study.space.upper_size()} combinations")
+    progress = _Progress(study)
+    reason = ""
+    turn = 0
+    while not reason:
+        open_classes = [k for k in _TURNS if k not in progress.settled]
+        if not open_classes:
+            reason = "; ".join(f"{k}: {why}" for k, why in progress.settled.items())
+            break
+        klass = open_classes[turn % len(open_classes)]
+        turn += 1
+        try:
+            proposal = study.trials.ask(klass)
+        except Exhausted as error:
+            progress.settled[klass] = f"exhausted: {error}"
+            continue
+        cost_s = study.ledger.cost_s(proposal.configuration)
+        if study.budget.left_s() < study.reserve_s() + (1 + _SPARE_LAUNCHES) * cost_s:
+            study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
+            reason = "the rest of the budget is the confirmation's"
+            break
+        record = study.measure(proposal.configuration, Purpose.SEARCH)
+        study.tell(proposal, record)
+        progress.after(klass)
+    study.done(Phase.EXPLORE, reason)

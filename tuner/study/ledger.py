@@ -1,0 +1,129 @@
+"""What a study knows so far: every configuration tried, its score, its cost."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from tuner.measurement.bench import Arm, arm_of
+from tuner.measurement.estimates import Estimates
+from tuner.record.configuration import Configuration
+from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Outcome
+from tuner.record.store import Store
+from tuner.space.knobs import BATCH, winner_class
+
+_CLASSES = list(WinnerClass)
+
+
+def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
+    """Tell whether a winner class allows a configuration."""
+    return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)
+
+
+def is_default(configuration: Configuration) -> bool:
+    """Tell whether a configuration is the default, at whatever batch."""
+    return not configuration.without(BATCH).settings
+
+
+class Ledger:
+    """A view over the store; `refresh` after something was measured."""
+
+    def __init__(self, store: Store, reference_batch: int, batches: tuple[int, ...]) -> None:
+        self._store = store
+        self.reference_batch = reference_batch
+        self.batches = batches
+        """The batches over which the default and every baseline are measured."""
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Estimate everything again."""
+        self.estimates = Estimates(self._store.launches)
+
+    def trials(self) -> list[TrialNoted]:
+        """Return every trial that was told, oldest first."""
+        return self._store.all(TrialNoted)
+
+    def arm(self, configuration: Configuration) -> Arm:
+        """Return what a launch of the configuration is, at its own batch."""
+        return arm_of(configuration, self.reference_batch)
+
+    def at_batch(self, configuration: Configuration, batch: int) -> Configuration:
+        """Return the canonical configuration with another batch."""
+        bare = configuration.without(BATCH)
+        return bare if batch == self.reference_batch else bare.with_value(BATCH, batch)
+
+    def score(self, configuration: Configuration) -> float | None:
+        """Return the log rate of a configuration, drift taken out; None if never measured."""
+        arm = self.arm(configuration)
+        return self.estimates.score(arm.configuration, arm.batches[0])
+
+    def n_launches(self, configuration: Configuration) -> int:
+        """Return how many launches its score rests on."""
+        arm = self.arm(configuration)
+        return self.estimates.n_launches(arm.configuration, arm.batches[0])
+
+    def has_failed(self, configuration: Configuration) -> bool:
+        """Tell whether any launch of the configuration failed by its own fault."""
+        bare = configuration.without(BATCH)
+        return any(
+            record.ending is not None
+            and record.ending.outcome not in (Outcome.MEASURED, Outcome.INTERRUPTED)
+            for record in self._store.launches.values()
+            if record.request.configuration == bare
+        )
+
+    def tried(self) -> dict[Configuration, float | None]:
+        """Return the score of every configuration told to Optuna; None for failures."""
+        return {
+            trial.configuration: (
+                self.score(trial.configuration)
+                if trial.ending.outcome is Outcome.MEASURED
+                else None
+            )
+            for trial in self.trials()
+        }
+
+    def default_at_best(self) -> tuple[Configuration, float] | None:
+        """Return the default at its fastest batch, with its score; None if never measured."""
+        return self.best([self.at_batch(Configuration(), batch) for batch in self.batches])
+
+    def best(self, candidates: list[Configuration]) -> tuple[Configuration, float] | None:
+        """Return the highest-scoring candidate; None if none was measured."""
+        scored = [(c, s) for c in candidates if (s := self.score(c)) is not None]
+        return max(scored, key=lambda pair: pair[1], default=None)
+
+    def best_in(self, klass: WinnerClass) -> tuple[Configuration, float] | None:
+        """Return the best measured configuration that a class allows."""
+        return self.best([c for c, s in self.tried().items() if s is not None
+                          and allowed_in(klass, c)])
+
+    def ratio(self, configuration: Configuration) -> float | None:
+        """Return the search's rate against the default, both at their best batch: no claim."""
+        default, score = self.default_at_best(), self.score(configuration)
+        return math.exp(score - default[1]) if default and score is not None else None
+
+    def floor(self) -> float:
+        """Return what two search scores may differ by without meaning anything: at least 1 %."""
+        return max(0.01, self.estimates.launch_sd())
+
+    def cost_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of one more launch of a configuration.
+
+        From launches of it; else from those of its class; else from all.
+        """
+        bare = configuration.without(BATCH)
+        measured = [r for r in self._store.launches.values() if _tells_cost(r)]
+        for group in (
+            [r for r in measured if r.request.configuration == bare],
+            [r for r in measured if winner_class(r.request.configuration) == winner_class(bare)],
+            measured,
+        ):
+            if group:
+                return statistics.median(r.total_s for r in group)
+        return 30.0
+
+
+def _tells_cost(record: LaunchRecord) -> bool:
+    return record.total_s > 0 and record.request.purpose is not Purpose.PACER

@@ -1,0 +1,69 @@
+"""The race: the leaders of each class are launched again, so that luck does not choose."""
+
+from __future__ import annotations
+
+import math
+
+from tuner.record.configuration import Configuration
+from tuner.record.journal import FinalistNamed, Phase, WinnerClass
+from tuner.record.launch import Purpose
+from tuner.study.ledger import allowed_in
+from tuner.study.study import Study
+
+_MAX_RUNNERS = 3
+_MAX_LAUNCHES = 3
+_QUANTILE = 1.64
+"""A runner stays while its score is within this many standard errors of the leader's."""
+
+
+def race(study: Study) -> None:
+    """Name one finalist per class: the best mean over repeated launches."""
+    if study.is_done(Phase.RACE):
+        return
+    study.enter(Phase.RACE, "the leaders of each class again")
+    reason = "every class has a clear leader, or its runners were launched often enough"
+    while due := _due(study):
+        runner = min(due, key=study.ledger.n_launches)
+        if study.budget.left_s() < study.reserve_s() + study.ledger.cost_s(runner):
+            reason = "the rest of the budget is the confirmation's"
+            break
+        study.measure(runner, Purpose.RACE)
+        if study.ledger.has_failed(runner):
+            study.warn(f"{runner.label()} failed when it was launched again, and is out")
+    default = study.ledger.default_at_best()
+    assert default is not None  # the baselines would have raised
+    for klass in WinnerClass:
+        runners = _runners(study, klass)
+        leads = bool(runners) and study.beats_default(runners[0])
+        study.store.add(FinalistNamed(Phase.RACE, klass, runners[0] if leads else default[0]))
+    study.done(Phase.RACE, reason)
+
+
+def _runners(study: Study, klass: WinnerClass) -> list[Configuration]:
+    """Return the configurations that may still be the class's best, the leader first."""
+    ledger, sd = study.ledger, study.ledger.estimates.launch_sd()
+    scores = {
+        c: score
+        for c, score in ledger.tried().items()
+        if score is not None and allowed_in(klass, c) and not ledger.has_failed(c)
+    }
+    if not scores:
+        return []
+    leader = max(scores, key=scores.__getitem__)
+
+    def lag(c: Configuration) -> float:
+        error = sd * math.sqrt(1 / ledger.n_launches(c) + 1 / ledger.n_launches(leader))
+        return scores[leader] - scores[c] - _QUANTILE * error
+
+    close = sorted((c for c in scores if lag(c) <= 0), key=lambda c: -scores[c])
+    return close[:_MAX_RUNNERS]
+
+
+def _due(study: Study) -> set[Configuration]:
+    """Return the runners to launch again: those of classes with more than one runner left."""
+    due: set[Configuration] = set()
+    for klass in WinnerClass:
+        runners = _runners(study, klass)
+        if len(runners) > 1:
+            due |= {c for c in runners if study.ledger.n_launches(c) < _MAX_LAUNCHES}
+    return due

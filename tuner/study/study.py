@@ -1,0 +1,185 @@
+"""A study: its store, its bench and what it knows, shared by the phases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tuner.measurement.bench import Arm, Bench
+from tuner.record.configuration import Configuration
+from tuner.record.events import BestSoFar, Listener, PhaseBegins, TimeLeft, Warned
+from tuner.record.journal import (
+    FinalistNamed,
+    Phase,
+    PhaseDone,
+    TrialNoted,
+    WarningNoted,
+    WinnerClass,
+)
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.search.trials import Proposal, Trials
+from tuner.space.baselines import Baseline
+from tuner.space.resolve import Space
+from tuner.study.budget import Budget
+from tuner.study.ledger import Ledger, is_default
+
+LONG_BUDGET_S = 1800.0
+"""From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
+_MIN_ROUNDS = 4
+
+
+class Study:
+    """What the phases work on. Every phase asks the store what is done already."""
+
+    def __init__(
+        self,
+        store: Store,
+        space: Space,
+        baselines: list[Baseline],
+        bench: Bench,
+        ledger: Ledger,
+        trials: Trials,
+        budget: Budget,
+        listen: Listener,
+    ) -> None:
+        self.store = store
+        self.space = space
+        self.baselines = baselines
+        self.bench = bench
+        self.ledger = ledger
+        self.trials = trials
+        self.budget = budget
+        self.listen = listen
+
+    # ---------------------------------------------------------------- phases
+
+    def is_done(self, phase: Phase) -> bool:
+        """Tell whether a phase was finished, in this session or an earlier one."""
+        return any(note.phase is phase for note in self.store.all(PhaseDone))
+
+    def enter(self, phase: Phase, detail: str) -> None:
+        """Announce a phase."""
+        self.listen(PhaseBegins(str(phase), detail))
+
+    def done(self, phase: Phase, reason: str) -> None:
+        """Note that a phase is finished."""
+        self.store.add(PhaseDone(phase, reason))
+
+    def warn(self, text: str) -> None:
+        """Note a warning that travels with the result, once."""
+        if all(note.text != text for note in self.store.all(WarningNoted)):
+            self.store.add(WarningNoted(text))
+            self.listen(Warned(text))
+
+    # ---------------------------------------------------------------- measuring
+
+    def measure(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        batches: tuple[int, ...] | None = None,
+    ) -> LaunchRecord:
+        """Measure one launch of a configuration, at its own batch or at several."""
+        self._tie_new_pacer()
+        arm = self.ledger.arm(configuration)
+        record = self.bench.measure(Arm(arm.configuration, batches or arm.batches), purpose)
+        self.ledger.refresh()
+        self.listen(TimeLeft(self.budget.left_s()))
+        return record
+
+    def _tie_new_pacer(self) -> None:
+        """After a pacer was replaced, measure anchors: scores of both its times then compare."""
+        if self.bench.has_pacer() or not self.bench.pacer_block():
+            return
+        if not self.ledger.trials():
+            return
+        leader = self.ledger.best_in(WinnerClass.REDUCED)
+        self.bench.measure(Arm(Configuration(), self.ledger.batches), Purpose.ANCHOR)
+        if leader is not None and not is_default(leader[0]):
+            self.bench.measure(self.ledger.arm(leader[0]), Purpose.ANCHOR)
+        self.ledger.refresh()
+
+    def adopt_orphans(self) -> None:
+        """Tell the trials of launches that a killed tool had completed but not yet noted."""
+        told = {launch for trial in self.ledger.trials() for launch in trial.launches}
+        for record in list(self.store.launches.values()):
+            request, ending = record.request, record.ending
+            if request.purpose not in (Purpose.BASELINE, Purpose.SEARCH) or request.id in told:
+                continue
+            if ending is None or ending.outcome is Outcome.INTERRUPTED:
+                continue
+            known = {trial.configuration for trial in self.ledger.trials()}
+            for batch in request.batches:
+                configuration = self.ledger.at_batch(request.configuration, batch)
+                if configuration not in known:
+                    source = "default" if is_default(configuration) else "resumed"
+                    self.tell(self.trials.ask_for(configuration, source), record)
+
+    def tell(self, proposal: Proposal, record: LaunchRecord) -> None:
+        """Close a trial: note it, tell Optuna, say who leads."""
+        ending = record.ending or Ending(Outcome.MEASURED)
+        measured = ending.outcome is Outcome.MEASURED
+        score = self.ledger.score(proposal.configuration) if measured else None
+        if measured and score is None:
+            ending = Ending(Outcome.CRASHED, "the launch ended without a slice")
+        self.store.add(
+            TrialNoted(
+                proposal.number,
+                proposal.configuration,
+                proposal.source,
+                ending,
+                (record.request.id,),
+                score,
+            )
+        )
+        self.trials.tell(proposal.number, ending.outcome, ending.reason, score)
+        leader = self.ledger.best_in(WinnerClass.REDUCED)
+        if leader is not None:
+            ratio = self.ledger.ratio(leader[0])
+            if ratio is not None:
+                self.listen(BestSoFar(leader[0].label(), ratio))
+
+    # ---------------------------------------------------------------- finalists and their cost
+
+    def finalists(self) -> dict[WinnerClass, Configuration]:
+        """Return the latest finalist of each class; the leader of the search before the race."""
+        found: dict[WinnerClass, Configuration] = {}
+        for klass in WinnerClass:
+            named = [n for n in self.store.all(FinalistNamed) if n.klass is klass]
+            leader = self.ledger.best_in(klass)
+            found[klass] = (
+                named[-1].configuration if named else leader[0] if leader else Configuration()
+            )
+        return found
+
+    def best_baseline(self) -> Configuration | None:
+        """Return the baseline that scored best, at its best batch; None if there is none."""
+        bare = [b.configuration for b in self.baselines if b.is_applicable and not b.same_as]
+        found = self.ledger.best(
+            [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
+        )
+        return found[0] if found else None
+
+    def round_cost_s(self, arms: Iterable[Configuration]) -> float:
+        """Estimate the seconds of one confirmation round."""
+        return sum(self.ledger.cost_s(arm) for arm in arms)
+
+    def reserve_s(self) -> float:
+        """Estimate the seconds that the confirmation needs for its first look."""
+        arms = {c.without("workload.batch") for c in self.finalists().values()}
+        arms |= {Configuration()}
+        best = self.best_baseline()
+        if best is not None:
+            arms.add(best.without("workload.batch"))
+        return _MIN_ROUNDS * self.round_cost_s(arms) + 2.0
+
+    def beats_default(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration scored above the default at its best batch."""
+        default, score = self.ledger.default_at_best(), self.ledger.score(configuration)
+        return (
+            not is_default(configuration)
+            and default is not None
+            and score is not None
+            and score > default[1]
+        )

@@ -1,0 +1,327 @@
+"""The run, as a list of verbs: probe, load, resolve, measure, explore, race, minimise, confirm, write."""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+
+from tuner import __version__
+from tuner.errors import NothingMeasured, StudyConflict, UsageError
+from tuner.galleries import MODELS, SEARCH_SPACES
+from tuner.host.identity import Host, fingerprint, probe
+from tuner.host.libraries import installed_frameworks, missing_framework
+from tuner.measurement.bench import Bench
+from tuner.measurement.describe import describe_model, find_model
+from tuner.output.assemble import Context, assemble
+from tuner.output.recommended import write_recommendations
+from tuner.output.report import write_reports
+from tuner.record.events import Listener, StudyBegins, StudyEnds
+from tuner.record.files import write_result
+from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened, TrialNoted
+from tuner.record.outcome import Outcome
+from tuner.record.result import Result
+from tuner.record.store import Store
+from tuner.record.workload import ModelFacts, Workload
+from tuner.search.trials import Trials
+from tuner.space.baselines import Baseline, resolve_baselines
+from tuner.space.knobs import BATCH
+from tuner.space.profile import Profile, gallery, load_profile
+from tuner.space.resolve import Space, profile_matches, resolve_space
+from tuner.space.restrictions import Restrictions
+from tuner.study.baselines import measure_baselines
+from tuner.study.budget import Budget
+from tuner.study.confirm import confirm
+from tuner.study.explore import explore
+from tuner.study.ledger import Ledger
+from tuner.study.minimise import minimise
+from tuner.study.race import race
+from tuner.study.study import Study
+
+METHOD = 1
+"""Part of the identity: raise it when studies of two versions must not be mixed."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is to be tuned, as typed."""
+
+    model: str
+    hardware: str = "auto"
+    frameworks: tuple[str, ...] = ()
+    budget_s: float = 600.0
+    out: Path | None = None
+    batch: int | None = None
+    seed: int = 0
+    restrictions: Restrictions = Restrictions()
+    command: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One framework's study, resolved and not yet begun: what --dry-run shows."""
+
+    workload: Workload
+    facts: ModelFacts
+    profile: Profile
+    profile_matches: bool
+    space: Space
+    baselines: list[Baseline]
+    identity: str
+    identity_parts: dict[str, str]
+    folder: Path
+
+
+class Finished(msgspec.Struct, frozen=True):
+    """What came of one framework: a result, or the error that ended its study."""
+
+    framework: str
+    folder: Path
+    result: Result | None
+    error: str = ""
+    exit_code: int = 0
+
+
+def plan(request: Request, host: Host) -> list[Plan]:
+    """Load the model and resolve the space, for every framework that is asked for.
+
+    Raises UsageError for anything that cannot be carried out as written.
+    """
+    profile = choose_profile(request.hardware, host)
+    frameworks = _frameworks(request)
+    return [
+        _plan_one(request, host, profile, framework, several=len(frameworks) > 1)
+        for framework in frameworks
+    ]
+
+
+def choose_profile(name: str, host: Host) -> Profile:
+    """Load a hardware profile; "auto" is the shipped one that names this host."""
+    if name == "auto":
+        for candidate in gallery(SEARCH_SPACES):
+            profile = load_profile(candidate, SEARCH_SPACES)
+            if profile.matches and profile_matches(profile, host):
+                return profile
+    return load_profile(name, SEARCH_SPACES)
+
+
+def _frameworks(request: Request) -> tuple[str, ...]:
+    """Return the frameworks to tune: those asked for, else every installed one with the model."""
+    ref, card = find_model(request.model, MODELS)
+    installed = installed_frameworks()
+    for name in request.frameworks:
+        if name not in card.frameworks:
+            raise UsageError(
+                f"model {ref.name} is not there for {name}; it is there for "
+                f"{', '.join(card.frameworks)}"
+            )
+        if name not in installed:
+            raise missing_framework(name)
+    found = request.frameworks or tuple(f for f in card.frameworks if f in installed)
+    if not found:
+        raise missing_framework(card.frameworks[0])
+    return found
+
+
+def _plan_one(
+    request: Request, host: Host, profile: Profile, framework: str, *, several: bool
+) -> Plan:
+    ref, card = find_model(request.model, MODELS)
+    if request.batch is not None:
+        if request.restrictions.fixed.get(BATCH, request.batch) != request.batch:
+            raise UsageError(
+                f"--batch {request.batch} contradicts --fix {BATCH}="
+                f"{request.restrictions.fixed[BATCH]}; give one of them"
+            )
+        card = msgspec.structs.replace(
+            card, reference_batch=request.batch, batches=(request.batch,)
+        )
+    workload = Workload(ref, framework, "offline", card, request.seed)
+    facts = describe_model(ref, framework, request.seed)
+    space = resolve_space(profile, host, workload, facts.effective_defaults, request.restrictions)
+    baselines = resolve_baselines(profile, host, workload, space)
+    parts = {
+        "method": str(METHOD),
+        "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
+        "versions": fingerprint({**host.versions, **facts.versions}),
+        "workload": fingerprint(msgspec.to_builtins(workload)),
+        "space": fingerprint([space.describe(), [msgspec.to_builtins(b) for b in baselines]]),
+    }
+    identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
+    folder = request.out / framework if request.out and several else request.out
+    return Plan(
+        workload=workload,
+        facts=facts,
+        profile=profile,
+        profile_matches=profile_matches(profile, host),
+        space=space,
+        baselines=baselines,
+        identity=identity,
+        identity_parts=parts,
+        folder=folder or Path("reports") / f"{_safe(workload.label())}-{identity[:8]}",
+    )
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def tune(request: Request, listen: Listener) -> list[Finished]:
+    """Tune a model on this host; the budget is shared by the frameworks.
+
+    Raises UsageError before anything is measured, Interrupted (resumable) while measuring. What
+    ends a single framework's study stands in its Finished.
+    """
+    began = time.monotonic()
+    host = probe()
+    plans = plan(request, host)
+    overhead_s = (time.monotonic() - began) / len(plans)
+    finished = []
+    for i, each in enumerate(plans):
+        left_s = request.budget_s - (time.monotonic() - began)
+        share_s = max(1.0, left_s / (len(plans) - i))
+        budget_s = request.budget_s / len(plans) if i == 0 else share_s
+        try:
+            result = run_study(each, request, host, budget_s, overhead_s, listen)
+            finished.append(Finished(each.workload.framework, each.folder, result))
+        except NothingMeasured as error:
+            finished.append(
+                Finished(
+                    each.workload.framework, each.folder, None, str(error), error.exit_code
+                )
+            )
+    return finished
+
+
+def run_study(
+    plan: Plan, request: Request, host: Host, budget_s: float, overhead_s: float, listen: Listener
+) -> Result:
+    """Carry out one study, or go on with it, and write what it found."""
+    with Store(plan.folder) as store:
+        _open(store, plan)
+        session = len(store.all(SessionOpened)) + 1
+        budget = Budget(budget_s, store.used_before_s or overhead_s)
+        store.used_s = budget.used_s
+        listen(
+            StudyBegins(
+                workload=plan.workload.label(),
+                folder=str(plan.folder),
+                budget_s=budget_s,
+                resumed_s=store.used_before_s,
+                n_configurations=plan.space.upper_size(),
+            )
+        )
+        study = _assemble_study(store, plan, request, host, budget, session, listen)
+        context = Context(
+            host=host,
+            profile=plan.profile.name,
+            profile_matches=plan.profile_matches,
+            workload=plan.workload,
+            facts=plan.facts,
+            numerics=request.restrictions.numerics,
+            budget_s=budget_s,
+            command=request.command,
+        )
+        if not store.all(StudyFinished):
+            store.add(SessionOpened(session, _now(), budget_s))
+            try:
+                _measure(study, plan, host)
+            finally:
+                study.bench.close()
+        result = assemble(study, context)
+        write_result(plan.folder / "result.json", result)
+        write_recommendations(plan.folder, result, host)
+        write_reports(plan.folder, result)
+        if not store.all(StudyFinished):
+            store.add(StudyFinished(result.verdict))
+        listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
+        return result
+
+
+def _assemble_study(
+    store: Store,
+    plan: Plan,
+    request: Request,
+    host: Host,
+    budget: Budget,
+    session: int,
+    listen: Listener,
+) -> Study:
+    batch_knob = plan.space.by_id[BATCH]
+    reference = plan.workload.card.reference_batch
+    batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
+    ledger = Ledger(store, reference, batches)
+    bench = Bench(
+        store,
+        host,
+        plan.workload,
+        plan.facts,
+        listen,
+        session=session,
+        seed=request.seed,
+        seconds_left=budget.left_s,
+    )
+    trials = Trials(plan.folder / "study.db", plan.space, ledger.tried, request.seed)
+    return Study(store, plan.space, plan.baselines, bench, ledger, trials, budget, listen)
+
+
+def _measure(study: Study, plan: Plan, host: Host) -> None:
+    """The phases, in their order; each knows what an earlier session has done."""
+    _warn_about_the_host(study, plan, host)
+    study.adopt_orphans()
+    measure_baselines(study)
+    explore(study)
+    race(study)
+    minimise(study)
+    confirm(study)
+    _require_something(study)
+
+
+def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
+    if not plan.profile_matches:
+        study.warn(
+            f"--hw {plan.profile.name} names {plan.profile.title}; this host is "
+            f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its formulas "
+            "are resolved for what is here"
+        )
+    if plan.profile.name == "cuda":
+        study.warn("the knobs of the GPU are not searched by this version: the CPU side is tuned")
+    quota = host.limits.quota_cores
+    if quota is not None and quota < len(host.cpus):
+        study.warn(
+            f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more threads are throttled"
+        )
+
+
+def _require_something(study: Study) -> None:
+    trials = study.store.all(TrialNoted)
+    if any(trial.ending.outcome is Outcome.MEASURED for trial in trials):
+        return
+    counts = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in trials)
+    raise NothingMeasured(
+        "nothing could be measured: "
+        + "; ".join(f"{count} x {reason}" for reason, count in counts.most_common())
+    )
+
+
+def _open(store: Store, plan: Plan) -> None:
+    """Begin the folder's study, or make sure that it is this one."""
+    opened = store.opened
+    if opened is None:
+        store.add(StudyOpened(plan.identity, plan.identity_parts, _now(), __version__))
+        return
+    if opened.identity == plan.identity:
+        return
+    differs = [
+        name for name, value in plan.identity_parts.items() if opened.identity_parts.get(name) != value
+    ]
+    raise StudyConflict(
+        f"{plan.folder} holds another study: {', '.join(differs) or 'its identity'} changed since "
+        "it was begun; name another folder with --out, or move this one away"
+    )
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+

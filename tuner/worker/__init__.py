@@ -1,0 +1,1 @@
+"""What runs in the measured process; no room of the parent imports it."""

@@ -1,0 +1,119 @@
+"""What is in force in this process, as the kernel and the loader have it.
+
+Echoing the environment is no evidence: each function looks at what the setting was to change.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from tuner.host.numa import NumaError, memory_policy
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+
+_ALLOCATORS = ("tcmalloc", "jemalloc", "mimalloc")
+
+
+def mapped_file(address: int) -> str:
+    """Return the file that is mapped at an address of this process, or an empty string."""
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        span, *rest = line.split(maxsplit=5)
+        first, last = (int(part, 16) for part in span.split("-"))
+        if first <= address < last:
+            return rest[4] if len(rest) > 4 else ""
+    return ""
+
+
+def allocator() -> str:
+    """Name the allocator whose malloc the process's symbols resolve to.
+
+    A library that is only mapped (loaded late, or without the symbol) is not in use: its malloc
+    must come first in the global scope, where every framework library looks.
+    """
+    libc = ctypes.CDLL(None)
+    owners = set()
+    for symbol in ("malloc", "posix_memalign"):  # frameworks allocate tensors with the latter
+        address = ctypes.cast(getattr(libc, symbol), ctypes.c_void_p).value or 0
+        file = os.path.basename(mapped_file(address))
+        owners.add(next((name for name in _ALLOCATORS if name in file), "glibc"))
+    return owners.pop() if len(owners) == 1 else "mixed:" + ",".join(sorted(owners))
+
+
+def threads_by_name() -> dict[int, str]:
+    """Return the kernel's name of every thread of this process."""
+    names = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            names[int(task.name)] = (task / "comm").read_text().strip()
+        except OSError:  # ended meanwhile
+            continue
+    return names
+
+
+def numa_node() -> Value:
+    """Return the node that memory is bound to by the kernel's account, or "none"."""
+    try:
+        policy = memory_policy()
+    except NumaError:
+        return "none"
+    name, _, node = policy.partition(":")
+    return int(node) if name == "bind" and node.isdigit() else "none"
+
+
+def of_process(settings: Mapping[str, Value]) -> list[ReadBack]:
+    """Read back the launch knobs that belong to no framework."""
+    found = [
+        ReadBack(
+            "launch.allocator",
+            settings.get("launch.allocator"),
+            allocator(),
+            "effective",
+            "which mapped file malloc and posix_memalign resolve to",
+        ),
+        ReadBack(
+            "launch.numa_node",
+            settings.get("launch.numa_node"),
+            numa_node(),
+            "effective",
+            "get_mempolicy(2)",
+        ),
+    ]
+    return found
+
+
+def of_environment(settings: Mapping[str, Value], known: set[str]) -> list[ReadBack]:
+    """Note the environment variables that nothing else could read back."""
+    return [
+        ReadBack(
+            knob,
+            value,
+            value if os.environ.get(knob.removeprefix("env.")) == str(value) else None,
+            "environment_only",
+            "set in the environment; what it does cannot be observed",
+        )
+        for knob, value in settings.items()
+        if knob.startswith("env.") and knob not in known
+    ]
+
+
+@contextmanager
+def captured_stdout() -> Iterator[list[str]]:
+    """Catch what libraries print on file descriptor 1; the list is filled on leaving."""
+    lines: list[str] = []
+    with tempfile.TemporaryFile() as file:
+        ctypes.CDLL(None).fflush(None)
+        saved = os.dup(1)
+        os.dup2(file.fileno(), 1)
+        try:
+            yield lines
+        finally:
+            ctypes.CDLL(None).fflush(None)
+            os.dup2(saved, 1)
+            os.close(saved)
+            file.seek(0)
+            lines.extend(file.read().decode(errors="replace").splitlines())

@@ -1,0 +1,86 @@
+"""The frameworks a worker can measure, one file each.
+
+Contract of a framework, in the order in which a launch uses it:
+
+start(settings)         import it and apply what must come before any work
+build(module, ref, ...) make the model with seeded random weights, in the default's form
+condition(arrays)       make a random-weight model tell inputs apart (batch-norm statistics, damped
+                        residual blocks); returns the changed tensors by name
+restore(tensors)        put such tensors into a freshly built model
+place(settings)         apply the model-level settings
+program(arrays)         bind inputs, trace and freeze; returns a call that ends when its outputs
+                        are ready
+outputs(result)         the outputs of a call as float32 arrays, batch first
+read_back(settings)     what is in force, for every knob of the framework, after a first call
+clock()                 the clock that slices are timed with
+running()               the context in which calls are made (no gradients, precision)
+"""
+
+from __future__ import annotations
+
+import importlib
+import types
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import UnknownName
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+from tuner.record.workload import ModelRef
+
+Array = npt.NDArray[np.float32]
+Tensors = dict[str, Array]
+
+
+class Framework(Protocol):
+    """What a worker needs of a framework; the contract stands above."""
+
+    def start(self, settings: Mapping[str, Value]) -> None: ...
+
+    def build(self, module: types.ModuleType, ref: ModelRef, seed: int) -> None: ...
+
+    def condition(self, arrays: Sequence[Array]) -> Tensors: ...
+
+    def restore(self, tensors: Tensors) -> None: ...
+
+    def place(self, settings: Mapping[str, Value]) -> None: ...
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]: ...
+
+    def outputs(self, result: Any) -> list[Array]: ...
+
+    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]: ...
+
+    def clock(self) -> float: ...
+
+    def running(self) -> AbstractContextManager[None]: ...
+
+    def versions(self) -> dict[str, str]: ...
+
+    def n_parameters(self) -> int: ...
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]: ...
+
+
+_MODULES = {
+    "torch": ("tuner.worker.frameworks.torch", "Torch"),
+    "tensorflow": ("tuner.worker.frameworks.tensorflow", "TensorFlow"),
+    "fake": ("tuner.worker.frameworks.fake", "Fake"),
+}
+
+
+def framework(name: str) -> Framework:
+    """Return a framework's adapter; the framework itself is imported by its `start`.
+
+    Raises UnknownName, or MissingFramework with the command to type.
+    """
+    if name not in _MODULES:
+        raise UnknownName("framework", name, _MODULES, "see --help")
+    path, attribute = _MODULES[name]
+    adapter: Framework = getattr(importlib.import_module(path), attribute)()
+    return adapter
+

@@ -1,0 +1,249 @@
+"""A framework with a known speed surface, noise as it was recorded, and faults on demand.
+
+It runs in the same worker, under the same launcher, as PyTorch and TensorFlow do; only its clock is
+virtual: a call advances it instead of computing. Tests and demonstrations use it where the truth
+must be known. Noise follows what was recorded on shared hosts: launches of one configuration differ
+(SD 2 %), slices within a launch too (1 %), and everything drifts together by several percent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import os
+import signal
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+from tuner.record.workload import ModelRef
+from tuner.worker import gallery
+from tuner.worker.evidence import allocator
+from tuner.worker.frameworks import Array, Tensors
+
+CHOICES: dict[str, tuple[Value, ...]] = {
+    "env.FAKE_THREADS": (2, 1, 4, 8),
+    "launch.allocator": ("glibc", "tcmalloc", "jemalloc"),
+    "fake.streams": (1, 2),
+    "fake.layout": ("plain", "blocked", "packed"),
+    "fake.compile": ("off", "fast", "frozen"),
+    "fake.precision": ("fp32", "bf16"),
+    "workload.batch": (4, 16),
+}
+"""Every knob that the surface knows; the first value is the default."""
+
+FAULTS = ("crash", "exit", "exception", "hang", "hang_in_call", "memory", "wrong_output", "nan",
+          "misshapen", "ignored", "garbage", "daemon", "slow_start")  # fmt: skip
+
+
+def _draw(*key: object) -> np.random.Generator:
+    digest = hashlib.sha256(repr(key).encode()).digest()
+    return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+
+class Surface(msgspec.Struct, frozen=True):
+    """The true log rate of every configuration: per-knob effects and one interaction.
+
+    flat: no setting changes the speed, so that nothing can beat the default.
+    faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS.
+    """
+
+    seed: int = 0
+    noise: float = 0.02
+    drift: float = 0.05
+    flat: bool = False
+    faults: str = ""
+    start_s: float = 0.0
+    base_rate: float = 100.0
+
+    def effects(self) -> dict[str, dict[Value, float]]:
+        """Return per knob and value the log gain over the knob's worst value.
+
+        The best value of a knob leads its runner-up by at least 6 %; where it lies depends on the
+        seed. Thread counts fall off monotonically on both sides of the best one.
+        """
+        gains: dict[str, dict[Value, float]] = {}
+        for knob, values in CHOICES.items():
+            random = _draw("surface", self.seed, knob)
+            if self.flat:
+                gains[knob] = dict.fromkeys(values, 0.0)
+            elif knob == "env.FAKE_THREADS":
+                ordered = sorted(values)
+                best = int(random.integers(len(ordered)))
+                step = float(random.uniform(0.08, 0.25))
+                gains[knob] = {v: -step * abs(i - best) for i, v in enumerate(ordered)}
+            else:
+                lead, rest = random.uniform(0.06, 0.35), random.uniform(-0.3, 0, len(values))
+                winner = int(random.integers(len(values)))
+                gains[knob] = {
+                    v: float(lead) if i == winner else float(rest[i]) for i, v in enumerate(values)
+                }
+        return gains
+
+    def log_rate(self, settings: Mapping[str, Value]) -> float:
+        """Return the true natural logarithm of items per second."""
+        gains = self.effects()
+        full = {knob: settings.get(knob, values[0]) for knob, values in CHOICES.items()}
+        total = math.log(self.base_rate) + sum(gains[k].get(v, 0.0) for k, v in full.items())
+        if not self.flat and full["fake.compile"] == "frozen" and full["fake.layout"] == "blocked":
+            total += 0.04
+        return total
+
+    def fault_of(self, settings: Mapping[str, Value]) -> str:
+        """Return the fault that these settings provoke, or an empty string."""
+        for rule in filter(None, self.faults.split(";")):
+            condition, _, fault = rule.rpartition(":")
+            knob, _, value = condition.partition("=")
+            default = CHOICES.get(knob, ("",))[0]
+            if str(settings.get(knob, default)) == value:
+                return fault
+        return ""
+
+
+class Fake:
+    """The fake's side of the framework contract."""
+
+    def __init__(self) -> None:
+        self._now = 0.0
+        self._fault = ""
+        self._launch_effect = 0.0
+
+    def start(self, settings: Mapping[str, Value]) -> None:
+        """Take the settings; "hang" never returns from here."""
+        self._settings = {
+            **{k: v for k, v in settings.items() if k in CHOICES},
+            **({"env.FAKE_THREADS": int(os.environ["FAKE_THREADS"])}
+               if "FAKE_THREADS" in os.environ else {}),
+            "launch.allocator": allocator(),
+        }  # fmt: skip
+
+    def build(self, module: types.ModuleType, ref: ModelRef, seed: int) -> None:
+        """Make the surface; faults of the building kind happen here."""
+        self.spec: gallery.Model = module.MODEL
+        self.surface: Surface = gallery.build(module, "fake", ref)
+        self._seed = seed
+        # a launch's own speed: drawn anew for every process, like address layout
+        self._random = np.random.default_rng()
+        self._launch_effect = float(self._random.normal(0, self.surface.noise))
+        time.sleep(self.surface.start_s)
+
+    def condition(self, arrays: Sequence[Array]) -> Tensors:
+        """Nothing to condition: the outputs tell inputs apart by construction."""
+        return {}
+
+    def restore(self, tensors: Tensors) -> None:
+        """Nothing to restore."""
+
+    def place(self, settings: Mapping[str, Value]) -> None:
+        """Provoke the fault that the settings ask for."""
+        self._fault = self.surface.fault_of({**self._settings, **settings})
+        match self._fault:
+            case "crash":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            case "exit":
+                os._exit(3)
+            case "exception":
+                raise RuntimeError("the fake framework was told to fail")
+            case "memory":
+                raise MemoryError("the fake framework was told to run out of memory")
+            case "hang":
+                time.sleep(1e6)
+            case "slow_start":
+                time.sleep(3.0)
+            case "garbage":
+                os.write(1, b'\x00\xff{"type": "ready"}\n' * 100)
+            case "daemon":
+                self._fork_daemon()
+
+    def _fork_daemon(self) -> None:
+        """Leave a process behind that escaped its session, as a careless library would."""
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(1e6)
+            os._exit(0)
+        os.wait()
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Return a call that takes virtual time."""
+        batch = len(arrays[0])
+        truth = self.surface.log_rate({**self._settings, "workload.batch": batch})
+        compiles = self._settings.get("fake.compile", "off") != "off"
+        calls = 0
+
+        def call() -> Array:
+            nonlocal calls
+            if self._fault == "hang_in_call" and calls > 3:
+                time.sleep(1e6)
+            real = time.monotonic()
+            log_rate = (
+                truth
+                + self._launch_effect
+                + float(self._random.normal(0, self.surface.noise / 2))
+                + self.surface.drift * math.sin(real / 7 + self.surface.seed)
+            )
+            self._now += batch / math.exp(log_rate)
+            if calls == 0 and compiles:
+                self._now += 2.0
+            calls += 1
+            return self._forward(arrays[0])
+
+        return call
+
+    def _forward(self, x: Array) -> Array:
+        weights = _draw("weights", self._seed).standard_normal((x.shape[1], 32))
+        y = (x @ weights).astype(np.float32)
+        match self._fault:
+            case "wrong_output":
+                return np.ascontiguousarray(y[::-1])
+            case "nan":
+                return y * np.float32("nan")
+            case "misshapen":
+                return y[:, :-1]
+        if self._settings.get("fake.precision") == "bf16":
+            y = y * (1 + 0.002 * np.sign(y))
+        return y.astype(np.float32)
+
+    def outputs(self, result: Any) -> list[Array]:
+        """Return the one output."""
+        return [result]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Nothing to enter."""
+        yield
+
+    def clock(self) -> float:
+        """Return virtual seconds."""
+        return self._now
+
+    def versions(self) -> dict[str, str]:
+        """The fake has none."""
+        return {}
+
+    def n_parameters(self) -> int:
+        """Count the weights."""
+        return 16 * 32
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises."""
+        return (MemoryError,)
+
+    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+        """Tell what is in force; an "ignored" setting stays at its default."""
+        found = []
+        for knob, values in CHOICES.items():
+            if knob in ("launch.allocator", "workload.batch"):
+                continue
+            observed = values[0] if self._fault == "ignored" else self._settings.get(knob, values[0])
+            found.append(
+                ReadBack(knob, settings.get(knob), observed, "effective", "the fake's own state")
+            )
+        return found

@@ -1,0 +1,106 @@
+"""The worker's loop: commands in, replies out, as JSON lines over two pipes of its own.
+
+    python -P -m tuner.worker.main COMMAND_FD REPLY_FD
+
+Standard output and error go to the launch's log: frameworks print there.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import BinaryIO
+
+import msgspec
+
+from tuner.errors import TuneError, UsageError
+from tuner.host.numa import NumaError
+from tuner.record.outcome import Outcome
+from tuner.record.protocol import (
+    Begin,
+    Cards,
+    Command,
+    Describe,
+    Failed,
+    Hello,
+    ListModels,
+    Measure,
+    Measured,
+    Prepare,
+    Quit,
+    Reply,
+    Stage,
+)
+from tuner.worker import gallery
+from tuner.worker.session import Session, WrongOutput
+
+
+def serve(commands: BinaryIO, replies: BinaryIO) -> None:
+    """Answer commands until Quit, a failure, or the end of the pipe."""
+
+    def tell(reply: Reply) -> None:
+        replies.write(msgspec.json.encode(reply) + b"\n")
+        replies.flush()
+
+    session = Session(lambda stage: tell(Stage(stage)))
+    decoder = msgspec.json.Decoder(Command)  # type: ignore[type-var]  # a union of structs
+    tell(Hello(os.getpid()))
+    for line in commands:
+        command = decoder.decode(line)
+        if isinstance(command, Quit):
+            return
+        try:
+            tell(_answer(session, command))
+        except BrokenPipeError:
+            return
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is this launch's outcome
+            traceback.print_exc()
+            tell(_failure(session, error))
+            return
+
+
+def _answer(session: Session, command: Command) -> Reply:
+    match command:
+        case ListModels(paths=paths):
+            return Cards(tuple(map(gallery.card_of, paths)))
+        case Describe():
+            return session.describe(command)
+        case Begin():
+            return session.begin(command)
+        case Prepare():
+            return session.prepare(command)
+        case Measure():
+            return Measured(session.measure(command))
+    raise TypeError(f"no answer to {command}")
+
+
+def _failure(session: Session, error: Exception) -> Failed:
+    """Translate an exception into an outcome; the traceback is in the log."""
+    reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    if isinstance(error, WrongOutput):
+        return Failed(Outcome.WRONG_OUTPUT, str(error))
+    if isinstance(error, session.out_of_memory_errors()):
+        return Failed(Outcome.OUT_OF_MEMORY, reason)
+    if isinstance(error, NumaError | UsageError):
+        return Failed(Outcome.NOT_APPLICABLE, str(error))
+    if isinstance(error, TuneError):
+        return Failed(Outcome.CRASHED, str(error))
+    return Failed(Outcome.CRASHED, reason)
+
+
+def main() -> None:
+    """Open the pipes and serve."""
+    command_fd, reply_fd = int(sys.argv[1]), int(sys.argv[2])
+    os.set_inheritable(command_fd, False)
+    os.set_inheritable(reply_fd, False)
+    with open(command_fd, "rb", buffering=0) as commands, open(reply_fd, "wb") as replies:
+        serve(commands, replies)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # frameworks' exit handlers can hang or crash; everything is stored already
+        os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""The study's reference: what every launch restores, and what every output is compared with.
+
+Written once per study by the first default launch, as an .npz file:
+    tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
+    output:0 ...    the default's outputs for N_CHECK_INPUTS inputs
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from tuner.worker.frameworks import Array, Tensors
+
+N_CHECK_INPUTS = 96
+"""Enough for 64 with a clear class; a multiple of every common batch size up to 32."""
+FIRST_CHECK_INPUT = 1_000
+FIRST_CONDITIONING_INPUT = 2_000
+N_CONDITIONING_INPUTS = 32
+
+
+def write(path: Path, tensors: Tensors, outputs: Sequence[Array]) -> None:
+    """Write the reference so that it is there whole or not at all."""
+    arrays = {f"tensor:{name}": value for name, value in tensors.items()}
+    arrays |= {f"output:{i}": value for i, value in enumerate(outputs)}
+    temporary = path.with_suffix(".tmp")
+    with open(temporary, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub takes its keywords for flags
+        file.flush()
+        os.fsync(file.fileno())
+    temporary.replace(path)
+
+
+def read(path: Path) -> tuple[Tensors, list[Array]]:
+    """Return the conditioned tensors by name, and the default's outputs."""
+    with np.load(path, allow_pickle=False) as file:
+        tensors = {k.removeprefix("tensor:"): file[k] for k in file if k.startswith("tensor:")}
+        n_outputs = sum(k.startswith("output:") for k in file)
+        return tensors, [file[f"output:{i}"] for i in range(n_outputs)]

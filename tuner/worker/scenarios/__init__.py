@@ -1,0 +1,1 @@
+"""How load is offered to the model, one file per scenario."""
