@@ -15,7 +15,7 @@ from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks, missing_framework
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import describe_model, find_model
+from tuner.measurement.describe import describe_model, find_model, make_reference
 from tuner.output.assemble import Context, assemble
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
@@ -269,6 +269,11 @@ def _assemble_study(
 def _measure(study: Study, plan: Plan, host: Host) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
     _warn_about_the_host(study, plan, host)
+    if not study.store.reference_path.exists():
+        workload = plan.workload
+        make_reference(
+            workload.model, workload.framework, workload.seed, study.store.reference_path
+        )
     study.adopt_orphans()
     measure_baselines(study)
     explore(study)

@@ -12,7 +12,17 @@ from pathlib import Path
 
 from tuner.errors import UnknownName, UsageError
 from tuner.measurement.process import WorkerEnded, WorkerProcess
-from tuner.record.protocol import Cards, Command, Describe, Failed, ListModels, Reply, Stage
+from tuner.record.protocol import (
+    Cards,
+    Command,
+    Describe,
+    Failed,
+    ListModels,
+    MakeReference,
+    ReferenceMade,
+    Reply,
+    Stage,
+)
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.launching import LaunchPlan
 from tuner.space.restrictions import parse_value
@@ -78,6 +88,12 @@ def find_model(text: str, folder: Path) -> tuple[ModelRef, ModelCard]:
     if card.fault:
         raise UsageError(f"{path}: {card.fault}")
     return ModelRef(path.stem, str(path.resolve()), tuple(sorted(pairs))), card
+
+
+def make_reference(ref: ModelRef, framework: str, seed: int, path: Path) -> None:
+    """Have a child of its own write the study's reference; raises UsageError if it cannot."""
+    reply = _ask(MakeReference(ref, framework, seed, str(path.absolute())))
+    assert isinstance(reply, ReferenceMade)
 
 
 def describe_model(ref: ModelRef, framework: str, seed: int) -> ModelFacts:

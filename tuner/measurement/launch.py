@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import NoReturn
 
 import msgspec
 
@@ -11,9 +13,18 @@ from tuner.errors import WorkerFailed
 from tuner.measurement.process import WorkerEnded, WorkerProcess
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
-from tuner.record.launch import Built, LaunchRecord, Prepared, ReadBack, Slice
+from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, ReadBack, Slice
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Begin, Command, Failed, Measure, Measured, Prepare, Stage
+from tuner.record.protocol import (
+    Begin,
+    Check,
+    Command,
+    Failed,
+    Measure,
+    Measured,
+    Prepare,
+    Stage,
+)
 from tuner.record.store import LaunchFile
 
 
@@ -46,41 +57,48 @@ class Launch:
         self.file = file
         self._timeouts = timeouts
         self._listen = listen
-        self._began = time.monotonic()
+        self._spent_s = 0.0
         self._is_paused = False
         self._worker: WorkerProcess | None = None
-        try:
-            self._worker = start()
-        except WorkerEnded as error:
-            self._fail(error.ending)
-        file.add(Started(time.monotonic() - self._began))
+        with self._spending():
+            try:
+                self._worker = start()
+            except WorkerEnded as error:
+                self._fail(error.ending)
+        file.add(Started(self._spent_s))
 
     @property
     def record(self) -> LaunchRecord:
         """What is known of the launch so far."""
         return self.file.record
 
-    def _fail(self, ending: Ending) -> None:
+    @contextmanager
+    def _spending(self) -> Iterator[None]:
+        """Count the seconds inside as spent on this launch."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._spent_s += time.monotonic() - began
+
+    def _fail(self, ending: Ending) -> NoReturn:
         self._close(ending)
         raise LaunchFailed(ending)
 
-    def _ask(self, command: Command, timeout_s: float) -> Built | Prepared | Measured:
+    def _ask(self, command: Command, timeout_s: float) -> Built | Prepared | Measured | Checked:
         assert self._worker is not None
-        try:
-            self._worker.send(command)
-            while True:
-                reply = self._worker.receive(timeout_s)
-                if isinstance(reply, Stage):
+        with self._spending():
+            try:
+                self._worker.send(command)
+                while isinstance(reply := self._worker.receive(timeout_s), Stage):
                     self._listen(LaunchStage(self.record.request.id, reply.name))
-                elif isinstance(reply, Built | Prepared | Measured):
-                    return reply
-                elif isinstance(reply, Failed):
-                    self._fail(Ending(reply.outcome, reply.reason))
-                else:
-                    self._fail(Ending(Outcome.CRASHED, f"the worker answered {reply!r}"))
-        except WorkerEnded as error:
-            self._fail(error.ending)
-            raise  # not reached: _fail raises
+            except WorkerEnded as error:
+                reply = Failed(error.ending.outcome, error.ending.reason)
+        if isinstance(reply, Built | Prepared | Measured | Checked):
+            return reply
+        if isinstance(reply, Failed):
+            self._fail(Ending(reply.outcome, reply.reason))
+        self._fail(Ending(Outcome.CRASHED, f"the worker answered {reply!r}"))
 
     def begin(self, order: Begin) -> None:
         """Have the model built."""
@@ -89,7 +107,7 @@ class Launch:
         self.file.add(reply)
 
     def prepare(self, order: Prepare) -> None:
-        """Have one batch size compiled, checked and warmed up; refuse settings not in force.
+        """Have the model compiled and warmed up; refuse settings not in force.
 
         A setting that did not take effect makes the launch not_applicable: its speed belongs to
         another configuration and must not be credited to this one.
@@ -101,11 +119,18 @@ class Launch:
         if ignored:
             self._fail(Ending(Outcome.NOT_APPLICABLE, _describe_ignored(ignored)))
 
-    def measure(self, index: int, batch: int, seconds: float) -> Slice:
+    def check(self, order: Check) -> None:
+        """Have the outputs compared with the default's; nothing is measured after that."""
+        self.resume()
+        reply = self._ask(order, self._timeouts.prepare_s)
+        assert isinstance(reply, Checked)
+        self.file.add(reply)
+
+    def measure(self, index: int, seconds: float) -> Slice:
         """Take one slice; the first call after a pause is made and not timed."""
         discard = int(self._is_paused)
         self.resume()
-        reply = self._ask(Measure(index, batch, seconds, discard), self._timeouts.slice_s)
+        reply = self._ask(Measure(index, seconds, discard), self._timeouts.slice_s)
         assert isinstance(reply, Measured)
         self.file.add(SliceTaken(reply.slice))
         return reply.slice
@@ -113,10 +138,11 @@ class Launch:
     def pause(self) -> None:
         """Stop the worker until it is needed again."""
         if self._worker is not None and not self._is_paused:
-            try:
-                self._worker.pause()
-            except WorkerEnded as error:
-                self._fail(error.ending)
+            with self._spending():
+                try:
+                    self._worker.pause()
+                except WorkerEnded as error:
+                    self._fail(error.ending)
             self._is_paused = True
 
     def resume(self) -> None:
@@ -133,9 +159,10 @@ class Launch:
 
     def _close(self, ending: Ending) -> None:
         if self._worker is not None:
-            self._worker.close()
+            with self._spending():
+                self._worker.close()
             self._worker = None
-        self.file.end(ending, time.monotonic() - self._began)
+        self.file.end(ending, self._spent_s)
 
     def abandon(self) -> None:
         """Kill the worker without a word in the store, as a resumed study will see it."""

@@ -12,7 +12,6 @@ import msgspec
 from tuner import __version__
 from tuner.host.identity import Host
 from tuner.measurement.confirmation import ALPHA
-from tuner.measurement.estimates import launch_value
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -23,7 +22,7 @@ from tuner.record.journal import (
     WarningNoted,
     WinnerClass,
 )
-from tuner.record.launch import LaunchRecord, OutputCheck, Prepared, Purpose, ReadBack
+from tuner.record.launch import LaunchRecord, OutputCheck, Purpose, ReadBack
 from tuner.record.outcome import Outcome
 from tuner.record.result import (
     SCHEMA_VERSION,
@@ -44,7 +43,7 @@ from tuner.record.result import (
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.baselines import Baseline
-from tuner.space.knobs import BATCH
+from tuner.space.knobs import BATCH, winner_class
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claim, Claims
 from tuner.study.confirm import make_claims
@@ -113,7 +112,7 @@ def assemble(study: Study, context: Context) -> Result:
         speedup=recommended.speedup,
         speedup_over_best_baseline=over_best,
         best_baseline=names.get(best.without(BATCH)) if best is not None else None,
-        default=_default(store, claims, ledger.reference_batch),
+        default=_default(store, claims, card.reference_batch),
         winners={str(k): _winner(study, claims.claim(k), k) for k in WinnerClass},
         baselines=[_baseline(study, claims, b) for b in study.baselines],
         noise_floor=claims.noise.floor,
@@ -155,40 +154,45 @@ def _host(context: Context, opened: StudyOpened) -> HostSection:
     )
 
 
-def _prepared(store: Store, configuration: Configuration, batch: int) -> list[Prepared]:
-    """Return every preparation of a configuration at a batch, oldest first."""
-    bare = configuration.without(BATCH)
+def _launches(store: Store, configuration: Configuration) -> list[LaunchRecord]:
+    """Return the launches of a configuration that got as far as their read-back, oldest first."""
     return [
-        prepared
+        record
         for record in store.launches.values()
-        if record.request.configuration == bare
-        for prepared in record.prepared
-        if prepared.batch == batch
+        if record.request.configuration == configuration and record.prepared is not None
     ]
 
 
+def _memory_peak(records: list[LaunchRecord]) -> int | None:
+    return max((r.prepared.memory_peak_bytes for r in records if r.prepared), default=None)
+
+
+def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
+    return list(records[-1].prepared.read_back) if records and records[-1].prepared else []
+
+
+def _check(records: list[LaunchRecord]) -> OutputCheck | None:
+    return next((r.check for r in records if r.check is not None), None)
+
+
 def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSection:
-    batch = claims.default_batch
-    prepared = _prepared(store, Configuration(), batch)
-    at_reference = claims.series(Configuration(), reference_batch).known()
+    records = _launches(store, claims.default)
+    at_reference = claims.series(Configuration()).known()
     return DefaultSection(
-        batch=batch,
+        batch=int(claims.default.get(BATCH) or reference_batch),
         rate=claims.default_rate(),
         rate_at_reference_batch=(
             math.exp(statistics.fmean(at_reference)) if at_reference else None
         ),
-        memory_peak_bytes=max((p.memory_peak_bytes for p in prepared), default=None),
-        read_back=list(prepared[-1].read_back) if prepared else [],
+        memory_peak_bytes=_memory_peak(records),
+        read_back=_read_back(records),
     )
 
 
 def _winner(study: Study, claim: Claim, klass: WinnerClass) -> WinnerSection:
-    store, ledger = study.store, study.ledger
-    arm = ledger.arm(claim.configuration)
-    prepared = _prepared(store, claim.configuration, arm.batches[0])
-    checks: list[OutputCheck] = [p.check for p in prepared if p.check is not None]
-    read_back: list[ReadBack] = list(prepared[-1].read_back) if prepared else []
-    named = [note for note in store.all(FinalistNamed) if note.klass is klass]
+    records = _launches(study.store, claim.configuration)
+    read_back = _read_back(records)
+    named = [note for note in study.store.all(FinalistNamed) if note.klass is klass]
     return WinnerSection(
         configuration=claim.configuration.as_dict(),
         verdict=claim.verdict,
@@ -198,9 +202,9 @@ def _winner(study: Study, claim: Claim, klass: WinnerClass) -> WinnerSection:
         speedup=claim.speedup,
         speedup_at_reference_batch=claim.at_reference_batch,
         batch_gain=claim.batch_gain,
-        output_drift=checks[0] if checks else None,
-        compile_seconds=_compile_seconds(store, claim.configuration),
-        memory_peak_bytes=max((p.memory_peak_bytes for p in prepared), default=None),
+        output_drift=_check(records),
+        compile_seconds=_compile_seconds(study.store, claim.configuration),
+        memory_peak_bytes=_memory_peak(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],
         removed=list(named[-1].removed) if named else [],
@@ -210,26 +214,21 @@ def _winner(study: Study, claim: Claim, klass: WinnerClass) -> WinnerSection:
 def _compile_seconds(store: Store, configuration: Configuration) -> CompileSeconds:
     """Return what compiling cost the first time, and what it costs with the cache there.
 
-    The compiler's cache is kept per study and depends on the model knobs and threads, so the first
-    launch with these model knobs was the cold one.
+    The compiler's cache is kept per study; what is compiled depends on everything but the launch
+    settings, so the first launch that shares the rest was the cold one.
     """
-    bare = configuration.without(BATCH)
-    launches = [
-        record
+    each = [
+        record.compile_s
         for record in store.launches.values()
-        if _compiles_alike(record.request.configuration, bare) and record.prepared
+        if record.prepared is not None
+        and _compiled_settings(record.request.configuration) == _compiled_settings(configuration)
     ]
-    if not launches:
-        return CompileSeconds(None, None)
-    each = [record.compile_s / len(record.prepared) for record in launches]
-    return CompileSeconds(each[0], statistics.median(each[1:]) if len(each) > 1 else None)
+    warm = statistics.median(each[1:]) if len(each) > 1 else None
+    return CompileSeconds(each[0] if each else None, warm)
 
 
-def _compiles_alike(a: Configuration, b: Configuration) -> bool:
-    def model_knobs(c: Configuration) -> dict[str, object]:
-        return {k: v for k, v in c.settings if not k.startswith("launch.")}
-
-    return model_knobs(a) == model_knobs(b)
+def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:
+    return [(k, v) for k, v in configuration.settings if not k.startswith("launch.")]
 
 
 def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSection:
@@ -268,26 +267,22 @@ def _noise(store: Store, claims: Claims) -> Noise:
 
 
 def _confirmation(store: Store, claims: Claims) -> ConfirmationSection:
-    """Return the raw comparison: rounds x (arm, batch), None where an arm was decided already."""
-    columns: dict[tuple[Configuration, int], None] = {}
-    for done in store.all(RoundDone):
-        for launch in done.launches:
-            request = store.launches[launch].request
-            for batch in request.batches:
-                columns[request.configuration, batch] = None
-    rounds = []
-    for done in store.all(RoundDone):
-        by_arm: dict[Configuration, LaunchRecord] = {
-            store.launches[i].request.configuration: store.launches[i] for i in done.launches
-        }
-        values = [
-            launch_value(by_arm[c], batch) if c in by_arm else None for c, batch in columns
-        ]
-        rounds.append(ConfirmationRound(done.number, values))
+    """Return the raw comparison: rounds x arms, None where an arm was decided already."""
+    arms = list(
+        dict.fromkeys(
+            store.launches[i].request.configuration
+            for done in store.all(RoundDone)
+            for i in done.launches
+        )
+    )
+    series = [claims.series(arm).values for arm in arms]
     chosen = store.all(ArmsChosen)
     return ConfirmationSection(
-        arms=[{**c.as_dict(), BATCH: batch} for c, batch in columns],
-        rounds=rounds,
+        arms=[arm.as_dict() for arm in arms],
+        rounds=[
+            ConfirmationRound(done.number, list(row))
+            for done, row in zip(store.all(RoundDone), zip(*series, strict=True), strict=True)
+        ],
         looks=list(chosen[-1].looks) if chosen else [],
         alpha=ALPHA,
     )
@@ -302,7 +297,7 @@ def _seconds(store: Store, wall_s: float) -> Seconds:
         if record.built is not None:
             sums["start_up"] += record.built.import_s + record.built.build_s
         sums["compile"] += record.compile_s
-        sums["warm_up"] += sum(p.warm_up_s + p.check_s for p in record.prepared)
+        sums["warm_up"] += (record.prepared.warm_up_s if record.prepared else 0) + record.check_s
         for s in record.slices:
             if is_pacer:
                 sums["pacer"] += s.seconds
@@ -320,60 +315,41 @@ def _seconds(store: Store, wall_s: float) -> Seconds:
 
 
 def _shares(store: Store) -> dict[str, float]:
-    """Return the share of launch time per purpose (the pacer runs beside the others)."""
+    """Return the share of the launches' busy time per purpose."""
     totals: dict[str, float] = defaultdict(float)
     for record in store.launches.values():
-        if record.request.purpose is not Purpose.PACER:
-            totals[str(record.request.purpose)] += record.total_s
+        totals[str(record.request.purpose)] += record.total_s
     whole = sum(totals.values()) or 1.0
     return {purpose: total / whole for purpose, total in totals.items()}
 
 
 def _warnings(store: Store, claims: Claims) -> list[str]:
+    """Return what a reader must know: noted while measuring, or seen in the measurements."""
     texts = [note.text for note in store.all(WarningNoted)]
     slices = [s for record in store.launches.values() for s in record.slices]
-    dirty = sum(bool(s.interference.dirty) for s in slices)
-    if slices and dirty > 0.1 * len(slices):
-        reasons = sorted({r.split("%")[-1].strip() for s in slices for r in s.interference.dirty})
+    dirty = [s for s in slices if s.interference.dirty]
+    if len(dirty) > 0.1 * len(slices):
         texts.append(
-            f"{dirty} of {len(slices)} slices were disturbed ({'; '.join(reasons)}): the host was "
-            "not quiet"
+            f"{len(dirty)} of {len(slices)} slices were disturbed, for example: "
+            f"{dirty[-1].interference.dirty[0]}; the host was not quiet"
         )
     for record in store.launches.values():
-        unsteady = [p.batch for p in record.prepared if not p.is_steady]
-        if unsteady and record.request.purpose is Purpose.CONFIRM:
-            label = record.request.configuration.label()
-            text = f"{label} was not steady after its warm-up in the confirmation"
-            if text not in texts:
-                texts.append(text)
-    for note in store.all(FinalistNamed):
-        checks = [
-            p.check for p in _prepared(store, note.configuration, _batch(store, note.configuration))
-        ]
-        for check in checks:
-            if check and check.top1_agreement is not None and not check.top1_informative:
-                text = (
-                    f"top-1 agreement of {note.configuration.label()} says little: only "
-                    f"{check.top1_inputs} clear inputs in {check.top1_classes} classes"
-                )
-                if text not in texts and claims.claim(note.klass).configuration == note.configuration:
-                    texts.append(text)
-    return texts
-
-
-def _batch(store: Store, configuration: Configuration) -> int:
-    value = configuration.get(BATCH)
-    if value is not None:
-        return int(value)
-    bare = configuration.without(BATCH)
-    return next(
-        (
-            record.request.batches[0]
-            for record in store.launches.values()
-            if record.request.configuration == bare
-        ),
-        0,
-    )
+        is_claimed = record.request.purpose is Purpose.CONFIRM
+        if is_claimed and record.prepared is not None and not record.prepared.is_steady:
+            texts.append(
+                f"{record.request.configuration.label()} was not steady after a warm-up in the "
+                "confirmation"
+            )
+    for klass in WinnerClass:
+        configuration = claims.claim(klass).configuration
+        check = _check(_launches(store, configuration))
+        reduced = winner_class(configuration) is WinnerClass.REDUCED
+        if reduced and check and check.top1_agreement is not None and not check.top1_informative:
+            texts.append(
+                f"top-1 agreement of {configuration.label()} says little: {check.top1_inputs} "
+                f"inputs with a clear class, in {check.top1_classes} classes"
+            )
+    return list(dict.fromkeys(texts))
 
 
 def outcome_counts(result: Result) -> dict[Outcome, int]:

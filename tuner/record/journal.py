@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Built, LaunchRequest, Prepared, Slice
+from tuner.record.launch import Built, Checked, LaunchRequest, Prepared, Slice
 from tuner.record.outcome import Ending
 
 
@@ -148,4 +148,6 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
     start_up_s: float
 
 
-LaunchLine: TypeAlias = LaunchOpened | Started | Built | Prepared | SliceTaken | LaunchEnded
+LaunchLine: TypeAlias = (
+    LaunchOpened | Started | Built | Prepared | SliceTaken | Checked | LaunchEnded
+)

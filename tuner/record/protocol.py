@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, Prepared, Slice
+from tuner.record.launch import Built, Checked, Prepared, Slice
 from tuner.record.outcome import Outcome
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 
@@ -42,32 +42,45 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     """none, or bind:NODE: applied by the worker before anything large is imported."""
     reference: str
     """Path of the file with the conditioned tensors and the default's outputs."""
-    makes_reference: bool
-    """Whether this launch, a default one, writes that file."""
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Compile, check (n_check inputs, 0 for none) and warm up one batch size."""
+    """Compile and warm up at a batch size."""
 
     batch: int
-    n_check: int
-    changes_numerics: bool
 
 
 class Measure(msgspec.Struct, frozen=True, tag="measure"):
     """Time one slice; `discard` calls are made first and not timed."""
 
     index: int
-    batch: int
     seconds: float
     discard: int
+
+
+class Check(msgspec.Struct, frozen=True, tag="check"):
+    """Compare the outputs with the default's; the last command before Quit."""
+
+    n_inputs: int
+    changes_numerics: bool
+
+
+class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
+    """Condition the default model, and write its changed tensors and its outputs to a file."""
+
+    model: ModelRef
+    framework: str
+    seed: int
+    path: str
 
 
 class Quit(msgspec.Struct, frozen=True, tag="quit"):
     """Leave at once."""
 
 
-Command: TypeAlias = ListModels | Describe | Begin | Prepare | Measure | Quit
+Command: TypeAlias = (
+    ListModels | Describe | MakeReference | Begin | Prepare | Measure | Check | Quit
+)
 
 
 class Hello(msgspec.Struct, frozen=True, tag="hello"):
@@ -94,6 +107,10 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     slice: Slice
 
 
+class ReferenceMade(msgspec.Struct, frozen=True, tag="reference_made"):
+    """The answer to MakeReference."""
+
+
 class Failed(msgspec.Struct, frozen=True, tag="failed"):
     """The worker cannot go on; the traceback is in the log."""
 
@@ -101,4 +118,15 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     reason: str
 
 
-Reply: TypeAlias = Hello | Cards | ModelFacts | Stage | Built | Prepared | Measured | Failed
+Reply: TypeAlias = (
+    Hello
+    | Cards
+    | ModelFacts
+    | ReferenceMade
+    | Stage
+    | Built
+    | Prepared
+    | Measured
+    | Checked
+    | Failed
+)

@@ -29,7 +29,7 @@ from tuner.record.journal import (
     Started,
     StudyOpened,
 )
-from tuner.record.launch import Built, LaunchRecord, LaunchRequest, Prepared
+from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared
 from tuner.record.outcome import Ending, Outcome
 
 _NoteT = TypeVar("_NoteT", bound=msgspec.Struct)
@@ -116,7 +116,7 @@ class LaunchFile:
     def _append(self, line: LaunchLine) -> None:
         self._file.append(_LaunchFileLine(self._store.used_s(), line))
 
-    def add(self, line: Started | Built | Prepared | SliceTaken) -> None:
+    def add(self, line: Started | Built | Prepared | SliceTaken | Checked) -> None:
         """Store what the worker told."""
         self._append(line)
         _apply(self.record, line)
@@ -136,9 +136,11 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
         case Built():
             record.built = line
         case Prepared():
-            record.prepared.append(line)
+            record.prepared = line
         case SliceTaken():
             record.slices.append(line.slice)
+        case Checked():
+            record.check, record.check_s = line.check, line.seconds
         case LaunchEnded():
             record.ending, record.total_s = line.ending, line.total_s
 
@@ -195,6 +197,11 @@ class Store:
         file = LaunchFile(self, self._launches_folder / f"{request.id:04d}.jsonl", request)
         self.launches[request.id] = file.record
         return file
+
+    @property
+    def reference_path(self) -> Path:
+        """Where the conditioned tensors and the default's outputs are kept."""
+        return self.folder / "reference.npz"
 
     def log_of(self, launch: int) -> Path:
         """Return the path of what a launch printed."""

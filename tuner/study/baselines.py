@@ -7,11 +7,12 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
 from tuner.space.baselines import to_measure
+from tuner.study.ledger import is_default
 from tuner.study.study import Study
 
 
 def measure_baselines(study: Study) -> None:
-    """Measure the default and all distinct baselines in one launch each.
+    """Measure the default and all distinct baselines, a launch per batch.
 
     The default comes first and always; a baseline is left out only where its launch would eat
     what the confirmation needs. Raises NothingMeasured if the default cannot be measured.
@@ -33,23 +34,26 @@ def measure_baselines(study: Study) -> None:
         )
     skipped = []
     for baseline in chosen:
-        if study.budget.left_s() < study.reserve_s() + study.ledger.cost_s(baseline.configuration):
+        if not _measure(study, baseline.configuration, baseline.name):
             skipped.append(baseline.name)
-            continue
-        _measure(study, baseline.configuration, baseline.name)
     if skipped:
         study.warn(f"the budget left no time for baselines {', '.join(skipped)}; give a larger one")
     study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 
-def _measure(study: Study, configuration: Configuration, source: str) -> None:
-    """Measure a configuration over all batches in one launch, as one trial per batch."""
+def _measure(study: Study, configuration: Configuration, source: str) -> bool:
+    """Measure a configuration at every batch; the default always, others while there is time.
+
+    Returns whether all of it was measured.
+    """
     ledger = study.ledger
-    wanted = [ledger.at_batch(configuration, batch) for batch in ledger.batches]
-    told = {trial.configuration for trial in ledger.trials()}
-    missing = [c for c in wanted if c not in told]
-    if not missing:
-        return
-    record = study.measure(configuration, Purpose.BASELINE, ledger.batches)
-    for each in missing:
-        study.tell(study.trials.ask_for(each, source), record)
+    for batch in ledger.batches:
+        at_batch = ledger.at_batch(configuration, batch)
+        if at_batch in {trial.configuration for trial in ledger.trials()}:
+            continue
+        if not is_default(configuration):
+            if study.budget.left_s() < study.reserve_s() + study.cost_s(at_batch):
+                return False
+        proposal = study.trials.ask_for(at_batch, source)
+        study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))
+    return True

@@ -63,7 +63,7 @@ class Claims:
             {store.launches[i].request.configuration: store.launches[i] for i in done.launches}
             for done in self.rounds
         ]
-        self.default_batch = self._default_batch()
+        self.default = self._default()
         self.noise = self._noise()
         family = {
             c.label(): self.differences(c) for c in finalists.values() if not is_default(c)
@@ -72,44 +72,42 @@ class Claims:
 
     # ---------------------------------------------------------------- series
 
-    def series(self, configuration: Configuration, batch: int | None = None) -> ArmSeries:
-        """Return an arm's log rate per round, at its own batch or another."""
-        arm = self._ledger.arm(configuration)
-        at = arm.batches[0] if batch is None else batch
+    def series(self, configuration: Configuration) -> ArmSeries:
+        """Return an arm's log rate per round."""
         values = []
         for records in self._records:
-            record = records.get(arm.configuration)
-            measured = record is not None and _is_measured(record)
-            values.append(launch_value(record, at) if record and measured else None)
+            record = records.get(configuration)
+            is_there = record is not None and _is_measured(record)
+            values.append(launch_value(record) if record and is_there else None)
         return ArmSeries(tuple(values))
 
     def n_failures(self, configuration: Configuration) -> int:
         """Return in how many rounds the arm's launch failed."""
-        bare = self._ledger.arm(configuration).configuration
-        found = (records.get(bare) for records in self._records)
+        found = (records.get(configuration) for records in self._records)
         return sum(record is not None and not _is_measured(record) for record in found)
 
-    def _default_batch(self) -> int:
-        """Return the batch at which the default is fastest in these rounds: best against best."""
+    def _default(self) -> Configuration:
+        """Return the default at the batch at which it is fastest in these rounds.
+
+        Best is compared with best; choosing by the very data that is compared can only flatter
+        the default.
+        """
         means = {}
         for batch in self._ledger.batches:
-            known = self.series(Configuration(), batch).known()
+            configuration = self._ledger.at_batch(Configuration(), batch)
+            known = self.series(configuration).known()
             if known:
-                means[batch] = statistics.fmean(known)
-        return max(means, key=means.__getitem__) if means else self._ledger.reference_batch
+                means[configuration] = statistics.fmean(known)
+        return max(means, key=means.__getitem__) if means else Configuration()
 
     def differences(self, configuration: Configuration) -> list[float]:
         """Return the arm's log rates less the default's, each at its best batch."""
-        default = self.series(Configuration(), self.default_batch)
-        return self.series(configuration).against(default)
+        return self.series(configuration).against(self.series(self.default))
 
     def _noise(self) -> Noise:
         """Estimate the noise over the rounds in which every arm was measured."""
         arms = {c for records in self._records for c in records}
-        columns = [
-            self.series(c, self.default_batch if is_default(c) else self._batch_of(c))
-            for c in sorted(arms, key=Configuration.label)
-        ]
+        columns = [self.series(c) for c in sorted(arms, key=Configuration.label)]
         rows = list(zip(*(column.values for column in columns), strict=True))
         table = [[v for v in row if v is not None] for row in rows if None not in row]
         if len(table) >= 2 and len(table[0]) >= 2:
@@ -117,18 +115,6 @@ class Claims:
         # no rounds to judge by: the search's spread of launches, at the first look's replication
         sd = self._ledger.estimates.launch_sd()
         return Noise(sd, max(MIN_FLOOR, math.expm1(1.96 * sd * math.sqrt(2 / LOOKS[0]))))
-
-    def _batch_of(self, bare: Configuration) -> int:
-        """Return the batch at which an arm was measured in every round it took part in."""
-        batches = [
-            set(records[bare].request.batches) for records in self._records if bare in records
-        ]
-        own = [
-            self._ledger.arm(c).batches[0]
-            for c in (*self._finalists.values(), self.best_baseline)
-            if c is not None and self._ledger.arm(c).configuration == bare
-        ]
-        return own[0] if own else min(set.intersection(*batches))
 
     # ---------------------------------------------------------------- verdicts
 
@@ -151,10 +137,11 @@ class Claims:
         level = self._levels[configuration.label()]
         speedup = speedup_interval(differences, level)
         verdict = judge(speedup, self.noise.floor)
-        reference = self._ledger.reference_batch
         own = self.series(configuration)
-        at_reference = self.series(configuration, reference)
-        pairs = at_reference.against(self.series(Configuration(), reference))
+        at_reference = self.series(
+            self._ledger.at_batch(configuration, self._ledger.reference_batch)
+        )
+        pairs = at_reference.against(self.series(Configuration()))
         gains = own.against(at_reference)
         return Claim(
             configuration=configuration,
@@ -192,7 +179,7 @@ class Claims:
 
     def default_rate(self) -> Interval | None:
         """Return the default's rate at its best batch."""
-        known = self.series(Configuration(), self.default_batch).known()
+        known = self.series(self.default).known()
         return rate_interval(known) if len(known) > 1 else None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tuner.measurement.bench import Arm
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds, TimeLeft
@@ -34,7 +33,9 @@ def confirm(study: Study) -> None:
             reason = f"decided after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
-        elif study.budget.left_s() < study.round_cost_s([Configuration(), *open_arms]):
+        elif study.budget.left_s() < study.round_cost_s(
+            study.confirmation_arms(open_arms, None)
+        ):
             reason = f"the budget ended after {n} rounds"
         else:
             _run_round(study, open_arms, n + 1)
@@ -47,7 +48,7 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
         study.store,
         study.ledger,
         finalists=study.finalists(),
-        best_baseline=_chosen(study).best_baseline,
+        best_baseline=_chosen(study).best_baseline if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
     )
 
@@ -79,29 +80,20 @@ def _choose_arms(study: Study) -> ArmsChosen:
     return chosen
 
 
-def _run_round(study: Study, arms: list[Configuration], number: int) -> None:
-    """Measure one fresh launch of the default and of every open arm.
-
-    The default at every batch, so that best is compared with best; the others at their own and at
-    the reference batch.
-    """
-    ledger = study.ledger
-    reference = ledger.reference_batch
-    by_launch: dict[Configuration, set[int]] = {Configuration(): set(ledger.batches)}
-    for configuration in arms:
-        arm = ledger.arm(configuration)
-        by_launch.setdefault(arm.configuration, set()).update({arm.batches[0], reference})
-    launches = [Arm(c, tuple(sorted(batches))) for c, batches in by_launch.items()]
-    records = study.bench.confirm_round(launches, number)
+def _run_round(study: Study, open_arms: list[Configuration], number: int) -> None:
+    """Measure one fresh launch of the default and of every open arm, side by side."""
+    best = _chosen(study).best_baseline
+    arms = study.confirmation_arms(
+        [arm for arm in open_arms if arm != best], best if best in open_arms else None
+    )
+    records = study.bench.confirm_round(arms, number)
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
-    ledger.refresh()
+    study.ledger.refresh()
     study.listen(TimeLeft(study.budget.left_s()))
+    claims = make_claims(study)
     speedups = {}
-    after = make_claims(study)
     for klass in WinnerClass:
-        interval = after.claim(klass).speedup
+        interval = claims.claim(klass).speedup
         if interval is not None:
             speedups[str(klass)] = (interval.point, interval.low, interval.high)
     study.listen(RoundEnds(number, speedups))
-
-

@@ -65,7 +65,7 @@ def explore(study: Study) -> None:
         except Exhausted as error:
             progress.settled[klass] = f"exhausted: {error}"
             continue
-        cost_s = study.ledger.cost_s(proposal.configuration)
+        cost_s = study.cost_s(proposal.configuration)
         if study.budget.left_s() < study.reserve_s() + (1 + _SPARE_LAUNCHES) * cost_s:
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"

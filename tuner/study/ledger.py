@@ -5,16 +5,15 @@ from __future__ import annotations
 import math
 import statistics
 
-from tuner.measurement.bench import Arm, arm_of
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
-from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.knobs import BATCH, winner_class
 
 _CLASSES = list(WinnerClass)
+_UNKNOWN_S = 30.0
 
 
 def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
@@ -45,10 +44,6 @@ class Ledger:
         """Return every trial that was told, oldest first."""
         return self._store.all(TrialNoted)
 
-    def arm(self, configuration: Configuration) -> Arm:
-        """Return what a launch of the configuration is, at its own batch."""
-        return arm_of(configuration, self.reference_batch)
-
     def at_batch(self, configuration: Configuration, batch: int) -> Configuration:
         """Return the canonical configuration with another batch."""
         bare = configuration.without(BATCH)
@@ -56,22 +51,19 @@ class Ledger:
 
     def score(self, configuration: Configuration) -> float | None:
         """Return the log rate of a configuration, drift taken out; None if never measured."""
-        arm = self.arm(configuration)
-        return self.estimates.score(arm.configuration, arm.batches[0])
+        return self.estimates.score(configuration)
 
     def n_launches(self, configuration: Configuration) -> int:
         """Return how many launches its score rests on."""
-        arm = self.arm(configuration)
-        return self.estimates.n_launches(arm.configuration, arm.batches[0])
+        return self.estimates.n_launches(configuration)
 
     def has_failed(self, configuration: Configuration) -> bool:
         """Tell whether any launch of the configuration failed by its own fault."""
-        bare = configuration.without(BATCH)
         return any(
             record.ending is not None
             and record.ending.outcome not in (Outcome.MEASURED, Outcome.INTERRUPTED)
             for record in self._store.launches.values()
-            if record.request.configuration == bare
+            if record.request.configuration == configuration
         )
 
     def tried(self) -> dict[Configuration, float | None]:
@@ -108,22 +100,23 @@ class Ledger:
         """Return what two search scores may differ by without meaning anything: at least 1 %."""
         return max(0.01, self.estimates.launch_sd())
 
-    def cost_s(self, configuration: Configuration) -> float:
+    def cost_s(self, configuration: Configuration, *, repeated: bool = False) -> float:
         """Estimate the seconds of one more launch of a configuration.
 
-        From launches of it; else from those of its class; else from all.
+        From launches of it, else of its class, else of any. repeated: it was launched before, so
+        that the compiler's cache is warm and the outputs are checked. The pacer's slices around a
+        launch are not in it.
         """
-        bare = configuration.without(BATCH)
-        measured = [r for r in self._store.launches.values() if _tells_cost(r)]
-        for group in (
-            [r for r in measured if r.request.configuration == bare],
-            [r for r in measured if winner_class(r.request.configuration) == winner_class(bare)],
-            measured,
-        ):
+        measured = [r for r in self._store.launches.values() if r.prepared is not None]
+        own = [r for r in measured if r.request.configuration == configuration]
+        if own and repeated:
+            return min(r.total_s - r.check_s for r in own)
+        alike = [
+            r
+            for r in measured
+            if winner_class(r.request.configuration) == winner_class(configuration)
+        ]
+        for group in (own, alike, measured):
             if group:
-                return statistics.median(r.total_s for r in group)
-        return 30.0
-
-
-def _tells_cost(record: LaunchRecord) -> bool:
-    return record.total_s > 0 and record.request.purpose is not Purpose.PACER
+                return statistics.fmean(r.total_s for r in group)
+        return _UNKNOWN_S

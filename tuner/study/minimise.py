@@ -45,7 +45,7 @@ def _reduce(
         for knob, _ in current.settings:
             shorter = study.space.canonical(current.without(knob).as_dict())
             if ledger.score(shorter) is None and not ledger.has_failed(shorter):
-                if study.budget.left_s() < study.reserve_s() + ledger.cost_s(shorter):
+                if study.budget.left_s() < study.reserve_s() + study.cost_s(shorter):
                     out_of_time = True
                     continue
                 study.measure(shorter, Purpose.ABLATION)

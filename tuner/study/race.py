@@ -24,7 +24,7 @@ def race(study: Study) -> None:
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
-        if study.budget.left_s() < study.reserve_s() + study.ledger.cost_s(runner):
+        if study.budget.left_s() < study.reserve_s() + study.cost_s(runner):
             reason = "the rest of the budget is the confirmation's"
             break
         study.measure(runner, Purpose.RACE)

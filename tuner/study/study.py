@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable
 
-from tuner.measurement.bench import Arm, Bench
+from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
 from tuner.record.events import BestSoFar, Listener, PhaseBegins, TimeLeft, Warned
 from tuner.record.journal import (
@@ -27,6 +28,8 @@ from tuner.study.ledger import Ledger, is_default
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
 _MIN_ROUNDS = 4
+_NEARLY_BEST = 0.05
+"""A default this close (log rate) to the default's best batch may yet be the best."""
 
 
 class Study:
@@ -51,6 +54,7 @@ class Study:
         self.trials = trials
         self.budget = budget
         self.listen = listen
+        self._overheads_s: list[float] = []
 
     # ---------------------------------------------------------------- phases
 
@@ -74,16 +78,12 @@ class Study:
 
     # ---------------------------------------------------------------- measuring
 
-    def measure(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        batches: tuple[int, ...] | None = None,
-    ) -> LaunchRecord:
-        """Measure one launch of a configuration, at its own batch or at several."""
+    def measure(self, configuration: Configuration, purpose: Purpose) -> LaunchRecord:
+        """Measure one launch of a configuration."""
         self._tie_new_pacer()
-        arm = self.ledger.arm(configuration)
-        record = self.bench.measure(Arm(arm.configuration, batches or arm.batches), purpose)
+        began_s = self.budget.used_s()
+        record = self.bench.measure(configuration, purpose)
+        self._overheads_s.append(self.budget.used_s() - began_s - record.total_s)
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
         return record
@@ -92,12 +92,10 @@ class Study:
         """After a pacer was replaced, measure anchors: scores of both its times then compare."""
         if self.bench.has_pacer() or not self.bench.pacer_block():
             return
-        if not self.ledger.trials():
-            return
+        default = self.ledger.default_at_best()
         leader = self.ledger.best_in(WinnerClass.REDUCED)
-        self.bench.measure(Arm(Configuration(), self.ledger.batches), Purpose.ANCHOR)
-        if leader is not None and not is_default(leader[0]):
-            self.bench.measure(self.ledger.arm(leader[0]), Purpose.ANCHOR)
+        for configuration in {found[0] for found in (default, leader) if found is not None}:
+            self.bench.measure(configuration, Purpose.ANCHOR)
         self.ledger.refresh()
 
     def adopt_orphans(self) -> None:
@@ -109,12 +107,8 @@ class Study:
                 continue
             if ending is None or ending.outcome is Outcome.INTERRUPTED:
                 continue
-            known = {trial.configuration for trial in self.ledger.trials()}
-            for batch in request.batches:
-                configuration = self.ledger.at_batch(request.configuration, batch)
-                if configuration not in known:
-                    source = "default" if is_default(configuration) else "resumed"
-                    self.tell(self.trials.ask_for(configuration, source), record)
+            source = "default" if is_default(request.configuration) else "resumed"
+            self.tell(self.trials.ask_for(request.configuration, source), record)
 
     def tell(self, proposal: Proposal, record: LaunchRecord) -> None:
         """Close a trial: note it, tell Optuna, say who leads."""
@@ -161,18 +155,42 @@ class Study:
         )
         return found[0] if found else None
 
+    def cost_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of measuring a configuration, the pacer's slices around it included."""
+        overhead_s = statistics.median(self._overheads_s) if self._overheads_s else 0.0
+        return self.ledger.cost_s(configuration) + overhead_s
+
     def round_cost_s(self, arms: Iterable[Configuration]) -> float:
         """Estimate the seconds of one confirmation round."""
-        return sum(self.ledger.cost_s(arm) for arm in arms)
+        return sum(self.ledger.cost_s(arm, repeated=True) for arm in arms)
 
     def reserve_s(self) -> float:
         """Estimate the seconds that the confirmation needs for its first look."""
-        arms = {c.without("workload.batch") for c in self.finalists().values()}
-        arms |= {Configuration()}
-        best = self.best_baseline()
-        if best is not None:
-            arms.add(best.without("workload.batch"))
+        arms = self.confirmation_arms(list(self.finalists().values()), self.best_baseline())
         return _MIN_ROUNDS * self.round_cost_s(arms) + 2.0
+
+    def confirmation_arms(
+        self, finalists: list[Configuration], best_baseline: Configuration | None
+    ) -> list[Configuration]:
+        """Return what a confirmation round launches, the default's arms first.
+
+        The default at its best batch, and at every batch at which it may yet be the best; finalists
+        at their own batch, and at the reference batch for the gain that is not the batch's.
+        """
+        ledger = self.ledger
+        default = ledger.default_at_best()
+        arms = [default[0] if default else Configuration(), Configuration()]
+        for batch in ledger.batches:
+            at_batch = ledger.at_batch(Configuration(), batch)
+            score = ledger.score(at_batch)
+            if default and score is not None and score > default[1] - _NEARLY_BEST:
+                arms.append(at_batch)
+        for finalist in finalists:
+            if not is_default(finalist):
+                arms += [finalist, ledger.at_batch(finalist, ledger.reference_batch)]
+        if best_baseline is not None:
+            arms.append(best_baseline)
+        return list(dict.fromkeys(arms))
 
     def beats_default(self, configuration: Configuration) -> bool:
         """Tell whether a configuration scored above the default at its best batch."""

@@ -20,15 +20,18 @@ from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     Begin,
     Cards,
+    Check,
     Command,
     Describe,
     Failed,
     Hello,
     ListModels,
+    MakeReference,
     Measure,
     Measured,
     Prepare,
     Quit,
+    ReferenceMade,
     Reply,
     Stage,
 )
@@ -66,12 +69,17 @@ def _answer(session: Session, command: Command) -> Reply:
             return Cards(tuple(map(gallery.card_of, paths)))
         case Describe():
             return session.describe(command)
+        case MakeReference():
+            session.make_reference(command)
+            return ReferenceMade()
         case Begin():
             return session.begin(command)
         case Prepare():
             return session.prepare(command)
         case Measure():
             return Measured(session.measure(command))
+        case Check():
+            return session.check(command)
     raise TypeError(f"no answer to {command}")
 
 

@@ -1,6 +1,6 @@
 """The study's reference: what every launch restores, and what every output is compared with.
 
-Written once per study by the first default launch, as an .npz file:
+Written once per study, by a process that measures nothing, as an .npz file:
     tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
     output:0 ...    the default's outputs for N_CHECK_INPUTS inputs
 """
@@ -34,9 +34,14 @@ def write(path: Path, tensors: Tensors, outputs: Sequence[Array]) -> None:
     temporary.replace(path)
 
 
-def read(path: Path) -> tuple[Tensors, list[Array]]:
-    """Return the conditioned tensors by name, and the default's outputs."""
+def read_tensors(path: Path) -> Tensors:
+    """Return the conditioned tensors by name."""
     with np.load(path, allow_pickle=False) as file:
-        tensors = {k.removeprefix("tensor:"): file[k] for k in file if k.startswith("tensor:")}
+        return {k.removeprefix("tensor:"): file[k] for k in file if k.startswith("tensor:")}
+
+
+def read_outputs(path: Path) -> list[Array]:
+    """Return the default's outputs."""
+    with np.load(path, allow_pickle=False) as file:
         n_outputs = sum(k.startswith("output:") for k in file)
-        return tensors, [file[f"output:{i}"] for i in range(n_outputs)]
+        return [file[f"output:{i}"] for i in range(n_outputs)]

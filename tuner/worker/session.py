@@ -1,4 +1,4 @@
-"""One launch, seen from inside: build, prepare a batch size, measure slices."""
+"""One launch, seen from inside: build, prepare, measure slices, and only then check the outputs."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tuner.errors import WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import bind_to_node
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, OutputCheck, Prepared, ReadBack, Slice
-from tuner.record.protocol import Begin, Describe, Measure, Prepare
-from tuner.record.workload import ModelFacts
+from tuner.record.launch import Built, Checked, Prepared, ReadBack, Slice
+from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
+from tuner.record.workload import ModelFacts, ModelRef
 from tuner.worker import check, evidence, gallery, inputs, reference
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.scenarios import offline
@@ -31,136 +31,134 @@ class WrongOutput(WorkerFailed):
 class Session:
     """The state of one launch inside the worker; `tell` says what it is doing now."""
 
+    framework: Framework
+    _spec: gallery.Model
+    _call: Callable[[], Any]
+    _batch: int
+
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
         self._watch = Watch()
-        self._calls: dict[int, Callable[[], Any]] = {}
-        self.framework: Framework | None = None
+        self._settings: dict[str, Value] = {}
+        self._seed = 0
+        self._import_s = 0.0
+        self._reference_path = Path()
+
+    def _load(self, ref: ModelRef, name: str, seed: int) -> float:
+        """Import the framework and build the model in its default form; return build seconds."""
+        self._tell("importing")
+        start = time.perf_counter()
+        self._seed = seed
+        self.framework = framework(name)
+        self.framework.start(self._settings)
+        self._import_s = time.perf_counter() - start
+        self._tell("building")
+        start = time.perf_counter()
+        module = gallery.load(ref.path)
+        self._spec = module.MODEL
+        self.framework.build(module, ref, seed)
+        return time.perf_counter() - start
 
     def begin(self, order: Begin) -> Built:
-        """Import, build, restore or make the reference, apply the model-level settings."""
+        """Import, build, restore the reference's tensors, apply the model-level settings."""
         policy, _, node = order.memory_policy.partition(":")
         if policy == "bind":
             bind_to_node(int(node))
-        self._order = order
-        fw = self._start(order.framework, order.settings)
-        import_s = self._import_s
+        self._settings = order.settings
+        self._reference_path = Path(order.reference)
+        build_s = self._load(order.model, order.framework, order.seed)
         start = time.perf_counter()
-        self._tell("building")
-        module = gallery.load(order.model.path)
-        self._spec: gallery.Model = module.MODEL
-        fw.build(module, order.model, order.seed)
-        if order.makes_reference:
-            self._make_reference(fw, Path(order.reference))
-        tensors, self._reference = reference.read(Path(order.reference))
-        fw.restore(tensors)
-        fw.place(order.settings)
-        return Built(import_s, time.perf_counter() - start, fw.versions())
+        self.framework.restore(reference.read_tensors(self._reference_path))
+        self.framework.place(order.settings)
+        build_s += time.perf_counter() - start
+        return Built(self._import_s, build_s, self.framework.versions())
 
-    def _start(self, name: str, settings: dict[str, Value]) -> Framework:
-        self._tell("importing")
-        start = time.perf_counter()
-        fw = framework(name)
-        fw.start(settings)
-        self._import_s = time.perf_counter() - start
-        self.framework = fw
-        return fw
-
-    def _make_reference(self, fw: Framework, path: Path) -> None:
-        """Condition the model, then write its tensors and the default's outputs."""
+    def make_reference(self, order: MakeReference) -> None:
+        """Condition the default, then write its tensors and outputs; the process serves no more."""
+        self._load(order.model, order.framework, order.seed)
         self._tell("conditioning")
         arrays = inputs.generate(
             self._spec.inputs,
             reference.FIRST_CONDITIONING_INPUT,
             reference.N_CONDITIONING_INPUTS,
-            self._order.seed,
+            order.seed,
         )
-        tensors = fw.condition(arrays)
-        batch = self._spec.reference_batch
-        outputs = self._run(fw, batch, reference.N_CHECK_INPUTS)
-        reference.write(path, tensors, outputs)
+        tensors = self.framework.condition(arrays)
+        outputs = self._outputs(self._spec.reference_batch, reference.N_CHECK_INPUTS)
+        reference.write(Path(order.path), tensors, outputs)
 
-    def _run(self, fw: Framework, batch: int, n_inputs: int) -> list[Array]:
+    def _outputs(self, batch: int, n_inputs: int) -> list[Array]:
         """Return the outputs for the first `n_inputs` check inputs, in batches of `batch`."""
         pieces: list[list[Array]] = []
-        with fw.running():
+        with self.framework.running():
             for first in range(0, n_inputs, batch):
                 arrays = inputs.generate(
-                    self._spec.inputs, reference.FIRST_CHECK_INPUT + first, batch, self._order.seed
+                    self._spec.inputs, reference.FIRST_CHECK_INPUT + first, batch, self._seed
                 )
-                pieces.append(fw.outputs(fw.program(arrays)()))
+                pieces.append(self.framework.outputs(self.framework.program(arrays)()))
         return [np.concatenate(parts)[:n_inputs] for parts in zip(*pieces, strict=True)]
 
     def prepare(self, order: Prepare) -> Prepared:
-        """Compile, check and warm up one batch size; raises WrongOutput."""
-        fw = self._require()
-        arrays = inputs.generate(self._spec.inputs, 0, order.batch, self._order.seed)
+        """Compile and warm up, then read back what is in force."""
+        fw = self.framework
+        self._batch = order.batch
+        arrays = inputs.generate(self._spec.inputs, 0, order.batch, self._seed)
         self._tell("compiling")
         start = fw.clock()
         with fw.running():
-            call = fw.program(arrays)
-            call()
+            self._call = fw.program(arrays)
+            self._call()
             first_call_s = fw.clock() - start
             self._tell("warming up")
-            warm = offline.warm_up(call, fw.clock)
-        read_back = self._read_back(fw)
-        began = time.perf_counter()
-        checked = self._check(fw, order)
-        self._calls[order.batch] = call
+            warm = offline.warm_up(self._call, fw.clock)
         return Prepared(
-            batch=order.batch,
             first_call_s=first_call_s,
             steady_call_s=warm.call_s,
             warm_up_s=warm.seconds,
             is_steady=warm.is_steady,
-            check_s=time.perf_counter() - began,
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            read_back=tuple(read_back),
-            check=checked,
+            read_back=tuple(self._read_back()),
         )
 
-    def _read_back(self, fw: Framework) -> list[ReadBack]:
-        settings = self._order.settings
-        found = [*evidence.of_process(settings), *fw.read_back(settings)]
-        return found + evidence.of_environment(settings, {item.knob for item in found})
-
-    def _check(self, fw: Framework, order: Prepare) -> OutputCheck | None:
-        if not order.n_check:
-            return None
-        self._tell("checking outputs")
-        outputs = self._run(fw, order.batch, order.n_check)
-        result = check.compare(outputs, self._reference, self._spec.n_classes is not None)
-        fault = check.fault(result, order.changes_numerics)
-        if fault:
-            raise WrongOutput(fault)
-        return result
+    def _read_back(self) -> list[ReadBack]:
+        found = [
+            *evidence.of_process(self._settings),
+            *self.framework.read_back(self._settings),
+        ]
+        return found + evidence.of_environment(self._settings, {item.knob for item in found})
 
     def measure(self, order: Measure) -> Slice:
-        """Time one slice of a prepared batch size."""
-        fw = self._require()
-        call = self._calls[order.batch]
-        with fw.running():
+        """Time one slice at the prepared batch size."""
+        with self.framework.running():
             for _ in range(order.discard):
-                call()
+                self._call()
             return offline.measure(
-                call,
-                fw.clock,
+                self._call,
+                self.framework.clock,
                 self._watch,
                 index=order.index,
-                batch=order.batch,
+                batch=self._batch,
                 seconds=order.seconds,
             )
 
+    def check(self, order: Check) -> Checked:
+        """Compare the outputs with the default's; raises WrongOutput."""
+        self._tell("checking outputs")
+        start = time.perf_counter()
+        outputs = self._outputs(self._batch, order.n_inputs)
+        expected = reference.read_outputs(self._reference_path)
+        result = check.compare(outputs, expected, self._spec.n_classes is not None)
+        fault = check.fault(result, order.changes_numerics)
+        if fault:
+            raise WrongOutput(fault)
+        return Checked(result, time.perf_counter() - start)
+
     def describe(self, order: Describe) -> ModelFacts:
         """Build the default and tell what only the built model knows."""
-        fw = self._start(order.framework, {})
-        start = time.perf_counter()
-        module = gallery.load(order.model.path)
-        spec: gallery.Model = module.MODEL
-        fw.build(module, order.model, order.seed)
+        build_s = self._load(order.model, order.framework, order.seed)
+        fw = self.framework
         fw.place({})
-        build_s = time.perf_counter() - start
-        arrays = inputs.generate(spec.inputs, 0, spec.reference_batch, order.seed)
+        arrays = inputs.generate(self._spec.inputs, 0, self._spec.reference_batch, order.seed)
         with fw.running():
             call = fw.program(arrays)
             call()
@@ -180,14 +178,9 @@ class Session:
             call_s=call_s,
         )
 
-    def _require(self) -> Framework:
-        if self.framework is None:
-            raise WorkerFailed("asked to work before begin")
-        return self.framework
-
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises, before and after the framework is there."""
         try:
-            return self._require().out_of_memory_errors()
-        except (WorkerFailed, AttributeError):
+            return self.framework.out_of_memory_errors()
+        except AttributeError:  # not loaded yet, or half
             return (MemoryError,)
