@@ -26,9 +26,11 @@ from tuner.space.launching import plan_launch
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
-SLICES_PER_LAUNCH = 4
-EXTRA_SLICES = 2
-"""How many dirty slices of a launch are taken again: half of them."""
+SEARCH_SLICES = 4
+CONFIRM_PASSES = 6
+"""Slices of a launch. A launch costs many times a slice, so the confirmation takes more."""
+EXTRA_SHARE = 0.5
+"""How many disturbed slices or passes are taken again: half as many as were planned."""
 RESIDENT_SHARE = 0.6
 """Of the allowed memory: with more residents than that, the arms take turns."""
 N_CHECK_SAME = 32
@@ -159,11 +161,6 @@ class Bench:
     def _slice(self, launch: Launch) -> None:
         launch.measure(self.store.next_slice_index(), SLICE_S)
 
-    def _is_complete(self, record: LaunchRecord) -> bool:
-        """Tell whether a launch has its slices; dirty ones are taken again, half as many at most."""
-        clean = sum(not s.interference.dirty for s in record.slices)
-        return clean >= SLICES_PER_LAUNCH or len(record.slices) >= SLICES_PER_LAUNCH + EXTRA_SLICES
-
     def _check_once(self, launch: Launch) -> None:
         """Check the outputs of a configuration that was not checked yet."""
         configuration = launch.record.request.configuration
@@ -223,7 +220,7 @@ class Bench:
     # ---------------------------------------------------------------- what a study asks for
 
     def measure(self, configuration: Configuration, purpose: Purpose) -> LaunchRecord:
-        """Measure a configuration in one fresh launch, its slices between slices of the pacer.
+        """Measure a configuration in one fresh launch, each slice between two of the pacer.
 
         A failure is the record's ending, never an exception.
         """
@@ -235,14 +232,10 @@ class Bench:
         try:
             launch.pause()
             self._pace()
-            for _ in range(SLICES_PER_LAUNCH // 2):
+            while _wants_more(launch.record, SEARCH_SLICES):
                 self._slice(launch)
-            launch.pause()
-            self._pace()
-            while not self._is_complete(launch.record):
-                self._slice(launch)
-            launch.pause()
-            self._pace()
+                launch.pause()
+                self._pace()
             self._check_once(launch)
         except LaunchFailed:
             self._forget_ended()
@@ -253,8 +246,9 @@ class Bench:
     def confirm_round(self, arms: list[Configuration], number: int) -> list[LaunchRecord]:
         """Measure one fresh launch of every arm, side by side; records in the order of the arms.
 
-        All are resident and their slices rotate in random order; where memory does not allow
-        that, the launches take turns in random order. Failures are endings, not exceptions.
+        All are resident. In each pass every arm takes one slice, in random order; a pass in which
+        a slice was disturbed is made again, as a whole. Where memory does not allow all of them,
+        the launches take turns in random order. Failures are endings, not exceptions.
         """
         order = self._random.sample(range(len(arms)), len(arms))
         if not self._fits([self._last_prepared(arm) for arm in arms]):
@@ -269,8 +263,9 @@ class Bench:
             except LaunchFailed:
                 launches.pop(i, None)
                 records[i] = self._latest()
-        while due := [i for i in launches if not self._is_complete(launches[i].record)]:
-            for i in self._random.sample(due, len(due)):
+        n_passes = n_clean = 0
+        while launches and _want_more(n_clean, n_passes, CONFIRM_PASSES):
+            for i in self._random.sample(list(launches), len(launches)):
                 try:
                     self._slice(launches[i])
                     launches[i].pause()
@@ -278,6 +273,9 @@ class Bench:
                     records[i] = launches.pop(i).record
                     self._forget_ended()
                     self._announce(records[i])
+            n_passes += 1
+            last = [launch.record.slices[-1] for launch in launches.values()]
+            n_clean += not any(s.interference.dirty for s in last)
         for i, launch in launches.items():
             records[i] = self._finish(launch)
         return [records[i] for i in range(len(arms))]
@@ -288,7 +286,7 @@ class Bench:
         except LaunchFailed:
             return self._latest()
         try:
-            while not self._is_complete(launch.record):
+            while _wants_more(launch.record, CONFIRM_PASSES):
                 self._slice(launch)
         except LaunchFailed:
             self._forget_ended()
@@ -308,3 +306,13 @@ class Bench:
     def _fits(self, records: list[LaunchRecord]) -> bool:
         peaks = (r.prepared.memory_peak_bytes for r in records if r.prepared is not None)
         return sum(peaks) <= RESIDENT_SHARE * self.host.limits.memory_bytes
+
+
+def _want_more(n_clean: int, n_taken: int, planned: int) -> bool:
+    """Tell whether to go on: until enough are clean, or half as many again were taken."""
+    return n_clean < planned and n_taken < planned + int(EXTRA_SHARE * planned)
+
+
+def _wants_more(record: LaunchRecord, planned: int) -> bool:
+    clean = sum(not s.interference.dirty for s in record.slices)
+    return _want_more(clean, len(record.slices), planned)

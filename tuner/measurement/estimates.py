@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -37,10 +37,27 @@ def clean_slices(record: LaunchRecord) -> list[Slice]:
     return [s for s in record.slices if not s.interference.dirty] or record.slices
 
 
-def launch_value(record: LaunchRecord) -> float | None:
-    """Return the median log rate over the clean slices of a launch; None without a slice."""
-    slices = clean_slices(record)
-    return statistics.median(_log_rate(s) for s in slices) if slices else None
+def round_values(records: Sequence[LaunchRecord]) -> list[float | None]:
+    """Return the log rate of each launch of a confirmation round, its passes taken as blocks.
+
+    In a pass every launch took one slice, within seconds of each other. What a pass has in common
+    (a slow moment of the host) is taken out before the median over the launch's clean passes: a
+    pass is clean if all of its slices are; without a clean one, all count. A launch that was not
+    measured to its end has no value.
+    """
+    there = [r for r in records if _counts(r) and r.slices]
+    if not there:
+        return [None] * len(records)
+    n_passes = min(len(r.slices) for r in there)
+    table = np.array([[_log_rate(r.slices[k]) for r in there] for k in range(n_passes)])
+    clean = [
+        k for k in range(n_passes) if not any(r.slices[k].interference.dirty for r in there)
+    ]
+    table = table[clean] if clean else table
+    common = table.mean(axis=1, keepdims=True)
+    values = np.median(table - common, axis=0) + common.mean()
+    by_launch = {r.request.id: float(v) for r, v in zip(there, values, strict=True)}
+    return [by_launch.get(r.request.id) for r in records]
 
 
 def _log_rate(s: Slice) -> float:

@@ -18,11 +18,9 @@ from tuner.measurement.confirmation import (
     rate_interval,
     speedup_interval,
 )
-from tuner.measurement.estimates import launch_value
+from tuner.measurement.estimates import round_values
 from tuner.record.configuration import Configuration
 from tuner.record.journal import RoundDone, WinnerClass
-from tuner.record.launch import LaunchRecord
-from tuner.record.outcome import Outcome
 from tuner.record.result import Interval, Verdict
 from tuner.record.store import Store
 from tuner.study.ledger import Ledger, is_default
@@ -59,10 +57,11 @@ class Claims:
         self._finalists = finalists
         self.best_baseline = best_baseline
         self.rounds = store.all(RoundDone)[:n_rounds]
-        self._records: list[dict[Configuration, LaunchRecord]] = [
-            {store.launches[i].request.configuration: store.launches[i] for i in done.launches}
-            for done in self.rounds
-        ]
+        self._rounds: list[dict[Configuration, float | None]] = []
+        for done in self.rounds:
+            records = [store.launches[i] for i in done.launches]
+            names = [record.request.configuration for record in records]
+            self._rounds.append(dict(zip(names, round_values(records), strict=True)))
         self.default = self._default()
         self.noise = self._noise()
         family = {
@@ -74,17 +73,13 @@ class Claims:
 
     def series(self, configuration: Configuration) -> ArmSeries:
         """Return an arm's log rate per round."""
-        values = []
-        for records in self._records:
-            record = records.get(configuration)
-            is_there = record is not None and _is_measured(record)
-            values.append(launch_value(record) if record and is_there else None)
-        return ArmSeries(tuple(values))
+        return ArmSeries(tuple(values.get(configuration) for values in self._rounds))
 
     def n_failures(self, configuration: Configuration) -> int:
         """Return in how many rounds the arm's launch failed."""
-        found = (records.get(configuration) for records in self._records)
-        return sum(record is not None and not _is_measured(record) for record in found)
+        return sum(
+            configuration in values and values[configuration] is None for values in self._rounds
+        )
 
     def _default(self) -> Configuration:
         """Return the default at the batch at which it is fastest in these rounds.
@@ -106,7 +101,7 @@ class Claims:
 
     def _noise(self) -> Noise:
         """Estimate the noise over the rounds in which every arm was measured."""
-        arms = {c for records in self._records for c in records}
+        arms = {c for values in self._rounds for c in values}
         columns = [self.series(c) for c in sorted(arms, key=Configuration.label)]
         rows = list(zip(*(column.values for column in columns), strict=True))
         table = [[v for v in row if v is not None] for row in rows if None not in row]
@@ -181,10 +176,6 @@ class Claims:
         """Return the default's rate at its best batch."""
         known = self.series(self.default).known()
         return rate_interval(known) if len(known) > 1 else None
-
-
-def _is_measured(record: LaunchRecord) -> bool:
-    return record.ending is not None and record.ending.outcome is Outcome.MEASURED
 
 
 def _explain(verdict: Verdict, floor: float) -> str:

@@ -14,7 +14,7 @@ _TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
 proposals brought nothing."""
-_SPARE_LAUNCHES = 2
+_SPARE_LAUNCHES = 1
 """Launches kept for the race and for minimising, beside the confirmation's reserve."""
 
 
