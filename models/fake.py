@@ -1,7 +1,7 @@
 """The fake: a model whose speed is a known function of its settings, for tests and demonstrations.
 
-    tune-framework --model fake --hw fake --budget 1m
-    tune-framework --model fake@seed=3,faults=fake.compile=frozen:crash --hw fake --budget 1m
+tune-framework --model fake --hw fake --budget 1m
+tune-framework --model fake@seed=3,faults=fake.compile=frozen:crash --hw fake --budget 1m
 """
 
 from tuner.worker.frameworks.fake import Surface

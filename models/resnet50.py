@@ -27,7 +27,7 @@ EPSILON = 1e-5
 
 
 def torch() -> Any:
-    """Return the model as a torch.nn.Module over (batch, 3, 224, 224); scores, not probabilities."""
+    """Return a torch.nn.Module over (batch, 3, 224, 224); scores, not probabilities."""
     from collections import OrderedDict
 
     from torch import Tensor, nn
@@ -78,7 +78,7 @@ def torch() -> Any:
 
 
 def tensorflow() -> Any:
-    """Return the model as a keras.Model over (batch, 224, 224, 3); scores, not probabilities."""
+    """Return a keras.Model over (batch, 224, 224, 3); scores, not probabilities."""
     from tensorflow.keras import Input, Model, layers
 
     def conv_norm(x: Any, name: str, part: str, width: int, size: int, stride: int) -> Any:

@@ -9,7 +9,7 @@ TuneError                    what happened, with what value, and what to do
 │   └── StudyConflict        the output folder holds or serves another study
 ├── NothingMeasured          no configuration gave a single measurement       exit 3
 ├── StorageFailed            the disk refused what was measured               exit 1
-├── WorkerFailed             a measured process broke, with its outcome       (an outcome, not an exit)
+├── WorkerFailed             a measured process broke, with its outcome       (an outcome)
 └── Interrupted              Ctrl-C or SIGTERM: resumable                      exit 130
 """
 
@@ -75,8 +75,6 @@ class NothingMeasured(TuneError):
 
 class StorageFailed(TuneError):
     """A record could not be written (disk full, read-only); what was stored before is intact."""
-
-
 
 
 class WorkerFailed(TuneError):

@@ -62,7 +62,7 @@ def descendants(pid: int) -> list[int]:
 
 def _reap() -> dict[int, tuple[int, int]]:
     """Collect ended children: pid to (wait status, peak resident bytes)."""
-    ended = {}
+    ended: dict[int, tuple[int, int]] = {}
     while True:
         try:
             pid, status, usage = os.wait4(-1, os.WNOHANG)

@@ -1,4 +1,4 @@
-"""The run, as a list of verbs: probe, load, resolve, measure, explore, race, minimise, confirm, write."""
+"""The run, as a list of verbs: probe, load, resolve, then each phase of the study, then write."""
 
 from __future__ import annotations
 
@@ -187,9 +187,7 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
             finished.append(Finished(each.workload.framework, each.folder, result))
         except NothingMeasured as error:
             finished.append(
-                Finished(
-                    each.workload.framework, each.folder, None, str(error), error.exit_code
-                )
+                Finished(each.workload.framework, each.folder, None, str(error), error.exit_code)
             )
     return finished
 
@@ -287,15 +285,16 @@ def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
     if not plan.profile_matches:
         study.warn(
             f"--hw {plan.profile.name} names {plan.profile.title}; this host is "
-            f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its formulas "
-            "are resolved for what is here"
+            f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its "
+            "formulas are resolved for what is here"
         )
     if plan.profile.name == "cuda":
         study.warn("the knobs of the GPU are not searched by this version: the CPU side is tuned")
     quota = host.limits.quota_cores
     if quota is not None and quota < len(host.cpus):
         study.warn(
-            f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more threads are throttled"
+            f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more threads than that "
+            "are throttled"
         )
 
 
@@ -319,7 +318,9 @@ def _open(store: Store, plan: Plan) -> None:
     if opened.identity == plan.identity:
         return
     differs = [
-        name for name, value in plan.identity_parts.items() if opened.identity_parts.get(name) != value
+        name
+        for name, value in plan.identity_parts.items()
+        if opened.identity_parts.get(name) != value
     ]
     raise StudyConflict(
         f"{plan.folder} holds another study: {', '.join(differs) or 'its identity'} changed since "
@@ -329,4 +330,3 @@ def _open(store: Store, plan: Plan) -> None:
 
 def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
-

@@ -95,7 +95,9 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
     for name in ("baseline", "here", "settings", "dead settings"):
         table.add_column(name)
     for b in plan.baselines:
-        here = (f"same as {b.same_as}" if b.same_as else "measured") if b.is_applicable else b.reason
+        here = (
+            (f"same as {b.same_as}" if b.same_as else "measured") if b.is_applicable else b.reason
+        )
         table.add_row(
             b.name,
             Text(here),

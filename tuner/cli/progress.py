@@ -90,7 +90,8 @@ def _line(event: Event, state: _State) -> str | None:
             return f"  best so far {text}" if is_new else None
         case RoundEnds():
             parts = [
-                f"{name} {point:.2f}x ({low:.2f} - {high:.2f})" if high < 1000
+                f"{name} {point:.2f}x ({low:.2f} - {high:.2f})"
+                if high < 1000
                 else f"{name} {point:.2f}x"
                 for name, (point, low, high) in event.speedups.items()
             ]
@@ -113,8 +114,11 @@ def _plain(console: Console) -> Listener:
         if line is not None:
             left = state.time_left()
             elapsed = duration(time.monotonic() - state.began)
-            print(f"[{elapsed}{f', {left} left' if left else ''}] {line}",
-                  file=console.file, flush=True)
+            print(
+                f"[{elapsed}{f', {left} left' if left else ''}] {line}",
+                file=console.file,
+                flush=True,
+            )
 
     return listen
 

@@ -17,8 +17,6 @@ def main(folder: Path, *, as_json: bool) -> None:
     result = read_result(folder / "result.json")
     write_reports(folder, result)
     if as_json:
-        sys.stdout.write(
-            msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n"
-        )
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
     else:
         show(result, folder)

@@ -51,8 +51,9 @@ class Surroundings(msgspec.Struct, frozen=True):
 
 def _frameworks(s: Surroundings) -> list[Finding]:
     return [
-        Finding(f"no_{name}", "missing", f"{name} is not installed: its models cannot be tuned",
-                command)
+        Finding(
+            f"no_{name}", "missing", f"{name} is not installed: its models cannot be tuned", command
+        )
         for name, command in INSTALL_COMMANDS.items()
         if name not in s.frameworks
     ]
@@ -65,8 +66,12 @@ def _libraries(s: Surroundings) -> list[Finding]:
         "libnuma": ("processes cannot be bound to NUMA nodes", "libnuma1"),
     }
     return [
-        Finding(f"no_{name}", "missing", f"{name} is not installed: {loss}",
-                f"apt-get install {package}")
+        Finding(
+            f"no_{name}",
+            "missing",
+            f"{name} is not installed: {loss}",
+            f"apt-get install {package}",
+        )
         for name, (loss, package) in wanted.items()
         if name not in s.host.libraries
     ]
@@ -75,22 +80,38 @@ def _libraries(s: Surroundings) -> list[Finding]:
 def _compiler(s: Surroundings) -> list[Finding]:
     if s.host.cxx:
         return []
-    return [Finding("no_cxx", "missing", "no C++ compiler: torch.compile cannot be tried",
-                    "apt-get install g++")]
+    return [
+        Finding(
+            "no_cxx",
+            "missing",
+            "no C++ compiler: torch.compile cannot be tried",
+            "apt-get install g++",
+        )
+    ]
 
 
 def _frequency(s: Surroundings) -> list[Finding]:
     seen = s.host.observations
     found = []
     if seen.governor not in (None, "performance"):
-        found.append(Finding("governor", "shaky",
-                             f"the CPU frequency governor is {seen.governor}, not performance",
-                             "cpupower frequency-set -g performance"))
+        found.append(
+            Finding(
+                "governor",
+                "shaky",
+                f"the CPU frequency governor is {seen.governor}, not performance",
+                "cpupower frequency-set -g performance",
+            )
+        )
     if seen.turbo:
-        found.append(Finding("turbo", "shaky",
-                             "turbo is on: the speed depends on temperature and neighbours",
-                             "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or "
-                             "echo 0 > /sys/devices/system/cpu/cpufreq/boost"))
+        found.append(
+            Finding(
+                "turbo",
+                "shaky",
+                "turbo is on: the speed depends on temperature and neighbours",
+                "echo 1 > /sys/devices/system/cpu/intel_pstate/no_turbo, or "
+                "echo 0 > /sys/devices/system/cpu/cpufreq/boost",
+            )
+        )
     return found
 
 
@@ -98,72 +119,126 @@ def _limits(s: Surroundings) -> list[Finding]:
     host, found = s.host, []
     facts, quota = host.facts(), host.limits.quota_cores
     if facts["host.smt"]:
-        found.append(Finding("smt", "note",
-                             f"{facts['host.logical_cpus']} CPUs are {host.physical_cores} cores: "
-                             "SMT siblings share execution units",
-                             "nothing: thread counts are searched up to physical cores"))
+        found.append(
+            Finding(
+                "smt",
+                "note",
+                f"{facts['host.logical_cpus']} CPUs are {host.physical_cores} cores: "
+                "SMT siblings share execution units",
+                "nothing: thread counts are searched up to physical cores",
+            )
+        )
     if quota is not None and quota < len(host.cpus):
-        found.append(Finding("quota", "shaky",
-                             f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more "
-                             "threads than that are throttled",
-                             f"start the container with --cpuset-cpus for {int(quota) or 1} "
-                             "CPU(s) instead of --cpus"))
+        found.append(
+            Finding(
+                "quota",
+                "shaky",
+                f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more "
+                "threads than that are throttled",
+                f"start the container with --cpuset-cpus for {int(quota) or 1} "
+                "CPU(s) instead of --cpus",
+            )
+        )
     if len(host.cpus) < len(host.topology.cpus):
-        found.append(Finding("affinity", "note",
-                             f"only CPUs {format_cpu_list(host.limits.allowed_cpus)} of "
-                             f"{len(host.topology.cpus)} are allowed here",
-                             "nothing, if that is where the model will run"))
+        found.append(
+            Finding(
+                "affinity",
+                "note",
+                f"only CPUs {format_cpu_list(host.limits.allowed_cpus)} of "
+                f"{len(host.topology.cpus)} are allowed here",
+                "nothing, if that is where the model will run",
+            )
+        )
     return found
 
 
 def _memory(s: Surroundings) -> list[Finding]:
     seen, found = s.host.observations, []
     if seen.memory_available_bytes < _LITTLE_MEMORY:
-        found.append(Finding("memory", "shaky",
-                             f"only {seen.memory_available_bytes / 2**30:.1f} GiB of memory are "
-                             "free: configurations take turns instead of staying resident",
-                             "end other programs (ps aux --sort=-rss | head)"))
+        found.append(
+            Finding(
+                "memory",
+                "shaky",
+                f"only {seen.memory_available_bytes / 2**30:.1f} GiB of memory are "
+                "free: configurations take turns instead of staying resident",
+                "end other programs (ps aux --sort=-rss | head)",
+            )
+        )
     if seen.swap_used_bytes > 0:
-        found.append(Finding("swap", "shaky",
-                             f"{seen.swap_used_bytes / 2**20:.0f} MiB are swapped out: a page read "
-                             "back falls into a measurement",
-                             "swapoff -a && swapon -a"))
+        found.append(
+            Finding(
+                "swap",
+                "shaky",
+                f"{seen.swap_used_bytes / 2**20:.0f} MiB are swapped out: a page read "
+                "back falls into a measurement",
+                "swapoff -a && swapon -a",
+            )
+        )
     return found
 
 
 def _activity(s: Surroundings) -> list[Finding]:
     found = []
     if s.idle.foreign > MAX_FOREIGN:
-        found.append(Finding("busy", "shaky",
-                             f"other programs use {s.idle.foreign:.0%} of the allowed CPUs",
-                             "end them (ps aux --sort=-pcpu | head), or wait"))
+        found.append(
+            Finding(
+                "busy",
+                "shaky",
+                f"other programs use {s.idle.foreign:.0%} of the allowed CPUs",
+                "end them (ps aux --sort=-pcpu | head), or wait",
+            )
+        )
     if s.idle.steal > MAX_STEAL:
-        found.append(Finding("steal", "shaky",
-                             f"the hypervisor takes {s.idle.steal:.0%} of the CPU time away",
-                             "use a machine with dedicated CPUs"))
+        found.append(
+            Finding(
+                "steal",
+                "shaky",
+                f"the hypervisor takes {s.idle.steal:.0%} of the CPU time away",
+                "use a machine with dedicated CPUs",
+            )
+        )
     if s.host.processor.virtualised:
-        found.append(Finding("virtual", "note",
-                             "this is a virtual machine: neighbours may slow it without a trace in "
-                             "its own counters",
-                             "nothing: comparisons are interleaved"))
+        found.append(
+            Finding(
+                "virtual",
+                "note",
+                "this is a virtual machine: neighbours may slow it without a trace in "
+                "its own counters",
+                "nothing: comparisons are interleaved",
+            )
+        )
     return found
 
 
 def _kernel(s: Surroundings) -> list[Finding]:
     found = []
     if not s.has_pressure:
-        found.append(Finding("no_pressure", "note",
-                             "the kernel does not report CPU pressure (/proc/pressure/cpu)",
-                             "boot with psi=1"))
+        found.append(
+            Finding(
+                "no_pressure",
+                "note",
+                "the kernel does not report CPU pressure (/proc/pressure/cpu)",
+                "boot with psi=1",
+            )
+        )
     if s.clock_source not in (None, "tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource"):
-        found.append(Finding("clock", "shaky",
-                             f"the clock source is {s.clock_source}: reading the time is slow",
-                             "echo tsc > /sys/devices/system/clocksource/clocksource0/"
-                             "current_clocksource"))
+        found.append(
+            Finding(
+                "clock",
+                "shaky",
+                f"the clock source is {s.clock_source}: reading the time is slow",
+                "echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource",
+            )
+        )
     if s.host.observations.transparent_huge_pages == "never":
-        found.append(Finding("no_huge_pages", "note",
-                             "transparent huge pages are off: allocators cannot use them",
-                             "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled"))
+        found.append(
+            Finding(
+                "no_huge_pages",
+                "note",
+                "transparent huge pages are off: allocators cannot use them",
+                "echo madvise > /sys/kernel/mm/transparent_hugepage/enabled",
+            )
+        )
     return found
 
 
@@ -171,19 +246,35 @@ def _shell(s: Surroundings) -> list[Finding]:
     names = tuning_variables(s.environment)
     if not names:
         return []
-    return [Finding("environment", "note",
-                    f"{', '.join(names)} set in this shell: removed from every measured process",
-                    f"unset {' '.join(names)}")]
+    return [
+        Finding(
+            "environment",
+            "note",
+            f"{', '.join(names)} set in this shell: removed from every measured process",
+            f"unset {' '.join(names)}",
+        )
+    ]
 
 
 def _folder(s: Surroundings) -> list[Finding]:
     if not s.is_writable:
-        return [Finding("unwritable", "missing", f"{s.folder} cannot be written: no report there",
-                        "name another folder with --out")]
+        return [
+            Finding(
+                "unwritable",
+                "missing",
+                f"{s.folder} cannot be written: no report there",
+                "name another folder with --out",
+            )
+        ]
     if s.disk_free_bytes < _LITTLE_DISK:
-        return [Finding("disk", "shaky",
-                        f"only {s.disk_free_bytes / 2**20:.0f} MiB are free in {s.folder}",
-                        "make room, or name another folder with --out")]
+        return [
+            Finding(
+                "disk",
+                "shaky",
+                f"only {s.disk_free_bytes / 2**20:.0f} MiB are free in {s.folder}",
+                "make room, or name another folder with --out",
+            )
+        ]
     return []
 
 

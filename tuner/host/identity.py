@@ -159,8 +159,10 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
     Raises UsageError on a system that is not Linux: there is no /sys to read there.
     """
     if not sys.platform.startswith("linux"):
-        raise UsageError(f"cannot measure on {sys.platform}: settings are read back from Linux's "
-                         "/proc and /sys; run it on Linux, or in a Linux container")
+        raise UsageError(
+            f"cannot measure on {sys.platform}: settings are read back from Linux's "
+            "/proc and /sys; run it on Linux, or in a Linux container"
+        )
     gpus = sorted((root / "proc/driver/nvidia/gpus").glob("*")) if root else []
     return Host(
         processor=read_processor(root),

@@ -1,4 +1,4 @@
-"""Shared libraries, compilers and Python packages that settings need, found without loading them."""
+"""Shared libraries, compilers and packages that settings need, found without loading them."""
 
 from __future__ import annotations
 

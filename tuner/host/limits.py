@@ -53,8 +53,8 @@ def cgroup_folders(root: Path, controller: str) -> tuple[int, list[Path]]:
     for line in lines:
         _, names, relative = line.split(":", 2)
         if controller in names.split(","):
-            for mount in (names, controller):
-                folder = root / "sys/fs/cgroup" / mount
+            for hierarchy in (names, controller):
+                folder = root / "sys/fs/cgroup" / hierarchy
                 if folder.is_dir():
                     return 1, _ancestors(folder, relative)
         if not names:

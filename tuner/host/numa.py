@@ -49,7 +49,9 @@ def bind_to_node(node: int) -> None:
         from numa import memory, schedule
     except (ImportError, OSError, AttributeError) as error:
         # AttributeError: py-libnuma without libnuma.so.1 loads the program itself instead
-        raise NumaError("libnuma cannot be loaded; install it (apt-get install libnuma1)") from error
+        raise NumaError(
+            "libnuma cannot be loaded; install it (apt-get install libnuma1)"
+        ) from error
     schedule.run_on_cpus(0, *sorted(cpus))
     memory.set_membind_nodes(node)
     actual = os.sched_getaffinity(0)
@@ -68,12 +70,20 @@ def memory_policy() -> str:
     try:
         from numa import LIBNUMA
     except (ImportError, OSError, AttributeError) as error:
-        raise NumaError("libnuma cannot be loaded; install it (apt-get install libnuma1)") from error
+        raise NumaError(
+            "libnuma cannot be loaded; install it (apt-get install libnuma1)"
+        ) from error
     mode = ctypes.c_int()
     words = _MAX_NODES // (8 * ctypes.sizeof(ctypes.c_ulong))
     mask = (ctypes.c_ulong * words)()
     ask = LIBNUMA.get_mempolicy
-    ask.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_ulong, ctypes.c_void_p, ctypes.c_ulong]
+    ask.argtypes = [
+        ctypes.c_void_p,
+        ctypes.c_void_p,
+        ctypes.c_ulong,
+        ctypes.c_void_p,
+        ctypes.c_ulong,
+    ]
     ask.restype = ctypes.c_long
     if ask(ctypes.byref(mode), mask, _MAX_NODES, None, 0) != 0:
         raise NumaError("the kernel refused get_mempolicy (a container's seccomp profile?)")

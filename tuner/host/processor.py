@@ -9,9 +9,11 @@ import msgspec
 
 # The flags by which oneDNN, MKL, OpenBLAS and XLA choose kernels; all others change nothing here.
 _RELEVANT = (
-    "sse4_2 avx avx2 fma f16c avx_vnni avx512f avx512bw avx512vl avx512_vnni avx512_bf16 "
-    "avx512_fp16 amx_tile amx_bf16 amx_int8 amx_fp16 asimd asimddp bf16 i8mm sve sve2 svebf16"
-).split()
+    *("sse4_2", "avx", "avx2", "fma", "f16c", "avx_vnni"),
+    *("avx512f", "avx512bw", "avx512vl", "avx512_vnni", "avx512_bf16", "avx512_fp16"),
+    *("amx_tile", "amx_bf16", "amx_int8", "amx_fp16"),
+    *("asimd", "asimddp", "bf16", "i8mm", "sve", "sve2", "svebf16"),
+)
 
 
 class Processor(msgspec.Struct, frozen=True):

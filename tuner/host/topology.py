@@ -12,7 +12,7 @@ class Cpu(msgspec.Struct, frozen=True):
 
     id: int
     core: int
-    """The lowest logical CPU of its physical core: unique on the host, unlike the kernel's core_id."""
+    """The lowest CPU of its physical core: unique on the host, unlike the kernel's core_id."""
     socket: int
     node: int
     llc: int

@@ -304,8 +304,11 @@ class Bench:
         return (own or everything)[-1]
 
     def _fits(self, records: list[LaunchRecord]) -> bool:
-        peaks = (r.prepared.memory_peak_bytes for r in records if r.prepared is not None)
-        return sum(peaks) <= RESIDENT_SHARE * self.host.limits.memory_bytes
+        """Tell whether launches like these can be resident together, one of them starting."""
+        prepared = [r.prepared for r in records if r.prepared is not None]
+        waiting = sum(p.memory_private_bytes for p in prepared)
+        starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
+        return waiting + starting <= RESIDENT_SHARE * self.host.limits.memory_bytes
 
 
 def _want_more(n_clean: int, n_taken: int, planned: int) -> bool:

@@ -50,9 +50,7 @@ def round_values(records: Sequence[LaunchRecord]) -> list[float | None]:
         return [None] * len(records)
     n_passes = min(len(r.slices) for r in there)
     table = np.array([[_log_rate(r.slices[k]) for r in there] for k in range(n_passes)])
-    clean = [
-        k for k in range(n_passes) if not any(r.slices[k].interference.dirty for r in there)
-    ]
+    clean = [k for k in range(n_passes) if not any(r.slices[k].interference.dirty for r in there)]
     table = table[clean] if clean else table
     common = table.mean(axis=1, keepdims=True)
     values = np.median(table - common, axis=0) + common.mean()

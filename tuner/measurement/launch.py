@@ -96,9 +96,9 @@ class Launch:
                 reply = Failed(error.ending.outcome, error.ending.reason)
         if isinstance(reply, Built | Prepared | Measured | Checked):
             return reply
-        if isinstance(reply, Failed):
-            self._fail(Ending(reply.outcome, reply.reason))
-        self._fail(Ending(Outcome.CRASHED, f"the worker answered {reply!r}"))
+        if not isinstance(reply, Failed):
+            reply = Failed(Outcome.CRASHED, f"the worker answered {reply!r}")
+        return self._fail(Ending(reply.outcome, reply.reason))
 
     def begin(self, order: Begin) -> None:
         """Have the model built."""

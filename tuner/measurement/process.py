@@ -56,7 +56,7 @@ class WorkerProcess:
         self._exit: dict[str, Any] | None = None
         self._is_closed = False
         self._oom_kills = _oom_kills()
-        self._decoder = msgspec.json.Decoder(Reply)  # type: ignore[type-var]  # a union of structs
+        self._decoder = msgspec.json.Decoder(Reply)
         control_read, self._control = os.pipe()
         self._status, status_write = os.pipe()
         command_read, self._commands = os.pipe()
@@ -64,8 +64,14 @@ class WorkerProcess:
         theirs = (control_read, status_write, command_read, reply_write)
         try:
             self._supervisor = subprocess.Popen(
-                [sys.executable, "-I", "-S", supervisor.__file__, str(control_read),
-                 str(status_write)],
+                [
+                    sys.executable,
+                    "-I",
+                    "-S",
+                    supervisor.__file__,
+                    str(control_read),
+                    str(status_write),
+                ],
                 pass_fds=theirs,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,  # Ctrl-C is for the tool, which then closes this
@@ -73,15 +79,23 @@ class WorkerProcess:
         finally:
             for fd in theirs:
                 os.close(fd)
-        argv = [sys.executable, "-P", "-m", "tuner.worker.main", str(command_read),
-                str(reply_write)]
+        argv = [
+            sys.executable,
+            "-P",
+            "-m",
+            "tuner.worker.main",
+            str(command_read),
+            str(reply_write),
+        ]
         order = {
             "argv": argv,
             "env": {
-                **untuned(os.environ), **_FIXED_ENVIRONMENT, **extra_environment,
+                **untuned(os.environ),
+                **_FIXED_ENVIRONMENT,
+                **extra_environment,
                 **plan.environment,
             },
-            "cwd": os.getcwd(),
+            "cwd": str(Path.cwd()),
             "log": str(log.absolute()),
             "cpus": plan.cpus,
             "pass_fds": [command_read, reply_write],
@@ -131,7 +145,9 @@ class WorkerProcess:
         if status.get("signal") == signal.SIGKILL and _oom_kills() > self._oom_kills:
             return Ending(Outcome.OUT_OF_MEMORY, "killed by the kernel for want of memory")
         if "signal" in status:
-            return Ending(Outcome.CRASHED, f"killed by {signal.Signals(status['signal']).name}{last}")
+            return Ending(
+                Outcome.CRASHED, f"killed by {signal.Signals(status['signal']).name}{last}"
+            )
         if "error" in status:
             return Ending(Outcome.CRASHED, str(status["error"]))
         return Ending(Outcome.CRASHED, f"ended with exit code {status.get('exit')}{last}")

@@ -1,4 +1,4 @@
-"""The files to ship: recommended.toml per winner, environment file, and a script that applies it."""
+"""The files to ship: a recommended.toml per winner, an environment file, a script."""
 
 from __future__ import annotations
 
@@ -84,16 +84,16 @@ def run_script(recommendation: Recommendation) -> str:
         f"export {name}={shlex.quote(value)}"
         for name, value in sorted(recommendation.environment.items())
     ]
-    node = next(
-        (str(s.value) for s in recommendation.settings if s.knob == "launch.numa_node"), None
-    )
-    prefix = f"numactl --cpunodebind={shlex.quote(node)} --membind={shlex.quote(node)} -- "
+    nodes = [
+        shlex.quote(str(s.value)) for s in recommendation.settings if s.knob == "launch.numa_node"
+    ]
+    prefix = "".join(f"numactl --cpunodebind={node} --membind={node} -- " for node in nodes)
     lines = [
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",
         *_notes(recommendation),
         *exports,
-        f'exec {prefix if node else ""}"$@"',
+        f'exec {prefix}"$@"',
     ]
     return "\n".join(lines) + "\n"
 

@@ -56,7 +56,7 @@ def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     """Write a `recommended.toml`."""
     header = (
         "# What to set, as confirmed by tune-framework. Launch settings stand in [environment] as\n"
-        "# variables; where needs_code_change is true, `how` says what to change in the program.\n\n"
+        "# variables; where needs_code_change is true, `how` says what the program must do.\n\n"
     )
     write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
 

@@ -88,6 +88,8 @@ class ArmsChosen(msgspec.Struct, frozen=True, tag="arms"):
 
     arms: tuple[Configuration, ...]
     best_baseline: Configuration | None
+    at_reference: bool
+    """Whether arms at another batch are confirmed at the reference batch too."""
     looks: tuple[int, ...]
 
 

@@ -123,6 +123,10 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     warm_up_s: float
     is_steady: bool
     memory_peak_bytes: int
+    """The most that was resident at any time so far; freezing a graph can take many times more
+    than running it."""
+    memory_private_bytes: int
+    """Anonymous memory resident after the warm-up: what a waiting launch holds."""
     read_back: tuple[ReadBack, ...]
 
 

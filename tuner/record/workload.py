@@ -1,4 +1,4 @@
-"""A workload: model x framework x scenario x input shape, and the facts that a model file states."""
+"""A workload: model x framework x scenario x input shape, and what a model file states."""
 
 from __future__ import annotations
 

@@ -58,15 +58,13 @@ class PortfolioSampler(BaseSampler):
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
-    def distributions(self) -> dict[str, CategoricalDistribution]:
+    def distributions(self) -> dict[str, BaseDistribution]:
         """Return the space as Optuna's distributions: every knob is categorical.
 
         Thread counts too: what is best is often not monotone in them, and an index-coded integer
         can do worse than random on such a space (measurement notes, section 2.3).
         """
-        return {
-            knob.id: CategoricalDistribution(knob.choices) for knob in self.space.searched
-        }
+        return {knob.id: CategoricalDistribution(knob.choices) for knob in self.space.searched}
 
     def offer(self, configuration: Configuration) -> None:
         """Have the next trial of Optuna's study be this configuration."""
@@ -148,9 +146,7 @@ class PortfolioSampler(BaseSampler):
                     seen[knob, value].append(score - mean)
         return {key: sum(values) / (len(values) + 1) for key, values in seen.items()}
 
-    def _by_tpe(
-        self, study: Study, tried: Mapping[Configuration, Any]
-    ) -> Configuration | None:
+    def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
         allowed = self.space.choices_within(self.focus)
         fixed = {knob: choices[0] for knob, choices in allowed.items() if len(choices) == 1}
         with warnings.catch_warnings():
@@ -189,7 +185,7 @@ class PortfolioSampler(BaseSampler):
         self, study: Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Everything is sampled jointly."""
-        return dict(self.distributions())
+        return self.distributions()
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]

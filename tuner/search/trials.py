@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 import optuna
-from optuna.distributions import CategoricalDistribution
+from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.trial import Trial, TrialState
 
 from tuner.record.configuration import Configuration
@@ -62,13 +62,18 @@ class Trials:
         self._open[trial.number] = trial
         return Proposal(trial.number, configuration, source)
 
-    def _within(self, configuration: Configuration) -> dict[str, CategoricalDistribution]:
+    def _within(self, configuration: Configuration) -> dict[str, BaseDistribution]:
         """Return the knobs for which the configuration's value is one that is searched.
 
         A baseline may set what the user excluded from the search; it is measured all the same.
         """
         values = self.sampler.space.assignment(configuration)
-        return {k: d for k, d in self._distributions.items() if values[k] in d.choices}
+        return {
+            knob: distribution
+            for knob, distribution in self._distributions.items()
+            if isinstance(distribution, CategoricalDistribution)
+            and values[knob] in distribution.choices
+        }
 
     def tell(self, number: int, outcome: Outcome, reason: str, score: float | None) -> None:
         """Tell Optuna how a trial did.

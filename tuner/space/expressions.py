@@ -5,8 +5,8 @@
     min(host.physical_cores, 8) if host.smt else host.logical_cpus
     divisors(host.physical_cores)
 
-Names are dotted. Values are numbers, strings, true, false and lists. Nothing else of Python is there:
-no attribute, call or loop can reach outside the facts, and sizes are bounded.
+Names are dotted. Values are numbers, strings, true, false and lists. Nothing else of Python is
+there: no attribute, call or loop can reach outside the facts, and sizes are bounded.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ class Expression:
             value = self._compute(node, facts)
         except (ArithmeticError, TypeError, ValueError) as error:
             raise self._refuse(node, str(error)) from error
-        too_big = isinstance(value, int | float) and abs(value) > _MAX_NUMBER
-        if too_big or isinstance(value, str | tuple) and len(value) > _MAX_LIST:
+        is_number = isinstance(value, int | float)
+        if abs(value) > _MAX_NUMBER if is_number else len(value) > _MAX_LIST:
             raise self._refuse(node, "the value is too large")
         return value
 

@@ -2,8 +2,8 @@
 
     schema_version = 1
     title = "what hosts this is for"
-    extends = "auto"                       # optional: another profile, whose entries may be replaced
-    matches = "host.vendor == 'intel'"     # optional formula: is this host one of them?
+    extends = "auto"                       # optional: a profile whose entries may be replaced
+    matches = "host.vendor == 'intel'"     # optional formula: is this one of them?
 
     [[knob]]
     id = "launch.allocator"
@@ -253,7 +253,9 @@ def _allowed(where: tuple[str | int, ...]) -> str:
         struct = ValueEntry if len(where) > 3 else KnobEntry
     elif where and where[0] == "baseline":
         struct = BaselineEntry
-    fields = [f for f in msgspec.structs.fields(struct) if f.name != "name" or struct is not Profile]
+    fields = [
+        f for f in msgspec.structs.fields(struct) if f.name != "name" or struct is not Profile
+    ]
     needed = [f.encode_name for f in fields if f.required]
     optional = [f.encode_name for f in fields if not f.required]
     return f"needed are {', '.join(needed)}; optional are {', '.join(optional) or 'none'}"

@@ -72,9 +72,7 @@ class Space:
         """Return the settings that have no effect here, each with the reason."""
         return self._settle(settings)[1]
 
-    def _settle(
-        self, settings: Mapping[str, Value]
-    ) -> tuple[Configuration, list[tuple[str, str]]]:
+    def _settle(self, settings: Mapping[str, Value]) -> tuple[Configuration, list[tuple[str, str]]]:
         facts = dict(self._facts)
         kept = {knob: value for knob, value in settings.items() if knob not in self.by_id}
         dead = []
@@ -250,8 +248,8 @@ def _resolve_knob(
         searched = (default,)
     if entry.id in restrictions.fixed:
         value = restrictions.fixed[entry.id]
-        searched = (default,) if _same(value, default) else _asked(
-            knob, (value,), default, known, dropped
+        searched = (
+            (default,) if _same(value, default) else _asked(knob, (value,), default, known, dropped)
         )
     return ResolvedKnob(
         knob=knob,

@@ -41,8 +41,9 @@ def parse_value(text: str) -> Value:
 def _split(option: str, text: str) -> tuple[str, str]:
     knob, equals, value = text.partition("=")
     if not equals or not knob or not value:
-        raise UsageError(f"{option} {text!r} is not KNOB=VALUE; for example "
-                         f"{option} launch.allocator=tcmalloc")
+        raise UsageError(
+            f"{option} {text!r} is not KNOB=VALUE; for example {option} launch.allocator=tcmalloc"
+        )
     return knob, value
 
 
@@ -57,7 +58,7 @@ def parse_restrictions(
     for text in set_:
         knob, value = _split("--set", text)
         values[knob] = tuple(parse_value(part) for part in value.split(","))
-    fixed = {}
+    fixed: dict[str, Value] = {}
     for text in fix:
         knob, value = _split("--fix", text)
         if knob in fixed and fixed[knob] != parse_value(value):

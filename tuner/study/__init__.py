@@ -1,1 +1,1 @@
-"""The study of one workload on this host: baselines, explore, race, minimise, confirm; resumable."""
+"""The study of one workload on a host: baselines, explore, race, minimise, confirm; resumable."""

@@ -51,9 +51,9 @@ def _measure(study: Study, configuration: Configuration, source: str) -> bool:
         at_batch = ledger.at_batch(configuration, batch)
         if at_batch in {trial.configuration for trial in ledger.trials()}:
             continue
-        if not is_default(configuration):
-            if study.budget.left_s() < study.reserve_s() + study.cost_s(at_batch):
-                return False
+        needs_s = study.reserve_s() + study.cost_s(at_batch)
+        if not is_default(configuration) and study.budget.left_s() < needs_s:
+            return False
         proposal = study.trials.ask_for(at_batch, source)
         study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))
     return True

@@ -64,9 +64,7 @@ class Claims:
             self._rounds.append(dict(zip(names, round_values(records), strict=True)))
         self.default = self._default()
         self.noise = self._noise()
-        family = {
-            c.label(): self.differences(c) for c in finalists.values() if not is_default(c)
-        }
+        family = {c.label(): self.differences(c) for c in finalists.values() if not is_default(c)}
         self._levels = holm_alphas(dict(family))
 
     # ---------------------------------------------------------------- series
@@ -117,9 +115,7 @@ class Claims:
         """Say what holds for a class's finalist."""
         configuration = self._finalists[klass]
         if is_default(configuration):
-            return Claim(
-                configuration, "keep_default", "no configuration scored above the default"
-            )
+            return Claim(configuration, "keep_default", "no configuration scored above the default")
         differences = self.differences(configuration)
         n = len(differences)
         failures = self.n_failures(configuration)

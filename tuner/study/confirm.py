@@ -9,7 +9,7 @@ from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.space.baselines import to_measure
 from tuner.study.claims import Claims
 from tuner.study.ledger import is_default
-from tuner.study.study import LONG_BUDGET_S, Study
+from tuner.study.study import LONG_BUDGET_S, MIN_ROUNDS, Study
 
 
 def confirm(study: Study) -> None:
@@ -26,16 +26,12 @@ def confirm(study: Study) -> None:
     while not reason:
         n = len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
-        open_arms = (
-            make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
-        )
+        open_arms = make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
         if n in LOOKS and not open_arms:
             reason = f"decided after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
-        elif study.budget.left_s() < study.round_cost_s(
-            study.confirmation_arms(open_arms, None)
-        ):
+        elif study.budget.left_s() < study.round_cost_s(_launched(study, open_arms)):
             reason = f"the budget ended after {n} rounds"
         else:
             _run_round(study, open_arms, n + 1)
@@ -71,22 +67,27 @@ def _choose_arms(study: Study) -> ArmsChosen:
             ]
             found = study.ledger.best(at_batches)
             wanted += [found[0]] if found else []
+    sound = tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c)))
+    with_reference = study.round_cost_s(study.confirmation_arms(sound, at_reference=True))
     chosen = ArmsChosen(
-        arms=tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c))),
+        arms=sound,
         best_baseline=best,
+        at_reference=study.budget.left_s() > MIN_ROUNDS * with_reference,
         looks=LOOKS,
     )
+    if sound and not chosen.at_reference:
+        study.warn("the budget left no time to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen
 
 
+def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:
+    return study.confirmation_arms(open_arms, at_reference=_chosen(study).at_reference)
+
+
 def _run_round(study: Study, open_arms: list[Configuration], number: int) -> None:
     """Measure one fresh launch of the default and of every open arm, side by side."""
-    best = _chosen(study).best_baseline
-    arms = study.confirmation_arms(
-        [arm for arm in open_arms if arm != best], best if best in open_arms else None
-    )
-    records = study.bench.confirm_round(arms, number)
+    records = study.bench.confirm_round(_launched(study, open_arms), number)
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
     study.ledger.refresh()
     study.listen(TimeLeft(study.budget.left_s()))

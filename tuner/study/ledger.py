@@ -88,8 +88,9 @@ class Ledger:
 
     def best_in(self, klass: WinnerClass) -> tuple[Configuration, float] | None:
         """Return the best measured configuration that a class allows."""
-        return self.best([c for c, s in self.tried().items() if s is not None
-                          and allowed_in(klass, c)])
+        return self.best(
+            [c for c, s in self.tried().items() if s is not None and allowed_in(klass, c)]
+        )
 
     def ratio(self, configuration: Configuration) -> float | None:
         """Return the search's rate against the default, both at their best batch: no claim."""

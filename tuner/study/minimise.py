@@ -61,5 +61,3 @@ def _reduce(
         current, removed = shorter, [*removed, knob]
         if is_default(current):
             return current, removed, out_of_time
-
-

@@ -27,7 +27,7 @@ from tuner.study.ledger import Ledger, is_default
 
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
-_MIN_ROUNDS = 4
+MIN_ROUNDS = 4
 _NEARLY_BEST = 0.05
 """A default this close (log rate) to the default's best batch may yet be the best."""
 
@@ -156,7 +156,7 @@ class Study:
         return found[0] if found else None
 
     def cost_s(self, configuration: Configuration) -> float:
-        """Estimate the seconds of measuring a configuration, the pacer's slices around it included."""
+        """Estimate the seconds of measuring a configuration, the pacer's slices included."""
         overhead_s = statistics.median(self._overheads_s) if self._overheads_s else 0.0
         return self.ledger.cost_s(configuration) + overhead_s
 
@@ -166,30 +166,32 @@ class Study:
 
     def reserve_s(self) -> float:
         """Estimate the seconds that the confirmation needs for its first look."""
-        arms = self.confirmation_arms(list(self.finalists().values()), self.best_baseline())
-        return _MIN_ROUNDS * self.round_cost_s(arms) + 2.0
+        arms = self.confirmation_arms([*self.finalists().values(), self.best_baseline()])
+        return MIN_ROUNDS * self.round_cost_s(arms) + 2.0
 
     def confirmation_arms(
-        self, finalists: list[Configuration], best_baseline: Configuration | None
+        self, candidates: Iterable[Configuration | None], *, at_reference: bool = False
     ) -> list[Configuration]:
         """Return what a confirmation round launches, the default's arms first.
 
-        The default at its best batch, and at every batch at which it may yet be the best; finalists
-        at their own batch, and at the reference batch for the gain that is not the batch's.
+        The default at its best batch, and at every batch at which it may yet be the best. With
+        `at_reference`, what is tuned at another batch also at the reference batch: for the gain
+        that is not the batch's.
         """
         ledger = self.ledger
         default = ledger.default_at_best()
-        arms = [default[0] if default else Configuration(), Configuration()]
+        arms = [default[0] if default else Configuration()]
         for batch in ledger.batches:
             at_batch = ledger.at_batch(Configuration(), batch)
             score = ledger.score(at_batch)
             if default and score is not None and score > default[1] - _NEARLY_BEST:
                 arms.append(at_batch)
-        for finalist in finalists:
-            if not is_default(finalist):
-                arms += [finalist, ledger.at_batch(finalist, ledger.reference_batch)]
-        if best_baseline is not None:
-            arms.append(best_baseline)
+        for candidate in candidates:
+            if candidate is not None and not is_default(candidate):
+                arms.append(candidate)
+                at_batch = ledger.at_batch(candidate, ledger.reference_batch)
+                if at_reference:
+                    arms += [at_batch, Configuration()]
         return list(dict.fromkeys(arms))
 
     def beats_default(self, configuration: Configuration) -> bool:

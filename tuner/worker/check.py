@@ -41,7 +41,7 @@ def compare(outputs: Sequence[Array], reference: Sequence[Array], has_classes: b
             return lost
         a, b = y.astype(np.float64), y0.astype(np.float64)
         # the spread over all of the reference's inputs: the yardstick is one for every check
-        spread = (full.astype(np.float64) - full.mean(axis=0, dtype=np.float64))
+        spread = full.astype(np.float64) - full.mean(axis=0, dtype=np.float64)
         scale = np.sqrt((spread**2).sum() * len(y) / len(full))
         error = np.linalg.norm(a - b)
         drift = max(drift, float(error / scale) if scale > 0 else float(error > 0) * np.inf)

@@ -39,7 +39,7 @@ def allocator() -> str:
     owners = set()
     for symbol in ("malloc", "posix_memalign"):  # frameworks allocate tensors with the latter
         address = ctypes.cast(getattr(libc, symbol), ctypes.c_void_p).value or 0
-        file = os.path.basename(mapped_file(address))
+        file = Path(mapped_file(address)).name
         owners.add(next((name for name in _ALLOCATORS if name in file), "glibc"))
     return owners.pop() if len(owners) == 1 else "mixed:" + ",".join(sorted(owners))
 
@@ -55,6 +55,14 @@ def threads_by_name() -> dict[int, str]:
     return names
 
 
+def private_bytes() -> int:
+    """Return the anonymous memory of this process that is resident."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
 def numa_node() -> Value:
     """Return the node that memory is bound to by the kernel's account, or "none"."""
     try:
@@ -67,7 +75,7 @@ def numa_node() -> Value:
 
 def of_process(settings: Mapping[str, Value]) -> list[ReadBack]:
     """Read back the launch knobs that belong to no framework."""
-    found = [
+    return [
         ReadBack(
             "launch.allocator",
             settings.get("launch.allocator"),
@@ -83,7 +91,6 @@ def of_process(settings: Mapping[str, Value]) -> list[ReadBack]:
             "get_mempolicy(2)",
         ),
     ]
-    return found
 
 
 def of_environment(settings: Mapping[str, Value], known: set[str]) -> list[ReadBack]:

@@ -47,7 +47,7 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         replies.flush()
 
     session = Session(lambda stage: tell(Stage(stage)))
-    decoder = msgspec.json.Decoder(Command)  # type: ignore[type-var]  # a union of structs
+    decoder = msgspec.json.Decoder(Command)
     tell(Hello(os.getpid()))
     for line in commands:
         command = decoder.decode(line)

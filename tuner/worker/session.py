@@ -117,6 +117,7 @@ class Session:
             warm_up_s=warm.seconds,
             is_steady=warm.is_steady,
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            memory_private_bytes=evidence.private_bytes(),
             read_back=tuple(self._read_back()),
         )
 

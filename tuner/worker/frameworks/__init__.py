@@ -83,4 +83,3 @@ def framework(name: str) -> Framework:
     path, attribute = _MODULES[name]
     adapter: Framework = getattr(importlib.import_module(path), attribute)()
     return adapter
-

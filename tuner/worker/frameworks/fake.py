@@ -208,8 +208,8 @@ class Fake:
             case "misshapen":
                 return y[:, :-1]
         if self._settings.get("fake.precision") == "bf16":
-            y = y * (1 + 0.002 * np.sign(y))
-        return y.astype(np.float32)
+            y *= 1 + np.float32(0.002) * np.sign(y)
+        return y
 
     def outputs(self, result: Any) -> list[Array]:
         """Return the one output."""
@@ -242,7 +242,9 @@ class Fake:
         for knob, values in CHOICES.items():
             if knob in ("launch.allocator", "workload.batch"):
                 continue
-            observed = values[0] if self._fault == "ignored" else self._settings.get(knob, values[0])
+            observed = (
+                values[0] if self._fault == "ignored" else self._settings.get(knob, values[0])
+            )
             found.append(
                 ReadBack(knob, settings.get(knob), observed, "effective", "the fake's own state")
             )

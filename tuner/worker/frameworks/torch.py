@@ -99,7 +99,9 @@ class Torch:
         tensor = self.torch.from_numpy(array)
         if tensor.ndim == 4:  # images are generated as NHWC
             tensor = tensor.permute(0, 3, 1, 2)
-            layout = self.torch.channels_last if self._channels_last else self.torch.contiguous_format
+            layout = (
+                self.torch.channels_last if self._channels_last else self.torch.contiguous_format
+            )
             return tensor.contiguous(memory_format=layout)
         return tensor
 
@@ -205,7 +207,11 @@ class Torch:
         if convolutions:
             nhwc = sum(bool(re.search(r"src:\w+:\w*:blocked:acd?e?b", p)) for p in convolutions)
             how = f"oneDNN ran {nhwc} of {len(convolutions)} convolutions in NHWC"
-            return "channels_last" if 2 * nhwc > len(convolutions) else "contiguous", "effective", how
+            return (
+                "channels_last" if 2 * nhwc > len(convolutions) else "contiguous",
+                "effective",
+                how,
+            )
         weights = [p for p in self.model.parameters() if p.ndim == 4]
         last = bool(weights) and all(
             w.is_contiguous(memory_format=self.torch.channels_last) for w in weights
@@ -241,4 +247,3 @@ class Torch:
         frozen = sum(name.startswith("_frozen_param") for m in modules for name in vars(m))
         how += f", {frozen} frozen parameters"
         return "freezing" if frozen else "default", how
-
