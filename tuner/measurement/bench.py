@@ -125,8 +125,8 @@ class Bench:
             raise
         return launch
 
-    def _finish(self, launch: Launch) -> LaunchRecord:
-        record = launch.finish()
+    def _finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
+        record = launch.finish(ending)
         self._forget_ended()
         self._announce(record)
         return record
@@ -219,9 +219,12 @@ class Bench:
 
     # ---------------------------------------------------------------- what a study asks for
 
-    def measure(self, configuration: Configuration, purpose: Purpose) -> LaunchRecord:
+    def measure(
+        self, configuration: Configuration, purpose: Purpose, hopeless_below: float = 0.0
+    ) -> LaunchRecord:
         """Measure a configuration in one fresh launch, each slice between two of the pacer.
 
+        hopeless_below: items per second; a first slice slower than that ends the launch as pruned.
         A failure is the record's ending, never an exception.
         """
         block = self.pacer_block()
@@ -236,6 +239,8 @@ class Bench:
                 self._slice(launch)
                 launch.pause()
                 self._pace()
+                if launch.record.slices[0].rate < hopeless_below:
+                    return self._finish(launch, _pruned(launch.record, hopeless_below))
             self._check_once(launch)
         except LaunchFailed:
             self._forget_ended()
@@ -319,3 +324,10 @@ def _want_more(n_clean: int, n_taken: int, planned: int) -> bool:
 def _wants_more(record: LaunchRecord, planned: int) -> bool:
     clean = sum(not s.interference.dirty for s in record.slices)
     return _want_more(clean, len(record.slices), planned)
+
+
+def _pruned(record: LaunchRecord, hopeless_below: float) -> Ending:
+    rate = record.slices[0].rate
+    return Ending(
+        Outcome.PRUNED, f"{rate:.3g} items/s after one slice, hopeless below {hopeless_below:.3g}"
+    )

@@ -70,7 +70,7 @@ def explore(study: Study) -> None:
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
             break
-        record = study.measure(proposal.configuration, Purpose.SEARCH)
+        record = study.measure(proposal.configuration, Purpose.SEARCH, may_prune=True)
         study.tell(proposal, record)
         progress.after(klass)
     study.done(Phase.EXPLORE, reason)

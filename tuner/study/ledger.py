@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
+from tuner.measurement.bench import CONFIRM_PASSES, SLICE_S
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
@@ -14,6 +15,7 @@ from tuner.space.knobs import BATCH, winner_class
 
 _CLASSES = list(WinnerClass)
 _UNKNOWN_S = 30.0
+_NO_FAULT = (Outcome.MEASURED, Outcome.INTERRUPTED, Outcome.PRUNED)
 
 
 def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
@@ -60,21 +62,38 @@ class Ledger:
     def has_failed(self, configuration: Configuration) -> bool:
         """Tell whether any launch of the configuration failed by its own fault."""
         return any(
-            record.ending is not None
-            and record.ending.outcome not in (Outcome.MEASURED, Outcome.INTERRUPTED)
+            record.ending is not None and record.ending.outcome not in _NO_FAULT
             for record in self._store.launches.values()
             if record.request.configuration == configuration
         )
 
     def tried(self) -> dict[Configuration, float | None]:
-        """Return the score of every configuration told to Optuna; None for failures."""
+        """Return the score of every configuration told to Optuna; None for failures.
+
+        A pruned one has the score of its only slice.
+        """
         return {
             trial.configuration: (
                 self.score(trial.configuration)
                 if trial.ending.outcome is Outcome.MEASURED
-                else None
+                else trial.score
             )
             for trial in self.trials()
+        }
+
+    def measured(self, klass: WinnerClass) -> dict[Configuration, float]:
+        """Return the score of every configuration that may win a class.
+
+        Measured to the end, its outputs checked, and never failed since.
+        """
+        candidates = (
+            t.configuration for t in self.trials() if t.ending.outcome is Outcome.MEASURED
+        )
+        return {
+            c: score
+            for c in candidates
+            if allowed_in(klass, c) and (score := self.score(c)) is not None
+            if not self.has_failed(c)
         }
 
     def default_at_best(self) -> tuple[Configuration, float] | None:
@@ -88,9 +107,7 @@ class Ledger:
 
     def best_in(self, klass: WinnerClass) -> tuple[Configuration, float] | None:
         """Return the best measured configuration that a class allows."""
-        return self.best(
-            [c for c, s in self.tried().items() if s is not None and allowed_in(klass, c)]
-        )
+        return max(self.measured(klass).items(), key=lambda pair: pair[1], default=None)
 
     def ratio(self, configuration: Configuration) -> float | None:
         """Return the search's rate against the default, both at their best batch: no claim."""
@@ -101,23 +118,36 @@ class Ledger:
         """Return what two search scores may differ by without meaning anything: at least 1 %."""
         return max(0.01, self.estimates.launch_sd())
 
-    def cost_s(self, configuration: Configuration, *, repeated: bool = False) -> float:
-        """Estimate the seconds of one more launch of a configuration.
+    def cost_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of a configuration's launch, without the pacer's slices around it.
 
-        From launches of it, else of its class, else of any. repeated: it was launched before, so
-        that the compiler's cache is warm and the outputs are checked. The pacer's slices around a
-        launch are not in it.
+        From launches of it, else of its class, else of any.
         """
         measured = [r for r in self._store.launches.values() if r.prepared is not None]
-        own = [r for r in measured if r.request.configuration == configuration]
-        if own and repeated:
-            return min(r.total_s - r.check_s for r in own)
-        alike = [
-            r
-            for r in measured
-            if winner_class(r.request.configuration) == winner_class(configuration)
-        ]
-        for group in (own, alike, measured):
+        klass = winner_class(configuration)
+        for group in (
+            [r for r in measured if r.request.configuration == configuration],
+            [r for r in measured if winner_class(r.request.configuration) is klass],
+            measured,
+        ):
             if group:
                 return statistics.fmean(r.total_s for r in group)
         return _UNKNOWN_S
+
+    def repeat_cost_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of a configuration's launch in the confirmation.
+
+        It was launched before, so that the compiler's cache is warm and its outputs are checked; a
+        confirming launch takes more slices, each after a discarded call.
+        """
+        own = [
+            record
+            for record in self._store.launches.values()
+            if record.request.configuration == configuration and record.prepared is not None
+        ]
+        if not own:
+            return self.cost_s(configuration)
+        shortest = min(own, key=lambda r: r.total_s - r.check_s)
+        call_s = shortest.prepared.steady_call_s if shortest.prepared else 0.0
+        extra = max(0, CONFIRM_PASSES - len(shortest.slices))
+        return shortest.total_s - shortest.check_s + extra * (max(SLICE_S, call_s) + call_s)

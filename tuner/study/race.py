@@ -7,7 +7,6 @@ import math
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.study.ledger import allowed_in
 from tuner.study.study import Study
 
 _MAX_RUNNERS = 3
@@ -42,11 +41,7 @@ def race(study: Study) -> None:
 def _runners(study: Study, klass: WinnerClass) -> list[Configuration]:
     """Return the configurations that may still be the class's best, the leader first."""
     ledger, sd = study.ledger, study.ledger.estimates.launch_sd()
-    scores = {
-        c: score
-        for c, score in ledger.tried().items()
-        if score is not None and allowed_in(klass, c) and not ledger.has_failed(c)
-    }
+    scores = ledger.measured(klass)
     if not scores:
         return []
     leader = max(scores, key=scores.__getitem__)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Iterable
 
@@ -28,6 +29,10 @@ from tuner.study.ledger import Ledger, is_default
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
 MIN_ROUNDS = 4
+HOPELESS = 0.5
+"""Of the default's rate: a proposal slower than this is not measured to its end."""
+_SAFETY = 1.1
+"""Estimated seconds are raised by this, so that the first look fits."""
 _NEARLY_BEST = 0.05
 """A default this close (log rate) to the default's best batch may yet be the best."""
 
@@ -78,11 +83,15 @@ class Study:
 
     # ---------------------------------------------------------------- measuring
 
-    def measure(self, configuration: Configuration, purpose: Purpose) -> LaunchRecord:
-        """Measure one launch of a configuration."""
+    def measure(
+        self, configuration: Configuration, purpose: Purpose, *, may_prune: bool = False
+    ) -> LaunchRecord:
+        """Measure one launch of a configuration; with `may_prune`, not to its end if hopeless."""
         self._tie_new_pacer()
         began_s = self.budget.used_s()
-        record = self.bench.measure(configuration, purpose)
+        default = self.ledger.default_at_best()
+        hopeless = HOPELESS * math.exp(default[1]) if may_prune and default else 0.0
+        record = self.bench.measure(configuration, purpose, hopeless)
         self._overheads_s.append(self.budget.used_s() - began_s - record.total_s)
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
@@ -113,10 +122,11 @@ class Study:
     def tell(self, proposal: Proposal, record: LaunchRecord) -> None:
         """Close a trial: note it, tell Optuna, say who leads."""
         ending = record.ending or Ending(Outcome.MEASURED)
-        measured = ending.outcome is Outcome.MEASURED
-        score = self.ledger.score(proposal.configuration) if measured else None
-        if measured and score is None:
-            ending = Ending(Outcome.CRASHED, "the launch ended without a slice")
+        score = None
+        if ending.outcome is Outcome.MEASURED:
+            score = self.ledger.score(proposal.configuration)
+        elif ending.outcome is Outcome.PRUNED:  # good enough to learn from, never to win with
+            score = math.log(record.slices[0].rate)
         self.store.add(
             TrialNoted(
                 proposal.number,
@@ -162,12 +172,12 @@ class Study:
 
     def round_cost_s(self, arms: Iterable[Configuration]) -> float:
         """Estimate the seconds of one confirmation round."""
-        return sum(self.ledger.cost_s(arm, repeated=True) for arm in arms)
+        return _SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
 
     def reserve_s(self) -> float:
         """Estimate the seconds that the confirmation needs for its first look."""
         arms = self.confirmation_arms([*self.finalists().values(), self.best_baseline()])
-        return MIN_ROUNDS * self.round_cost_s(arms) + 2.0
+        return MIN_ROUNDS * self.round_cost_s(arms)
 
     def confirmation_arms(
         self, candidates: Iterable[Configuration | None], *, at_reference: bool = False

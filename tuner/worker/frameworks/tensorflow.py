@@ -119,21 +119,30 @@ class TensorFlow:
         return lambda: function(*tensors)
 
     def _trace(self, tensors: Sequence[Any]) -> Any:
-        """Trace one concrete function; freeze it where that is set."""
-        jit = True if self._settings.get("tensorflow.jit_compile") else None
+        """Trace one concrete function; freeze it, and compile it with XLA, where that is set.
 
-        @self.tf.function(jit_compile=jit, autograph=False)  # type: ignore[untyped-decorator]
+        Freezing inlines the function and loses its jit_compile, so XLA goes around the frozen one.
+        """
+        freezes = bool(self._settings.get("tensorflow.frozen"))
+        compiles = bool(self._settings.get("tensorflow.jit_compile"))
+        specs = [self.tf.TensorSpec(t.shape, t.dtype) for t in tensors]
+
         def forward(*x: Any) -> Any:
             return self.model(x[0] if len(x) == 1 else list(x), training=False)
 
-        specs = (self.tf.TensorSpec(t.shape, t.dtype) for t in tensors)
-        function = forward.get_concrete_function(*specs)
-        if self._settings.get("tensorflow.frozen"):
+        def concrete(function: Any, jit: bool) -> Any:
+            traced = self.tf.function(function, jit_compile=jit or None, autograph=False)
+            return traced.get_concrete_function(*specs)
+
+        function = concrete(forward, compiles and not freezes)
+        if freezes:
             from tensorflow.python.framework.convert_to_constants import (
                 convert_variables_to_constants_v2,
             )
 
             function = convert_variables_to_constants_v2(function)
+            if compiles:
+                function = concrete(function, True)
         self._variables = len(function.variables)
         return function
 
