@@ -57,7 +57,7 @@ class Launch:
         self.file = file
         self._timeouts = timeouts
         self._listen = listen
-        self._spent_s = 0.0
+        self._spent_s = self._slicing_s = 0.0
         self._is_paused = False
         self._worker: WorkerProcess | None = None
         with self._spending():
@@ -128,10 +128,12 @@ class Launch:
 
     def measure(self, index: int, seconds: float) -> Slice:
         """Take one slice; the first call after a pause is made and not timed."""
+        spent_before_s = self._spent_s
         discard = int(self._is_paused)
         self.resume()
         reply = self._ask(Measure(index, seconds, discard), self._timeouts.slice_s)
         assert isinstance(reply, Measured)
+        self._slicing_s += self._spent_s - spent_before_s
         self.file.add(SliceTaken(reply.slice))
         return reply.slice
 
@@ -162,7 +164,7 @@ class Launch:
             with self._spending():
                 self._worker.close()
             self._worker = None
-        self.file.end(ending, self._spent_s)
+        self.file.end(ending, self._spent_s, self._slicing_s)
 
     def abandon(self) -> None:
         """Kill the worker without a word in the store, as a resumed study will see it."""

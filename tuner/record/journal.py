@@ -136,6 +136,7 @@ class LaunchEnded(msgspec.Struct, frozen=True, tag="ended"):
 
     ending: Ending
     total_s: float
+    slicing_s: float
 
 
 class LaunchOpened(msgspec.Struct, frozen=True, tag="request"):

@@ -171,6 +171,8 @@ class LaunchRecord(msgspec.Struct):
     start_up_s: float = 0.0
     total_s: float = 0.0
     """Seconds that the tool spent on this launch; other launches' slices in between are not in."""
+    slicing_s: float = 0.0
+    """Of these, on its slices: discarded calls, resuming and stopping included."""
 
     @property
     def compile_s(self) -> float:

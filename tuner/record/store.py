@@ -121,9 +121,9 @@ class LaunchFile:
         self._append(line)
         _apply(self.record, line)
 
-    def end(self, ending: Ending, total_s: float) -> None:
-        """Store how the launch ended; nothing may follow."""
-        line = LaunchEnded(ending, total_s)
+    def end(self, ending: Ending, total_s: float, slicing_s: float) -> None:
+        """Store how the launch ended and what it took; nothing may follow."""
+        line = LaunchEnded(ending, total_s, slicing_s)
         self._append(line)
         _apply(self.record, line)
         self._file.close()
@@ -142,7 +142,8 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
         case Checked():
             record.check, record.check_s = line.check, line.seconds
         case LaunchEnded():
-            record.ending, record.total_s = line.ending, line.total_s
+            record.ending = line.ending
+            record.total_s, record.slicing_s = line.total_s, line.slicing_s
 
 
 class Store:

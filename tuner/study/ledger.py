@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 
-from tuner.measurement.bench import CONFIRM_PASSES, SLICE_S
+from tuner.measurement.bench import CONFIRM_PASSES
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
@@ -148,6 +148,6 @@ class Ledger:
         if not own:
             return self.cost_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
-        call_s = shortest.prepared.steady_call_s if shortest.prepared else 0.0
+        slice_s = shortest.slicing_s / max(1, len(shortest.slices))
         extra = max(0, CONFIRM_PASSES - len(shortest.slices))
-        return shortest.total_s - shortest.check_s + extra * (max(SLICE_S, call_s) + call_s)
+        return shortest.total_s - shortest.check_s + extra * slice_s
