@@ -34,7 +34,7 @@ EXTRA_SHARE = 0.5
 RESIDENT_SHARE = 0.6
 """Of the allowed memory: with more residents than that, the arms take turns."""
 N_CHECK_SAME = 32
-N_CHECK_REDUCED = 96
+N_CHECK_REDUCED = 128
 """Inputs of an output check: enough for a drift; enough for 64 with a clear class."""
 
 

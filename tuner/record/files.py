@@ -91,3 +91,13 @@ def schema_of(kind: type[msgspec.Struct]) -> str:
     schema = msgspec.json.schema(kind)
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
     return json.dumps(schema, indent=1, sort_keys=True) + "\n"
+
+
+def write_schemas() -> None:
+    """Write the shipped schemas anew, from the structures."""
+    write_whole(RESULT_SCHEMA, schema_of(Result))
+    write_whole(RECOMMENDATION_SCHEMA, schema_of(Recommendation))
+
+
+if __name__ == "__main__":
+    write_schemas()

@@ -72,11 +72,14 @@ class _AppendOnly:
         self.path = path
         try:
             self._file: BinaryIO = open(path, "ab", buffering=0)
-            whole = sum(len(line) for _, line in _complete_lines(path))
-            if whole < path.stat().st_size:
-                os.truncate(path, whole)
         except OSError as error:
             raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
+
+    def cut_torn_line(self) -> None:
+        """Remove what a crash left without its end; only the holder of the lock may do that."""
+        whole = sum(len(line) for _, line in _complete_lines(self.path))
+        if whole < self.path.stat().st_size:
+            os.truncate(self.path, whole)
 
     def append(self, line: msgspec.Struct) -> None:
         data = msgspec.json.encode(line) + b"\n"
@@ -126,6 +129,10 @@ class LaunchFile:
         line = LaunchEnded(ending, total_s, slicing_s)
         self._append(line)
         _apply(self.record, line)
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; what is in it stays as it is."""
         self._file.close()
 
 
@@ -167,8 +174,14 @@ class Store:
                 f"cannot write to {folder}: {error.strerror}; name a writable folder with --out"
             ) from error
         self._journal = _AppendOnly(folder / "study.jsonl")
-        self._journal.lock()
-        self._load()
+        self._open_files: list[LaunchFile] = []
+        try:
+            self._journal.lock()
+            self._journal.cut_torn_line()
+            self._load()
+        except BaseException:
+            self.close()
+            raise
 
     @property
     def opened(self) -> StudyOpened | None:
@@ -197,6 +210,7 @@ class Store:
         """Store the request of a launch before anything is started."""
         file = LaunchFile(self, self._launches_folder / f"{request.id:04d}.jsonl", request)
         self.launches[request.id] = file.record
+        self._open_files.append(file)
         return file
 
     @property
@@ -232,7 +246,9 @@ class Store:
         self.used_before_s = max(used, default=0.0)
 
     def close(self) -> None:
-        """Release the folder."""
+        """Release the folder; launches that have not ended stay without an end."""
+        for file in self._open_files:
+            file.close()
         self._journal.close()
 
     def __enter__(self) -> Store:

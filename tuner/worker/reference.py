@@ -15,8 +15,8 @@ import numpy as np
 
 from tuner.worker.frameworks import Array, Tensors
 
-N_CHECK_INPUTS = 96
-"""Enough for 64 with a clear class; a multiple of every common batch size up to 32."""
+N_CHECK_INPUTS = 128
+"""Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""
 FIRST_CHECK_INPUT = 1_000
 FIRST_CONDITIONING_INPUT = 2_000
 N_CONDITIONING_INPUTS = 32

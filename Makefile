@@ -1,0 +1,47 @@
+# make tune     install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
+# make test     install what the tests need and run them all
+# make check    ruff and mypy --strict, as CI runs them
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?= --model resnet50 --hw xeon --budget 20m
+
+.PHONY: tune test check format schemas clean
+
+tune: $(VENV)/tune.stamp
+	$(BIN)/tune-framework $(ARGS)
+
+test: $(VENV)/test.stamp
+	$(BIN)/python -m pytest
+
+check: $(VENV)/test.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(VENV)/test.stamp
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# the JSON Schemas that ship with the package, from the structures that write the files
+schemas: $(VENV)/test.stamp
+	$(BIN)/python -m tuner.record.files
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info
+
+# pip is told the exact versions by constraints.txt; torch 2.13.0 there is the build that the
+# configured index offers (on most machines: add PyTorch's own CPU index to get the small one)
+$(VENV)/bin/python:
+	@command -v $(PYTHON) >/dev/null 2>&1 || { \
+	  echo "error: $(PYTHON) is not installed; install it, or name another: make PYTHON=python3.12"; exit 2; }
+	$(PYTHON) -m venv $(VENV) || { \
+	  rm -rf $(VENV); echo "error: cannot create $(VENV); on Debian: apt-get install python3-venv"; exit 2; }
+
+$(VENV)/tune.stamp: $(VENV)/bin/python pyproject.toml constraints.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tensorflow]'
+	@touch $@
+
+$(VENV)/test.stamp: $(VENV)/tune.stamp
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[torch,tensorflow,test]'
+	@touch $@

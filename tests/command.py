@@ -1,0 +1,65 @@
+"""Run the real command in a real process, and count from outside what it leaves behind."""
+
+import os
+import subprocess
+import sys
+import time
+import uuid
+from pathlib import Path
+
+MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "tuner.cli.main", *arguments]
+
+
+def run(
+    *arguments: str, cwd: Path, timeout: float = 300, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments),
+        cwd=cwd,
+        env={**os.environ, "COLUMNS": "200", **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
+
+
+def start(*arguments: str, cwd: Path, marker: str, log: Path) -> subprocess.Popen[bytes]:
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command(*arguments),
+            cwd=cwd,
+            env={**os.environ, MARKER: marker},
+            stdout=output,
+            stderr=output,
+        )
+
+
+def new_marker() -> str:
+    return uuid.uuid4().hex
+
+
+def marked_processes(marker: str) -> list[int]:
+    """Return every process on the machine that inherited the marker variable."""
+    wanted = f"{MARKER}={marker}".encode()
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+def wait_until_gone(marker: str, seconds: float = 10) -> list[int]:
+    """Wait for the marked processes to end; return those that did not."""
+    deadline = time.monotonic() + seconds
+    while (left := marked_processes(marker)) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    return left

@@ -1,0 +1,166 @@
+"""Every warning of doctor is provoked: by a real circumstance where one can be made, else by a
+machine of which only /proc and /sys exist."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.command import run
+from tests.host.machine import build, write
+from tuner.host.checks import Finding, Surroundings, examine, look_around
+from tuner.host.identity import Host, Observations, probe
+from tuner.record.launch import Interference
+
+
+def surroundings(root: Path, cpus: int = 2) -> Surroundings:
+    """Return a faultless place: every test spoils one thing."""
+    host = probe(root, allowed=tuple(range(cpus)))
+    sound = msgspec.structs.replace(
+        host,
+        libraries={"tcmalloc": "a", "jemalloc": "b", "libnuma": "c"},
+        cxx="/usr/bin/g++",
+        observations=Observations(
+            memory_available_bytes=32 << 30,
+            swap_used_bytes=0,
+            load_1min=0.0,
+            frequency_mhz=3000.0,
+            governor="performance",
+            turbo=False,
+            transparent_huge_pages="madvise",
+        ),
+    )
+    return msgspec.structs.replace(
+        look_around(sound, root, environment={}, root=root, seconds=0.0),
+        frameworks=("torch", "tensorflow"),
+        disk_free_bytes=100 << 30,
+        idle=Interference(),
+    )
+
+
+def findings(seen: Surroundings) -> dict[str, Finding]:
+    return {finding.id: finding for finding in examine(seen)}
+
+
+def test_a_faultless_place_has_no_finding(tmp_path: Path) -> None:
+    assert findings(surroundings(build(tmp_path))) == {}
+
+
+def observed(**changes: object) -> Callable[[Surroundings], Surroundings]:
+    def spoil(seen: Surroundings) -> Surroundings:
+        observations = msgspec.structs.replace(seen.host.observations, **changes)
+        return msgspec.structs.replace(
+            seen, host=msgspec.structs.replace(seen.host, observations=observations)
+        )
+
+    return spoil
+
+
+def host_with(**changes: object) -> Callable[[Surroundings], Surroundings]:
+    def spoil(seen: Surroundings) -> Surroundings:
+        host: Host = msgspec.structs.replace(seen.host, **changes)
+        return msgspec.structs.replace(seen, host=host)
+
+    return spoil
+
+
+def seen_with(**changes: object) -> Callable[[Surroundings], Surroundings]:
+    return lambda seen: msgspec.structs.replace(seen, **changes)
+
+
+SPOILED = {
+    "no_torch": (seen_with(frameworks=("tensorflow",)), "pip install"),
+    "no_tensorflow": (seen_with(frameworks=("torch",)), "pip install"),
+    "no_cxx": (host_with(cxx=None), "apt-get install g++"),
+    "no_tcmalloc": (host_with(libraries={"jemalloc": "", "libnuma": ""}), "libtcmalloc-minimal4"),
+    "no_jemalloc": (host_with(libraries={"tcmalloc": "", "libnuma": ""}), "libjemalloc2"),
+    "no_libnuma": (host_with(libraries={"tcmalloc": "", "jemalloc": ""}), "libnuma1"),
+    "governor": (observed(governor="powersave"), "cpupower"),
+    "turbo": (observed(turbo=True), "no_turbo"),
+    "memory": (observed(memory_available_bytes=1 << 30), "ps aux"),
+    "swap": (observed(swap_used_bytes=5 << 20), "swapoff"),
+    "no_huge_pages": (observed(transparent_huge_pages="never"), "madvise"),
+    "busy": (seen_with(idle=Interference(foreign=0.4)), "end them"),
+    "steal": (seen_with(idle=Interference(steal=0.1)), "dedicated"),
+    "no_pressure": (seen_with(has_pressure=False), "psi=1"),
+    "clock": (seen_with(clock_source="hpet"), "current_clocksource"),
+    "environment": (seen_with(environment={"OMP_NUM_THREADS": "3"}), "unset OMP_NUM_THREADS"),
+    "unwritable": (seen_with(is_writable=False), "--out"),
+    "disk": (seen_with(disk_free_bytes=1 << 20), "make room"),
+}
+
+
+@pytest.mark.parametrize("id", SPOILED)
+def test_each_fault_gives_its_finding_alone(id: str, tmp_path: Path) -> None:
+    spoil, remedy = SPOILED[id]
+    found = findings(spoil(surroundings(build(tmp_path))))
+    assert list(found) == [id]
+    assert remedy in found[id].remedy
+
+
+def test_faults_of_the_machine_are_read_from_proc_and_sys(tmp_path: Path) -> None:
+    root = build(tmp_path, cores=2, threads=2, flags="avx2 hypervisor")
+    write(root, "sys/fs/cgroup/cgroup.controllers", "cpu memory")
+    write(root, "sys/fs/cgroup/cpu.max", "150000 100000")
+    write(root, "sys/devices/system/clocksource/clocksource0/current_clocksource", "hpet")
+    write(root, "sys/devices/system/cpu/cpu0/cpufreq/scaling_governor", "powersave")
+    write(root, "sys/devices/system/cpu/intel_pstate/no_turbo", "0")
+    write(root, "sys/kernel/mm/transparent_hugepage/enabled", "always madvise [never]")
+    (root / "proc/pressure/cpu").unlink()
+    host = probe(root, allowed=(0, 1, 2))
+    found = findings(look_around(host, root, environment={}, root=root, seconds=0.0))
+    assert {"smt", "quota", "affinity", "virtual", "clock", "governor", "turbo", "no_pressure",
+            "no_huge_pages"} <= found.keys()  # fmt: skip
+    assert "1.5 cores of 3 CPUs" in found["quota"].message
+
+
+def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
+    """The two tests above name every id that the checks can give."""
+    import re
+
+    from tuner.host import checks
+
+    source = Path(checks.__file__).read_text()
+    ids = set(re.findall(r'Finding\(\s*"(\w+)"', source))
+    ids |= {f"no_{name}" for name in ("torch", "tensorflow", "tcmalloc", "jemalloc", "libnuma")}
+    assert ids == SPOILED.keys() | {"smt", "quota", "affinity", "virtual"}
+
+
+def test_doctor_sees_a_variable_set_in_the_shell(tmp_path: Path) -> None:
+    done = run("doctor", "--json", cwd=tmp_path, KMP_BLOCKTIME="1")
+    found = {f["id"]: f for f in json.loads(done.stdout)}
+    assert "KMP_BLOCKTIME" in found["environment"]["message"]
+
+
+def test_doctor_sees_that_the_folder_cannot_be_written(tmp_path: Path) -> None:
+    blocker = tmp_path / "file"
+    blocker.touch()
+    done = run("doctor", "--json", "--out", str(blocker / "below"), cwd=tmp_path)
+    assert "unwritable" in {f["id"] for f in json.loads(done.stdout)}
+
+
+def test_doctor_sees_a_missing_compiler(tmp_path: Path) -> None:
+    done = run("doctor", "--json", cwd=tmp_path, PATH="/nowhere")
+    assert "no_cxx" in {f["id"] for f in json.loads(done.stdout)}
+
+
+def test_doctor_sees_a_busy_machine(tmp_path: Path) -> None:
+    spinners = [
+        subprocess.Popen([sys.executable, "-c", "while True: pass"])
+        for _ in os.sched_getaffinity(0)
+    ]
+    time.sleep(0.3)
+    try:
+        done = run("doctor", cwd=tmp_path)
+    finally:
+        for spinner in spinners:
+            spinner.kill()
+            spinner.wait()
+    assert "other programs use" in done.stdout
+    assert "mend: end them" in done.stdout

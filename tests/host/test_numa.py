@@ -1,0 +1,57 @@
+"""Binding happens in a process of its own: libnuma ends the process on a bad argument."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tuner.host.identity import probe
+
+needs_libnuma = pytest.mark.skipif(
+    "libnuma" not in probe().libraries, reason="libnuma.so.1 is not installed here"
+)
+
+
+def in_child(code: str, cpus: set[int] | None = None) -> subprocess.CompletedProcess[str]:
+    narrow = f"import os; os.sched_setaffinity(0, {cpus}); " if cpus else ""
+    return subprocess.run(
+        [sys.executable, "-P", "-c", narrow + code], capture_output=True, text=True, check=False
+    )
+
+
+@needs_libnuma
+def test_the_kernel_confirms_a_binding() -> None:
+    done = in_child(
+        "from tuner.host.numa import bind_to_node, memory_policy; "
+        "print(memory_policy()); bind_to_node(0); print(memory_policy()); "
+        "import os; print(sorted(os.sched_getaffinity(0)))"
+    )
+    node_0 = probe().topology.nodes[0]
+    expected = sorted(set(node_0.cpus) & os.sched_getaffinity(0))
+    assert done.stdout.splitlines() == ["default", "bind:0", str(expected)], done.stderr
+
+
+@needs_libnuma
+def test_binding_never_widens_the_mask() -> None:
+    cpu = min(os.sched_getaffinity(0))
+    done = in_child(
+        "from tuner.host.numa import bind_to_node; bind_to_node(0); "
+        "import os; print(sorted(os.sched_getaffinity(0)))",
+        cpus={cpu},
+    )
+    assert done.stdout.strip() == f"[{cpu}]", done.stderr
+
+
+@needs_libnuma
+@pytest.mark.parametrize("node", [-1, 7, 1000])
+def test_a_node_that_is_not_there_is_an_error_and_not_a_crash(node: int) -> None:
+    done = in_child(
+        "from tuner.host.numa import NumaError, bind_to_node\n"
+        "try:\n"
+        f"    bind_to_node({node})\n"
+        "except NumaError as error:\n"
+        "    print(error)\n"
+    )
+    assert done.returncode == 0
+    assert f"no NUMA node {node}" in done.stdout

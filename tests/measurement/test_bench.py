@@ -1,0 +1,207 @@
+"""Launches of the fake framework on the real bench: every outcome with its reason."""
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command import MARKER, new_marker, wait_until_gone
+from tuner.galleries import MODELS
+from tuner.host.identity import probe
+from tuner.measurement.bench import CONFIRM_PASSES, SEARCH_SLICES, Bench
+from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.record.configuration import Configuration
+from tuner.record.events import Event, LaunchDone
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Outcome
+from tuner.record.store import Store
+from tuner.record.workload import Workload
+
+Maker = Callable[..., Bench]
+
+
+@pytest.fixture
+def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    """Make benches for the fake model with parameters; check that nothing survives them."""
+    marker = new_marker()
+    monkeypatch.setenv(MARKER, marker)
+    benches: list[Bench] = []
+
+    def make(seconds_left: float = 60.0, listen: Callable[[Event], None] = lambda _: None,
+             **parameters: object) -> Bench:  # fmt: skip
+        given = ",".join(f"{k}={v}" for k, v in parameters.items())
+        ref, card = find_model(f"fake@{given}" if given else "fake", MODELS)
+        store = Store(tmp_path / f"study{len(benches)}")
+        facts = describe_model(ref, "fake", 0)
+        make_reference(ref, "fake", 0, store.reference_path)
+        workload = Workload(ref, "fake", "offline", card)
+        bench = Bench(store, probe(), workload, facts, listen, session=1, seed=0,
+                      seconds_left=lambda: seconds_left)  # fmt: skip
+        benches.append(bench)
+        return bench
+
+    yield make
+    for bench in benches:
+        bench.close()
+        bench.store.close()
+    monkeypatch.delenv(MARKER)
+    assert wait_until_gone(marker) == []
+
+
+def measured(bench: Bench, **settings: object) -> LaunchRecord:
+    chosen = Configuration.of({k.replace("__", "."): v for k, v in settings.items()})  # type: ignore[misc]
+    return bench.measure(chosen, Purpose.SEARCH)
+
+
+def test_a_launch_has_its_slices_between_those_of_the_pacer(bench_of: Maker) -> None:
+    bench = bench_of()
+    record = measured(bench, fake__layout="packed")
+    assert record.ending is not None
+    assert record.ending.outcome is Outcome.MEASURED
+    assert len(record.slices) >= SEARCH_SLICES
+    assert all(s.seconds >= 0.2 and s.calls >= 1 for s in record.slices)
+    pacer = bench.store.launches[record.request.pacer_block]
+    assert pacer.request.purpose is Purpose.PACER
+    order = sorted([(s.at, "arm") for s in record.slices] + [(s.at, "pacer") for s in pacer.slices])
+    names = [name for _, name in order]
+    assert names == ["pacer", *["arm", "pacer"] * len(record.slices)]
+
+
+def test_outputs_are_checked_once_and_after_the_last_slice(bench_of: Maker) -> None:
+    bench = bench_of()
+    first = measured(bench, fake__precision="bf16")
+    again = measured(bench, fake__precision="bf16")
+    assert first.check is not None
+    assert first.check.n_inputs == 128
+    assert 1e-4 < first.check.drift < 5e-2
+    assert first.check.top1_agreement == 1.0
+    assert again.check is None
+    lines = bench.store.log_of(first.request.id).with_suffix(".jsonl").read_text()
+    assert lines.index('"checked"') > lines.rindex('"slice"')
+
+
+FAULTS = {
+    "crash": (Outcome.CRASHED, "SIGSEGV"),
+    "exit": (Outcome.CRASHED, "exit code 3"),
+    "exception": (Outcome.CRASHED, "told to fail"),
+    "memory": (Outcome.OUT_OF_MEMORY, "MemoryError"),
+    "wrong_output": (Outcome.WRONG_OUTPUT, "drift"),
+    "nan": (Outcome.WRONG_OUTPUT, "drift by inf"),
+    "misshapen": (Outcome.WRONG_OUTPUT, "drift by inf"),
+    "ignored": (Outcome.NOT_APPLICABLE, "fake.layout=packed is not in force: plain"),
+    "garbage": (Outcome.MEASURED, ""),
+    "daemon": (Outcome.MEASURED, ""),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_an_outcome_with_its_reason(bench_of: Maker, fault: str) -> None:
+    bench = bench_of(faults=f"fake.layout=packed:{fault}")
+    record = measured(bench, fake__layout="packed")
+    outcome, reason = FAULTS[fault]
+    assert record.ending is not None
+    assert record.ending.outcome is outcome
+    assert reason in record.ending.reason
+    after = measured(bench, fake__layout="blocked")
+    assert after.ending is not None
+    assert after.ending.outcome is Outcome.MEASURED
+
+
+@pytest.mark.parametrize("fault", ["hang", "hang_in_call"])
+def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tuner.measurement import bench as module
+    from tuner.measurement.launch import Timeouts
+
+    bench = bench_of(faults=f"env.FAKE_THREADS=8:{fault}")
+    bench.pacer_block()
+    monkeypatch.setattr(module, "Timeouts", lambda *_: Timeouts(1.0, 1.0, 1.0))
+    record = measured(bench, env__FAKE_THREADS=8)
+    assert record.ending is not None
+    assert record.ending.outcome is Outcome.TIMED_OUT
+
+
+def test_a_hopeless_proposal_is_pruned_after_one_slice(bench_of: Maker) -> None:
+    bench = bench_of()
+    record = bench.measure(Configuration.of({"fake.streams": 2}), Purpose.SEARCH, 1e9)
+    assert record.ending is not None
+    assert record.ending.outcome is Outcome.PRUNED
+    assert len(record.slices) == 1
+    assert record.check is None
+
+
+def test_a_real_preload_is_in_force_and_a_missing_one_is_not_applicable(bench_of: Maker) -> None:
+    bench = bench_of()
+    if "jemalloc" not in bench.host.libraries:
+        pytest.skip("libjemalloc is not installed here")
+    record = measured(bench, launch__allocator="jemalloc")
+    assert record.prepared is not None
+    seen = {item.knob: item for item in record.prepared.read_back}
+    assert seen["launch.allocator"].observed == "jemalloc"
+    assert seen["launch.allocator"].evidence == "effective"
+    bench.host.libraries["jemalloc"] = "/nowhere/libjemalloc.so.2"
+    gone = measured(bench, launch__allocator="jemalloc")
+    assert gone.ending is not None
+    assert gone.ending.outcome is Outcome.NOT_APPLICABLE
+    assert "glibc" in gone.ending.reason
+
+
+def test_in_a_round_all_are_resident_and_each_pass_visits_every_arm(bench_of: Maker) -> None:
+    bench = bench_of()
+    arms = [Configuration(), Configuration.of({"fake.layout": "packed"}),
+            Configuration.of({"fake.streams": 2})]  # fmt: skip
+    for arm in arms:
+        bench.measure(arm, Purpose.SEARCH)
+    bench.retire_pacer()
+    records = bench.confirm_round(arms, 1)
+    assert [r.request.configuration for r in records] == arms
+    n = len(records[0].slices)
+    assert n >= CONFIRM_PASSES
+    order = sorted((s.at, i) for i, r in enumerate(records) for s in r.slices)
+    for k in range(n):
+        assert {i for _, i in order[3 * k : 3 * k + 3]} == {0, 1, 2}
+
+
+def test_arms_that_do_not_fit_in_memory_take_turns(
+    bench_of: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tuner.measurement import bench as module
+
+    bench = bench_of()
+    arms = [Configuration(), Configuration.of({"fake.streams": 2})]
+    for arm in arms:
+        bench.measure(arm, Purpose.SEARCH)
+    bench.retire_pacer()
+    monkeypatch.setattr(module, "RESIDENT_SHARE", 0.0)
+    records = bench.confirm_round(arms, 1)
+    spans = sorted((r.slices[0].at, r.slices[-1].at) for r in records)
+    assert spans[0][1] < spans[1][0]
+
+
+def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) -> None:
+    bench = bench_of(faults="fake.layout=packed:crash")
+    arms = [Configuration(), Configuration.of({"fake.layout": "packed"}),
+            Configuration.of({"fake.streams": 2})]  # fmt: skip
+    bench.measure(arms[0], Purpose.SEARCH)
+    records = bench.confirm_round(arms, 1)
+    outcomes = [r.ending.outcome for r in records if r.ending]
+    assert outcomes == [Outcome.MEASURED, Outcome.CRASHED, Outcome.MEASURED]
+
+
+def test_a_dead_pacer_is_replaced(bench_of: Maker) -> None:
+    bench = bench_of()
+    first = bench.pacer_block()
+    pid = next(iter(bench._running))._worker.pid  # type: ignore[union-attr]
+    os.kill(pid, 9)
+    measured(bench, fake__streams=2)
+    assert not bench.has_pacer()
+    assert bench.pacer_block() > first
+
+
+def test_what_a_launch_took_is_counted_without_the_others(bench_of: Maker) -> None:
+    seen: list[Event] = []
+    bench = bench_of(listen=seen.append)
+    record = measured(bench, fake__streams=2)
+    assert 0 < record.slicing_s < record.total_s
+    done = [e for e in seen if isinstance(e, LaunchDone)]
+    assert [e.launch for e in done] == [record.request.id]

@@ -1,0 +1,99 @@
+import math
+
+import numpy as np
+import pytest
+
+from tuner.measurement.confirmation import (
+    ALPHA,
+    LOOKS,
+    ArmSeries,
+    holm_alphas,
+    judge,
+    noise_floor,
+    nominal_alpha,
+    p_value,
+    speedup_interval,
+    t_interval,
+)
+from tuner.record.result import Interval
+
+
+@pytest.mark.parametrize("alpha", [0.05, 0.025, 0.05 / 3])
+def test_the_error_rate_is_kept_over_all_looks(alpha: float) -> None:
+    """A true null is called different at any look in about alpha of simulated studies."""
+    random = np.random.default_rng(7)
+    n_studies, wrong = 4000, 0
+    for differences in random.standard_normal((n_studies, LOOKS[-1])):
+        wrong += any(p_value(differences[:n]) < nominal_alpha(alpha) for n in LOOKS)
+    error = 3 * math.sqrt(alpha * (1 - alpha) / n_studies)
+    assert abs(wrong / n_studies - alpha) < error
+
+
+def test_a_level_outside_the_simulated_ones_is_refused() -> None:
+    with pytest.raises(ValueError, match="outside"):
+        nominal_alpha(0.2)
+
+
+def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
+    random = np.random.default_rng(3)
+    hits = 0
+    for _ in range(2000):
+        _, low, high = t_interval(random.normal(0.1, 0.05, 6), 0.05)
+        hits += low <= 0.1 <= high
+    assert 0.935 < hits / 2000 < 0.965
+
+
+def test_few_values_decide_nothing() -> None:
+    assert t_interval([0.5], 0.05)[1:] == (-math.inf, math.inf)
+    assert p_value([0.5]) == 1.0
+    assert p_value([0.0, 0.0]) == 1.0
+    assert p_value([0.1, 0.1]) == 0.0
+
+
+def test_holm_steps_down_and_stops_at_the_first_that_stands() -> None:
+    sure = [0.5, 0.501, 0.499, 0.5]
+    likely = [0.1, 0.11, 0.09, 0.1]
+    unclear = [0.1, -0.1, 0.05, -0.02]
+    levels = holm_alphas({"unclear": unclear, "sure": sure, "likely": likely})
+    assert levels == pytest.approx({"sure": ALPHA / 3, "likely": ALPHA / 2, "unclear": ALPHA})
+    stuck = holm_alphas({"a": unclear, "b": unclear[::-1]})
+    assert set(stuck.values()) == {ALPHA / 2}
+
+
+@pytest.mark.parametrize(
+    ("interval", "verdict"),
+    [
+        (Interval(1.2, 1.1, 1.3, 0.95), "faster"),
+        (Interval(1.2, 0.99, 1.4, 0.95), "ambiguous"),
+        (Interval(1.015, 1.01, 1.03, 0.95), "ambiguous"),
+        (Interval(1.005, 0.99, 1.015, 0.95), "keep_default"),
+        (Interval(0.8, 0.7, 0.9, 0.95), "keep_default"),
+    ],
+)
+def test_verdicts(interval: Interval, verdict: str) -> None:
+    assert judge(interval, floor=0.02) == verdict
+
+
+def test_the_noise_floor_follows_the_launches() -> None:
+    random = np.random.default_rng(5)
+    rounds, arms = 200, 4
+    machine = random.normal(0, 0.3, (rounds, 1))  # what a round has in common does not count
+    table = machine + random.normal([0.0, 0.1, 0.5, 0.9], 0.03, (rounds, arms))
+    noise = noise_floor(table.tolist())
+    assert noise.launch_sd == pytest.approx(0.03, rel=0.1)
+    assert noise.floor == 0.01  # 200 rounds resolve less than the 1 % that is worth having
+    assert noise_floor(table[:4].tolist()).floor > 0.02
+    assert noise_floor([[1.0, 2.0]]).floor == math.inf
+
+
+def test_series_are_compared_over_common_rounds() -> None:
+    a = ArmSeries((1.0, 2.0, None, 4.0))
+    b = ArmSeries((0.5, None, 0.5, 3.0))
+    assert a.against(b) == [0.5, 1.0]
+    assert a.known() == [1.0, 2.0, 4.0]
+
+
+def test_a_ratio_is_made_of_log_differences() -> None:
+    interval = speedup_interval([math.log(2)] * 4, 0.05)
+    assert interval.point == pytest.approx(2.0)
+    assert interval.confidence == 0.95

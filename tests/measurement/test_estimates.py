@@ -1,0 +1,118 @@
+import math
+
+import numpy as np
+import pytest
+
+from tuner.measurement.estimates import Estimates, round_values
+from tuner.record.configuration import Configuration
+from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+
+DEFAULT = Configuration()
+FAST = Configuration.of({"fake.layout": "packed"})
+
+
+def launch(
+    id: int,
+    configuration: Configuration,
+    log_rates: list[float],
+    start: float = 0.0,
+    *,
+    purpose: Purpose = Purpose.SEARCH,
+    block: int = 0,
+    dirty: tuple[int, ...] = (),
+    outcome: Outcome = Outcome.MEASURED,
+) -> LaunchRecord:
+    slices = [
+        Slice(
+            index=id * 100 + k,
+            batch=1,
+            calls=1,
+            seconds=math.exp(-y),
+            at=start + k,
+            interference=Interference(dirty=("busy",) if k in dirty else ()),
+        )
+        for k, y in enumerate(log_rates)
+    ]
+    request = LaunchRequest(id, configuration, 1, purpose, pacer_block=block)
+    return LaunchRecord(request, slices=slices, ending=Ending(outcome))
+
+
+def estimates(*records: LaunchRecord) -> Estimates:
+    return Estimates({r.request.id: r for r in records})
+
+
+def test_drift_that_the_pacer_shows_is_taken_out() -> None:
+    """The machine slows by 20 % between two launches of equal speed."""
+    pacer = launch(1, DEFAULT, [0.0, 0.0, 0.0, -0.2, -0.2, -0.2], purpose=Purpose.PACER)
+    early = launch(2, DEFAULT, [1.0, 1.0], start=0.5, block=1)
+    late = launch(3, FAST, [0.8, 0.8], start=3.5, block=1)
+    found = estimates(pacer, early, late)
+    assert found.score(DEFAULT) == pytest.approx(found.score(FAST), abs=1e-9)
+
+
+def test_a_pacer_that_says_nothing_about_others_is_not_believed() -> None:
+    pacer = launch(1, DEFAULT, [0.0, 0.0, -0.3, -0.3] * 3, purpose=Purpose.PACER)
+    steady = [launch(10 + k, FAST, [1.0], start=2.0 * k + 0.5, block=1) for k in range(6)]
+    assert estimates(pacer, *steady).beta < 0.1
+
+
+def test_a_new_pacer_is_tied_by_what_was_measured_in_both_blocks() -> None:
+    first = launch(1, DEFAULT, [0.0, 0.0], purpose=Purpose.PACER)
+    before = launch(2, FAST, [1.0], start=0.5, block=1)
+    second = launch(3, DEFAULT, [-0.5, -0.5], start=100, purpose=Purpose.PACER)
+    anchor = launch(4, FAST, [0.5], start=100.5, purpose=Purpose.ANCHOR, block=3)
+    other = launch(5, DEFAULT, [0.4], start=100.6, block=3)
+    found = estimates(first, before, second, anchor, other)
+    assert found.launch_scores(FAST) == pytest.approx([1.0, 1.0])
+    assert found.score(DEFAULT) == pytest.approx(0.9)
+
+
+def test_dirty_slices_do_not_enter_a_score_unless_there_is_no_other() -> None:
+    some = launch(1, FAST, [1.0, 0.1, 1.0], dirty=(1,))
+    assert estimates(some).score(FAST) == pytest.approx(1.0)
+    every = launch(1, FAST, [0.2, 0.2], dirty=(0, 1))
+    assert estimates(every).score(FAST) == pytest.approx(0.2)
+
+
+@pytest.mark.parametrize(
+    "outcome", [Outcome.CRASHED, Outcome.INTERRUPTED, Outcome.WRONG_OUTPUT, Outcome.PRUNED]
+)
+def test_only_measured_launches_score(outcome: Outcome) -> None:
+    assert estimates(launch(1, FAST, [1.0], outcome=outcome)).score(FAST) is None
+
+
+def test_confirmation_launches_never_enter_the_search() -> None:
+    found = estimates(launch(1, FAST, [1.0], purpose=Purpose.CONFIRM))
+    assert found.score(FAST) is None
+
+
+def test_the_spread_of_launches_is_pooled_with_a_prior() -> None:
+    quiet = estimates(*(launch(k, FAST, [1.0]) for k in range(1, 30)))
+    noisy = estimates(*(launch(k, FAST, [1.0 + 0.1 * (-1) ** k]) for k in range(1, 30)))
+    assert quiet.launch_sd() < 0.01 < 0.08 < noisy.launch_sd() < 0.11
+
+
+def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:
+    """Both arms halve their speed in two of five passes: the ratio does not notice."""
+    slow = np.array([0.0, -0.7, -0.7, 0.0, 0.0])
+    a = launch(1, DEFAULT, list(0.0 + slow), purpose=Purpose.CONFIRM)
+    b = launch(2, FAST, list(0.3 + slow), purpose=Purpose.CONFIRM)
+    values = round_values([a, b])
+    assert values[0] is not None
+    assert values[1] is not None
+    assert values[1] - values[0] == pytest.approx(0.3)
+
+
+def test_a_pass_with_a_disturbed_slice_does_not_count() -> None:
+    a = launch(1, DEFAULT, [0.0, 0.0, 0.0, 0.0], purpose=Purpose.CONFIRM)
+    b = launch(2, FAST, [0.3, -5.0, -5.0, 0.3], purpose=Purpose.CONFIRM, dirty=(1, 2))
+    values = round_values([a, b])
+    assert (values[1] or 0) - (values[0] or 0) == pytest.approx(0.3)
+
+
+def test_a_failed_launch_of_a_round_has_no_value() -> None:
+    a = launch(1, DEFAULT, [0.0, 0.0], purpose=Purpose.CONFIRM)
+    b = launch(2, FAST, [0.3], purpose=Purpose.CONFIRM, outcome=Outcome.CRASHED)
+    assert round_values([a, b])[1] is None
+    assert round_values([b]) == [None]

@@ -1,0 +1,117 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import StorageFailed, StudyConflict, UsageError
+from tuner.record.configuration import Configuration
+from tuner.record.journal import SliceTaken, Started, StudyOpened, WarningNoted
+from tuner.record.launch import LaunchRequest, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+
+
+def request(id: int) -> LaunchRequest:
+    return LaunchRequest(id, Configuration.of({"a.b": 1}), 4, Purpose.SEARCH)
+
+
+def slice_taken(index: int) -> SliceTaken:
+    return SliceTaken(Slice(index, 4, 3, 0.3, 1.0))
+
+
+def test_what_is_stored_comes_back(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.used_s = lambda: 12.5
+        store.add(StudyOpened("id", {"space": "x"}, "now", "0"))
+        file = store.open_launch(request(store.next_launch_id()))
+        file.add(Started(0.1))
+        file.add(slice_taken(store.next_slice_index()))
+        file.end(Ending(Outcome.MEASURED), 3.0, 1.0)
+        before = store.launches[1]
+    with Store(tmp_path) as again:
+        assert again.opened == StudyOpened("id", {"space": "x"}, "now", "0")
+        assert again.launches == {1: before}
+        assert again.used_before_s == 12.5
+        assert (again.next_launch_id(), again.next_slice_index()) == (2, 1)
+
+
+def test_a_launch_without_an_end_was_interrupted_and_keeps_its_slices(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.open_launch(request(1)).add(slice_taken(0))
+    with Store(tmp_path) as again:
+        record = again.launches[1]
+        assert record.ending is not None
+        assert record.ending.outcome is Outcome.INTERRUPTED
+        assert [s.index for s in record.slices] == [0]
+
+
+@pytest.mark.parametrize("file", ["study.jsonl", "launches/0001.jsonl"])
+def test_a_line_cut_short_is_dropped_and_the_rest_stands(tmp_path: Path, file: str) -> None:
+    with Store(tmp_path) as store:
+        store.add(WarningNoted("first"))
+        launch = store.open_launch(request(1))
+        launch.add(slice_taken(0))
+    with (tmp_path / file).open("ab") as torn:
+        torn.write(b'{"used_s":1.0,"note":{"type":"warn')
+    with Store(tmp_path) as again:
+        again.add(WarningNoted("second"))
+        assert [w.text for w in again.all(WarningNoted)] == ["first", "second"]
+        assert len(again.launches[1].slices) == 1
+    with Store(tmp_path) as third:
+        assert [w.text for w in third.all(WarningNoted)] == ["first", "second"]
+
+
+def test_a_spoiled_line_in_the_middle_is_named(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(WarningNoted("first"))
+    journal = tmp_path / "study.jsonl"
+    journal.write_bytes(b"garbage\n" + journal.read_bytes())
+    with pytest.raises(UsageError, match=r"study.jsonl:1 cannot be read .*--out"):
+        Store(tmp_path)
+
+
+def test_two_tools_cannot_work_on_one_study(tmp_path: Path) -> None:
+    with Store(tmp_path), pytest.raises(StudyConflict, match="another tune-framework"):
+        Store(tmp_path)
+    Store(tmp_path).close()  # the lock goes with its holder
+
+
+def test_a_killed_holder_leaves_no_lock(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from pathlib import Path; from tuner.record.store import Store; "
+        "Store(Path(sys.argv[1])); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-P", "-c", code, str(tmp_path)], check=False)
+    Store(tmp_path).close()
+
+
+def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(UsageError, match="--out"):
+        Store(tmp_path / "file" / "below")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("this container may not mount a tmpfs")
+    try:
+        with Store(small) as store:
+            stored = 0
+            with pytest.raises(StorageFailed, match="make room"):
+                for stored in range(100_000):
+                    store.add(WarningNoted(f"note {stored} " + "x" * 200))
+        (small / "filler").unlink(missing_ok=True)
+        subprocess.run(["mount", "-o", "remount,size=256k", str(small)], check=True)
+        with Store(small) as again:
+            assert len(again.all(WarningNoted)) == stored
+            again.add(WarningNoted("after"))
+    finally:
+        subprocess.run(["umount", str(small)], check=True)

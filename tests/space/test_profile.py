@@ -1,0 +1,95 @@
+from pathlib import Path
+
+import pytest
+
+from tuner.errors import ProfileError, UnknownName
+from tuner.galleries import SEARCH_SPACES
+from tuner.space.profile import gallery, load_profile
+
+GOOD = """schema_version = 1
+title = "mine"
+extends = "auto"
+
+[[knob]]
+id = "env.MY_THREADS"
+values = [1, "=between(2, 3)", { value = 9, when = "host.smt", why = "no SMT" }]
+
+[[baseline]]
+name = "mine"
+source = "me"
+frameworks = ["torch"]
+settings = { "env.MY_THREADS" = "=host.physical_cores" }
+"""
+
+
+def load(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    load_profile(str(path), SEARCH_SPACES)
+
+
+@pytest.mark.parametrize("name", gallery(SEARCH_SPACES))
+def test_every_shipped_profile_loads(name: str) -> None:
+    profile = load_profile(name, SEARCH_SPACES)
+    assert profile.name == name
+    assert profile.knob
+    assert all(baseline.source for baseline in profile.baseline)
+
+
+def test_the_profiles_of_the_contract_are_there() -> None:
+    assert {"xeon", "epyc", "arm", "cuda", "auto"} <= gallery(SEARCH_SPACES).keys()
+
+
+def test_a_users_file_extends_a_shipped_one(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD)
+    mine, base = load_profile(str(path), SEARCH_SPACES), load_profile("auto", SEARCH_SPACES)
+    assert [k.id for k in mine.knob] == [*(k.id for k in base.knob), "env.MY_THREADS"]
+    assert mine.baseline[-1].name == "mine"
+
+
+def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(GOOD.replace("env.MY_THREADS", "launch.allocator"))
+    mine = load_profile(str(path), SEARCH_SPACES)
+    assert [len(k.values) for k in mine.knob if k.id == "launch.allocator"] == [3]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "fault", "allowed"),
+    [
+        ("title", "titel", 1, "unknown field 'titel'", "needed are schema_version, title"),
+        ('title = "mine"', 'title = "mine', 2, "not TOML", "toml.io"),
+        ("schema_version = 1", "schema_version = 7", 1, "schema version 7", "version 1"),
+        ('id = "env.MY_THREADS"', 'id = "threads"', 6, "no knob 'threads'", "allowed are env.NAME"),
+        ("values = [1,", "valuse = [1,", 5, "unknown field 'valuse'", "values"),
+        ("between(2, 3)", "betwixt(2, 3)", 7, "no function 'betwixt'", "expressions"),
+        ("host.smt", "host.smt +", 7, "not a formula", "expressions"),
+        ('["torch"]', '["caffe"]', 12, "no framework 'caffe'", "torch, tensorflow"),
+        ('"env.MY_THREADS" = "=', '"cores" = "=', 13, "no knob 'cores'", "allowed are"),
+        ('source = "me"', "source = 3", 11, "Expected 'str'", "needed are name, source"),
+        ('extends = "auto"', 'extends = "ghost"', 3, "cannot extend 'ghost'", "name one of"),
+        ('name = "mine"', 'name = "default"', 10, "'default' is taken", "another name"),
+    ],
+)
+def test_a_fault_has_file_line_and_what_is_allowed(
+    tmp_path: Path, old: str, new: str, line: int, fault: str, allowed: str
+) -> None:
+    with pytest.raises(ProfileError) as error:
+        load(tmp_path, GOOD.replace(old, new, 1))
+    message = str(error.value)
+    assert message.startswith(f"{tmp_path}/mine.toml:{line}: ")
+    assert fault in message
+    assert allowed in message
+
+
+def test_a_condition_may_not_ask_a_knob_below_it(tmp_path: Path) -> None:
+    text = GOOD.replace('id = "env.MY_THREADS"', 'id = "env.MY_THREADS"\nwhen = "env.LATER == 1"')
+    text += '\n[[knob]]\nid = "env.LATER"\nvalues = [1]\n'
+    with pytest.raises(ProfileError, match=r"mine.toml:7: .*asks env.LATER.*move it below"):
+        load(tmp_path, text)
+
+
+def test_an_unknown_profile_has_close_matches() -> None:
+    with pytest.raises(UnknownName, match="did you mean xeon"):
+        load_profile("xeno", SEARCH_SPACES)

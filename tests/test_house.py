@@ -1,0 +1,106 @@
+"""The structure: one import direction, a wall around the worker, nothing heavy at the door."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import tuner
+
+PACKAGE = Path(tuner.__file__).parent
+# From the top floor to the ground; a room imports only rooms below it.
+FLOORS = [
+    "cli",
+    "tune",
+    "output",
+    "study",
+    "search",
+    "measurement",
+    "worker",
+    "space",
+    "host",
+    "record",
+    "supervisor",
+    "galleries",
+    "errors",
+]
+
+
+def modules() -> list[Path]:
+    return sorted(PACKAGE.rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    first = path.relative_to(PACKAGE).parts[0]
+    return first.removesuffix(".py")
+
+
+def imports_of(path: Path) -> list[str]:
+    tree = ast.parse(path.read_text())
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.module:
+            if node.module == "tuner":
+                names += [f"tuner.{alias.name}" for alias in node.names]
+            names.append(node.module)
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return names
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
+    room = room_of(path)
+    if room == "__init__":
+        assert not [n for n in imports_of(path) if n.startswith("tuner")]
+        return
+    floor = FLOORS.index(room)
+    for name in imports_of(path):
+        parts = name.split(".")
+        if parts[0] == "tuner" and len(parts) > 1 and parts[1] in FLOORS:
+            assert FLOORS.index(parts[1]) >= floor, f"{path} imports {name}, which is above it"
+
+
+def test_no_room_of_the_parent_imports_the_worker() -> None:
+    for path in modules():
+        if room_of(path) != "worker":
+            assert not [n for n in imports_of(path) if n.startswith("tuner.worker")], path
+
+
+def test_the_supervisor_needs_the_standard_library_alone() -> None:
+    for name in imports_of(PACKAGE / "supervisor.py"):
+        assert name == "__future__" or name.split(".")[0] in sys.stdlib_module_names
+
+
+@pytest.mark.parametrize(
+    "code", ["import tuner", "import sys; sys.argv = ['x', '--help']; import tuner.cli.main"]
+)
+def test_nothing_heavy_is_imported_at_the_door(code: str) -> None:
+    heavy = ("torch", "tensorflow", "keras", "optuna", "pandas", "numpy", "scipy", "sqlalchemy")
+    script = f"{code}\nimport sys\nprint([m for m in {heavy} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "[]"
+
+
+def test_help_imports_nothing_heavy() -> None:
+    done = subprocess.run(
+        [sys.executable, "-P", "-X", "importtime", "-m", "tuner.cli.main", "--help"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "--model" in done.stdout
+    imported = {line.rpartition("|")[2].strip().split(".")[0] for line in done.stderr.splitlines()}
+    assert not imported & {"torch", "tensorflow", "optuna", "pandas", "numpy", "scipy"}
+
+
+def test_the_environment_is_written_in_one_place_only() -> None:
+    """Environment changes are values; the supervisor hands them to exec."""
+    for path in modules():
+        text = path.read_text()
+        assert "os.environ[" not in text.replace('os.environ["FAKE_THREADS"]', ""), path
+        assert "putenv" not in text, path

@@ -1,0 +1,135 @@
+"""The supervisor kills everything below it, however the tool or itself ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
+from tuner import supervisor
+
+# A process that leaves a child in its group, one in another session, and a double-forked daemon.
+FAMILY = """
+import os, subprocess, sys, time
+subprocess.Popen(["sleep", "1000"])
+subprocess.Popen(["sleep", "1000"], start_new_session=True)
+if os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        time.sleep(1000)
+    os._exit(0)
+os.wait()
+{after}
+"""
+
+
+class Supervised:
+    def __init__(self, tmp_path: Path, code: str, program: str = sys.executable) -> None:
+        self.marker = new_marker()
+        control_read, self.control = os.pipe()
+        self.status, status_write = os.pipe()
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", "-S", supervisor.__file__, str(control_read), str(status_write)],
+            pass_fds=(control_read, status_write),
+            start_new_session=True,
+        )
+        os.close(control_read)
+        os.close(status_write)
+        order = {
+            "argv": [program, "-c", code],
+            "env": {**os.environ, MARKER: self.marker},
+            "cwd": str(tmp_path),
+            "log": str(tmp_path / "log"),
+            "cpus": None,
+            "pass_fds": [],
+        }
+        os.write(self.control, json.dumps(order).encode() + b"\n")
+
+    def await_family(self, size: int) -> None:
+        deadline = time.monotonic() + 20
+        while len(marked_processes(self.marker)) < size:
+            assert time.monotonic() < deadline, marked_processes(self.marker)
+            time.sleep(0.01)
+
+    def statuses(self) -> list[dict[str, object]]:
+        data = b""
+        while piece := os.read(self.status, 4096):
+            data += piece
+        self.process.wait(timeout=20)
+        os.close(self.status)
+        return [json.loads(line) for line in data.splitlines()]
+
+
+def test_closing_the_pipe_kills_children_other_sessions_and_daemons(tmp_path: Path) -> None:
+    family = Supervised(tmp_path, FAMILY.format(after="time.sleep(1000)"))
+    family.await_family(4)
+    os.close(family.control)
+    assert family.statuses()[-1]["signal"] == signal.SIGKILL
+    assert wait_until_gone(family.marker) == []
+
+
+def test_what_an_ended_process_left_behind_is_killed(tmp_path: Path) -> None:
+    family = Supervised(tmp_path, FAMILY.format(after="sys.exit(3)"))
+    assert family.statuses()[-1]["exit"] == 3
+    assert wait_until_gone(family.marker) == []
+    os.close(family.control)
+
+
+def test_a_stopped_process_is_killed_too(tmp_path: Path) -> None:
+    family = Supervised(tmp_path, FAMILY.format(after="time.sleep(1000)"))
+    family.await_family(4)
+    for pid in marked_processes(family.marker):
+        os.kill(pid, signal.SIGSTOP)
+    os.close(family.control)
+    family.statuses()
+    assert wait_until_gone(family.marker) == []
+
+
+def test_killing_the_supervisor_itself_kills_the_process(tmp_path: Path) -> None:
+    lone = Supervised(tmp_path, "import time; time.sleep(1000)")
+    lone.await_family(1)
+    lone.process.kill()
+    lone.process.wait()
+    assert wait_until_gone(lone.marker) == []
+    os.close(lone.control)
+    os.close(lone.status)
+
+
+def test_a_signal_is_told_as_such(tmp_path: Path) -> None:
+    lone = Supervised(tmp_path, "import os; os.kill(os.getpid(), 11)")
+    assert lone.statuses()[-1]["signal"] == signal.SIGSEGV
+    os.close(lone.control)
+
+
+def test_a_program_that_cannot_start_is_told_in_the_log(tmp_path: Path) -> None:
+    broken = Supervised(tmp_path, "", program="/nowhere/program")
+    assert broken.statuses()[-1]["exit"] == 127
+    assert "cannot start /nowhere/program" in (tmp_path / "log").read_text()
+    os.close(broken.control)
+
+
+@pytest.mark.parametrize("depth", [1, 3])
+def test_descendants_are_found_at_any_depth(depth: int, tmp_path: Path) -> None:
+    script = tmp_path / "nested.py"
+    script.write_text(
+        "import subprocess, sys, time\n"
+        "n = int(sys.argv[1])\n"
+        "if n: subprocess.Popen([sys.executable, __file__, str(n - 1)])\n"
+        "print('up', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    root = subprocess.Popen([sys.executable, script, str(depth)], stdout=subprocess.PIPE, text=True)
+    assert root.stdout is not None
+    for _ in range(depth + 1):
+        assert root.stdout.readline() == "up\n"
+    below = supervisor.descendants(root.pid)
+    assert len(below) == depth
+    for pid in [*below, root.pid]:
+        os.kill(pid, signal.SIGKILL)
+    root.wait()
+    root.stdout.close()

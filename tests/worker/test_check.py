@@ -1,0 +1,107 @@
+"""The output check can fail: constant, exchanged and crippled outputs are rejected."""
+
+import numpy as np
+import pytest
+
+from tests.worker.workers import needs
+from tuner.galleries import MODELS
+from tuner.record.workload import ModelRef
+from tuner.worker import check, gallery, inputs
+from tuner.worker.check import MAX_DRIFT_REDUCED, compare, fault
+
+RANDOM = np.random.default_rng(0)
+Y0 = RANDOM.standard_normal((96, 32)).astype(np.float32)
+
+
+def test_the_same_outputs_pass() -> None:
+    found = compare([Y0], [Y0], has_classes=True)
+    assert found.drift == 0
+    assert fault(found, changes_numerics=False) is None
+
+
+def test_drift_is_relative_to_what_tells_inputs_apart() -> None:
+    """A large common part does not hide a change."""
+    offset = Y0 + 1000
+    assert compare([offset + 0.1], [offset], False).drift == pytest.approx(
+        compare([Y0 + 0.1], [Y0], False).drift, rel=1e-3
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "outputs"),
+    [
+        ("constant", np.broadcast_to(Y0.mean(axis=0), Y0.shape)),
+        ("zero", np.zeros_like(Y0)),
+        ("exchanged", Y0[::-1]),
+        ("not finite", np.where(np.arange(32) == 3, np.float32("nan"), Y0)),
+        ("too few columns", Y0[:, :-1]),
+    ],
+)
+def test_outputs_that_are_not_the_models_are_rejected(name: str, outputs: np.ndarray) -> None:
+    found = compare([np.ascontiguousarray(outputs)], [Y0], has_classes=True)
+    assert found.drift > 10 * MAX_DRIFT_REDUCED, name
+    assert fault(found, changes_numerics=True)
+
+
+def test_a_missing_output_is_rejected() -> None:
+    assert compare([], [Y0], False).drift == float("inf")
+    assert compare([Y0], [Y0, Y0], False).drift == float("inf")
+
+
+def test_reduced_precision_is_allowed_what_same_numerics_is_not() -> None:
+    rounded = Y0 * (1 + RANDOM.normal(0, 0.01, Y0.shape)).astype(np.float32)
+    found = compare([rounded], [Y0], has_classes=True)
+    assert 1e-4 < found.drift < MAX_DRIFT_REDUCED
+    assert fault(found, changes_numerics=True) is None
+    assert "drift" in (fault(found, changes_numerics=False) or "")
+
+
+def test_top1_counts_inputs_with_a_clear_class_only() -> None:
+    found = compare([Y0 * np.float32(1.005)], [Y0], has_classes=True)
+    assert 64 < found.top1_inputs < 96
+    assert found.top1_agreement == 1.0
+    assert found.top1_informative
+    few = compare([Y0[:8]], [Y0], has_classes=True)
+    assert not few.top1_informative
+
+
+def test_a_changed_class_is_a_fault_even_with_little_drift() -> None:
+    y0 = np.zeros((96, 4096), np.float32)
+    y0[np.arange(96), np.arange(96) % 32] = 10.0
+    y0[:, 100] = 9.0  # a clear second
+    y = y0.copy()
+    y[0, np.arange(96)[0] % 32] = 8.5
+    found = compare([y], [y0], has_classes=True)
+    assert found.top1_agreement is not None
+    assert found.top1_agreement < 1
+    assert "top-1 differs" in (fault(found, changes_numerics=True) or "")
+
+
+@needs("torch")
+def test_a_conditioned_network_tells_inputs_apart_and_a_zeroed_layer_is_noticed() -> None:
+    """On the real resnet50: without conditioning its outputs are almost constant."""
+    from tuner.worker.frameworks.torch import Torch
+
+    path = str(MODELS / "resnet50.py")
+    module = gallery.load(path)
+
+    def outputs(fw: Torch) -> list[np.ndarray]:
+        arrays = inputs.generate(module.MODEL.inputs, 1000, 8, 0)
+        with fw.running():
+            return fw.outputs(fw.program(arrays)())  # type: ignore[return-value]
+
+    fw = Torch()
+    fw.start({})
+    fw.build(module, ModelRef("resnet50", path), 0)
+    (raw,) = outputs(fw)
+    fw.condition(inputs.generate(module.MODEL.inputs, 2000, 16, 0))
+    (y0,) = outputs(fw)
+
+    def variety(y: np.ndarray) -> float:
+        return float(np.linalg.norm(y - y.mean(axis=0)) / np.linalg.norm(y))
+
+    assert variety(y0) > max(0.3, variety(raw))
+    fw.model.stage2_block3.conv2.weight.data.zero_()
+    (crippled,) = outputs(fw)
+    found = check.compare([crippled], [y0], has_classes=True)
+    assert found.drift > MAX_DRIFT_REDUCED

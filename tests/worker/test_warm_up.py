@@ -1,0 +1,73 @@
+"""Warm-up and slices over a clock that the test winds."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from tuner.host.interference import Watch
+from tuner.worker.scenarios.offline import measure, warm_up
+
+
+class Clock:
+    def __init__(self, durations: Iterator[float]) -> None:
+        self.now = 0.0
+        self.calls = 0
+        self._durations = durations
+
+    def call(self) -> None:
+        self.calls += 1
+        self.now += next(self._durations)
+
+    def read(self) -> float:
+        return self.now
+
+
+def always(seconds: float) -> Iterator[float]:
+    while True:
+        yield seconds
+
+
+def settling(factor: float, floor: float) -> Iterator[float]:
+    duration = 1.0
+    while True:
+        duration = max(floor, duration * factor)
+        yield duration
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [(0.01, 50), (0.2, 3), (2.0, 3)])
+def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
+    clock = Clock(always(seconds))
+    found = warm_up(clock.call, clock.read)
+    assert found.is_steady
+    assert found.call_s == pytest.approx(seconds)
+    assert calls <= clock.calls <= calls + 2
+
+
+def test_a_model_that_speeds_up_is_waited_for() -> None:
+    clock = Clock(settling(0.7, 0.05))
+    found = warm_up(clock.call, clock.read)
+    assert found.is_steady
+    assert found.call_s == pytest.approx(0.05, rel=0.1)
+
+
+def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
+    def growing() -> Iterator[float]:
+        duration = 0.05
+        while True:
+            duration *= 1.2
+            yield duration
+
+    clock = Clock(growing())
+    found = warm_up(clock.call, clock.read)
+    assert not found.is_steady
+    assert 6.0 <= found.seconds < 15
+
+
+@pytest.mark.parametrize(("call_s", "calls"), [(0.1, 3), (5.0, 1), (0.29, 2)])
+def test_a_slice_is_whole_calls_for_at_least_its_seconds(call_s: float, calls: int) -> None:
+    clock = Clock(always(call_s))
+    timed: Callable[[], None] = clock.call
+    found = measure(timed, clock.read, Watch(), index=7, batch=4, seconds=0.3)
+    assert (found.index, found.calls) == (7, calls)
+    assert found.seconds == pytest.approx(calls * call_s)
+    assert found.rate == pytest.approx(4 / call_s)

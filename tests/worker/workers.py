@@ -1,0 +1,97 @@
+"""Drive a real worker through one launch, as the bench does."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tuner.galleries import MODELS
+from tuner.host.identity import probe
+from tuner.host.libraries import installed_frameworks
+from tuner.measurement.describe import find_model, make_reference
+from tuner.measurement.process import WorkerProcess
+from tuner.record.configuration import Configuration, Value
+from tuner.record.launch import Checked, Prepared, ReadBack
+from tuner.record.protocol import Begin, Check, Command, Failed, Measured, Prepare, Reply, Stage
+from tuner.record.workload import ModelRef
+from tuner.space.launching import plan_launch
+
+TINY = str(Path(__file__).parent.parent / "models" / "tiny.py")
+
+
+def needs(framework: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(
+        framework not in installed_frameworks(), reason=f"{framework} is not installed here"
+    )
+
+
+class Launched:
+    """One launch of a model under settings; use as a context manager."""
+
+    def __init__(
+        self,
+        folder: Path,
+        framework: str,
+        settings: Mapping[str, Value],
+        model: str = TINY,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
+        self.configuration = Configuration.of(settings)
+        self.ref: ModelRef = find_model(model, MODELS)[0]
+        self.framework = framework
+        self.reference = folder / f"{self.ref.name}-{framework}.npz"
+        if not self.reference.exists():
+            make_reference(self.ref, framework, 0, self.reference)
+        self.plan = plan_launch(self.configuration, probe())
+        self.worker = WorkerProcess(
+            self.plan,
+            folder / "worker.log",
+            {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **(environment or {})},
+        )
+
+    def __enter__(self) -> "Launched":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.worker.close()
+
+    def ask(self, command: Command) -> Reply:
+        self.worker.send(command)
+        while isinstance(reply := self.worker.receive(300), Stage):
+            pass
+        return reply
+
+    def begin(self) -> Reply:
+        return self.ask(
+            Begin(
+                1,
+                self.ref,
+                self.framework,
+                0,
+                self.configuration.as_dict(),
+                self.plan.memory_policy,
+                str(self.reference),
+            )
+        )
+
+    def prepare(self, batch: int = 8) -> Prepared:
+        begun = self.begin()
+        assert not isinstance(begun, Failed), begun
+        prepared = self.ask(Prepare(batch))
+        assert isinstance(prepared, Prepared), prepared
+        return prepared
+
+    def read_back(self, batch: int = 8) -> dict[str, ReadBack]:
+        return {item.knob: item for item in self.prepare(batch).read_back}
+
+    def measured(self) -> Measured:
+        from tuner.record.protocol import Measure
+
+        reply = self.ask(Measure(0, 0.2, 1))
+        assert isinstance(reply, Measured), reply
+        return reply
+
+    def checked(self, *, reduced: bool = False) -> Checked | Failed:
+        reply = self.ask(Check(128, reduced))
+        assert isinstance(reply, Checked | Failed), reply
+        return reply
