@@ -5,8 +5,11 @@ import subprocess
 import sys
 import time
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
 
 
@@ -15,7 +18,7 @@ def command(*arguments: str) -> list[str]:
 
 
 def run(
-    *arguments: str, cwd: Path, timeout: float = 300, **environment: str
+    *arguments: str, cwd: Path, timeout: float = 300, environment: Mapping[str, str] = NOTHING
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments),

@@ -25,7 +25,7 @@ from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened, Tria
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.store import Store
-from tuner.record.workload import ModelFacts, Workload
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.trials import Trials
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.knobs import BATCH
@@ -89,9 +89,13 @@ def plan(request: Request, host: Host) -> list[Plan]:
     Raises UsageError for anything that cannot be carried out as written.
     """
     profile = choose_profile(request.hardware, host)
-    frameworks = _frameworks(request)
+    ref, card = find_model(request.model, MODELS)
+    frameworks = _frameworks(request, card)
+    if request.batch is not None:
+        card = _at_batch(card, request.batch, request.restrictions)
+    several = len(frameworks) > 1
     return [
-        _plan_one(request, host, profile, framework, several=len(frameworks) > 1)
+        _plan_one(request, host, profile, ref, card, framework, several=several)
         for framework in frameworks
     ]
 
@@ -106,14 +110,13 @@ def choose_profile(name: str, host: Host) -> Profile:
     return load_profile(name, SEARCH_SPACES)
 
 
-def _frameworks(request: Request) -> tuple[str, ...]:
+def _frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
     """Return the frameworks to tune: those asked for, else every installed one with the model."""
-    ref, card = find_model(request.model, MODELS)
     installed = installed_frameworks()
     for name in request.frameworks:
         if name not in card.frameworks:
             raise UsageError(
-                f"model {ref.name} is not there for {name}; it is there for "
+                f"model {request.model} is not there for {name}; it is there for "
                 f"{', '.join(card.frameworks)}"
             )
         if name not in installed:
@@ -124,19 +127,24 @@ def _frameworks(request: Request) -> tuple[str, ...]:
     return found
 
 
+def _at_batch(card: ModelCard, batch: int, restrictions: Restrictions) -> ModelCard:
+    """Return the card of a model that is tuned at one batch size only."""
+    fixed = restrictions.fixed.get(BATCH, batch)
+    if fixed != batch:
+        raise UsageError(f"--batch {batch} contradicts --fix {BATCH}={fixed}; give one of them")
+    return msgspec.structs.replace(card, reference_batch=batch, batches=(batch,))
+
+
 def _plan_one(
-    request: Request, host: Host, profile: Profile, framework: str, *, several: bool
+    request: Request,
+    host: Host,
+    profile: Profile,
+    ref: ModelRef,
+    card: ModelCard,
+    framework: str,
+    *,
+    several: bool,
 ) -> Plan:
-    ref, card = find_model(request.model, MODELS)
-    if request.batch is not None:
-        if request.restrictions.fixed.get(BATCH, request.batch) != request.batch:
-            raise UsageError(
-                f"--batch {request.batch} contradicts --fix {BATCH}="
-                f"{request.restrictions.fixed[BATCH]}; give one of them"
-            )
-        card = msgspec.structs.replace(
-            card, reference_batch=request.batch, batches=(request.batch,)
-        )
     workload = Workload(ref, framework, "offline", card, request.seed)
     facts = describe_model(ref, framework, request.seed)
     space = resolve_space(profile, host, workload, facts.effective_defaults, request.restrictions)

@@ -133,7 +133,7 @@ def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
 
 
 def test_doctor_sees_a_variable_set_in_the_shell(tmp_path: Path) -> None:
-    done = run("doctor", "--json", cwd=tmp_path, KMP_BLOCKTIME="1")
+    done = run("doctor", "--json", cwd=tmp_path, environment={"KMP_BLOCKTIME": "1"})
     found = {f["id"]: f for f in json.loads(done.stdout)}
     assert "KMP_BLOCKTIME" in found["environment"]["message"]
 
@@ -146,7 +146,7 @@ def test_doctor_sees_that_the_folder_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_doctor_sees_a_missing_compiler(tmp_path: Path) -> None:
-    done = run("doctor", "--json", cwd=tmp_path, PATH="/nowhere")
+    done = run("doctor", "--json", cwd=tmp_path, environment={"PATH": "/nowhere"})
     assert "no_cxx" in {f["id"] for f in json.loads(done.stdout)}
 
 

@@ -6,8 +6,9 @@ from tuner.host.environment import tuning_variables, untuned
 @pytest.mark.parametrize(
     "name",
     ["OMP_NUM_THREADS", "KMP_AFFINITY", "MKL_NUM_THREADS", "TF_NUM_INTEROP_THREADS", "LD_PRELOAD",
-     "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE", "MALLOC_CONF", "MALLOC_ARENA_MAX", "CUDA_VISIBLE_DEVICES",
-     "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE", "TORCHINDUCTOR_FREEZING", "GOMP_CPU_AFFINITY"],
+     "DNNL_MAX_CPU_ISA", "ONEDNN_VERBOSE", "MALLOC_CONF", "MALLOC_ARENA_MAX",
+     "CUDA_VISIBLE_DEVICES", "TORCH_COMPILE_DISABLE", "TORCHDYNAMO_DISABLE",
+     "TORCHINDUCTOR_FREEZING", "GOMP_CPU_AFFINITY"],
 )  # fmt: skip
 def test_what_tunes_is_removed(name: str) -> None:
     assert tuning_variables({name: "1", "HOME": "/"}) == [name]

@@ -11,7 +11,7 @@ from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import CONFIRM_PASSES, SEARCH_SLICES, Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
@@ -49,8 +49,8 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]
     assert wait_until_gone(marker) == []
 
 
-def measured(bench: Bench, **settings: object) -> LaunchRecord:
-    chosen = Configuration.of({k.replace("__", "."): v for k, v in settings.items()})  # type: ignore[misc]
+def measured(bench: Bench, **settings: Value) -> LaunchRecord:
+    chosen = Configuration.of({k.replace("__", "."): v for k, v in settings.items()})
     return bench.measure(chosen, Purpose.SEARCH)
 
 

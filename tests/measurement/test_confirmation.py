@@ -38,7 +38,7 @@ def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
     random = np.random.default_rng(3)
     hits = 0
     for _ in range(2000):
-        _, low, high = t_interval(random.normal(0.1, 0.05, 6), 0.05)
+        _, low, high = t_interval(random.normal(0.1, 0.05, 6).tolist(), 0.05)
         hits += low <= 0.1 <= high
     assert 0.935 < hits / 2000 < 0.965
 

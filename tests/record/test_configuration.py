@@ -3,7 +3,7 @@ from tuner.record.configuration import Configuration
 
 def test_order_does_not_matter_and_it_can_be_a_key() -> None:
     a = Configuration.of({"x": 1, "a": "b"})
-    b = Configuration.of([("a", "b"), ("x", 1)])
+    b = Configuration.of({"a": "b", "x": 1})
     assert a == b
     assert {a: 1}[b] == 1
     assert a.label() == "a=b x=1"

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -85,7 +86,7 @@ def test_a_missing_library_makes_a_baseline_impossible(tmp_path: Path) -> None:
 
 
 def test_every_profile_resolves_on_every_kind_of_host(tmp_path: Path) -> None:
-    shapes = [
+    shapes: list[dict[str, Any]] = [
         dict(cores=1),
         dict(cores=2),
         dict(sockets=2, cores=56, threads=2),

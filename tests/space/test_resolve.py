@@ -10,7 +10,7 @@ from tests.space.spaces import (
     resolved,
 )
 from tuner.errors import UnknownName, UsageError
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.knobs import winner_class
 from tuner.space.resolve import Space
@@ -36,7 +36,10 @@ def test_false_is_not_zero(tmp_path: Path) -> None:
 
 def test_a_knob_that_another_makes_dead_does_not_count(tmp_path: Path) -> None:
     tensorflow = resolved(machine(tmp_path, cores=8), "tensorflow", TENSORFLOW_DEFAULTS)
-    both = {"tensorflow.jit_compile": True, "tensorflow.auto_mixed_precision": "bf16"}
+    both: dict[str, Value] = {
+        "tensorflow.jit_compile": True,
+        "tensorflow.auto_mixed_precision": "bf16",
+    }
     assert tensorflow.canonical(both) == Configuration.of({"tensorflow.jit_compile": True})
     assert [knob for knob, _ in tensorflow.dead(both)] == ["tensorflow.auto_mixed_precision"]
 

@@ -88,7 +88,7 @@ def test_a_conditioned_network_tells_inputs_apart_and_a_zeroed_layer_is_noticed(
     def outputs(fw: Torch) -> list[np.ndarray]:
         arrays = inputs.generate(module.MODEL.inputs, 1000, 8, 0)
         with fw.running():
-            return fw.outputs(fw.program(arrays)())  # type: ignore[return-value]
+            return fw.outputs(fw.program(arrays)())
 
     fw = Torch()
     fw.start({})

@@ -3,7 +3,6 @@
 import subprocess
 import sys
 
-
 from tests.worker.workers import needs
 
 # In one child, so that both frameworks' threads end with it.
@@ -49,7 +48,8 @@ b = theirs(x, training=False).numpy()
 count = sum(p.numel() for p in ours.parameters())
 print(count, sum(int(np.prod(v.shape)) for v in theirs.trainable_variables))
 print(float(np.linalg.norm(a - b) / np.linalg.norm(a - a.mean(axis=0))))
-strides = [(m.kernel_size, m.stride) for n, m in ours.named_modules() if n.startswith("stage1_block0.conv")]
+block = "stage1_block0.conv"
+strides = [(m.kernel_size, m.stride) for n, m in ours.named_modules() if n.startswith(block)]
 print(strides)
 """
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer.exceptions import TyperException
 
 from tuner import __version__
-from tuner.cli.errors import handled
+from tuner.cli.errors import complain, handled
 
 app = typer.Typer(
     name="tune-framework",
@@ -165,8 +166,13 @@ def doctor(
 
 
 def main() -> None:
-    """Run the command line."""
-    app()
+    """Run the command line: the option parser's complaints are one line too."""
+    try:
+        code = app(standalone_mode=False)
+    except TyperException as error:
+        complain(f"{error.format_message()} (tune-framework --help lists what there is)")
+        code = error.exit_code
+    sys.exit(code)
 
 
 if __name__ == "__main__":

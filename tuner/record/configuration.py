@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -16,9 +16,9 @@ class Configuration(msgspec.Struct, frozen=True, order=False):
     settings: tuple[tuple[str, Value], ...] = ()
 
     @classmethod
-    def of(cls, settings: Mapping[str, Value] | Iterable[tuple[str, Value]]) -> Configuration:
-        """Build one from a mapping or pairs, in canonical order."""
-        return cls(tuple(sorted(dict(settings).items())))
+    def of(cls, settings: Mapping[str, Value]) -> Configuration:
+        """Build one from a mapping, in canonical order."""
+        return cls(tuple(sorted(settings.items())))
 
     def as_dict(self) -> dict[str, Value]:
         """Return the settings as a plain mapping."""

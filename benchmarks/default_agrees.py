@@ -1,0 +1,110 @@
+"""The default against a script of twenty lines that does the same, launch by launch, interleaved.
+
+    python benchmarks/default_agrees.py --model resnet50 --framework torch [--json OUT]
+
+Every speedup has the default as its denominator: were it slower than what users run, all of them
+would be flattered. A round is one fresh worker, stopped while one fresh script measures, so that
+both see the same minute of the machine. Printed: the ratio worker / script with its 95 % interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from tuner.galleries import MODELS
+from tuner.host.environment import untuned
+from tuner.host.identity import probe
+from tuner.measurement.confirmation import t_interval
+from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.process import WorkerProcess
+from tuner.record.configuration import Configuration
+from tuner.record.protocol import Begin, Command, Failed, Measure, Measured, Prepare, Reply, Stage
+from tuner.record.workload import Workload
+from tuner.space.launching import plan_launch
+
+HERE = Path(__file__).resolve().parent
+SLICE_S = 0.5
+SCRIPT_S = 1.0
+TIMEOUT_S = 300
+
+
+def log_ratios(model: str, framework: str, n_rounds: int, folder: Path) -> list[float]:
+    """Return log(worker rate / script rate) of each round; the model takes one image."""
+    ref, card = find_model(model, MODELS)
+    workload = Workload(ref, framework, "offline", card)
+    height, width, _ = describe_model(ref, framework, 0).input_shapes[0]
+    reference = folder / f"{framework}.npz"
+    make_reference(ref, framework, 0, reference)
+    return [one_round(workload, (height, width), reference, n) for n in range(n_rounds)]
+
+
+def one_round(workload: Workload, image: tuple[int, int], reference: Path, number: int) -> float:
+    """Measure worker, script, worker, script, worker; return the log ratio of their mean times."""
+    plan = plan_launch(Configuration(), probe())
+    worker = WorkerProcess(plan, reference.parent / f"worker{number}.log", {})
+    try:
+        begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
+                      str(reference))  # fmt: skip
+        _ask(worker, begin)
+        _ask(worker, Prepare(workload.card.reference_batch))
+        ours, theirs = [], []
+        for pair in range(3):
+            if pair:
+                worker.pause()
+                theirs.append(math.log(script_rate(workload, image)))
+                worker.resume()
+            reply = _ask(worker, Measure(pair, SLICE_S, 1))
+            assert isinstance(reply, Measured), reply
+            ours.append(math.log(reply.slice.rate))
+    finally:
+        worker.close()
+    # the middle slice stands beside both scripts, the outer ones beside one each
+    return (ours[0] + 2 * ours[1] + ours[2]) / 4 - sum(theirs) / 2
+
+
+def _ask(worker: WorkerProcess, command: Command) -> Reply:
+    worker.send(command)
+    while isinstance(reply := worker.receive(TIMEOUT_S), Stage):
+        pass
+    if isinstance(reply, Failed):
+        raise RuntimeError(reply.reason)
+    return reply
+
+
+def script_rate(workload: Workload, image: tuple[int, int]) -> float:
+    """Run the plain script once; return its items per second."""
+    script = HERE / f"plain_{workload.framework}.py"
+    numbers = (*image, workload.card.reference_batch, SCRIPT_S)
+    done = subprocess.run(
+        [sys.executable, script, workload.model.path, *map(str, numbers)],
+        env=untuned(os.environ), capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
+    )  # fmt: skip
+    return float(done.stdout.split()[-1])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--model", default="resnet50")
+    parser.add_argument("--framework", choices=("torch", "tensorflow"), default="torch")
+    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--json", type=Path, help="write the figures there as well")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        found = log_ratios(arguments.model, arguments.framework, arguments.rounds, Path(folder))
+    point, low, high = (math.exp(v) for v in t_interval(found, 0.05))
+    print(f"{arguments.model} {arguments.framework}: worker / script = {point:.3f} "
+          f"({low:.3f} - {high:.3f}) over {arguments.rounds} rounds")  # fmt: skip
+    if arguments.json:
+        figures = {"point": point, "low": low, "high": high, "ratios": [math.exp(v) for v in found]}
+        arguments.json.write_text(json.dumps(figures, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,20 @@
+"""What a user would write to time a Keras model: MODEL.py HEIGHT WIDTH BATCH SECONDS."""
+
+import runpy
+import sys
+import time
+
+import tensorflow as tf
+
+path, height, width, batch, seconds = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
+model = runpy.run_path(path)["tensorflow"]()
+x = tf.random.normal((batch, height, width, 3))
+serve = tf.function(lambda x: model(x, training=False)).get_concrete_function(
+    tf.TensorSpec(x.shape, x.dtype)
+)
+for timed in (1.0, seconds):
+    calls, began = 0, time.perf_counter()
+    while (elapsed := time.perf_counter() - began) < timed:
+        serve(x).numpy()
+        calls += 1
+print(calls * batch / elapsed)

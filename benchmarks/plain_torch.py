@@ -1,0 +1,18 @@
+"""What a user would write to time a PyTorch model: MODEL.py HEIGHT WIDTH BATCH SECONDS."""
+
+import runpy
+import sys
+import time
+
+import torch
+
+path, height, width, batch, seconds = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
+model = runpy.run_path(path)["torch"]().eval()
+x = torch.randn(batch, 3, height, width)
+with torch.inference_mode():
+    for timed in (1.0, seconds):
+        calls, began = 0, time.perf_counter()
+        while (elapsed := time.perf_counter() - began) < timed:
+            model(x)
+            calls += 1
+print(calls * batch / elapsed)

@@ -1,0 +1,106 @@
+"""Bad input is one line on standard error, says what to do, and exits with 2."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.command import run
+
+CASES = {
+    "no model": ((), "name a model"),
+    "unknown model": (("--model", "resnet5O"), "did you mean resnet50"),
+    "unknown profile": (("--model", "fake", "--hw", "xenon"), "did you mean xeon"),
+    "unknown framework": (("--model", "fake", "--framework", "pytorch"), "did you mean torch"),
+    "framework without the model": (
+        ("--model", "fake", "--hw", "fake", "--framework", "torch"),
+        "it is there for fake",
+    ),
+    "unknown scenario": (("--model", "fake", "--scenario", "of-line"), "did you mean offline"),
+    "unknown numerics": (("--model", "fake", "--numerics", "some"), "allowed: both, same"),
+    "no duration": (("--model", "fake", "--budget", "soon"), "write 90s, 10m or 1h"),
+    "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
+    "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),
+    "unknown knob": (
+        ("--model", "fake", "--hw", "fake", "--fix", "fake.layot=packed"),
+        "did you mean fake.layout",
+    ),
+    "contradiction": (
+        ("--model", "fake", "--hw", "fake", "--fix", "fake.layout=packed", "--exclude",
+         "fake.layout"),
+        "contradicts",
+    ),
+    "batch contradiction": (
+        ("--model", "fake", "--hw", "fake", "--batch", "8", "--fix", "workload.batch=4"),
+        "contradicts",
+    ),
+    "unknown parameter": (("--model", "fake@sed=1", "--hw", "fake"), "takes no parameter 'sed'"),
+    "missing file": (("--model", "mine.py"), "unknown model"),
+    "no result": (("report", "nowhere"), "no result in nowhere"),
+    "unknown command": (("reprot", "x"), "No such command 'reprot'"),
+    "unknown option": (("--modle", "fake"), "No such option: --modle"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_refused_before_anything_is_measured(tmp_path: Path, case: str) -> None:
+    arguments, message = CASES[case]
+    done = run(*arguments, cwd=tmp_path)
+    assert done.returncode == 2, done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not (tmp_path / "reports").exists()
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("error: ")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; the next test serves root")
+def test_an_unwritable_folder_is_bad_input(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    done = run("--model", "fake", "--hw", "fake", "--out", "out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out" in done.stderr
+
+
+def test_a_file_in_the_place_of_the_folder_is_bad_input(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    done = run("--model", "fake", "--hw", "fake", "--out", "file/out", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out" in done.stderr
+
+
+def test_a_broken_space_has_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('schema_version = 1\ntitle = "x"\nknobs = []\n')
+    done = run("--model", "fake", "--space", "mine.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "mine.toml" in done.stderr
+    assert "unknown field 'knobs'" in done.stderr
+
+
+def test_a_missing_framework_comes_with_the_command(tmp_path: Path) -> None:
+    """An interpreter that sees everything but torch."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import importlib.util as u\n"
+        "find = u.find_spec\n"
+        "u.find_spec = lambda name, *a: None if name == 'torch' else find(name, *a)\n"
+    )
+    done = run("--model", "resnet50", "--framework", "torch", cwd=tmp_path,
+               environment={"PYTHONPATH": str(tmp_path)})  # fmt: skip
+    assert done.returncode == 2
+    assert "pip install 'tune-framework[torch]'" in done.stderr
+
+
+def test_a_fault_of_our_own_is_a_line_with_a_log_to_paste(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import tuner.host.identity as m\n"
+        "def broken(*a, **k): raise KeyError('boom')\n"
+        "m.probe = broken\n"
+    )
+    done = run(
+        "hardware", cwd=tmp_path, environment={"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
+    )
+    assert done.returncode == 1
+    assert "fault of tune-framework" in done.stderr
+    assert "Traceback" not in done.stderr
+    (log,) = tmp_path.glob("tune-framework-*.log")
+    assert "KeyError" in log.read_text()

@@ -1,0 +1,74 @@
+"""Progress: plain lines where nobody watches, live and without a timer on a terminal."""
+
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.command import command
+from tuner.cli.progress import duration, progress
+from tuner.record.events import PhaseBegins, StudyBegins, Warned
+
+
+def test_durations_are_short() -> None:
+    assert [duration(s) for s in (0, 5.4, 65, 3661, -3)] == ["0:00", "0:05", "1:05", "1:01:01",
+                                                            "0:00"]  # fmt: skip
+
+
+def test_plain_lines_carry_the_time_left(capsys: object) -> None:
+    import io
+    from contextlib import redirect_stdout
+
+    with redirect_stdout(io.StringIO()) as out, progress(quiet=False) as listen:
+        listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
+        listen(PhaseBegins("explore", "up to 864 combinations"))
+        listen(Warned("the host is busy"))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == 3
+    assert "1:00 left" in lines[0]
+    assert "explore: up to 864" in lines[1]
+    assert "warning: the host is busy" in lines[2]
+
+
+def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:
+    main, terminal = pty.openpty()
+    arguments = ("--model", "fake", "--hw", "fake", "--budget", "5s", "--out", "out")
+    with subprocess.Popen(
+        command(*arguments),
+        cwd=tmp_path,
+        stdout=terminal,
+        stderr=terminal,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    ) as process:
+        os.close(terminal)
+        data = b""
+        while True:
+            try:
+                piece = os.read(main, 4096)
+            except OSError:  # the other end has gone
+                break
+            data += piece
+        process.wait()
+    os.close(main)
+    text = data.decode(errors="replace")
+    assert process.returncode == 0, text[-2000:]
+    for expected in ("measuring", "best so far", "time left", "\x1b["):
+        assert expected in text
+    assert "recommended.toml" in text.splitlines()[-1]
+
+
+def test_no_thread_draws_while_the_engine_waits() -> None:
+    """A refresh thread would use the CPUs that are measured."""
+    code = (
+        "import sys, threading, io, rich.console\n"
+        "from tuner.cli import progress as p\n"
+        "real = rich.console.Console\n"
+        "p.Console = lambda **k: real(file=io.StringIO(), force_terminal=True)\n"
+        "with p.progress(quiet=False):\n"
+        "    sys.__stdout__.write(str(threading.active_count()))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "1"

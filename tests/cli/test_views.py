@@ -1,0 +1,82 @@
+"""What the listing commands and --dry-run show."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.command import run
+from tuner.cli.tune import parse_duration
+from tuner.errors import UsageError
+
+
+def test_hardware_shows_what_was_read(tmp_path: Path) -> None:
+    data = json.loads(run("hardware", "--json", cwd=tmp_path).stdout)
+    assert data["facts"]["host.physical_cores"] >= 1
+    assert "fingerprint" in data
+    text = run("hardware", cwd=tmp_path).stdout
+    assert "host.physical_cores" in text
+
+
+def test_models_lists_the_gallery(tmp_path: Path) -> None:
+    cards = json.loads(run("models", "--json", cwd=tmp_path).stdout)
+    assert {c["name"] for c in cards} >= {"resnet50", "fake"}
+    assert "ResNet-50 v1.5" in run("models", cwd=tmp_path).stdout
+
+
+def test_spaces_lists_profiles_and_shows_one(tmp_path: Path) -> None:
+    listed = run("spaces", cwd=tmp_path).stdout
+    for name in ("xeon", "epyc", "arm", "cuda", "auto"):
+        assert name in listed
+    shown = run("spaces", "xeon", cwd=tmp_path).stdout
+    assert "xeon_run_cpu_single" in shown
+    assert "changes numerics" in shown
+    assert json.loads(run("spaces", "xeon", "--json", cwd=tmp_path).stdout)["name"] == "xeon"
+
+
+def test_a_dry_run_shows_the_space_and_measures_nothing(tmp_path: Path) -> None:
+    done = run("--model", "fake", "--hw", "fake", "--dry-run", cwd=tmp_path)
+    assert done.returncode == 0
+    for expected in ("fake.layout", "plain, blocked, packed", "same as vendor_threads", "864"):
+        assert expected in done.stdout
+    assert not (tmp_path / "reports").exists()
+    data = json.loads(
+        run("--model", "fake", "--hw", "fake", "--dry-run", "--json", cwd=tmp_path).stdout
+    )
+    assert data["combinations"] == 864
+    assert data["folder"].startswith("reports/fake-fake-offline-")
+    assert len(data["folder"].rpartition("-")[2]) == 8
+
+
+def test_a_host_that_the_profile_does_not_name_is_said(tmp_path: Path) -> None:
+    data = [
+        json.loads(run("--model", "fake", "--hw", hw, "--dry-run", "--json", cwd=tmp_path).stdout)[
+            "profile_matches"
+        ]
+        for hw in ("xeon", "epyc")
+    ]
+    assert not all(data)
+
+
+def test_a_users_space_and_batch(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'schema_version = 1\ntitle = "x"\n[[knob]]\nid = "fake.layout"\nvalues = ["packed"]\n'
+    )
+    done = run("--model", "fake", "--space", "mine.toml", "--batch", "32", "--dry-run", "--json",
+               cwd=tmp_path)  # fmt: skip
+    data = json.loads(done.stdout)
+    assert data["combinations"] == 2
+    assert data["workload"]["card"]["batches"] == [32]
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("90s", 90), ("90", 90), ("10m", 600), ("1h30m", 5400), ("0.5m", 30)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["", "m", "10 minutes", "-5s", "0", "1e9h", "5x"])
+def test_what_is_no_duration(text: str) -> None:
+    with pytest.raises(UsageError, match="90s, 10m or 1h"):
+        parse_duration(text)

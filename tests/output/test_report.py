@@ -1,0 +1,77 @@
+"""Reports are rendered from the result alone, and a hostile name does no harm in them."""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.command import run
+from tuner.output.report import ratio, render
+from tuner.record.result import Interval, Result
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
+    cwd = tmp_path_factory.mktemp("report")
+    done = run("--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", "15s", cwd=cwd)
+    return msgspec.json.decode(done.stdout, type=Result)
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_everything_of_the_contract_is_told(result: Result, template: str) -> None:
+    text = render(result, template)
+    for heading in ("three winners", "Baselines", "in force", "confirmation", "Trials",
+                    "Where the time went", "How to use it"):  # fmt: skip
+        assert heading in text
+    for name in ("launch_only", "same", "reduced", *(b.name for b in result.baselines)):
+        assert name in text
+    assert ratio(result.speedup) in text
+    assert result.command in text.replace("&#39;", "'")
+    assert all(str(t.number) in text for t in result.trials)
+
+
+def test_markdown_tables_are_whole(result: Result) -> None:
+    lines = render(result, "report.md.j2").splitlines()
+    tables: list[list[str]] = []
+    for before, line in zip(["", *lines], lines, strict=False):
+        if line.startswith("|"):
+            if not before.startswith("|"):
+                tables.append([])
+            tables[-1].append(line)
+    assert len(tables) >= 6
+    for table in tables:
+        widths = {line.replace("\\|", "").count("|") for line in table}
+        assert len(widths) == 1, table[:3]
+        assert set(table[1]) <= set("|-"), table[:3]
+
+
+def test_hostile_text_is_escaped(result: Result) -> None:
+    bad = "<script>alert(1)</script>|`x`\n# heading"
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    data["model_title"] = data["command"] = data["model"] = bad
+    data["warnings"] = [bad]
+    data["baselines"][0]["source"] = data["trials"][0]["reason"] = bad
+    hostile = msgspec.convert(data, Result)
+    html = render(hostile, "report.html.j2")
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+
+
+def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
+    html = render(result, "report.html.j2")
+    assert "http://" not in html
+    assert "https://" not in html
+    assert "<script" not in html
+
+
+@pytest.mark.parametrize(
+    ("interval", "text"),
+    [
+        (None, "-"),
+        (Interval(1.5, 1.25, 1.75, 0.95), "1.50x (1.25 - 1.75)"),
+        (Interval(1.5, 0.0, 1e300, 0.95), "1.50x (0.00 - unbounded)"),
+    ],
+)
+def test_ratios_are_written_with_their_interval(interval: Interval | None, text: str) -> None:
+    assert ratio(interval) == text

@@ -1,0 +1,114 @@
+"""Proposals over a real Optuna study in SQLite."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import optuna
+import pytest
+
+from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.record.outcome import Outcome
+from tuner.search.sampler import Exhausted
+from tuner.search.trials import Trials
+from tuner.space.knobs import winner_class
+from tuner.space.resolve import Space
+from tuner.space.restrictions import Restrictions, parse_restrictions
+from tuner.worker.frameworks.fake import Surface
+
+
+class Search:
+    """A search over the fake's true speed, without measuring."""
+
+    def __init__(self, folder: Path, restrictions: Restrictions | None = None, seed: int = 0):
+        self.space: Space = resolved(
+            machine(folder / "machine"), "fake", FAKE_DEFAULTS, "fake", restrictions
+        )
+        self.surface = Surface(seed)
+        self.tried: dict[Configuration, float | None] = {}
+        self.trials = Trials(folder / "study.db", self.space, self.scores, seed)
+
+    def scores(self) -> Mapping[Configuration, float | None]:
+        return self.tried
+
+    def step(self, klass: WinnerClass) -> Configuration:
+        proposal = self.trials.ask(klass)
+        score = self.surface.log_rate(proposal.configuration.as_dict())
+        self.tried[proposal.configuration] = score
+        self.trials.tell(proposal.number, Outcome.MEASURED, "", score)
+        return proposal.configuration
+
+
+def test_nothing_is_proposed_twice_and_everything_is_feasible(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    proposals = [search.step(klass) for _ in range(15) for klass in WinnerClass]
+    assert len(set(proposals)) == len(proposals)
+    assert all(search.space.contains(c) for c in proposals)
+
+
+@pytest.mark.parametrize("klass", WinnerClass)
+def test_a_class_is_never_left(tmp_path: Path, klass: WinnerClass) -> None:
+    search = Search(tmp_path)
+    order = list(WinnerClass)
+    for _ in range(12):
+        found = winner_class(search.step(klass))
+        assert order.index(found) <= order.index(klass)
+
+
+def test_a_small_class_is_exhausted_and_says_so(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    n = 4 * 3 * 2  # threads x allocators x batches
+    found = {search.step(WinnerClass.LAUNCH_ONLY) for _ in range(n)}
+    assert len(found) == n
+    with pytest.raises(Exhausted):
+        search.step(WinnerClass.LAUNCH_ONLY)
+    assert search.step(WinnerClass.SAME)
+
+
+def test_fixed_settings_are_in_every_proposal(tmp_path: Path) -> None:
+    restrictions = parse_restrictions([], ["fake.layout=packed"], ["fake.streams"], "both")
+    search = Search(tmp_path, restrictions)
+    for _ in range(20):
+        proposal = search.step(WinnerClass.REDUCED)
+        assert proposal.get("fake.layout") == "packed"
+        assert proposal.get("fake.streams") is None
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_optimum_is_found_within_a_tenth_of_the_space(tmp_path: Path, seed: int) -> None:
+    search = Search(tmp_path, seed=seed)
+    best = max(search.surface.log_rate(c.as_dict()) for c in search.space.configurations())
+    for _ in range(86):
+        search.step(WinnerClass.REDUCED)
+    assert max(s for s in search.tried.values() if s is not None) == pytest.approx(best)
+
+
+def test_failures_are_told_as_the_worst_there_is(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    proposal = search.trials.ask(WinnerClass.REDUCED)
+    search.tried[proposal.configuration] = None
+    search.trials.tell(proposal.number, Outcome.CRASHED, "killed by SIGSEGV", None)
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    (trial,) = study.get_trials()
+    assert trial.state is optuna.trial.TrialState.PRUNED
+    assert trial.user_attrs["outcome"] == "crashed"
+    assert "SIGSEGV" in trial.user_attrs["reason"]
+
+
+def test_what_a_killed_tool_left_running_is_closed(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    search.trials.ask(WinnerClass.SAME)
+    again = Trials(tmp_path / "study.db", search.space, search.scores, 0)
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    assert [t.state for t in study.get_trials()] == [optuna.trial.TrialState.FAIL]
+    assert again.ask(WinnerClass.SAME).number == 1
+
+
+def test_a_baseline_outside_the_search_is_entered_all_the_same(tmp_path: Path) -> None:
+    restrictions = parse_restrictions([], [], ["env.FAKE_THREADS"], "both")
+    search = Search(tmp_path, restrictions)
+    outside = Configuration.of({"env.FAKE_THREADS": 4})
+    proposal = search.trials.ask_for(outside, "vendor_threads")
+    assert proposal.configuration == outside
+    search.trials.tell(proposal.number, Outcome.MEASURED, "", 1.0)

@@ -1,0 +1,141 @@
+"""What rounds allow to say, from rounds that are written by hand."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tuner.record.configuration import Configuration
+from tuner.record.journal import RoundDone, WinnerClass
+from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.study.claims import Claims
+from tuner.study.ledger import Ledger
+
+DEFAULT = Configuration()
+DEFAULT_16 = Configuration.of({"workload.batch": 16})
+TUNED = Configuration.of({"fake.layout": "packed"})
+TUNED_16 = Configuration.of({"fake.layout": "packed", "workload.batch": 16})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path) as opened:
+        yield opened
+
+
+def add_round(store: Store, number: int, rates: dict[Configuration, float | None]) -> None:
+    ids = []
+    for configuration, log_rate in rates.items():
+        id = store.next_launch_id()
+        request = LaunchRequest(id, configuration, 4, Purpose.CONFIRM, round=number)
+        record = LaunchRecord(request, ending=Ending(Outcome.MEASURED))
+        if log_rate is None:
+            record.ending = Ending(Outcome.CRASHED, "it crashed")
+        else:
+            record.slices = [
+                Slice(id * 10 + k, 1, 1, math.exp(-log_rate), float(k)) for k in range(4)
+            ]
+        store.launches[id] = record
+        ids.append(id)
+    store.add(RoundDone(number, tuple(ids)))
+
+
+def claims(store: Store, tuned: Configuration = TUNED, n_rounds: int | None = None) -> Claims:
+    finalists = {
+        WinnerClass.LAUNCH_ONLY: DEFAULT,
+        WinnerClass.SAME: tuned,
+        WinnerClass.REDUCED: tuned,
+    }
+    ledger = Ledger(store, 4, (4, 16))
+    return Claims(store, ledger, finalists, None, n_rounds)
+
+
+def rounds(store: Store, gain: float, n: int, noise: float = 0.02, seed: int = 0) -> None:
+    random = np.random.default_rng(seed)
+    for number in range(1, n + 1):
+        machine = random.normal(0, 0.3)  # how fast the machine is in this round
+        add_round(
+            store,
+            number,
+            {
+                DEFAULT: machine + random.normal(0, noise),
+                TUNED: machine + gain + random.normal(0, noise),
+            },
+        )
+
+
+def test_a_clear_gain_is_faster_however_the_machine_swings(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    claim = claims(store).claim(WinnerClass.SAME)
+    assert claim.verdict == "faster"
+    assert claim.speedup is not None
+    assert claim.speedup.low < math.exp(0.5) < claim.speedup.high
+    assert claim.n_rounds == 4
+    assert claims(store).open_arms() == []
+
+
+def test_no_gain_is_never_called_one(store: Store) -> None:
+    rounds(store, gain=0.0, n=18)
+    assert claims(store).claim(WinnerClass.SAME).verdict != "faster"
+
+
+def test_fewer_rounds_than_a_claim_needs_decide_nothing(store: Store) -> None:
+    rounds(store, gain=1.0, n=3)
+    claim = claims(store).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert claim.speedup is None
+    assert "3 of the 4 rounds" in claim.reason
+
+
+def test_the_default_as_finalist_is_kept(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+
+
+def test_an_arm_that_fails_once_is_not_shipped(store: Store) -> None:
+    rounds(store, gain=0.5, n=5)
+    add_round(store, 6, {DEFAULT: 0.0, TUNED: None})
+    claim = claims(store).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert "failed in 1 of 6 rounds" in claim.reason
+    assert claims(store).open_arms() == []
+
+
+def test_the_best_batch_of_the_default_is_the_denominator(store: Store) -> None:
+    """At batch 16 both are twice as fast: the batch makes no speedup."""
+    random = np.random.default_rng(1)
+    for number in range(1, 5):
+        jitter = random.normal(0, 0.005, 4)
+        add_round(
+            store,
+            number,
+            {
+                DEFAULT: 0.0 + jitter[0],
+                DEFAULT_16: 0.7 + jitter[1],
+                TUNED: 0.3 + jitter[2],
+                TUNED_16: 1.0 + jitter[3],
+            },
+        )
+    found = claims(store, TUNED_16)
+    claim = found.claim(WinnerClass.SAME)
+    assert found.default == DEFAULT_16
+    assert claim.speedup is not None
+    assert claim.speedup.point == pytest.approx(math.exp(0.3), rel=0.02)
+    assert claim.at_reference_batch is not None
+    assert claim.at_reference_batch.point == pytest.approx(math.exp(0.3), rel=0.02)
+    assert claim.batch_gain == pytest.approx(math.exp(0.7), rel=0.02)
+
+
+def test_between_looks_only_the_last_look_counts(store: Store) -> None:
+    rounds(store, gain=0.5, n=5)
+    assert claims(store, n_rounds=4).claim(WinnerClass.SAME).n_rounds == 4
+
+
+def test_the_noise_floor_rises_with_the_noise(store: Store) -> None:
+    rounds(store, gain=0.5, n=4, noise=0.1)
+    assert claims(store).noise.floor > 0.05
+    assert claims(store).noise.launch_sd == pytest.approx(0.1, rel=0.7)
