@@ -1,6 +1,6 @@
 """The default against a script of twenty lines that does the same, launch by launch, interleaved.
 
-    python benchmarks/default_agrees.py --model resnet50 --framework torch [--json OUT]
+    python -m benchmarks.default_agrees --model resnet50 --framework torch [--json OUT]
 
 Every speedup has the default as its denominator: were it slower than what users run, all of them
 would be flattered. A round is one fresh worker, stopped while one fresh script measures, so that
@@ -46,7 +46,7 @@ def log_ratios(model: str, framework: str, n_rounds: int, folder: Path) -> list[
 
 
 def one_round(workload: Workload, image: tuple[int, int], reference: Path, number: int) -> float:
-    """Measure worker, script, worker, script, worker; return the log ratio of their mean times."""
+    """Measure worker, script, worker; return the log ratio of their mean rates."""
     plan = plan_launch(Configuration(), probe())
     worker = WorkerProcess(plan, reference.parent / f"worker{number}.log", {})
     try:
@@ -54,19 +54,21 @@ def one_round(workload: Workload, image: tuple[int, int], reference: Path, numbe
                       str(reference))  # fmt: skip
         _ask(worker, begin)
         _ask(worker, Prepare(workload.card.reference_batch))
-        ours, theirs = [], []
-        for pair in range(3):
-            if pair:
-                worker.pause()
-                theirs.append(math.log(script_rate(workload, image)))
-                worker.resume()
-            reply = _ask(worker, Measure(pair, SLICE_S, 1))
-            assert isinstance(reply, Measured), reply
-            ours.append(math.log(reply.slice.rate))
+        before = worker_rate(worker, 0)
+        worker.pause()
+        script = script_rate(workload, image)
+        worker.resume()
+        after = worker_rate(worker, 1)
     finally:
         worker.close()
-    # the middle slice stands beside both scripts, the outer ones beside one each
-    return (ours[0] + 2 * ours[1] + ours[2]) / 4 - sum(theirs) / 2
+    return (math.log(before) + math.log(after)) / 2 - math.log(script)
+
+
+def worker_rate(worker: WorkerProcess, index: int) -> float:
+    """Take one slice; the first call after a pause is not timed. Items per second."""
+    reply = _ask(worker, Measure(index, SLICE_S, 1))
+    assert isinstance(reply, Measured), reply
+    return reply.slice.rate
 
 
 def _ask(worker: WorkerProcess, command: Command) -> Reply:

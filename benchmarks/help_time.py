@@ -1,6 +1,6 @@
 """How long `tune-framework --help` takes, beside an empty Python in the same minute.
 
-    python benchmarks/help_time.py [--json OUT]
+    python -m benchmarks.help_time [--json OUT]
 
 The machine's speed drifts, so the two alternate and the ratio is what can be compared; the median
 in seconds is what a user waits (the contract: below 0.3 s).

@@ -1,6 +1,6 @@
 """Nominal level of each look of the confirmation, so that all looks together keep the error rate.
 
-    python benchmarks/looks.py [--json OUT]
+    python -m benchmarks.looks [--json OUT]
 
 Simulates studies in which an arm is exactly as fast as the default: after 4, 6, 9, 12 and 18 rounds
 a two-sided t test looks at the differences. The smallest p value over the looks of each study has

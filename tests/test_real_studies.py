@@ -1,0 +1,95 @@
+"""One full small study per framework: real model, real settings, every phase, every file."""
+
+import json
+import math
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.command import MARKER, new_marker, run, wait_until_gone
+from tests.worker.workers import TINY, needs
+from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA
+
+STUDIES = {
+    # one batch size and few knobs: the phases are all there, the time is that of a test
+    "torch": ("--batch", "8", "--exclude", "torch.compile.mode", "--exclude", "env.MALLOC_CONF"),
+    "tensorflow": ("--batch", "8", "--exclude", "tensorflow.jit_compile", "--exclude",
+                   "env.TF_NUM_INTEROP_THREADS", "--exclude", "env.TF_NUM_INTRAOP_THREADS"),
+}  # fmt: skip
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=needs(name)) for name in STUDIES],
+)
+def studied(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any], str]:
+    framework: str = request.param
+    cwd = tmp_path_factory.mktemp(framework)
+    marker = new_marker()
+    done = run("--model", TINY, "--framework", framework, "--hw", "auto", "--budget", "80s",
+               "--numerics", "same", *STUDIES[framework], "--out", "out", "--json", cwd=cwd,
+               environment={MARKER: marker})  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert wait_until_gone(marker) == []
+    return cwd, json.loads(done.stdout), framework
+
+
+def test_a_real_study_goes_through_every_phase(
+    studied: tuple[Path, dict[str, Any], str],
+) -> None:
+    cwd, result, framework = studied
+    assert set(result["phases"]) == {"baselines", "explore", "race", "minimise", "confirm"}
+    stored = json.loads((cwd / "out/result.json").read_text())
+    jsonschema.validate(stored, json.loads(RESULT_SCHEMA.read_text()))
+    assert result["framework"] == framework
+    assert framework in result["versions"]
+    sources = {t["source"] for t in result["trials"]}
+    assert "default" in sources
+    assert any(s in sources for s in ("search", "neighbour", "random", "tpe")), sources
+    measured = [t for t in result["trials"] if t["outcome"] == "measured"]
+    assert len(measured) >= 4
+    assert any(b["applicable"] and b["search_ratio"] for b in result["baselines"])
+
+
+def test_its_claims_rest_on_rounds_and_checked_outputs(
+    studied: tuple[Path, dict[str, Any], str],
+) -> None:
+    _, result, _ = studied
+    rounds = result["confirmation"]["rounds"]
+    assert rounds
+    for klass in ("launch_only", "same"):
+        winner = result["winners"][klass]
+        assert winner["verdict"] in ("faster", "keep_default", "ambiguous")
+        if winner["verdict"] == "faster":
+            assert winner["n_rounds"] >= 4
+            assert winner["speedup"]["low"] > 1
+            assert winner["speedup"]["point"] > 1 + result["noise_floor"]
+            assert winner["not_in_force"] == []
+            check = winner["output_drift"]
+            assert check["drift"] <= 1e-4
+        for item in winner["read_back"]:
+            assert item["evidence"] in ("effective", "accepted", "environment_only")
+    assert result["seconds"]["scored"] > 0
+    assert math.isfinite(result["noise_floor"])
+
+
+def test_what_it_ships_runs(studied: tuple[Path, dict[str, Any], str]) -> None:
+    import tomllib
+
+    cwd, result, _ = studied
+    plain = tomllib.loads((cwd / "out/recommended.toml").read_text())
+    jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
+    done = subprocess.run([cwd / "out/run.sh", "env"], capture_output=True, text=True, check=True)
+    environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
+    shipped = result["winners"][result["recommended_class"]]["configuration"]
+    for knob, value in shipped.items():
+        if knob.startswith("env."):
+            assert environment[knob.removeprefix("env.")] == str(value)
+        if knob == "launch.allocator" and value != "glibc":
+            assert str(value) in environment["LD_PRELOAD"]
+    assert result["model"] in (cwd / "out/report.md").read_text()
