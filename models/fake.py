@@ -25,6 +25,7 @@ def fake(
     flat: bool = False,
     faults: str = "",
     start_s: float = 0.0,
+    neutral: str = "",
 ) -> Surface:
     """Return the surface; its optimum lies where `seed` puts it."""
-    return Surface(seed, noise, drift, flat, faults, start_s)
+    return Surface(seed, noise, drift, flat, faults, start_s, neutral)

@@ -14,7 +14,7 @@ from tuner.record.result import Interval, Result
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     cwd = tmp_path_factory.mktemp("report")
-    done = run("--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", "15s", cwd=cwd)
+    done = run("--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", "10s", cwd=cwd)
     return msgspec.json.decode(done.stdout, type=Result)
 
 

@@ -31,11 +31,18 @@ def confirm(study: Study) -> None:
             reason = f"decided after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
-        elif study.budget.left_s() < study.round_cost_s(_launched(study, open_arms)):
+        elif study.budget.left_s() + _allowance_s(study, n) < study.round_cost_s(
+            _launched(study, open_arms)
+        ):
             reason = f"the budget ended after {n} rounds"
         else:
             _run_round(study, open_arms, n + 1)
     study.done(Phase.CONFIRM, reason)
+
+
+def _allowance_s(study: Study, n_rounds: int) -> float:
+    """Return by how much the budget may be overdrawn: one launch, for the sake of a first look."""
+    return study.cost_s(Configuration()) if n_rounds < LOOKS[0] else 0.0
 
 
 def make_claims(study: Study, n_rounds: int | None = None) -> Claims:

@@ -14,8 +14,8 @@ _TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
 proposals brought nothing."""
-_SPARE_LAUNCHES = 1
-"""Launches kept for the race and for minimising, beside the confirmation's reserve."""
+_SPARE_LAUNCHES = 2
+"""Launches kept for the race, beside what minimising and the confirmation need."""
 
 
 class _Progress:
@@ -66,7 +66,8 @@ def explore(study: Study) -> None:
             progress.settled[klass] = f"exhausted: {error}"
             continue
         cost_s = study.cost_s(proposal.configuration)
-        if study.budget.left_s() < study.reserve_s() + (1 + _SPARE_LAUNCHES) * cost_s:
+        kept_s = study.reserve_s() + study.reduction_cost_s() + _SPARE_LAUNCHES * cost_s
+        if study.budget.left_s() < kept_s + cost_s:
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
             break

@@ -9,6 +9,7 @@ from tuner.measurement.bench import CONFIRM_PASSES
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.knobs import BATCH, winner_class
@@ -118,12 +119,26 @@ class Ledger:
         """Return what two search scores may differ by without meaning anything: at least 1 %."""
         return max(0.01, self.estimates.launch_sd())
 
+    def noise(self, a: Configuration, b: Configuration) -> float:
+        """Return the standard error of the difference of two scores: at least 1 %."""
+        n_a, n_b = max(1, self.n_launches(a)), max(1, self.n_launches(b))
+        return max(0.01, self.estimates.launch_sd() * math.sqrt(1 / n_a + 1 / n_b))
+
+    def _ended(self) -> list[LaunchRecord]:
+        """Return the launches whose seconds are known and say what a launch costs: no pacer."""
+        return [
+            record
+            for record in self._store.launches.values()
+            if record.prepared is not None and record.ending is not None
+            if record.request.purpose is not Purpose.PACER
+        ]
+
     def cost_s(self, configuration: Configuration) -> float:
         """Estimate the seconds of a configuration's launch, without the pacer's slices around it.
 
         From launches of it, else of its class, else of any.
         """
-        measured = [r for r in self._store.launches.values() if r.prepared is not None]
+        measured = self._ended()
         klass = winner_class(configuration)
         for group in (
             [r for r in measured if r.request.configuration == configuration],
@@ -140,11 +155,7 @@ class Ledger:
         It was launched before, so that the compiler's cache is warm and its outputs are checked; a
         confirming launch takes more slices, each after a discarded call.
         """
-        own = [
-            record
-            for record in self._store.launches.values()
-            if record.request.configuration == configuration and record.prepared is not None
-        ]
+        own = [record for record in self._ended() if record.request.configuration == configuration]
         if not own:
             return self.cost_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)

@@ -9,55 +9,98 @@ from tuner.study.ledger import is_default
 from tuner.study.study import LONG_BUDGET_S, Study
 
 _TOLERANCE_LONG = 0.01
+_QUANTILE = 1.64
+"""A setting is needed once its loss exceeds the tolerance by this many standard errors."""
+_MAX_LAUNCHES = 3
 
 
 def minimise(study: Study) -> None:
     """Reduce each class's finalist; what remains is what will be confirmed and shipped.
 
-    A setting goes if the configuration without it scores no worse than the tolerance below the
-    finalist that the race named: cumulatively 1 % from 30 minutes of budget on, else the search's
-    noise. A setting whose removal there was no time to measure stays.
+    Settings go if the configuration without all of them scores no worse than the tolerance below
+    the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise. A
+    setting whose removal there was no time to measure stays.
     """
     if study.is_done(Phase.MINIMISE):
         return
     study.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
-    long = study.budget.total_s >= LONG_BUDGET_S
-    tolerance = _TOLERANCE_LONG if long else study.ledger.floor()
-    out_of_time = False
+    is_complete = True
     for klass, finalist in study.finalists().items():
-        configuration, removed, was_cut = _reduce(study, finalist, tolerance)
-        out_of_time = out_of_time or was_cut
-        study.store.add(FinalistNamed(Phase.MINIMISE, klass, configuration, tuple(removed)))
-    study.done(Phase.MINIMISE, "no time to try every removal" if out_of_time else "minimal")
+        reduction = _Reduction(study, finalist)
+        shortest, removed = reduction.carry_out()
+        is_complete = is_complete and reduction.is_complete
+        study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
+    study.done(Phase.MINIMISE, "minimal" if is_complete else "no time to try every removal")
 
 
-def _reduce(
-    study: Study, finalist: Configuration, tolerance: float
-) -> tuple[Configuration, list[str], bool]:
-    """Return the reduced finalist, what was removed, and whether time cut it short."""
-    ledger, out_of_time = study.ledger, False
-    start = ledger.score(finalist)
-    if is_default(finalist) or start is None:
-        return finalist, [], False
-    current, removed = finalist, list[str]()
-    while True:
-        options: list[tuple[float, str, Configuration]] = []
-        for knob, _ in current.settings:
-            shorter = study.space.canonical(current.without(knob).as_dict())
-            if ledger.score(shorter) is None and not ledger.has_failed(shorter):
-                if study.budget.left_s() < study.reserve_s() + study.cost_s(shorter):
-                    out_of_time = True
-                    continue
-                study.measure(shorter, Purpose.ABLATION)
-            score = ledger.score(shorter)
-            if score is not None and not ledger.has_failed(shorter):
-                options.append((score, knob, shorter))
-        if not options:
-            return current, removed, out_of_time
-        score, knob, shorter = max(options, key=lambda option: option[0])
-        # the finalist's own score may have moved: drift is estimated anew after each launch
-        if score < (ledger.score(finalist) or start) - tolerance:
-            return current, removed, out_of_time
-        current, removed = shorter, [*removed, knob]
-        if is_default(current):
-            return current, removed, out_of_time
+class _Reduction:
+    """The reduction of one finalist: k settings cost k launches, and some for what is unclear."""
+
+    def __init__(self, study: Study, finalist: Configuration) -> None:
+        self._study = study
+        self._finalist = finalist
+        self.is_complete = True
+
+    def carry_out(self) -> tuple[Configuration, list[str]]:
+        """Return the shortest configuration that is as good, and what was removed."""
+        if is_default(self._finalist) or self._study.ledger.score(self._finalist) is None:
+            return self._finalist, []
+        losses: dict[str, float] = {}
+        for knob, shorter in self._study.removals(self._finalist).items():
+            loss = self._measured_loss(shorter)
+            if loss is not None and loss <= self._tolerance():
+                losses[knob] = loss
+        # the least missed first; all that are not missed at once, else one fewer at a time
+        useless = sorted(losses, key=losses.__getitem__)
+        while useless:
+            shortest = self._without(useless)
+            loss = self._measured_loss(shortest)
+            if loss is not None and loss <= self._tolerance():
+                return shortest, useless
+            useless.pop()
+        return self._finalist, []
+
+    def _without(self, knobs: list[str]) -> Configuration:
+        kept = {k: v for k, v in self._finalist.settings if k not in knobs}
+        return self._study.space.canonical(kept)
+
+    def _tolerance(self) -> float:
+        is_long = self._study.budget.total_s >= LONG_BUDGET_S
+        return _TOLERANCE_LONG if is_long else self._study.ledger.floor()
+
+    def _measured_loss(self, shorter: Configuration) -> float | None:
+        """Return the log rate that is lost; None if it failed, or there was no time to measure.
+
+        The finalist is the luckiest of many, so at first every removal looks like a loss: what is
+        not clear is launched again, the finalist as well.
+        """
+        study = self._study
+        while (unclear := self._unclear(shorter)) is not None:
+            if study.budget.left_s() < study.reserve_s() + study.cost_s(unclear):
+                break
+            study.measure(unclear, Purpose.ABLATION)
+        loss = self._loss(shorter)
+        if loss is None and not study.ledger.has_failed(shorter):
+            self.is_complete = False
+        return loss
+
+    def _unclear(self, shorter: Configuration) -> Configuration | None:
+        """Return what to launch next to know the loss; None if it is clear enough."""
+        ledger = self._study.ledger
+        if any(ledger.has_failed(c) for c in (shorter, self._finalist)):
+            return None
+        loss = self._loss(shorter)
+        if loss is None:
+            return shorter
+        least = min((self._finalist, shorter), key=ledger.n_launches)
+        margin = _QUANTILE * ledger.noise(shorter, self._finalist)
+        is_clear = not 0 < loss - self._tolerance() < margin
+        return None if is_clear or ledger.n_launches(least) >= _MAX_LAUNCHES else least
+
+    def _loss(self, shorter: Configuration) -> float | None:
+        # the finalist's own score is asked for each time: drift is estimated anew after each launch
+        ledger = self._study.ledger
+        score, full = ledger.score(shorter), ledger.score(self._finalist)
+        if score is None or full is None or ledger.has_failed(shorter):
+            return None
+        return full - score

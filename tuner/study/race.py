@@ -23,8 +23,9 @@ def race(study: Study) -> None:
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
-        if study.budget.left_s() < study.reserve_s() + study.cost_s(runner):
-            reason = "the rest of the budget is the confirmation's"
+        kept_s = study.reserve_s() + study.reduction_cost_s()
+        if study.budget.left_s() < kept_s + study.cost_s(runner):
+            reason = "the rest of the budget is for minimising and the confirmation"
             break
         study.measure(runner, Purpose.RACE)
         if study.ledger.has_failed(runner):

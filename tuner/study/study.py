@@ -174,6 +174,18 @@ class Study:
         """Estimate the seconds of one confirmation round."""
         return _SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
 
+    def removals(self, configuration: Configuration) -> dict[str, Configuration]:
+        """Return, per setting, what the configuration is without it."""
+        return {
+            knob: self.space.canonical(configuration.without(knob).as_dict())
+            for knob, _ in configuration.settings
+        }
+
+    def reduction_cost_s(self) -> float:
+        """Estimate the seconds of removing each setting of the finalists, one by one."""
+        shorter = {c for f in self.finalists().values() for c in self.removals(f).values()}
+        return sum(self.cost_s(c) for c in shorter - set(self.ledger.tried()))
+
     def reserve_s(self) -> float:
         """Estimate the seconds that the confirmation needs for its first look."""
         arms = self.confirmation_arms([*self.finalists().values(), self.best_baseline()])

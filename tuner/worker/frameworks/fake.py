@@ -52,6 +52,7 @@ class Surface(msgspec.Struct, frozen=True):
     """The true log rate of every configuration: per-knob effects and one interaction.
 
     flat: no setting changes the speed, so that nothing can beat the default.
+    neutral: "KNOB;..." whose settings change nothing.
     faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS.
     """
 
@@ -61,6 +62,7 @@ class Surface(msgspec.Struct, frozen=True):
     flat: bool = False
     faults: str = ""
     start_s: float = 0.0
+    neutral: str = ""
     base_rate: float = 100.0
 
     def effects(self) -> dict[str, dict[Value, float]]:
@@ -72,7 +74,7 @@ class Surface(msgspec.Struct, frozen=True):
         gains: dict[str, dict[Value, float]] = {}
         for knob, values in CHOICES.items():
             random = _draw("surface", self.seed, knob)
-            if self.flat:
+            if self.flat or knob in self.neutral.split(";"):
                 gains[knob] = dict.fromkeys(values, 0.0)
             elif knob == "env.FAKE_THREADS":
                 ordered = sorted(values)

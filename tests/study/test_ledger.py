@@ -1,0 +1,52 @@
+"""What the study knows: costs and scores from the launches in its store."""
+
+from pathlib import Path
+
+import pytest
+
+from tuner.record.configuration import Configuration
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.study.ledger import Ledger
+
+DEFAULT = Configuration()
+
+
+def add(store: Store, purpose: Purpose, total_s: float | None, n_slices: int = 4) -> None:
+    """Add a launch; one without seconds still runs."""
+    id = store.next_launch_id()
+    prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, ())
+    record = LaunchRecord(LaunchRequest(id, DEFAULT, 4, purpose), prepared=prepared)
+    record.slices = [Slice(id * 100 + k, 4, 1, 0.1, float(k)) for k in range(n_slices)]
+    if total_s is not None:
+        record.ending = Ending(Outcome.MEASURED)
+        record.total_s, record.slicing_s = total_s, 0.5 * n_slices
+    store.launches[id] = record
+
+
+def test_a_launch_that_still_runs_does_not_cost_nothing(tmp_path: Path) -> None:
+    """The pacer is a launch of the default without an end: the confirmation is not free."""
+    with Store(tmp_path) as store:
+        add(store, Purpose.BASELINE, total_s=9.0)
+        add(store, Purpose.PACER, total_s=None)
+        ledger = Ledger(store, 4, (4,))
+        assert ledger.cost_s(DEFAULT) == pytest.approx(9.0)
+        assert ledger.repeat_cost_s(DEFAULT) == pytest.approx(9.0 + 2 * 0.5)
+
+
+def test_a_long_lived_pacer_says_nothing_of_what_a_launch_costs(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        add(store, Purpose.BASELINE, total_s=9.0)
+        add(store, Purpose.PACER, total_s=300.0, n_slices=200)
+        assert Ledger(store, 4, (4,)).cost_s(DEFAULT) == pytest.approx(9.0)
+
+
+def test_a_setting_without_effect_differs_by_noise_alone(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        ledger = Ledger(store, 4, (4,))
+        one = ledger.noise(DEFAULT, DEFAULT)
+        for _ in range(4):
+            add(store, Purpose.BASELINE, total_s=9.0)
+        ledger.refresh()
+        assert 0.01 <= ledger.noise(DEFAULT, DEFAULT) < one
