@@ -182,9 +182,12 @@ class Study:
         }
 
     def reduction_cost_s(self) -> float:
-        """Estimate the seconds of removing each setting of the finalists, one by one."""
-        shorter = {c for f in self.finalists().values() for c in self.removals(f).values()}
-        return sum(self.cost_s(c) for c in shorter - set(self.ledger.tried()))
+        """Estimate the seconds of removing each setting of the finalists, then several at once."""
+        finalists = set(self.finalists().values())
+        shorter = {c for f in finalists for c in self.removals(f).values()}
+        one_by_one = [self.cost_s(c) for c in shorter if self.ledger.score(c) is None]
+        at_once = [self.cost_s(f) for f in finalists if len(f.settings) > 1]
+        return _SAFETY * sum(one_by_one + at_once)
 
     def reserve_s(self) -> float:
         """Estimate the seconds that the confirmation needs for its first look."""
