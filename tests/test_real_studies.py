@@ -15,7 +15,8 @@ from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA
 
 STUDIES = {
     # one batch size and few knobs: the phases are all there, the time is that of a test
-    "torch": ("--batch", "8", "--exclude", "torch.compile.mode", "--exclude", "env.MALLOC_CONF"),
+    "torch": ("--batch", "8", "--exclude", "torch.compile.mode", "--exclude", "env.MALLOC_CONF",
+              "--exclude", "env.GOMP_CPU_AFFINITY"),
     "tensorflow": ("--batch", "8", "--exclude", "tensorflow.jit_compile", "--exclude",
                    "env.TF_NUM_INTEROP_THREADS", "--exclude", "env.TF_NUM_INTRAOP_THREADS"),
 }  # fmt: skip
@@ -53,7 +54,6 @@ def test_a_real_study_goes_through_every_phase(
     assert any(s in sources for s in ("search", "neighbour", "random", "tpe")), sources
     measured = [t for t in result["trials"] if t["outcome"] == "measured"]
     assert len(measured) >= 4
-    assert any(b["applicable"] and b["search_ratio"] for b in result["baselines"])
 
 
 def test_its_claims_rest_on_rounds_and_checked_outputs(
@@ -86,10 +86,12 @@ def test_what_it_ships_runs(studied: tuple[Path, dict[str, Any], str]) -> None:
     jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
     done = subprocess.run([cwd / "out/run.sh", "env"], capture_output=True, text=True, check=True)
     environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
-    shipped = result["winners"][result["recommended_class"]]["configuration"]
-    for knob, value in shipped.items():
+    if result["verdict"] != "faster":
+        assert plain["settings"] == []
+    for setting in plain["settings"]:
+        knob, value = setting["knob"], str(setting["value"])
         if knob.startswith("env."):
-            assert environment[knob.removeprefix("env.")] == str(value)
+            assert environment[knob.removeprefix("env.")] == value
         if knob == "launch.allocator" and value != "glibc":
-            assert str(value) in environment["LD_PRELOAD"]
+            assert value in environment["LD_PRELOAD"]
     assert result["model"] in (cwd / "out/report.md").read_text()

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections import Counter
 from pathlib import Path
 
 import msgspec
 
 from tuner import __version__
-from tuner.errors import NothingMeasured, StudyConflict, UsageError
+from tuner.errors import Interrupted, StudyConflict, TuneError, UsageError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks, missing_framework
@@ -21,8 +20,7 @@ from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.record.events import Listener, StudyBegins, StudyEnds
 from tuner.record.files import write_result
-from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened, TrialNoted
-from tuner.record.outcome import Outcome
+from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
@@ -30,8 +28,8 @@ from tuner.search.trials import Trials
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.knobs import BATCH
 from tuner.space.profile import Profile, gallery, load_profile
-from tuner.space.resolve import Space, profile_matches, resolve_space
-from tuner.space.restrictions import Restrictions
+from tuner.space.resolve import Space, knob_ids, profile_matches, resolve_space
+from tuner.space.restrictions import Restrictions, check_known
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
@@ -91,6 +89,7 @@ def plan(request: Request, host: Host) -> list[Plan]:
     profile = choose_profile(request.hardware, host)
     ref, card = find_model(request.model, MODELS)
     frameworks = _frameworks(request, card)
+    check_known(request.restrictions, knob_ids(profile, frameworks))
     if request.batch is not None:
         card = _at_batch(card, request.batch, request.restrictions)
     several = len(frameworks) > 1
@@ -184,19 +183,27 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     began = time.monotonic()
     host = probe()
     plans = plan(request, host)
+    for each in plans:  # an unwritable or foreign folder is refused before anything is measured
+        with Store(each.folder) as store:
+            _open(store, each)
     overhead_s = (time.monotonic() - began) / len(plans)
     finished = []
+    spent_s = 0.0
     for i, each in enumerate(plans):
-        left_s = request.budget_s - (time.monotonic() - began)
-        share_s = max(1.0, left_s / (len(plans) - i))
-        budget_s = request.budget_s / len(plans) if i == 0 else share_s
+        started = time.monotonic()
+        # what the earlier ones took, in all their sessions: a resumed study has the same share
+        budget_s = max(1.0, (request.budget_s - spent_s) / (len(plans) - i))
         try:
             result = run_study(each, request, host, budget_s, overhead_s, listen)
             finished.append(Finished(each.workload.framework, each.folder, result))
-        except NothingMeasured as error:
+            spent_s += result.seconds.wall
+        except Interrupted:
+            raise
+        except TuneError as error:
             finished.append(
                 Finished(each.workload.framework, each.folder, None, str(error), error.exit_code)
             )
+            spent_s += time.monotonic() - started
     return finished
 
 
@@ -207,7 +214,8 @@ def run_study(
     with Store(plan.folder) as store:
         _open(store, plan)
         session = len(store.all(SessionOpened)) + 1
-        budget = Budget(budget_s, store.used_before_s or overhead_s)
+        is_finished = bool(store.all(StudyFinished))
+        budget = Budget(budget_s, store.used_before_s + (0.0 if is_finished else overhead_s))
         store.used_s = budget.used_s
         listen(
             StudyBegins(
@@ -229,7 +237,7 @@ def run_study(
             budget_s=budget_s,
             command=request.command,
         )
-        if not store.all(StudyFinished):
+        if not is_finished:
             store.add(SessionOpened(session, _now(), budget_s))
             try:
                 _measure(study, plan, host)
@@ -239,7 +247,7 @@ def run_study(
         write_result(plan.folder / "result.json", result)
         write_recommendations(plan.folder, result, host)
         write_reports(plan.folder, result)
-        if not store.all(StudyFinished):
+        if not is_finished:
             store.add(StudyFinished(result.verdict))
         listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
         return result
@@ -286,7 +294,6 @@ def _measure(study: Study, plan: Plan, host: Host) -> None:
     race(study)
     minimise(study)
     confirm(study)
-    _require_something(study)
 
 
 def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
@@ -304,17 +311,6 @@ def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
             f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more threads than that "
             "are throttled"
         )
-
-
-def _require_something(study: Study) -> None:
-    trials = study.store.all(TrialNoted)
-    if any(trial.ending.outcome is Outcome.MEASURED for trial in trials):
-        return
-    counts = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in trials)
-    raise NothingMeasured(
-        "nothing could be measured: "
-        + "; ".join(f"{count} x {reason}" for reason, count in counts.most_common())
-    )
 
 
 def _open(store: Store, plan: Plan) -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 import msgspec
 
 from tests.host.machine import build
-from tuner.host.identity import probe
+from tuner.host.identity import HOST_FACTS, probe
 
 
 def test_identity_is_stable_and_observations_are_apart(tmp_path: Path) -> None:
@@ -13,6 +13,10 @@ def test_identity_is_stable_and_observations_are_apart(tmp_path: Path) -> None:
         first, observations=msgspec.structs.replace(first.observations, load_1min=99.0)
     )
     assert first.fingerprint() == busier.fingerprint() == probe(root, allowed=(0, 1)).fingerprint()
+
+
+def test_formulas_are_checked_against_the_facts_that_there_are(tmp_path: Path) -> None:
+    assert tuple(probe(build(tmp_path), allowed=(0, 1)).facts()) == HOST_FACTS
 
 
 def test_another_mask_library_or_version_is_another_host(tmp_path: Path) -> None:

@@ -19,6 +19,21 @@ def test_own_work_is_not_interference() -> None:
     assert found.foreign == 0.0
 
 
+def test_a_thread_that_is_bound_later_still_watches_all_cpus() -> None:
+    """OpenMP binds the initial thread under OMP_PROC_BIND; its mask is then one CPU."""
+    allowed = os.sched_getaffinity(0)
+    watch = Watch()
+    n = len(allowed)
+    try:
+        os.sched_setaffinity(0, {min(allowed)})
+        bound = watch.between(watch.read(), watch.read())
+        found = watch.between(reading(), reading(at=1.0, busy_s=0.5 * n))
+    finally:
+        os.sched_setaffinity(0, allowed)
+    assert bound.foreign >= 0
+    assert found.foreign == 0.5
+
+
 def test_foreign_work_steal_and_throttling_make_a_slice_dirty() -> None:
     n = len(os.sched_getaffinity(0))
     foreign = Watch().between(reading(), reading(at=1.0, busy_s=0.5 * n))

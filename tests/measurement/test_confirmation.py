@@ -7,9 +7,9 @@ from tuner.measurement.confirmation import (
     ALPHA,
     LOOKS,
     ArmSeries,
+    estimate_noise,
     holm_alphas,
     judge,
-    noise_floor,
     nominal_alpha,
     p_value,
     speedup_interval,
@@ -79,11 +79,27 @@ def test_the_noise_floor_follows_the_launches() -> None:
     rounds, arms = 200, 4
     machine = random.normal(0, 0.3, (rounds, 1))  # what a round has in common does not count
     table = machine + random.normal([0.0, 0.1, 0.5, 0.9], 0.03, (rounds, arms))
-    noise = noise_floor(table.tolist())
+    noise = estimate_noise(table.tolist())
+    assert noise is not None
     assert noise.launch_sd == pytest.approx(0.03, rel=0.1)
-    assert noise.floor == 0.01  # 200 rounds resolve less than the 1 % that is worth having
-    assert noise_floor(table[:4].tolist()).floor > 0.02
-    assert noise_floor([[1.0, 2.0]]).floor == math.inf
+    assert noise.floor(200) == 0.01  # 200 rounds resolve less than the 1 % that is worth having
+    few = estimate_noise(table[:4].tolist())
+    assert few is not None
+    assert few.floor(4) > 0.02
+    assert few.floor(18) < few.floor(4)
+    assert estimate_noise([[1.0, 2.0]]) is None
+    assert estimate_noise([]) is None
+
+
+def test_arms_that_left_early_still_tell_of_the_noise() -> None:
+    random = np.random.default_rng(5)
+    full = random.normal(0, 0.02, (200, 4)) + random.normal(0, 0.3, (200, 1)) + [0, 0.1, 0.5, 1]
+    table: list[list[float | None]] = [list(row) for row in full]
+    for row in table[4:]:
+        row[2] = row[3] = None
+    noise = estimate_noise(table)
+    assert noise is not None
+    assert noise.launch_sd == pytest.approx(0.02, rel=0.1)
 
 
 def test_series_are_compared_over_common_rounds() -> None:

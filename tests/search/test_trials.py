@@ -75,7 +75,7 @@ def test_fixed_settings_are_in_every_proposal(tmp_path: Path) -> None:
         assert proposal.get("fake.streams") is None
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 def test_the_optimum_is_found_within_a_tenth_of_the_space(tmp_path: Path, seed: int) -> None:
     search = Search(tmp_path, seed=seed)
     best = max(search.surface.log_rate(c.as_dict()) for c in search.space.configurations())
@@ -103,6 +103,17 @@ def test_what_a_killed_tool_left_running_is_closed(tmp_path: Path) -> None:
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
     assert [t.state for t in study.get_trials()] == [optuna.trial.TrialState.FAIL]
     assert again.ask(WinnerClass.SAME).number == 1
+
+
+def test_what_was_noted_but_not_told_is_told_on_resume(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    proposal = search.trials.ask(WinnerClass.SAME)
+    search.tried[proposal.configuration] = 4.5  # the tool died before telling it
+    Trials(tmp_path / "study.db", search.space, search.scores, 0)
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    (trial,) = study.get_trials()
+    assert trial.state is optuna.trial.TrialState.COMPLETE
+    assert trial.value == 4.5
 
 
 def test_a_baseline_outside_the_search_is_entered_all_the_same(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
         ("values = [1,", "valuse = [1,", 5, "unknown field 'valuse'", "values"),
         ("between(2, 3)", "betwixt(2, 3)", 7, "no function 'betwixt'", "expressions"),
         ("host.smt", "host.smt +", 7, "not a formula", "expressions"),
+        ("host.smt", "host.sms", 7, "'host.sms', which is no fact", "did you mean host.smt?"),
         ('["torch"]', '["caffe"]', 12, "no framework 'caffe'", "torch, tensorflow"),
         ('"env.MY_THREADS" = "=', '"cores" = "=', 13, "no knob 'cores'", "allowed are"),
         ('source = "me"', "source = 3", 11, "Expected 'str'", "needed are name, source"),

@@ -10,11 +10,13 @@ from tests.space.spaces import (
     resolved,
 )
 from tuner.errors import UnknownName, UsageError
+from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.knobs import winner_class
-from tuner.space.resolve import Space
-from tuner.space.restrictions import Restrictions, parse_restrictions
+from tuner.space.profile import load_profile
+from tuner.space.resolve import Space, knob_ids
+from tuner.space.restrictions import Restrictions, check_known, parse_restrictions
 
 
 @pytest.fixture
@@ -130,10 +132,11 @@ def test_same_numerics_leaves_precision_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"set_": "fake.layuot=packed"}, "unknown knob 'fake.layuot': did you mean fake.layout"),
         ({"set_": "fake.layout=striped"}, "allowed are plain, blocked, packed"),
         ({"fix": "env.FAKE_BLOCKTIME=1"}, "has no effect here: the fake framework does not read"),
         ({"fix": "fake.layout"}, "is not KNOB=VALUE"),
+        ({"set_": "env.FAKE_THREADS=many"}, "allowed are 2, 1, 4, 8"),
+        ({"set_": "env.FAKE_THREADS=0"}, "allowed are 2, 1, 4, 8"),
     ],
 )
 def test_what_cannot_be_set_is_refused(tmp_path: Path, options: dict[str, str], fault: str) -> None:
@@ -158,8 +161,28 @@ def test_contradictions_name_both_sides(
         parse_restrictions(set_, fix, exclude, numerics)  # type: ignore[arg-type]
 
 
-def test_an_unknown_restricted_knob_is_named(tmp_path: Path) -> None:
-    with pytest.raises(UnknownName, match="unknown knob"):
-        resolved(
-            machine(tmp_path), "fake", FAKE_DEFAULTS, "fake", Restrictions(excluded=("fake.lay",))
-        )
+def test_a_restricted_knob_must_belong_to_one_of_the_frameworks() -> None:
+    profile = load_profile("auto", SEARCH_SPACES)
+    only_torch = Restrictions(excluded=("torch.compile.mode",))
+    check_known(only_torch, knob_ids(profile, ["torch", "tensorflow"]))
+    with pytest.raises(UnknownName, match=r"unknown knob 'torch\.compile\.mode'"):
+        check_known(only_torch, knob_ids(profile, ["tensorflow"]))
+    with pytest.raises(UnknownName, match=r"did you mean torch\.compile\.mode"):
+        check_known(Restrictions(fixed={"torch.compile.mod": "off"}), knob_ids(profile, ["torch"]))
+
+
+def test_another_frameworks_restrictions_are_passed_over(tmp_path: Path) -> None:
+    restrictions = Restrictions(fixed={"torch.compile.mode": "off"})
+    space = resolved(machine(tmp_path), "tensorflow", TENSORFLOW_DEFAULTS, "auto", restrictions)
+    assert "torch.compile.mode" not in space.by_id
+
+
+def test_what_a_user_ruled_out_is_refused_with_the_option(tmp_path: Path) -> None:
+    packed = Configuration.of({"fake.layout": "packed"})
+    assert restricted(tmp_path, exclude="fake.layout").refused(packed) == "--exclude fake.layout"
+    fixed = restricted(tmp_path, fix="fake.layout=blocked")
+    assert fixed.refused(packed) == "--fix fake.layout=blocked"
+    assert fixed.refused(Configuration.of({"fake.layout": "blocked"})) == ""
+    assert restricted(tmp_path, set_="fake.layout=blocked").refused(packed)
+    bf16 = Configuration.of({"fake.precision": "bf16"})
+    assert restricted(tmp_path, numerics="same").refused(bf16) == "--numerics same"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import RoundDone, WinnerClass
+from tuner.record.journal import RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
@@ -91,9 +91,27 @@ def test_fewer_rounds_than_a_claim_needs_decide_nothing(store: Store) -> None:
     assert "3 of the 4 rounds" in claim.reason
 
 
-def test_the_default_as_finalist_is_kept(store: Store) -> None:
+def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Store) -> None:
     rounds(store, gain=0.5, n=4)
-    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+    nothing_tried = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert nothing_tried.verdict == "ambiguous"
+    assert "no time to try anything" in nothing_tried.reason
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
+    kept = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert kept.verdict == "keep_default"
+    assert "none of the 1 other" in kept.reason
+
+
+def test_an_arm_that_failed_before_the_rounds_is_neither_claimed_nor_open(store: Store) -> None:
+    crashed = LaunchRecord(LaunchRequest(store.next_launch_id(), TUNED, 4, Purpose.ABLATION))
+    crashed.ending = Ending(Outcome.CRASHED, "it crashed")
+    store.launches[crashed.request.id] = crashed
+    rounds(store, gain=0.5, n=4)
+    claim = claims(store).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert "failed when it was launched again" in claim.reason
+    assert claims(store).open_arms() == []
 
 
 def test_an_arm_that_fails_once_is_not_shipped(store: Store) -> None:
@@ -137,5 +155,5 @@ def test_between_looks_only_the_last_look_counts(store: Store) -> None:
 
 def test_the_noise_floor_rises_with_the_noise(store: Store) -> None:
     rounds(store, gain=0.5, n=4, noise=0.1)
-    assert claims(store).noise.floor > 0.05
+    assert claims(store).noise_floor(WinnerClass.SAME) > 0.05
     assert claims(store).noise.launch_sd == pytest.approx(0.1, rel=0.7)

@@ -33,7 +33,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 def handled() -> Iterator[None]:
     """Turn errors into one line and an exit code; what is unforeseen, into a log to paste."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, _interrupt)
+        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells leave it
+            signal.signal(number, _interrupt)
     try:
         yield
     except typer.Exit:

@@ -73,7 +73,9 @@ def run(
     space: Annotated[
         Path | None, typer.Option(help="A search space of your own, instead of --hw.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, inputs and search.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
+    ] = 0,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show space, baselines and time estimate only.")
     ] = False,

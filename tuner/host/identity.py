@@ -29,6 +29,29 @@ class Observations(msgspec.Struct, frozen=True):
     transparent_huge_pages: str | None
 
 
+HOST_FACTS = (
+    "host.arch",
+    "host.vendor",
+    "host.isa",
+    "host.logical_cpus",
+    "host.cpu_list",
+    "host.physical_cores",
+    "host.usable_cores",
+    "host.sockets",
+    "host.numa_nodes",
+    "host.nodes",
+    "host.cores_per_socket",
+    "host.cores_per_node",
+    "host.smt",
+    "host.llc_groups",
+    "host.memory_gib",
+    "host.libraries",
+    "host.cxx",
+    "host.gpus",
+)
+"""Every name that `Host.facts` has."""
+
+
 class Host(msgspec.Struct, frozen=True):
     """The measured machine as this process may use it."""
 
@@ -58,7 +81,7 @@ class Host(msgspec.Struct, frozen=True):
         return max(1, min(self.physical_cores, int(quota) if quota else self.physical_cores))
 
     def facts(self) -> dict[str, Any]:
-        """Return what formulas in search spaces may ask, by its name there."""
+        """Return what formulas in search spaces may ask, by its name there (HOST_FACTS)."""
         cpus = self.cpus
         sockets, nodes = {c.socket for c in cpus}, {c.node for c in cpus}
         return {

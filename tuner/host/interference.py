@@ -39,6 +39,8 @@ class Watch:
     """Reads the interference on the CPUs that this process may use."""
 
     def __init__(self) -> None:
+        # the mask is the calling thread's: OpenMP may bind this thread to one CPU later
+        self._cpus = os.sched_getaffinity(0)
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
         version, folders = cgroup_folders(Path("/"), "cpu")
         self._throttle_files = [f / "cpu.stat" for f in folders[:1]] if version else []
@@ -47,7 +49,7 @@ class Watch:
 
     def read(self) -> Reading:
         """Take a reading."""
-        cpus = {f"cpu{cpu}" for cpu in os.sched_getaffinity(0)}
+        cpus = {f"cpu{cpu}" for cpu in self._cpus}
         busy = steal = 0
         for line in Path("/proc/stat").read_text().splitlines():
             name, _, rest = line.partition(" ")
@@ -87,7 +89,7 @@ class Watch:
     def between(self, before: Reading, after: Reading) -> Interference:
         """Judge the time between two readings."""
         elapsed = max(after.at - before.at, 1e-9)
-        n_cpus = len(os.sched_getaffinity(0))
+        n_cpus = len(self._cpus)
         offered = elapsed * n_cpus
         rounding = _ROUNDING_TICKS * n_cpus * self._tick_s
         steal_s = after.steal_s - before.steal_s

@@ -62,7 +62,7 @@ class Bench:
         self._random = random.Random(seed * 1000 + session)
         self._seconds_left = seconds_left
         self._pacer: Launch | None = None
-        self._is_pacer_barred = False
+        self.why_no_pacer = ""
         self._running: list[Launch] = []
 
     # ---------------------------------------------------------------- launching
@@ -179,22 +179,31 @@ class Bench:
 
         Raises NothingMeasured if the default itself cannot be launched.
         """
-        if self._is_pacer_barred:
+        if self.why_no_pacer:
             return 0
         if self._pacer is None:
             try:
                 self._pacer = self._launch(Configuration(), Purpose.PACER)
             except LaunchFailed as error:
+                if self._was_default_measured():
+                    self.why_no_pacer = f"it could not be started again: {error.ending.reason}"
+                    return 0
                 raise NothingMeasured(
                     f"the default configuration cannot be measured: {error.ending.outcome}: "
                     f"{error.ending.reason}; see {self.store.log_of(max(self.store.launches))}"
                 ) from error
             if not self._fits([self._pacer.record, self._pacer.record]):
-                self._is_pacer_barred = True
+                self.why_no_pacer = "the default needs more than a third of the memory"
                 self.retire_pacer()
                 return 0
             self._pacer.pause()
         return self._pacer.record.request.id
+
+    def _was_default_measured(self) -> bool:
+        return any(
+            record.slices and record.request.configuration == Configuration()
+            for record in self.store.launches.values()
+        )
 
     def has_pacer(self) -> bool:
         """Tell whether a pacer runs now."""
@@ -224,7 +233,8 @@ class Bench:
     ) -> LaunchRecord:
         """Measure a configuration in one fresh launch, each slice between two of the pacer.
 
-        hopeless_below: items per second; a first slice slower than that ends the launch as pruned.
+        hopeless_below: items per second; an undisturbed first slice below it ends the launch as
+        pruned.
         A failure is the record's ending, never an exception.
         """
         block = self.pacer_block()
@@ -239,8 +249,9 @@ class Bench:
                 self._slice(launch)
                 launch.pause()
                 self._pace()
-                if launch.record.slices[0].rate < hopeless_below:
-                    return self._finish(launch, _pruned(launch.record, hopeless_below))
+                rate = launch.record.clean_rate
+                if rate is not None and rate < hopeless_below:
+                    return self._finish(launch, _pruned(rate, hopeless_below))
             self._check_once(launch)
         except LaunchFailed:
             self._forget_ended()
@@ -326,8 +337,7 @@ def _wants_more(record: LaunchRecord, planned: int) -> bool:
     return _want_more(clean, len(record.slices), planned)
 
 
-def _pruned(record: LaunchRecord, hopeless_below: float) -> Ending:
-    rate = record.slices[0].rate
+def _pruned(rate: float, hopeless_below: float) -> Ending:
     return Ending(
         Outcome.PRUNED, f"{rate:.3g} items/s after one slice, hopeless below {hopeless_below:.3g}"
     )

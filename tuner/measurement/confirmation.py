@@ -104,25 +104,35 @@ class Noise(msgspec.Struct, frozen=True):
 
     launch_sd: float
     """SD of one launch's log rate within a round."""
-    floor: float
-    """The larger of 1 % and the 95 % quantile of |A/A log ratio| after n rounds."""
+    freedom: int
+    """Degrees of freedom of that estimate."""
+
+    def floor(self, n_rounds: int) -> float:
+        """Return the larger of 1 % and the 95 % quantile of |A/A log ratio| after `n_rounds`.
+
+        Two identical arms differ after n rounds by launch_sd sqrt(2/n).
+        """
+        quantile = float(-stdtrit(self.freedom, 0.025)) * self.launch_sd * math.sqrt(2 / n_rounds)
+        return max(MIN_FLOOR, math.expm1(quantile))
 
 
-def noise_floor(table: Sequence[Sequence[float]]) -> Noise:
-    """Estimate the noise from rounds x arms of log rates.
+def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:
+    """Estimate the noise from rounds x arms of log rates, None where an arm took no part.
 
-    What is left after taking out each round's and each arm's mean is the spread of single launches
-    (SD s, (n-1)(k-1) degrees of freedom); two identical arms differ after n rounds by s sqrt(2/n).
+    Each value is its round's effect plus its arm's plus what is left: the spread of single
+    launches. Returns None where nothing is left to estimate it from.
     """
-    y = np.asarray(table, dtype=float)
-    n, k = y.shape
-    freedom = (n - 1) * (k - 1)
+    cells = [(i, j, y) for i, row in enumerate(table) for j, y in enumerate(row) if y is not None]
+    if not cells:
+        return None
+    rounds, arms, values = (np.array(column) for column in zip(*cells, strict=True))
+    design = np.hstack([rounds[:, None] == np.unique(rounds), arms[:, None] == np.unique(arms)])
+    fit, _, rank, _ = np.linalg.lstsq(design.astype(float), values, rcond=None)
+    freedom = len(values) - int(rank)
     if freedom < 1:
-        return Noise(math.nan, math.inf)
-    residual = y - y.mean(axis=0) - y.mean(axis=1, keepdims=True) + y.mean()
-    sd = float(np.sqrt((residual**2).sum() / freedom))
-    quantile = float(-stdtrit(freedom, 0.025)) * sd * math.sqrt(2 / n)
-    return Noise(sd, max(MIN_FLOOR, math.expm1(quantile)))
+        return None
+    residual = values - design @ fit
+    return Noise(float(np.sqrt((residual**2).sum() / freedom)), freedom)
 
 
 def judge(interval: Interval, floor: float) -> Verdict:

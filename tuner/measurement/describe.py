@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tuner.errors import UnknownName, UsageError
+from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.measurement.process import WorkerEnded, WorkerProcess
 from tuner.record.protocol import (
     Cards,
@@ -33,7 +33,7 @@ _TIMEOUT_S = 600.0
 def _ask(command: Command) -> Reply:
     """Put one question to a fresh worker without any setting.
 
-    Raises UsageError with the worker's reason.
+    Raises UsageError with the worker's reason, NothingMeasured if the worker died of it.
     """
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         log = Path(folder) / "describe.log"
@@ -46,7 +46,11 @@ def _ask(command: Command) -> Reply:
             while isinstance(reply := worker.receive(_TIMEOUT_S), Stage):
                 pass
         except WorkerEnded as error:
-            raise UsageError(f"the model cannot be loaded: {error}") from error
+            if isinstance(command, ListModels):  # the file itself, before any framework
+                raise UsageError(f"the model cannot be loaded: {error}") from error
+            raise NothingMeasured(
+                f"nothing can be measured: 1 x {error.ending.outcome}: {error}"
+            ) from error
         finally:
             worker.close()
     if isinstance(reply, Failed):

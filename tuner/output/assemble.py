@@ -115,8 +115,8 @@ def assemble(study: Study, context: Context) -> Result:
         default=_default(store, claims, card.reference_batch),
         winners={str(k): _winner(study, claims.claim(k), k) for k in WinnerClass},
         baselines=[_baseline(study, claims, b) for b in study.baselines],
-        noise_floor=claims.noise.floor,
-        noise=_noise(store, claims),
+        noise_floor=claims.noise_floor(klass),
+        noise=_noise(store, claims, klass),
         confirmation=_confirmation(store, claims),
         trials=[
             TrialSection(
@@ -255,12 +255,11 @@ def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSecti
     )
 
 
-def _noise(store: Store, claims: Claims) -> Noise:
+def _noise(store: Store, claims: Claims, klass: WinnerClass) -> Noise:
     slices = [s for record in store.launches.values() for s in record.slices]
-    sd = claims.noise.launch_sd
     return Noise(
-        floor=claims.noise.floor,
-        launch_sd=None if math.isnan(sd) else sd,
+        floor=claims.noise_floor(klass),
+        launch_sd=claims.noise.launch_sd,
         dirty_slices=sum(bool(s.interference.dirty) for s in slices),
         slices=len(slices),
     )

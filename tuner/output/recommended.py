@@ -57,6 +57,9 @@ def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
     return Setting(knob_id, value, str(knob.applies), knob.needs_code_change, how)
 
 
+_TUNING = "OMP_|KMP_|GOMP_|MKL_|DNNL_|ONEDNN_|MALLOC_|TCMALLOC_|TF_NUM_|LD_PRELOAD="
+
+
 def environment_file(recommendation: Recommendation) -> str:
     """Return `recommended.env`: NAME=VALUE lines, as docker --env-file and systemd read them."""
     lines = [f"{name}={value}" for name, value in sorted(recommendation.environment.items())]
@@ -92,6 +95,9 @@ def run_script(recommendation: Recommendation) -> str:
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",
         *_notes(recommendation),
+        "# measured without any other tuning variable: what your shell sets besides stays in force",
+        f"others=$(env | grep -E '^({_TUNING})' | cut -d= -f1 | tr '\\n' ' ')",
+        '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
         *exports,
         f'exec {prefix}"$@"',
     ]

@@ -175,6 +175,11 @@ class LaunchRecord(msgspec.Struct):
     """Of these, on its slices: discarded calls, resuming and stopping included."""
 
     @property
+    def clean_rate(self) -> float | None:
+        """Items per second of the first undisturbed slice; None while there is none."""
+        return next((s.rate for s in self.slices if not s.interference.dirty), None)
+
+    @property
     def compile_s(self) -> float:
         """Seconds that starting this configuration costs beyond a steady call."""
         return self.prepared.first_call_s - self.prepared.steady_call_s if self.prepared else 0.0

@@ -173,7 +173,10 @@ class Store:
             raise UsageError(
                 f"cannot write to {folder}: {error.strerror}; name a writable folder with --out"
             ) from error
-        self._journal = _AppendOnly(folder / "study.jsonl")
+        try:
+            self._journal = _AppendOnly(folder / "study.jsonl")
+        except StorageFailed as error:
+            raise UsageError(f"{error}; name a writable folder with --out") from error
         self._open_files: list[LaunchFile] = []
         try:
             self._journal.lock()

@@ -43,9 +43,19 @@ class Trials:
             load_if_exists=True,
         )
         self._open: dict[int, Trial] = {}
-        # what a killed tool left running: those configurations are still new
+        self._close_what_a_killed_tool_left(scores)
+
+    def _close_what_a_killed_tool_left(self, scores: Scores) -> None:
+        """Tell trials that were noted but not told; those not measured are new again."""
+        known = {c.label(): score for c, score in scores().items()}
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
-            self._study.tell(trial.number, state=TrialState.FAIL)
+            label = trial.user_attrs.get("configuration")
+            if label not in known:
+                self._study.tell(trial.number, state=TrialState.FAIL)
+            elif (score := known[label]) is not None:
+                self._study.tell(trial.number, score)
+            else:
+                self._study.tell(trial.number, state=TrialState.PRUNED)
 
     def ask(self, klass: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted."""

@@ -63,6 +63,10 @@ def resolve_baselines(
         dead += [f"{knob}={settings[knob]}: not read by this framework" for knob in unknown]
         live = {knob: value for knob, value in settings.items() if knob not in unknown}
         configuration = space.canonical(live)
+        refused = space.refused(configuration) if configuration != Configuration() else ""
+        if refused:
+            found.append(_unusable(entry, f"ruled out by {refused}"))
+            continue
         found.append(
             Baseline(
                 name=entry.name,

@@ -30,6 +30,7 @@ Formulas may ask host.*, workload.* and the ids of knobs that stand above.
 
 from __future__ import annotations
 
+import difflib
 import re
 import tomllib
 from pathlib import Path
@@ -38,11 +39,19 @@ from typing import Any
 import msgspec
 
 from tuner.errors import ExpressionError, ProfileError, UnknownName
+from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
 from tuner.space.expressions import Expression
 from tuner.space.knobs import KNOBS, is_known
 
 SCHEMA_VERSION = 1
+WORKLOAD_FACTS = (
+    "workload.framework",
+    "workload.scenario",
+    "workload.kind",
+    "workload.reference_batch",
+    "workload.batches",
+)
 FRAMEWORKS = ("torch", "tensorflow", "fake")
 
 
@@ -219,9 +228,19 @@ class _File:
         if not text:
             return
         try:
-            Expression(text)
+            names = Expression(text).names
         except ExpressionError as error:
             raise self.fault(where, str(error), "see tuner/space/expressions.py") from error
+        facts = (*HOST_FACTS, *WORKLOAD_FACTS)
+        for name in sorted(names):
+            if name not in facts and not is_known(name):
+                close = difflib.get_close_matches(name, facts, n=1)
+                hint = f"did you mean {close[0]}? " if close else ""
+                raise self.fault(
+                    where,
+                    f"formula {text!r} asks {name!r}, which is no fact",
+                    f"{hint}facts are {', '.join(facts)}, and the ids of knobs",
+                )
 
     def check_order(self, merged: Profile) -> None:
         """A condition may ask only knobs that stand above: then resolution needs one pass."""

@@ -20,7 +20,7 @@ from tuner.record.workload import Workload
 from tuner.space.expressions import Expression
 from tuner.space.knobs import BATCH, Knob, describe, winner_class
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
-from tuner.space.restrictions import Restrictions, check_known
+from tuner.space.restrictions import Restrictions
 
 UNSET = "unset"
 """Stands for "left alone" where it is not known what is in force then."""
@@ -40,6 +40,8 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
     """Values that do not exist here, each with the reason."""
     when: str
     why: str
+    asked: str = ""
+    """The option that narrowed the knob, as typed; empty if none did."""
 
     @property
     def id(self) -> str:
@@ -127,6 +129,16 @@ class Space:
             for knob in self.knobs
         )
 
+    def refused(self, configuration: Configuration) -> str:
+        """Return the option that rules a configuration out; empty if none does."""
+        set_ = configuration.as_dict()
+        for knob in self.knobs:
+            if knob.asked and not self._is_dead(knob, configuration):
+                value = set_.get(knob.id, knob.default)
+                if not any(_same(value, choice) for choice in knob.choices):
+                    return knob.asked
+        return ""
+
     def _is_dead(self, knob: ResolvedKnob, configuration: Configuration) -> bool:
         probe = {**configuration.as_dict(), knob.id: knob.choices[0]}
         return self.canonical(probe) == configuration
@@ -187,6 +199,20 @@ def workload_facts(workload: Workload) -> dict[str, Any]:
     }
 
 
+def knob_ids(profile: Profile, frameworks: Iterable[str]) -> list[str]:
+    """Return the knobs that a profile has for any of the frameworks."""
+    wanted = set(frameworks)
+    return [
+        *(
+            entry.id
+            for entry in profile.knob
+            if wanted & set(entry.frameworks or wanted)
+            and wanted & set(describe(entry.id).frameworks or wanted)
+        ),
+        BATCH,
+    ]
+
+
 def resolve_space(
     profile: Profile,
     host: Host,
@@ -197,19 +223,16 @@ def resolve_space(
     """Resolve a profile into the space of a workload on a host.
 
     effective_defaults: per knob, what is in force when nothing is set, as read back in a process.
-    Raises UnknownName, UsageError or ExpressionError for what cannot be resolved.
+    Restrictions of knobs that are another framework's are passed over (restrictions.check_known
+    refuses those that are nobody's). Raises UsageError or ExpressionError for what cannot be
+    resolved.
     """
     facts = {**host.facts(), **workload_facts(workload)}
-    entries = [
-        entry
-        for entry in profile.knob
-        if workload.framework in (entry.frameworks or [workload.framework])
-        and workload.framework in (describe(entry.id).frameworks or [workload.framework])
-    ]
+    present = knob_ids(profile, [workload.framework])
+    entries = [entry for entry in profile.knob if entry.id in present]
     batches: list[str | int | float | bool | ValueEntry] = list(workload.card.batches)
     entries.append(KnobEntry(id=BATCH, values=batches))
     defaults = {**effective_defaults, BATCH: workload.card.reference_batch}
-    check_known(restrictions, [entry.id for entry in entries])
     knobs: list[ResolvedKnob] = []
     for entry in entries:
         # conditions over knobs are kept for later; those over the host alone are settled now
@@ -240,14 +263,18 @@ def _resolve_knob(
     known = list(dict.fromkeys(v for v in values if not _same(v, default)))
     knob = describe(entry.id)
     searched: tuple[Value, ...] = (default, *known) if entry.search else (default,)
+    asked = ""
     if entry.id in restrictions.values:
-        searched = (default, *_asked(knob, restrictions.values[entry.id], default, known, dropped))
-    if entry.id in restrictions.excluded or (
-        knob.changes_numerics and restrictions.numerics == "same"
-    ):
-        searched = (default,)
+        wanted = restrictions.values[entry.id]
+        asked = f"--set {entry.id}={','.join(map(str, wanted))}"
+        searched = (default, *_asked(knob, wanted, default, known, dropped))
+    if knob.changes_numerics and restrictions.numerics == "same":
+        asked, searched = "--numerics same", (default,)
+    if entry.id in restrictions.excluded:
+        asked, searched = f"--exclude {entry.id}", (default,)
     if entry.id in restrictions.fixed:
         value = restrictions.fixed[entry.id]
+        asked = f"--fix {entry.id}={value}"
         searched = (
             (default,) if _same(value, default) else _asked(knob, (value,), default, known, dropped)
         )
@@ -259,6 +286,7 @@ def _resolve_knob(
         dropped=tuple(dropped),
         when=entry.when,
         why=entry.why,
+        asked=asked,
     )
 
 
@@ -274,17 +302,28 @@ def _asked(
         for gone, why in dropped:
             if _same(value, gone):
                 raise UsageError(f"{knob.id}={value} is not possible here: {why}")
-        number = isinstance(value, int) and not isinstance(value, bool)
-        numeric = any(isinstance(v, int) and not isinstance(v, bool) for v in (default, *known))
-        free = knob.id.startswith("env.") or (number and numeric and int(value) > 0)
-        if not free and not any(_same(value, v) for v in (default, *known)):
+        if not _is_free(knob, value, (default, *known)) and not any(
+            _same(value, v) for v in (default, *known)
+        ):
             allowed = ", ".join(map(str, (default, *known)))
             raise UsageError(f"{knob.id}={value} is not a value here; allowed are {allowed}")
     return tuple(v for v in dict.fromkeys(asked) if not _same(v, default))
 
 
+def _is_free(knob: Knob, value: Value, known: tuple[Value, ...]) -> bool:
+    """Tell whether a value that the profile does not list may be asked for all the same.
+
+    A variable may be anything, a variable or a batch that counts something a positive number.
+    """
+    if any(isinstance(v, int) and not isinstance(v, bool) for v in known):
+        is_count = isinstance(value, int) and not isinstance(value, bool) and value > 0
+        return is_count and (knob.id.startswith("env.") or knob.id == BATCH)
+    return knob.id.startswith("env.")
+
+
 def _check_fixed(space: Space, restrictions: Restrictions) -> None:
-    for knob, why in space.dead(restrictions.fixed):
+    fixed = {k: v for k, v in restrictions.fixed.items() if k in space.by_id}
+    for knob, why in space.dead(fixed):
         raise UsageError(f"--fix {knob}={restrictions.fixed[knob]} has no effect here: {why}")
 
 
@@ -301,6 +340,7 @@ __all__ = [
     "ExpressionError",
     "ResolvedKnob",
     "Space",
+    "knob_ids",
     "profile_matches",
     "resolve_space",
     "workload_facts",

@@ -9,7 +9,7 @@ import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.record.configuration import Value
-from tuner.space.knobs import BATCH, describe, is_known
+from tuner.space.knobs import describe, is_known
 
 Numerics = Literal["both", "same", "reduced"]
 
@@ -86,8 +86,8 @@ def parse_restrictions(
 
 
 def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
-    """Raise UnknownName for a restricted knob that the space does not have."""
-    known = {*knobs, BATCH}
+    """Raise UnknownName for a restricted knob that is not among `knobs`."""
+    known = set(knobs)
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
         if knob not in known:
             raise UnknownName(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
@@ -21,16 +23,13 @@ def measure_baselines(study: Study) -> None:
         return
     chosen = to_measure(study.baselines)
     study.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
-    if study.bench.pacer_block() == 0:
-        study.warn(
-            "the default needs more than a third of the memory: no pacer stays resident, so search "
-            "scores carry the machine's drift"
-        )
+    study.start_pacer()
     _measure(study, Configuration(), "default")
     if study.ledger.default_at_best() is None:
-        reasons = {t.ending.reason for t in study.ledger.trials()}
+        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in study.ledger.trials())
         raise NothingMeasured(
-            "the default configuration cannot be measured: " + "; ".join(sorted(reasons))
+            "the default configuration cannot be measured: "
+            + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         )
     skipped = []
     for baseline in chosen:

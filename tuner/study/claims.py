@@ -9,12 +9,11 @@ import msgspec
 
 from tuner.measurement.confirmation import (
     LOOKS,
-    MIN_FLOOR,
     ArmSeries,
     Noise,
+    estimate_noise,
     holm_alphas,
     judge,
-    noise_floor,
     rate_interval,
     speedup_interval,
 )
@@ -24,6 +23,9 @@ from tuner.record.journal import RoundDone, WinnerClass
 from tuner.record.result import Interval, Verdict
 from tuner.record.store import Store
 from tuner.study.ledger import Ledger, is_default
+
+_MANY = 10**6
+"""Degrees of freedom of what is as good as known."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -98,16 +100,15 @@ class Claims:
         return self.series(configuration).against(self.series(self.default))
 
     def _noise(self) -> Noise:
-        """Estimate the noise over the rounds in which every arm was measured."""
+        """Estimate the noise over the rounds; without any, take the search's spread of launches."""
         arms = {c for values in self._rounds for c in values}
-        columns = [self.series(c) for c in sorted(arms, key=Configuration.label)]
-        rows = list(zip(*(column.values for column in columns), strict=True))
-        table = [[v for v in row if v is not None] for row in rows if None not in row]
-        if len(table) >= 2 and len(table[0]) >= 2:
-            return noise_floor(table)
-        # no rounds to judge by: the search's spread of launches, at the first look's replication
-        sd = self._ledger.estimates.launch_sd()
-        return Noise(sd, max(MIN_FLOOR, math.expm1(1.96 * sd * math.sqrt(2 / LOOKS[0]))))
+        table = [[values.get(c) for c in arms] for values in self._rounds]
+        return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd(), _MANY)
+
+    def noise_floor(self, klass: WinnerClass) -> float:
+        """Return the noise floor at the replication of a class's finalist."""
+        n = len(self.differences(self._finalists[klass]))
+        return self.noise.floor(max(n, LOOKS[0]))
 
     # ---------------------------------------------------------------- verdicts
 
@@ -115,19 +116,22 @@ class Claims:
         """Say what holds for a class's finalist."""
         configuration = self._finalists[klass]
         if is_default(configuration):
-            return Claim(configuration, "keep_default", "no configuration scored above the default")
+            return self._nothing_better(klass, configuration)
         differences = self.differences(configuration)
         n = len(differences)
         failures = self.n_failures(configuration)
         if failures:
             reason = f"it failed in {failures} of {failures + n} rounds"
             return Claim(configuration, "ambiguous", reason, n)
+        if self._ledger.has_failed(configuration):
+            return Claim(configuration, "ambiguous", "it failed when it was launched again", n)
         if n < LOOKS[0]:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
             return Claim(configuration, "ambiguous", reason, n)
         level = self._levels[configuration.label()]
         speedup = speedup_interval(differences, level)
-        verdict = judge(speedup, self.noise.floor)
+        floor = self.noise_floor(klass)
+        verdict = judge(speedup, floor)
         own = self.series(configuration)
         at_reference = self.series(
             self._ledger.at_batch(configuration, self._ledger.reference_batch)
@@ -137,13 +141,22 @@ class Claims:
         return Claim(
             configuration=configuration,
             verdict=verdict,
-            reason=_explain(verdict, self.noise.floor),
+            reason=_explain(verdict, floor),
             n_rounds=n,
             speedup=speedup,
             at_reference_batch=speedup_interval(pairs, level) if len(pairs) > 1 else None,
             batch_gain=math.exp(statistics.fmean(gains)) if gains else None,
             rate=rate_interval(own.known()),
         )
+
+    def _nothing_better(self, klass: WinnerClass, default: Configuration) -> Claim:
+        """Say that the search found nothing; where it tried nothing, that this says nothing."""
+        n = self._ledger.n_tried(klass)
+        if n == 0:
+            reason = "the budget left no time to try anything but the default"
+            return Claim(default, "ambiguous", reason)
+        reason = f"none of the {n} other configurations tried scored above the default"
+        return Claim(default, "keep_default", reason)
 
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
@@ -152,7 +165,9 @@ class Claims:
             dict.fromkeys(
                 claim.configuration
                 for claim in claims
-                if claim.verdict == "ambiguous" and not self.n_failures(claim.configuration)
+                if claim.verdict == "ambiguous" and not is_default(claim.configuration)
+                if not self._ledger.has_failed(claim.configuration)
+                if not self.n_failures(claim.configuration)
             )
         )
 

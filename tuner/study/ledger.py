@@ -82,6 +82,26 @@ class Ledger:
             for trial in self.trials()
         }
 
+    def unobservable(self, configuration: Configuration) -> set[str]:
+        """Return the settings of a configuration whose effect nothing in the process shows."""
+        for record in self._store.launches.values():
+            if record.request.configuration == configuration and record.prepared is not None:
+                return {
+                    item.knob
+                    for item in record.prepared.read_back
+                    if item.evidence == "environment_only" and item.requested is not None
+                }
+        return set()
+
+    def n_tried(self, klass: WinnerClass) -> int:
+        """Return how many configurations of a class, the default apart, were measured."""
+        good = (Outcome.MEASURED, Outcome.PRUNED)
+        return sum(
+            allowed_in(klass, t.configuration) and not is_default(t.configuration)
+            for t in self.trials()
+            if t.ending.outcome in good
+        )
+
     def measured(self, klass: WinnerClass) -> dict[Configuration, float]:
         """Return the score of every configuration that may win a class.
 

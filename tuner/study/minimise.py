@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase
+from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.ledger import is_default
 from tuner.study.study import LONG_BUDGET_S, Study
@@ -19,18 +19,46 @@ def minimise(study: Study) -> None:
 
     Settings go if the configuration without all of them scores no worse than the tolerance below
     the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise. A
-    setting whose removal there was no time to measure stays.
+    setting whose removal there was no time to measure stays, unless nothing can observe whether it
+    took effect: then the best configuration without such settings takes the finalist's place.
     """
     if study.is_done(Phase.MINIMISE):
         return
     study.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
     is_complete = True
+    notes = study.store.all(FinalistNamed)
+    reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
     for klass, finalist in study.finalists().items():
+        if klass in reduced:  # by a session that was stopped
+            continue
         reduction = _Reduction(study, finalist)
         shortest, removed = reduction.carry_out()
         is_complete = is_complete and reduction.is_complete
+        if unproven := _unproven(study, shortest):
+            study.warn(
+                f"{shortest.label()} is not recommended: nothing shows that {', '.join(unproven)} "
+                "took effect, and there was no time to measure without"
+            )
+            shortest, removed = _best_proven(study, klass), []
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     study.done(Phase.MINIMISE, "minimal" if is_complete else "no time to try every removal")
+
+
+def _unproven(study: Study, configuration: Configuration) -> list[str]:
+    """Return the settings that cannot be observed and whose removal was not measured."""
+    echoed = study.ledger.unobservable(configuration)
+    shorter = study.removals(configuration)
+    return [k for k in shorter if k in echoed and study.ledger.score(shorter[k]) is None]
+
+
+def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
+    """Return the class's best configuration of which everything was observed; else the default."""
+    candidates = [c for c in study.ledger.measured(klass) if not study.ledger.unobservable(c)]
+    found = study.ledger.best(candidates)
+    if found is not None and study.beats_default(found[0]):
+        return found[0]
+    default = study.ledger.default_at_best()
+    return default[0] if default else Configuration()
 
 
 class _Reduction:

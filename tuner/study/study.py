@@ -87,7 +87,7 @@ class Study:
         self, configuration: Configuration, purpose: Purpose, *, may_prune: bool = False
     ) -> LaunchRecord:
         """Measure one launch of a configuration; with `may_prune`, not to its end if hopeless."""
-        self._tie_new_pacer()
+        self.start_pacer()
         began_s = self.budget.used_s()
         default = self.ledger.default_at_best()
         hopeless = HOPELESS * math.exp(default[1]) if may_prune and default else 0.0
@@ -97,9 +97,16 @@ class Study:
         self.listen(TimeLeft(self.budget.left_s()))
         return record
 
-    def _tie_new_pacer(self) -> None:
-        """After a pacer was replaced, measure anchors: scores of both its times then compare."""
-        if self.bench.has_pacer() or not self.bench.pacer_block():
+    def start_pacer(self) -> None:
+        """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
+
+        The anchors are measured beside both pacers: scores of both their times then compare.
+        """
+        if self.bench.has_pacer():
+            return
+        if not self.bench.pacer_block():
+            self.warn(f"no pacer stays resident ({self.bench.why_no_pacer}): search scores carry "
+                      "the machine's drift")  # fmt: skip
             return
         default = self.ledger.default_at_best()
         leader = self.ledger.best_in(WinnerClass.REDUCED)
@@ -125,8 +132,8 @@ class Study:
         score = None
         if ending.outcome is Outcome.MEASURED:
             score = self.ledger.score(proposal.configuration)
-        elif ending.outcome is Outcome.PRUNED:  # good enough to learn from, never to win with
-            score = math.log(record.slices[0].rate)
+        elif ending.outcome is Outcome.PRUNED and record.clean_rate is not None:
+            score = math.log(record.clean_rate)  # good enough to learn from, never to win with
         self.store.add(
             TrialNoted(
                 proposal.number,
@@ -175,11 +182,12 @@ class Study:
         return _SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:
-        """Return, per setting, what the configuration is without it."""
-        return {
+        """Return, per setting that may go, what the configuration is without it."""
+        shorter = {
             knob: self.space.canonical(configuration.without(knob).as_dict())
             for knob, _ in configuration.settings
         }
+        return {knob: c for knob, c in shorter.items() if not self.space.refused(c)}
 
     def reduction_cost_s(self) -> float:
         """Estimate the seconds of removing each setting of the finalists, then several at once."""
