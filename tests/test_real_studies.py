@@ -53,7 +53,7 @@ def test_a_real_study_goes_through_every_phase(
     assert "default" in sources
     assert any(s in sources for s in ("search", "neighbour", "random", "tpe")), sources
     measured = [t for t in result["trials"] if t["outcome"] == "measured"]
-    assert len(measured) >= 4
+    assert len(measured) >= 3
 
 
 def test_its_claims_rest_on_rounds_and_checked_outputs(

@@ -33,7 +33,7 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
 
 def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:
     main, terminal = pty.openpty()
-    arguments = ("--model", "fake", "--hw", "fake", "--budget", "5s", "--out", "out")
+    arguments = ("--model", "fake", "--hw", "fake", "--budget", "4s", "--out", "out")
     with subprocess.Popen(
         command(*arguments),
         cwd=tmp_path,

@@ -201,7 +201,7 @@ def test_a_study_of_another_identity_is_refused_with_what_differs(
 
 
 def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
-    result = study(tmp_path, "fake@flat=true,drift=0.1", "14s")
+    result = study(tmp_path, "fake@flat=true,drift=0.1", "10s")
     assert result["verdict"] in ("keep_default", "ambiguous")
     for winner in result["winners"].values():
         assert winner["verdict"] != "faster"
