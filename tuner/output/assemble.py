@@ -86,7 +86,7 @@ def assemble(study: Study, context: Context) -> Result:
     over_best = None
     if best is not None and recommended.verdict == "faster":
         over_best = claims.against(recommended.configuration, best)
-    names = {b.configuration: b.name for b in study.baselines if b.is_applicable}
+    names = {b.configuration: b.name for b in study.baselines if b.is_applicable and not b.same_as}
     opened = store.opened
     assert opened is not None
     card = context.workload.card

@@ -10,7 +10,11 @@ import jinja2
 from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
 from tuner.record.files import write_whole
+from tuner.record.launch import OutputCheck
 from tuner.record.result import Interval, Result
+
+_N_TOP1 = 64
+"""Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 
 
 def ratio(interval: Interval | None) -> str:
@@ -36,6 +40,17 @@ def settings(configuration: dict[str, Any]) -> str:
     return " ".join(f"{knob}={value}" for knob, value in configuration.items()) or "the default"
 
 
+def _drift(check: OutputCheck | None) -> str:
+    """Write how far the outputs are from the default's; top-1 where enough inputs were compared."""
+    if check is None:
+        return "-"
+    text = f"{check.drift:.2g}"
+    if check.top1_agreement is not None and check.n_inputs >= _N_TOP1:
+        meaning = "" if check.top1_informative else " (uninformative)"
+        text += f", top-1 {check.top1_agreement:.1%}{meaning}"
+    return text
+
+
 def _cell(text: object) -> str:
     """Keep a value from breaking a Markdown table."""
     return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
@@ -58,6 +73,7 @@ def render(result: Result, template: str) -> str:
         "ratio": ratio,
         "rate": rate,
         "settings": settings,
+        "drift": _drift,
         "cell": _cell,
         "mebibytes": _mebibytes,
         "verdict": verdict_line,

@@ -93,8 +93,8 @@ _KNOBS = (
         Applies.MODEL,
         "TorchInductor",
         frameworks=("torch",),
-        how="model = torch.compile(model), with torch._inductor.config.freezing = "
-        "('{value}' == 'freezing'), called under torch.inference_mode()",
+        how="mode {value}: model = torch.compile(model), called under torch.inference_mode(); the "
+        "mode freezing needs torch._inductor.config.freezing = True before the first call",
     ),
     Knob(
         "torch.autocast",

@@ -155,7 +155,7 @@ class Claims:
         if n == 0:
             reason = "the budget left no time to try anything but the default"
             return Claim(default, "ambiguous", reason)
-        reason = f"none of the {n} other configurations tried scored above the default"
+        reason = f"none of the {n} other configurations tried was better than the default"
         return Claim(default, "keep_default", reason)
 
     def open_arms(self) -> list[Configuration]:

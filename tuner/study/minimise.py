@@ -99,8 +99,8 @@ class _Reduction:
     def _measured_loss(self, shorter: Configuration) -> float | None:
         """Return the log rate that is lost; None if it failed, or there was no time to measure.
 
-        The finalist is the luckiest of many, so at first every removal looks like a loss: what is
-        not clear is launched again, the finalist as well.
+        The finalist is the luckiest of many, so at first every removal looks like a loss: it is
+        launched a second time before any counts, and what is not clear then, again.
         """
         study = self._study
         while (unclear := self._unclear(shorter)) is not None:
@@ -120,6 +120,8 @@ class _Reduction:
         loss = self._loss(shorter)
         if loss is None:
             return shorter
+        if loss > self._tolerance() and ledger.n_launches(self._finalist) == 1:
+            return self._finalist
         least = min((self._finalist, shorter), key=ledger.n_launches)
         margin = _QUANTILE * ledger.noise(shorter, self._finalist)
         is_clear = not 0 < loss - self._tolerance() < margin

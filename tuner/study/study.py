@@ -190,12 +190,13 @@ class Study:
         return {knob: c for knob, c in shorter.items() if not self.space.refused(c)}
 
     def reduction_cost_s(self) -> float:
-        """Estimate the seconds of removing each setting of the finalists, then several at once."""
+        """Estimate the seconds of minimising: finalists again, each setting away, then several."""
         finalists = set(self.finalists().values())
         shorter = {c for f in finalists for c in self.removals(f).values()}
         one_by_one = [self.cost_s(c) for c in shorter if self.ledger.score(c) is None]
+        again = [self.cost_s(f) for f in finalists if self.ledger.n_launches(f) == 1]
         at_once = [self.cost_s(f) for f in finalists if len(f.settings) > 1]
-        return _SAFETY * sum(one_by_one + at_once)
+        return _SAFETY * sum(one_by_one + again + at_once)
 
     def reserve_s(self) -> float:
         """Estimate the seconds that the confirmation needs for its first look."""
