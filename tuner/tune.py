@@ -18,7 +18,7 @@ from tuner.measurement.describe import describe_model, find_model, make_referenc
 from tuner.output.assemble import Context, assemble
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
-from tuner.record.events import Listener, StudyBegins, StudyEnds
+from tuner.record.events import Listener, StudyBegins, StudyEnds, Warned
 from tuner.record.files import write_result
 from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened
 from tuner.record.result import Result
@@ -226,6 +226,14 @@ def run_study(
                 n_configurations=plan.space.upper_size(),
             )
         )
+        ended = store.all(StudyFinished)
+        if ended and budget_s > 1.01 * store.all(SessionOpened)[-1].budget_s:
+            listen(
+                Warned(
+                    "this study is finished and is rendered again; to measure longer, name another "
+                    "folder with --out"
+                )
+            )
         study = _assemble_study(store, plan, request, host, budget, session, listen)
         context = Context(
             host=host,

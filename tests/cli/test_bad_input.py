@@ -35,7 +35,11 @@ CASES = {
         "contradicts",
     ),
     "unknown parameter": (("--model", "fake@sed=1", "--hw", "fake"), "takes no parameter 'sed'"),
-    "missing file": (("--model", "mine.py"), "unknown model"),
+    "missing file": (("--model", "mine.py"), "there is no model file mine.py"),
+    "missing space": (("--model", "fake", "--space", "no.toml"), "there is no file no.toml"),
+    "space and profile": (
+        ("--model", "fake", "--hw", "fake", "--space", "no.toml"), "give one of them",
+    ),
     "no result": (("report", "nowhere"), "no result in nowhere"),
     "unknown command": (("reprot", "x"), "No such command 'reprot'"),
     "unknown option": (("--modle", "fake"), "No such option: --modle"),

@@ -30,7 +30,7 @@ def test_parameters_are_part_of_the_name() -> None:
     [
         ("resnet5", UnknownName, "did you mean resnet50"),
         ("fake@seed", UsageError, "is not key=value"),
-        ("nowhere.py", UnknownName, "unknown model"),
+        ("nowhere.py", UsageError, "there is no model file nowhere.py"),
     ],
 )
 def test_a_model_that_is_not_there(text: str, error: type[Exception], message: str) -> None:

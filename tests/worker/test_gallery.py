@@ -31,3 +31,31 @@ def test_a_framework_that_the_model_lacks(tmp_path: Path) -> None:
     module = gallery.load(TINY)
     with pytest.raises(UsageError, match="not there for fake"):
         gallery.build(module, "fake", ModelRef("tiny", TINY))
+
+
+@pytest.mark.parametrize(
+    ("model", "fault"),
+    [
+        ("'t', 'k', 'banana', (Features(3),), 2, (8,)", "allowed are cnn, transformer"),
+        ("'t', 'k', 'mlp', (Features(3),), 2, (0, 8)", "batch 0 is none"),
+    ],
+)
+def test_what_a_model_states_is_checked(tmp_path: Path, model: str, fault: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        f"from tuner.worker.gallery import Features, Model\nMODEL = Model({model})\n"
+        "def torch(): ...\n"
+    )
+    assert fault in gallery.card_of(str(path)).fault
+
+
+def test_what_lies_beside_a_model_file_can_be_imported(tmp_path: Path) -> None:
+    (tmp_path / "beside_mine.py").write_text("SIZE = 3\n")
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from beside_mine import SIZE\n"
+        "from tuner.worker.gallery import Features, Model\n"
+        "MODEL = Model('t', 'k', 'mlp', (Features(SIZE),), 2, (8,))\n"
+        "def torch(): ...\n"
+    )
+    assert gallery.card_of(str(path)).fault == ""

@@ -78,7 +78,7 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
     )
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("knob", "applies", "choices (default first)", "live when / missing"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for knob in plan.space.knobs:
         notes = [f"not {value}: {why}" for value, why in knob.dropped]
         if knob.when:
@@ -93,7 +93,7 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
     console.print(f"up to {plan.space.upper_size()} combinations\n")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("baseline", "here", "settings", "dead settings"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for b in plan.baselines:
         here = (
             (f"same as {b.same_as}" if b.same_as else "measured") if b.is_applicable else b.reason

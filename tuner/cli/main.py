@@ -14,6 +14,7 @@ from typer.exceptions import TyperException
 
 from tuner import __version__
 from tuner.cli.errors import complain, handled
+from tuner.errors import UsageError
 
 app = typer.Typer(
     name="tune-framework",
@@ -48,7 +49,8 @@ def run(
     ] = None,
     scenario: Annotated[str, typer.Option(help="How load is offered: offline.")] = "offline",
     budget: Annotated[
-        str, typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h.")
+        str,
+        typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h (or seconds)."),
     ] = "10m",
     out: Annotated[
         Path | None, typer.Option(help="Folder of the study; the same one resumes it.")
@@ -94,7 +96,7 @@ def run(
 
         tune.main(
             model=model,
-            hardware=str(space) if space else hw,
+            hardware=_space_or_hw(space, hw),
             frameworks=framework or [],
             scenario=scenario,
             budget=budget,
@@ -109,6 +111,16 @@ def run(
             as_json=json,
             command=sys.argv[1:],
         )
+
+
+def _space_or_hw(space: Path | None, hw: str) -> str:
+    if space is None:
+        return hw
+    if hw != "auto":
+        raise UsageError(f"--space {space} stands instead of --hw {hw}; give one of them")
+    if not space.is_file():
+        raise UsageError(f"there is no file {space}; --space names a TOML file")
+    return str(space)
 
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]

@@ -17,6 +17,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tuner.output.assemble import verdict_line
 from tuner.record.events import (
     BestSoFar,
     Event,
@@ -103,7 +104,7 @@ def _line(event: Event, state: _State) -> str | None:
             return f"warning: {event.text}"
         case StudyEnds():
             state.phase = state.launch = state.stage = ""
-            return f"{event.workload}: {event.verdict}; written to {event.folder}"
+            return f"{event.workload}: {verdict_line(event.verdict)}; written to {event.folder}"
 
 
 def _plain(console: Console) -> Listener:

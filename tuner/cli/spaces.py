@@ -35,7 +35,7 @@ def _show_all(profiles: list[Profile]) -> None:
     host = probe()
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("profile", "for", "this host", "knobs", "baselines"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for profile in profiles:
         matches = profile_matches(profile, host)
         table.add_row(
@@ -53,7 +53,7 @@ def _show_one(profile: Profile) -> None:
     console.print(Text(f"{profile.name}: {profile.title}", style="bold"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("knob", "applies", "what", "values", "live when"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for entry in profile.knob:
         knob = describe(entry.id)
         values = [str(getattr(value, "value", value)) for value in entry.values]
@@ -67,7 +67,7 @@ def _show_one(profile: Profile) -> None:
     console.print(table)
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("baseline", "frameworks", "settings", "source"):
-        table.add_column(column)
+        table.add_column(column, overflow="fold")
     for baseline in profile.baseline:
         table.add_row(
             baseline.name,

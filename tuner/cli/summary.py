@@ -30,7 +30,8 @@ def show(result: Result, folder: Path) -> None:
     )
     console.print(_table(result))
     for name, winner in result.winners.items():
-        console.print(Text.assemble((f"{name}: ", "bold"), settings(winner.configuration)))
+        best = "" if winner.verdict == "faster" else "the default; best candidate: "
+        console.print(Text.assemble((f"{name}: ", "bold"), best, settings(winner.configuration)))
     ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
     refused = sum("is not in force" in trial.reason for trial in result.trials)
     in_force = f"not in force: {', '.join(ignored) or 'nothing among the winners'}"
@@ -54,13 +55,16 @@ def _table(result: Result) -> Table:
         if baseline.speedup:
             shown = ratio(baseline.speedup)
         notes = [f"same as {baseline.same_as}"] if baseline.same_as else []
+        if baseline.applicable and not notes and not baseline.search_ratio:
+            notes = ["not measured: no time"]
         if not baseline.applicable:
             notes = [f"not applicable: {baseline.reason}"]
         if baseline.dead_settings:
             notes.append(f"{len(baseline.dead_settings)} dead setting(s)")
         table.add_row(Text(baseline.name), shown, Text(", ".join(notes) or "baseline"))
     for name, winner in result.winners.items():
-        mark = ", recommended" if name == result.recommended_class else ""
+        is_recommended = name == result.recommended_class and winner.verdict == "faster"
+        mark = ", recommended" if is_recommended else ""
         table.add_row(
             Text(name, style="bold"),
             ratio(winner.speedup),

@@ -83,6 +83,8 @@ def find_model(text: str, folder: Path) -> tuple[ModelRef, ModelCard]:
             raise UsageError(f"{part!r} in --model {text!r} is not key=value")
         pairs.append((key, parse_value(value)))
     path = Path(name) if name.endswith(".py") else folder / f"{name}.py"
+    if name.endswith(".py") and not path.is_file():
+        raise UsageError(f"there is no model file {name}")
     if not path.is_file():
         known = [p.stem for p in folder.glob("*.py")]
         raise UnknownName(

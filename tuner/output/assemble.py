@@ -49,6 +49,9 @@ from tuner.study.claims import Claim, Claims
 from tuner.study.confirm import make_claims
 from tuner.study.study import Study
 
+_MEMORY_REMARK = 1.5
+"""A recommendation that takes this many times the default's memory says so."""
+
 
 class Context(msgspec.Struct, frozen=True):
     """What the result states about the run beside the study itself."""
@@ -135,7 +138,7 @@ def assemble(study: Study, context: Context) -> Result:
         budget_s=context.budget_s,
         budget_shares=_shares(store),
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
-        warnings=_warnings(store, claims),
+        warnings=_warnings(store, claims, klass),
         command=context.command,
     )
 
@@ -322,7 +325,7 @@ def _shares(store: Store) -> dict[str, float]:
     return {purpose: total / whole for purpose, total in totals.items()}
 
 
-def _warnings(store: Store, claims: Claims) -> list[str]:
+def _warnings(store: Store, claims: Claims, klass: WinnerClass) -> list[str]:
     """Return what a reader must know: noted while measuring, or seen in the measurements."""
     texts = [note.text for note in store.all(WarningNoted)]
     slices = [s for record in store.launches.values() for s in record.slices]
@@ -339,14 +342,24 @@ def _warnings(store: Store, claims: Claims) -> list[str]:
                 f"{record.request.configuration.label()} was not steady after a warm-up in the "
                 "confirmation"
             )
-    for klass in WinnerClass:
-        configuration = claims.claim(klass).configuration
+    for each in WinnerClass:
+        configuration = claims.claim(each).configuration
         check = _check(_launches(store, configuration))
         reduced = winner_class(configuration) is WinnerClass.REDUCED
         if reduced and check and check.top1_agreement is not None and not check.top1_informative:
             texts.append(
                 f"top-1 agreement of {configuration.label()} says little: {check.top1_inputs} "
                 f"inputs with a clear class, in {check.top1_classes} classes"
+            )
+    recommended = claims.claim(klass)
+    if recommended.verdict == "faster":
+        peaks = [
+            _memory_peak(_launches(store, c)) for c in (claims.default, recommended.configuration)
+        ]
+        if peaks[0] and peaks[1] and peaks[1] > _MEMORY_REMARK * peaks[0]:
+            texts.append(
+                f"the recommended settings take up to {peaks[1] / 2**20:.0f} MiB, the default "
+                f"{peaks[0] / 2**20:.0f} MiB (while starting; a running one may hold less)"
             )
     return list(dict.fromkeys(texts))
 

@@ -53,11 +53,14 @@ def recommendation_of(result: Result, klass: str, host: Host) -> Recommendation:
 
 def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
     knob = describe(knob_id)
-    how = knob.how.format(value=value) if knob.how else "set by run.sh and recommended.env"
+    otherwise = "set in the program" if knob.needs_code_change else "set by run.sh"
+    how = knob.how.format(value=value) if knob.how else otherwise
     return Setting(knob_id, value, str(knob.applies), knob.needs_code_change, how)
 
 
-_TUNING = "OMP_|KMP_|GOMP_|MKL_|DNNL_|ONEDNN_|MALLOC_|TCMALLOC_|TF_NUM_|LD_PRELOAD="
+_TUNING = (
+    "OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|DNNL_|ONEDNN_|MALLOC_|TCMALLOC_|TF_NUM_|TF_ENABLE_|LD_PRELOAD="
+)
 
 
 def environment_file(recommendation: Recommendation) -> str:
@@ -91,12 +94,15 @@ def run_script(recommendation: Recommendation) -> str:
         shlex.quote(str(s.value)) for s in recommendation.settings if s.knob == "launch.numa_node"
     ]
     prefix = "".join(f"numactl --cpunodebind={node} --membind={node} -- " for node in nodes)
+    names = "|".join(sorted(recommendation.environment))
+    ours = f"grep -vxE '{names}' | " if names else ""
     lines = [
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",
         *_notes(recommendation),
+        '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
         "# measured without any other tuning variable: what your shell sets besides stays in force",
-        f"others=$(env | grep -E '^({_TUNING})' | cut -d= -f1 | tr '\\n' ' ')",
+        f"others=$(env | grep -E '^({_TUNING})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
         *exports,
         f'exec {prefix}"$@"',

@@ -67,6 +67,7 @@ def render(result: Result, template: str) -> str:
         autoescape=template.endswith(".html.j2"),
         trim_blocks=True,
         lstrip_blocks=True,
+        keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {

@@ -9,6 +9,7 @@ import msgspec
 
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
+from tuner.record.result import Verdict
 
 
 class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
@@ -87,7 +88,7 @@ class StudyEnds(msgspec.Struct, frozen=True, tag="study_ends"):
     """The study is complete and written."""
 
     workload: str
-    verdict: str
+    verdict: Verdict
     folder: str
 
 

@@ -52,12 +52,17 @@ def read_result(path: Path) -> Result:
         raise UsageError(f"{path} is not a result that this version reads: {error}") from error
 
 
+_NOTHING_HEADER = "# Keep the default: nothing was confirmed to be faster.\n\n"
+_SETTINGS_HEADER = """\
+# What to set, as confirmed by tune-framework. Launch settings stand in [environment] as
+# variables; where needs_code_change is true, `how` says what the program must do.
+
+"""
+
+
 def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     """Write a `recommended.toml`."""
-    header = (
-        "# What to set, as confirmed by tune-framework. Launch settings stand in [environment] as\n"
-        "# variables; where needs_code_change is true, `how` says what the program must do.\n\n"
-    )
+    header = _SETTINGS_HEADER if recommendation.settings else _NOTHING_HEADER
     write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
 
 

@@ -182,4 +182,6 @@ class LaunchRecord(msgspec.Struct):
     @property
     def compile_s(self) -> float:
         """Seconds that starting this configuration costs beyond a steady call."""
-        return self.prepared.first_call_s - self.prepared.steady_call_s if self.prepared else 0.0
+        if self.prepared is None:
+            return 0.0
+        return max(0.0, self.prepared.first_call_s - self.prepared.steady_call_s)

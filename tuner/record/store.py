@@ -167,6 +167,13 @@ class Store:
         self.used_s: Callable[[], float] = lambda: self.used_before_s
         self.used_before_s = 0.0
         self._launches_folder = folder / "launches"
+        if folder.is_dir() and not (folder / "study.jsonl").exists():
+            other = next((p.name for p in folder.iterdir() if not p.name.startswith(".")), None)
+            if other is not None and other != "launches":
+                raise UsageError(
+                    f"{folder} holds other files ({other}) and no study; name an empty or new "
+                    "folder with --out"
+                )
         try:
             self._launches_folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -91,5 +91,5 @@ def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
         if knob not in known:
             raise UnknownName(
-                "knob", knob, known, "list them with: tune-framework spaces, or add --dry-run"
+                "knob", knob, known, "list them with: tune-framework spaces NAME, or add --dry-run"
             )

@@ -153,7 +153,7 @@ class Claims:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
         n = self._ledger.n_tried(klass)
         if n == 0:
-            reason = "the budget left no time to try anything but the default"
+            reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
         reason = f"none of the {n} other configurations tried was better than the default"
         return Claim(default, "keep_default", reason)

@@ -41,6 +41,11 @@ def minimise(study: Study) -> None:
             )
             shortest, removed = _best_proven(study, klass), []
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
+    if not is_complete:
+        study.warn(
+            "the budget left no time to try without each setting: a winner may hold some that do "
+            "nothing"
+        )
     study.done(Phase.MINIMISE, "minimal" if is_complete else "no time to try every removal")
 
 

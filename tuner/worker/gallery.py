@@ -29,6 +29,7 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.record.workload import ModelCard, ModelRef
 
+KINDS = ("cnn", "transformer", "recommendation", "mlp", "other")
 FRAMEWORKS = ("torch", "tensorflow", "fake")
 
 
@@ -79,6 +80,7 @@ def load(path: str) -> types.ModuleType:
         raise UsageError(f"{path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
+    sys.path.append(str(Path(path).parent))  # last: what lies beside the file shadows nothing
     spec.loader.exec_module(module)
     if not isinstance(getattr(module, "MODEL", None), Model):
         raise UsageError(f"{path} states no MODEL = Model(...): see models/README.md")
@@ -104,6 +106,13 @@ def build(module: types.ModuleType, framework: str, ref: ModelRef) -> Any:
     return function(**parameters)
 
 
+def _fault_of(model: Model) -> str:
+    if model.kind not in KINDS:
+        return f"kind {model.kind!r} is none; allowed are {', '.join(KINDS)}"
+    smallest = min((model.reference_batch, *model.batches))
+    return f"batch {smallest} is none; batches are positive" if smallest < 1 else ""
+
+
 def card_of(path: str) -> ModelCard:
     """Read a file's card without building anything; a broken file's card carries its fault."""
     name = Path(path).stem
@@ -111,8 +120,11 @@ def card_of(path: str) -> ModelCard:
         source = hashlib.sha256(Path(path).read_bytes()).hexdigest()
         module = load(path)
     except Exception as error:  # noqa: BLE001  # a user's file may raise anything; the card says so
-        return ModelCard(name, "", "", "", (), 0, (), None, "", f"{type(error).__name__}: {error}")
+        kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+        return ModelCard(name, "", "", "", (), 0, (), None, "", f"{kind}{error}")
     model: Model = module.MODEL
+    if fault := _fault_of(model):
+        return ModelCard(name, "", "", "", (), 0, (), None, "", fault)
     return ModelCard(
         name=name,
         title=model.title,
