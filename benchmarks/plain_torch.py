@@ -8,7 +8,8 @@ import torch
 
 path, height, width, batch, seconds = sys.argv[1], *map(int, sys.argv[2:5]), float(sys.argv[5])
 model = runpy.run_path(path)["torch"]().eval()
-x = torch.randn(batch, 3, height, width)
+colours = 2 * torch.randn(batch, 3, 2, 2)  # smooth images, as the tool uses: noise is 6 % slower
+x = torch.nn.functional.interpolate(colours, (height, width), mode="bilinear", align_corners=True)
 with torch.inference_mode():
     for timed in (seconds, seconds):
         calls, began = 0, time.perf_counter()
