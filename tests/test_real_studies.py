@@ -18,7 +18,7 @@ STUDIES = {
     "torch": ("--batch", "8", "--exclude", "torch.compile.mode", "--exclude", "env.MALLOC_CONF",
               "--exclude", "env.GOMP_CPU_AFFINITY"),
     "tensorflow": ("--batch", "8", "--exclude", "tensorflow.jit_compile", "--exclude",
-                   "env.TF_NUM_INTEROP_THREADS", "--exclude", "env.TF_NUM_INTRAOP_THREADS"),
+                   "env.TF_NUM_INTRAOP_THREADS"),
 }  # fmt: skip
 
 
@@ -61,7 +61,8 @@ def test_its_claims_rest_on_rounds_and_checked_outputs(
 ) -> None:
     _, result, _ = studied
     rounds = result["confirmation"]["rounds"]
-    assert rounds
+    if not rounds:  # nothing to confirm is a result too, if it says so
+        assert "nothing scored above the default" in result["phases"]["confirm"]
     for klass in ("launch_only", "same"):
         winner = result["winners"][klass]
         assert winner["verdict"] in ("faster", "keep_default", "ambiguous")
