@@ -18,7 +18,7 @@ STUDIES = {
     "torch": ("--batch", "8", "--exclude", "torch.compile.mode", "--exclude", "env.MALLOC_CONF",
               "--exclude", "env.GOMP_CPU_AFFINITY"),
     "tensorflow": ("--batch", "8", "--exclude", "tensorflow.jit_compile", "--exclude",
-                   "env.TF_NUM_INTRAOP_THREADS"),
+                   "env.TF_NUM_INTEROP_THREADS", "--exclude", "env.TF_NUM_INTRAOP_THREADS"),
 }  # fmt: skip
 
 
