@@ -51,7 +51,7 @@ def test_the_optimum_is_found_wherever_the_seed_puts_it(tmp_path: Path) -> None:
     def loss(seed: int) -> float:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        result = study(folder, f"fake@seed={seed}", "15s", "--numerics", "reduced")
+        result = study(folder, f"fake@seed={seed}", "16s", "--numerics", "reduced")
         surface = Surface(seed)
         return optimum(surface) - truth(surface, result["winners"]["reduced"]["configuration"])
 
@@ -212,7 +212,7 @@ def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
 def test_settings_that_do_nothing_are_not_recommended(tmp_path: Path) -> None:
     neutral = ("launch.allocator", "fake.streams")
     model = f"fake@neutral={';'.join(neutral)},noise=0.003"
-    result = study(tmp_path, model, "14s", "--numerics", "same")
+    result = study(tmp_path, model, "18s", "--numerics", "same")
     assert result["phases"]["minimise"] == "minimal"
     for winner in result["winners"].values():
         assert not set(winner["configuration"]) & set(neutral), winner
