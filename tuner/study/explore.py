@@ -14,8 +14,12 @@ _TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
 proposals brought nothing."""
-_SPARE_LAUNCHES = 2
+_SPARE_LAUNCHES = 1
 """Launches kept for the race, beside what minimising and the confirmation need."""
+
+
+_MINIMISE_SHARE = 0.1
+"""Of the budget, at most this much is kept for minimising: looking further comes first."""
 
 
 class _Progress:
@@ -66,7 +70,8 @@ def explore(study: Study) -> None:
             progress.settled[klass] = f"exhausted: {error}"
             continue
         cost_s = study.cost_s(proposal.configuration)
-        kept_s = study.reserve_s() + study.reduction_cost_s() + _SPARE_LAUNCHES * cost_s
+        minimising_s = min(study.reduction_cost_s(), _MINIMISE_SHARE * study.budget.total_s)
+        kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
         if study.budget.left_s() < kept_s + cost_s:
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
