@@ -17,6 +17,21 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "tuner.cli.main", *arguments]
 
 
+def seconds_here(nominal: float) -> str:
+    """Return a budget that holds here, now, what `nominal` seconds hold on a quick, quiet machine.
+
+    Most of a fake launch is the start of its process: that is what is timed, and half as much again
+    is added because a shared machine may slow down afterwards.
+    """
+    starting = [sys.executable, "-P", "-c", "import tuner.worker.session"]
+    seconds = []
+    for _ in range(3):
+        began = time.monotonic()
+        subprocess.run(starting, check=True)
+        seconds.append(time.monotonic() - began)
+    return f"{nominal * 1.5 * max(1.0, max(seconds) / 0.1):.0f}s"
+
+
 def run(
     *arguments: str, cwd: Path, timeout: float = 300, environment: Mapping[str, str] = NOTHING
 ) -> subprocess.CompletedProcess[str]:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.command import run
+from tests.command import run, seconds_here
 from tuner.output.report import ratio, render
 from tuner.record.result import Interval, Result
 
@@ -14,7 +14,9 @@ from tuner.record.result import Interval, Result
 @pytest.fixture(scope="module")
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     cwd = tmp_path_factory.mktemp("report")
-    done = run("--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", "10s", cwd=cwd)
+    done = run(
+        "--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", seconds_here(7), cwd=cwd
+    )
     return msgspec.json.decode(done.stdout, type=Result)
 
 

@@ -15,7 +15,15 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.command import MARKER, NOTHING, new_marker, run, start, wait_until_gone
+from tests.command import (
+    MARKER,
+    NOTHING,
+    new_marker,
+    run,
+    seconds_here,
+    start,
+    wait_until_gone,
+)
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recommendation
 from tuner.record.journal import FinalistNamed, RoundDone, TrialNoted
 from tuner.record.launch import Purpose
@@ -51,7 +59,7 @@ def test_the_optimum_is_found_wherever_the_seed_puts_it(tmp_path: Path) -> None:
     def loss(seed: int) -> float:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        result = study(folder, f"fake@seed={seed}", "16s", "--numerics", "reduced")
+        result = study(folder, f"fake@seed={seed}", seconds_here(8.5), "--numerics", "reduced")
         surface = Surface(seed)
         return optimum(surface) - truth(surface, result["winners"]["reduced"]["configuration"])
 
@@ -66,7 +74,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     cwd = tmp_path_factory.mktemp("finished")
     faults = "fake.layout=packed:crash;fake.streams=2:wrong_output"
     secrets = {"MY_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
-    return cwd, study(cwd, f"fake@faults={faults}", "20s", environment=secrets)
+    return cwd, study(cwd, f"fake@faults={faults}", seconds_here(15), environment=secrets)
 
 
 def test_files_of_the_contract_are_there_and_valid(
@@ -201,7 +209,7 @@ def test_a_study_of_another_identity_is_refused_with_what_differs(
 
 
 def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
-    result = study(tmp_path, "fake@flat=true,drift=0.1", "10s")
+    result = study(tmp_path, "fake@flat=true,drift=0.1", seconds_here(7))
     assert result["verdict"] in ("keep_default", "ambiguous")
     for winner in result["winners"].values():
         assert winner["verdict"] != "faster"
@@ -212,7 +220,8 @@ def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
 def test_settings_that_do_nothing_are_not_recommended(tmp_path: Path) -> None:
     neutral = ("launch.allocator", "fake.streams")
     model = f"fake@neutral={';'.join(neutral)},noise=0.003"
-    result = study(tmp_path, model, "18s", "--numerics", "same")
+    small = ("--exclude", "fake.compile", "--exclude", "fake.layout")  # so that it is soon searched
+    result = study(tmp_path, model, seconds_here(14), "--numerics", "same", *small)
     assert result["phases"]["minimise"] == "minimal"
     for winner in result["winners"].values():
         assert not set(winner["configuration"]) & set(neutral), winner
@@ -234,7 +243,7 @@ def test_a_default_that_cannot_be_measured_ends_with_code_3(tmp_path: Path) -> N
 
 
 def test_what_is_ruled_out_is_neither_measured_nor_shipped(tmp_path: Path) -> None:
-    result = study(tmp_path, "fake@seed=3", "10s", "--exclude", "fake.compile", "--fix",
+    result = study(tmp_path, "fake@seed=3", seconds_here(7), "--exclude", "fake.compile", "--fix",
                    "fake.layout=packed")  # fmt: skip
     for trial in result["trials"]:
         if trial["source"] != "default":
@@ -250,7 +259,7 @@ def test_what_is_ruled_out_is_neither_measured_nor_shipped(tmp_path: Path) -> No
 # ------------------------------------------------------------------------ stopping and going on
 
 
-def interrupted_command(cwd: Path, budget: str = "14s") -> tuple[str, ...]:
+def interrupted_command(cwd: Path, budget: str) -> tuple[str, ...]:
     return ("--model", "fake@seed=1,start_s=0.05", *FAKE, "--budget", budget, "--out",
             str(cwd / "out"))  # fmt: skip
 
@@ -278,16 +287,18 @@ def check_store(folder: Path) -> None:
 
 
 def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    moments = random.Random(11)
+    moments, budget = random.Random(11), seconds_here(20)
     log = tmp_path / "log"
     for _ in range(10):
         marker = new_marker()
-        process = start(*interrupted_command(tmp_path, "30s"), cwd=tmp_path, marker=marker, log=log)
-        time.sleep(moments.uniform(0.4, 3.5))
+        process = start(
+            *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
+        )
+        time.sleep(moments.uniform(0.4, 2.5))
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert wait_until_gone(marker) == []
-    done = run(*interrupted_command(tmp_path, "30s"), cwd=tmp_path)
+    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     check_store(tmp_path / "out")
     result = json.loads(done.stdout)
@@ -296,11 +307,13 @@ def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Pa
 
 
 def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:
-    marker, log = new_marker(), tmp_path / "log"
+    marker, log, budget = new_marker(), tmp_path / "log", seconds_here(8)
     before: list[str] = []
     for phase in ("race", "minimise", "confirm"):
         with log.open("wb"):
-            process = start(*interrupted_command(tmp_path), cwd=tmp_path, marker=marker, log=log)
+            process = start(
+                *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
+            )
         wait_for_line(process, log, f"] {phase}:")
         time.sleep(0.5 if phase == "confirm" else 0.02)
         process.kill()
@@ -309,7 +322,7 @@ def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:
         now = launch_files(tmp_path)
         assert now[: len(before)] == before
         before = now
-    done = run(*interrupted_command(tmp_path), cwd=tmp_path)
+    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "used before" in done.stderr
     assert launch_files(tmp_path)[: len(before)] == before
@@ -336,10 +349,12 @@ def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> Non
 
 
 def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
-    marker, log = new_marker(), tmp_path / "log"
+    marker, log, budget = new_marker(), tmp_path / "log", seconds_here(8)
     for number in (signal.SIGINT, signal.SIGTERM):
         with log.open("wb"):
-            process = start(*interrupted_command(tmp_path), cwd=tmp_path, marker=marker, log=log)
+            process = start(
+                *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
+            )
         wait_for_line(process, log, "explore:")
         time.sleep(0.3)
         process.send_signal(number)
@@ -348,15 +363,15 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
         text = log.read_text()
         assert "the same command goes on" in text
         assert "Traceback" not in text
-    assert run(*interrupted_command(tmp_path), cwd=tmp_path).returncode == 0
+    assert run(*interrupted_command(tmp_path, budget), cwd=tmp_path).returncode == 0
     check_store(tmp_path / "out")
 
 
 def test_two_tools_on_one_study_do_not_meet(tmp_path: Path) -> None:
-    marker, log = new_marker(), tmp_path / "log"
-    first = start(*interrupted_command(tmp_path), cwd=tmp_path, marker=marker, log=log)
+    marker, log, budget = new_marker(), tmp_path / "log", seconds_here(8)
+    first = start(*interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log)
     wait_for_line(first, log, "baselines:")
-    second = run(*interrupted_command(tmp_path), cwd=tmp_path)
+    second = run(*interrupted_command(tmp_path, budget), cwd=tmp_path)
     first.kill()
     first.wait()
     assert second.returncode == 2

@@ -31,8 +31,8 @@ LONG_BUDGET_S = 1800.0
 MIN_ROUNDS = 4
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
-_SAFETY = 1.1
-"""Estimated seconds are raised by this, so that the first look fits."""
+_SAFETY = 1.25
+"""Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 _NEARLY_BEST = 0.05
 """A default this close (log rate) to the default's best batch may yet be the best."""
 
