@@ -15,7 +15,7 @@ from tuner.record.result import Interval, Result
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     cwd = tmp_path_factory.mktemp("report")
     done = run(
-        "--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", seconds_here(7), cwd=cwd
+        "--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", seconds_here(6), cwd=cwd
     )
     return msgspec.json.decode(done.stdout, type=Result)
 

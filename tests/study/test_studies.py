@@ -56,10 +56,12 @@ def optimum(surface: Surface) -> float:
 def test_the_optimum_is_found_wherever_the_seed_puts_it(tmp_path: Path) -> None:
     """In at least 18 of 20 studies. Two at a time: the fake's clock is virtual."""
 
+    budget = seconds_here(9)
+
     def loss(seed: int) -> float:
         folder = tmp_path / str(seed)
         folder.mkdir()
-        result = study(folder, f"fake@seed={seed}", seconds_here(8.5), "--numerics", "reduced")
+        result = study(folder, f"fake@seed={seed}", budget, "--numerics", "reduced")
         surface = Surface(seed)
         return optimum(surface) - truth(surface, result["winners"]["reduced"]["configuration"])
 
