@@ -226,8 +226,7 @@ def run_study(
                 n_configurations=plan.space.upper_size(),
             )
         )
-        ended = store.all(StudyFinished)
-        if ended and budget_s > 1.01 * store.all(SessionOpened)[-1].budget_s:
+        if is_finished and budget_s > 1.01 * store.all(SessionOpened)[-1].budget_s:
             listen(
                 Warned(
                     "this study is finished and is rendered again; to measure longer, name another "

@@ -1,6 +1,7 @@
 """Bad input is one line on standard error, says what to do, and exits with 2."""
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -81,28 +82,31 @@ def test_a_broken_space_has_file_and_line(tmp_path: Path) -> None:
     assert "unknown field 'knobs'" in done.stderr
 
 
+def run_altered(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in an interpreter that executes `code` first."""
+    (cwd / "sitecustomize.py").write_text(code)
+    return run(*arguments, cwd=cwd, environment={"PYTHONPATH": str(cwd), "TMPDIR": str(cwd)})
+
+
 def test_a_missing_framework_comes_with_the_command(tmp_path: Path) -> None:
     """An interpreter that sees everything but torch."""
-    (tmp_path / "sitecustomize.py").write_text(
+    code = (
         "import importlib.util as u\n"
         "find = u.find_spec\n"
         "u.find_spec = lambda name, *a: None if name == 'torch' else find(name, *a)\n"
     )
-    done = run("--model", "resnet50", "--framework", "torch", cwd=tmp_path,
-               environment={"PYTHONPATH": str(tmp_path)})  # fmt: skip
+    done = run_altered(code, "--model", "resnet50", "--framework", "torch", cwd=tmp_path)
     assert done.returncode == 2
     assert "pip install 'tune-framework[torch]'" in done.stderr
 
 
 def test_a_fault_of_our_own_is_a_line_with_a_log_to_paste(tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(
+    code = (
         "import tuner.host.identity as m\n"
         "def broken(*a, **k): raise KeyError('boom')\n"
         "m.probe = broken\n"
     )
-    done = run(
-        "hardware", cwd=tmp_path, environment={"PYTHONPATH": str(tmp_path), "TMPDIR": str(tmp_path)}
-    )
+    done = run_altered(code, "hardware", cwd=tmp_path)
     assert done.returncode == 1
     assert "fault of tune-framework" in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,11 +2,13 @@
 
 import itertools
 import json
+import math
 import os
 import random
 import signal
 import subprocess
 import time
+import tomllib
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -90,8 +92,6 @@ def test_files_of_the_contract_are_there_and_valid(
     stored = json.loads((cwd / "out/result.json").read_text())
     assert stored == result
     jsonschema.validate(stored, json.loads(RESULT_SCHEMA.read_text()))
-    import tomllib
-
     for name in sorted(n for n in names if n.endswith(".toml")):
         plain = tomllib.loads((cwd / "out" / name).read_text())
         jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
@@ -101,8 +101,6 @@ def test_no_claim_exceeds_the_truth(finished: tuple[Path, dict[str, Any]]) -> No
     _, result = finished
     surface = Surface(0)
     default = max(truth(surface, {"workload.batch": b}) for b in (4, 16))
-    import math
-
     for name, winner in result["winners"].items():
         assert winner["verdict"] == "faster", (name, winner)
         true = math.exp(truth(surface, winner["configuration"]) - default)
@@ -184,6 +182,11 @@ def test_run_sh_starts_a_program_under_the_launch_settings(
     assert wanted.items() <= environment.items()
     lines = (cwd / "out/recommended.env").read_text().splitlines()
     assert {f"{k}={v}" for k, v in wanted.items()} <= set(lines)
+    assert done.stderr == ""
+    tuned = {**os.environ, "OMP_NUM_THREADS": "7", "FOREIGN": "x"}
+    again = subprocess.run([cwd / "out/run.sh", "true"], env=tuned, capture_output=True, text=True,
+                           check=True)  # fmt: skip
+    assert again.stderr == "run.sh: set besides, and not measured: OMP_NUM_THREADS \n"
 
 
 def test_the_same_command_renders_a_finished_study_again(

@@ -9,7 +9,14 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.output.assemble import verdict_line
-from tuner.output.report import rate, ratio, settings
+from tuner.output.report import (
+    best_candidate,
+    is_recommended,
+    rate,
+    ratio,
+    settings,
+    standing,
+)
 from tuner.record.result import Result
 
 _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold yellow"}
@@ -30,8 +37,8 @@ def show(result: Result, folder: Path) -> None:
     )
     console.print(_table(result))
     for name, winner in result.winners.items():
-        best = "" if winner.verdict == "faster" else "the default; best candidate: "
-        console.print(Text.assemble((f"{name}: ", "bold"), best, settings(winner.configuration)))
+        shown = best_candidate(winner) + settings(winner.configuration)
+        console.print(Text.assemble((f"{name}: ", "bold"), shown))
     ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
     refused = sum("is not in force" in trial.reason for trial in result.trials)
     in_force = f"not in force: {', '.join(ignored) or 'nothing among the winners'}"
@@ -54,17 +61,12 @@ def _table(result: Result) -> Table:
         shown = f"{baseline.search_ratio:.2f}x in the search" if baseline.search_ratio else "-"
         if baseline.speedup:
             shown = ratio(baseline.speedup)
-        notes = [f"same as {baseline.same_as}"] if baseline.same_as else []
-        if baseline.applicable and not notes and not baseline.search_ratio:
-            notes = ["not measured: no time"]
-        if not baseline.applicable:
-            notes = [f"not applicable: {baseline.reason}"]
+        notes = [standing(baseline)] if standing(baseline) else []
         if baseline.dead_settings:
             notes.append(f"{len(baseline.dead_settings)} dead setting(s)")
         table.add_row(Text(baseline.name), shown, Text(", ".join(notes) or "baseline"))
     for name, winner in result.winners.items():
-        is_recommended = name == result.recommended_class and winner.verdict == "faster"
-        mark = ", recommended" if is_recommended else ""
+        mark = ", recommended" if is_recommended(result, name) else ""
         table.add_row(
             Text(name, style="bold"),
             ratio(winner.speedup),

@@ -17,7 +17,7 @@ from tuner.cli.progress import progress
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
-from tuner.space.profile import FRAMEWORKS
+from tuner.record.workload import FRAMEWORKS
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tune import Finished, Request, plan, tune
 

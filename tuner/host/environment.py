@@ -37,6 +37,8 @@ _PREFIXES = (
     "MALLOC_",
 )
 _NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
+LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
+"""An extended regular expression: how the lines of `env` begin that hold tuning variables."""
 
 
 def is_tuning_variable(name: str) -> bool:

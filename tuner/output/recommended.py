@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
+from tuner.host.environment import LINE_PATTERN
 from tuner.host.identity import Host
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_recommendation, write_whole
@@ -58,11 +59,6 @@ def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
     return Setting(knob_id, value, str(knob.applies), knob.needs_code_change, how)
 
 
-_TUNING = (
-    "OMP_|KMP_|GOMP_|MKL_|OPENBLAS_|DNNL_|ONEDNN_|MALLOC_|TCMALLOC_|TF_NUM_|TF_ENABLE_|LD_PRELOAD="
-)
-
-
 def environment_file(recommendation: Recommendation) -> str:
     """Return `recommended.env`: NAME=VALUE lines, as docker --env-file and systemd read them."""
     lines = [f"{name}={value}" for name, value in sorted(recommendation.environment.items())]
@@ -102,7 +98,7 @@ def run_script(recommendation: Recommendation) -> str:
         *_notes(recommendation),
         '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
         "# measured without any other tuning variable: what your shell sets besides stays in force",
-        f"others=$(env | grep -E '^({_TUNING})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
+        f"others=$(env | grep -E '^({LINE_PATTERN})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
         *exports,
         f'exec {prefix}"$@"',

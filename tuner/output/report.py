@@ -11,7 +11,7 @@ from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
 from tuner.record.files import write_whole
 from tuner.record.launch import OutputCheck
-from tuner.record.result import Interval, Result
+from tuner.record.result import BaselineSection, Interval, Result, WinnerSection
 
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
@@ -38,6 +38,37 @@ def rate(interval: Interval | None) -> str:
 def settings(configuration: dict[str, Any]) -> str:
     """Write a configuration on one line."""
     return " ".join(f"{knob}={value}" for knob, value in configuration.items()) or "the default"
+
+
+def best_candidate(winner: WinnerSection) -> str:
+    """Return what precedes the settings of a class that nothing is recommended for."""
+    return "" if winner.verdict == "faster" else "the default; best candidate: "
+
+
+def is_recommended(result: Result, klass: str) -> bool:
+    """Tell whether a class's winner is what recommended.toml holds."""
+    return klass == result.recommended_class and result.winners[klass].verdict == "faster"
+
+
+def standing(baseline: BaselineSection) -> str:
+    """Say whether a baseline applies here and was measured; empty if both, as itself."""
+    if not baseline.applicable:
+        return f"not applicable: {baseline.reason}"
+    if baseline.same_as:
+        return f"same as {baseline.same_as}"
+    return "" if baseline.search_ratio else "not measured: no time"
+
+
+def _time_spent(result: Result) -> str:
+    """Write where the seconds of a study went."""
+    spent = result.seconds
+    whose = "of the launches' own seconds, which are virtual here: "
+    return (
+        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose * (result.framework == 'fake')}"
+        f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up and output checks "
+        f"{spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
+        f"{spent.start_up:.0f} s, disturbed slices {spent.waiting:.0f} s."
+    )
 
 
 def _drift(check: OutputCheck | None) -> str:
@@ -74,11 +105,15 @@ def render(result: Result, template: str) -> str:
         "ratio": ratio,
         "rate": rate,
         "settings": settings,
+        "candidate": best_candidate,
+        "standing": standing,
+        "time_spent": _time_spent,
         "drift": _drift,
         "cell": _cell,
         "mebibytes": _mebibytes,
         "verdict": verdict_line,
     }
+    environment.globals["is_recommended"] = is_recommended
     return environment.get_template(template).render(r=result, counts=outcome_counts(result))
 
 

@@ -9,6 +9,7 @@ import msgspec
 from tuner.record.configuration import Value
 
 Scenario = Literal["offline"]
+FRAMEWORKS = ("torch", "tensorflow", "fake")
 
 
 class ModelRef(msgspec.Struct, frozen=True):

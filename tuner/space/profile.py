@@ -41,6 +41,7 @@ import msgspec
 from tuner.errors import ExpressionError, ProfileError, UnknownName
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
+from tuner.record.workload import FRAMEWORKS
 from tuner.space.expressions import Expression
 from tuner.space.knobs import KNOBS, is_known
 
@@ -52,7 +53,6 @@ WORKLOAD_FACTS = (
     "workload.reference_batch",
     "workload.batches",
 )
-FRAMEWORKS = ("torch", "tensorflow", "fake")
 
 
 class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -27,10 +27,9 @@ from typing import Any
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.record.workload import ModelCard, ModelRef
+from tuner.record.workload import FRAMEWORKS, ModelCard, ModelRef
 
 KINDS = ("cnn", "transformer", "recommendation", "mlp", "other")
-FRAMEWORKS = ("torch", "tensorflow", "fake")
 
 
 class Image(msgspec.Struct, frozen=True):
