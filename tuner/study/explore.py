@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
@@ -16,8 +17,6 @@ PATIENCE = 5
 proposals brought nothing."""
 _SPARE_LAUNCHES = 1
 """Launches kept for the race, beside what minimising and the confirmation need."""
-
-
 _MINIMISE_SHARE = 0.1
 """Of the budget, at most this much is kept for minimising: looking further comes first."""
 
@@ -69,10 +68,7 @@ def explore(study: Study) -> None:
         except Exhausted as error:
             progress.settled[klass] = f"exhausted: {error}"
             continue
-        cost_s = study.cost_s(proposal.configuration)
-        minimising_s = min(study.reduction_cost_s(), _MINIMISE_SHARE * study.budget.total_s)
-        kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
-        if study.budget.left_s() < kept_s + cost_s:
+        if not _has_time(study, proposal.configuration):
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
             break
@@ -80,3 +76,24 @@ def explore(study: Study) -> None:
         study.tell(proposal, record)
         progress.after(klass)
     study.done(Phase.EXPLORE, reason)
+
+
+def _has_time(study: Study, configuration: Configuration) -> bool:
+    """Tell whether a launch of a configuration leaves enough for the phases that follow.
+
+    What the confirmation needs is estimated from the launches of those who lead. Where only one is
+    known, which may have compiled from nothing, and time seems to be up, it is launched again: the
+    race would do so anyway, and a warm compiler's cache often frees time for many proposals.
+    """
+    cost_s = study.cost_s(configuration)
+    while True:
+        minimising_s = min(study.reduction_cost_s(), _MINIMISE_SHARE * study.budget.total_s)
+        kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
+        if study.budget.left_s() >= kept_s + cost_s:
+            return True
+        leaders = {c for c in study.finalists().values() if study.beats_default(c)}
+        once = [c for c in leaders if study.ledger.n_launches(c) == 1]
+        dearest = max(once, key=study.cost_s, default=None)
+        if dearest is None or study.budget.left_s() < study.reserve_s() + study.cost_s(dearest):
+            return False
+        study.measure(dearest, Purpose.RACE)
