@@ -3,8 +3,9 @@
 Plain TPE proposes 9-25 % of its configurations twice. Here every proposal is canonical, feasible,
 in the winner class that is asked about, and new; its source takes turns:
 
-neighbour   one knob away from the best of the class, most promising knob values first: what is
-            nearly additive in the logarithm (as runtime settings are) is climbed in few steps
+neighbour   one knob away from the best of the class: values first that need this very class and
+            were in no trial, then the most promising; what is nearly additive in the logarithm
+            (as runtime settings are) is climbed in few steps
 tpe         Optuna's multivariate TPE, with the knobs outside the class fixed; asked again while it
             proposes what is known
 random      uniform over what is left: keeps an eye on what the others would never try
@@ -125,13 +126,12 @@ class PortfolioSampler(BaseSampler):
         self._random.shuffle(candidates)
         here = self.space.assignment(best)
 
-        def promise(candidate: Configuration) -> float:
+        def promise(candidate: Configuration) -> tuple[bool, float]:
             there = self.space.assignment(candidate)
-            return sum(
-                gains.get((knob, value), 0.0) - gains.get((knob, here[knob]), 0.0)
-                for knob, value in there.items()
-                if value != here[knob]
-            )
+            changes = [(knob, value) for knob, value in there.items() if value != here[knob]]
+            is_unknown = not all(change in gains for change in changes)
+            gain = sum(gains.get((k, v), 0.0) - gains.get((k, here[k]), 0.0) for k, v in changes)
+            return is_unknown and winner_class(candidate) is self.focus, gain
 
         return max(candidates, key=promise)
 

@@ -81,9 +81,9 @@ def explore(study: Study) -> None:
 def _has_time(study: Study, configuration: Configuration) -> bool:
     """Tell whether a launch of a configuration leaves enough for the phases that follow.
 
-    What the confirmation needs is estimated from the launches of those who lead. Where only one is
-    known, which may have compiled from nothing, and time seems to be up, it is launched again: the
-    race would do so anyway, and a warm compiler's cache often frees time for many proposals.
+    What the confirmation needs is estimated from the launches of those who will be in it. Where one
+    was launched only once, which may have compiled from nothing, and time seems to be up, it is
+    launched again: a warm compiler's cache often frees time for many proposals.
     """
     cost_s = study.cost_s(configuration)
     while True:
@@ -91,8 +91,8 @@ def _has_time(study: Study, configuration: Configuration) -> bool:
         kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
         if study.budget.left_s() >= kept_s + cost_s:
             return True
-        leaders = {c for c in study.finalists().values() if study.beats_default(c)}
-        once = [c for c in leaders if study.ledger.n_launches(c) == 1]
+        arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
+        once = [c for c in arms if study.ledger.n_launches(c) == 1]
         dearest = max(once, key=study.cost_s, default=None)
         if dearest is None or study.budget.left_s() < study.reserve_s() + study.cost_s(dearest):
             return False
