@@ -56,6 +56,16 @@ def test_a_class_is_never_left(tmp_path: Path, klass: WinnerClass) -> None:
         assert order.index(found) <= order.index(klass)
 
 
+def test_the_first_neighbour_of_a_class_tries_what_only_it_allows(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    for settings in ({}, {"workload.batch": 16}, {"env.FAKE_THREADS": 4}):
+        proposal = search.trials.ask_for(Configuration.of(settings), "baseline")
+        search.tried[proposal.configuration] = score = search.surface.log_rate(settings)
+        search.trials.tell(proposal.number, Outcome.MEASURED, "", score)
+    for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
+        assert winner_class(search.step(klass)) is klass
+
+
 def test_a_small_class_is_exhausted_and_says_so(tmp_path: Path) -> None:
     search = Search(tmp_path)
     n = 4 * 3 * 2  # threads x allocators x batches

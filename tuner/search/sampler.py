@@ -14,12 +14,12 @@ random      uniform over what is left: keeps an eye on what the others would nev
 from __future__ import annotations
 
 import random
-import statistics
 import warnings
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.samplers import BaseSampler, PartialFixedSampler, TPESampler
@@ -35,6 +35,8 @@ _SOURCES = ("neighbour", "tpe", "neighbour", "tpe", "random")
 _TPE_ATTEMPTS = 12
 _RANDOM_ATTEMPTS = 200
 _STARTUP_TRIALS = 4
+_SHRINKAGE = 0.1
+"""Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
 
 Scores = Callable[[], Mapping[Configuration, float | None]]
 
@@ -136,15 +138,19 @@ class PortfolioSampler(BaseSampler):
         return max(candidates, key=promise)
 
     def _gains(self, tried: Mapping[Configuration, float | None]) -> dict[tuple[str, Value], float]:
-        """Return each knob value's mean score over the trials that had it, shrunk to the mean."""
-        scores = [s for s in tried.values() if s is not None]
-        mean = statistics.fmean(scores)
-        seen: dict[tuple[str, Value], list[float]] = defaultdict(list)
-        for configuration, score in tried.items():
-            if score is not None:
-                for knob, value in self.space.assignment(configuration).items():
-                    seen[knob, value].append(score - mean)
-        return {key: sum(values) / (len(values) + 1) for key, values in seen.items()}
+        """Return each tried knob value's effect on the score, all of them estimated together.
+
+        An additive model, shrunk a little (ridge): a value's mean over the trials that had it
+        would blame it for the company it was tried in.
+        """
+        scored = {c: s for c, s in tried.items() if s is not None}
+        rows = [set(self.space.assignment(c).items()) for c in scored]
+        columns = list(dict.fromkeys(pair for row in rows for pair in row))
+        x = np.array([[pair in row for pair in columns] for row in rows], dtype=float)
+        y = np.array(list(scored.values()))
+        penalty = _SHRINKAGE * np.eye(len(columns))
+        effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
+        return dict(zip(columns, effects.tolist(), strict=True))
 
     def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
         allowed = self.space.choices_within(self.focus)
