@@ -15,8 +15,9 @@ from tuner.record.result import Interval, Result
 def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     cwd = tmp_path_factory.mktemp("report")
     done = run(
-        "--model", "fake@seed=2", "--hw", "fake", "--json", "--budget", seconds_here(6), cwd=cwd
-    )
+        "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
+        "--budget", seconds_here(6), cwd=cwd,
+    )  # fmt: skip
     return msgspec.json.decode(done.stdout, type=Result)
 
 
@@ -31,6 +32,14 @@ def test_everything_of_the_contract_is_told(result: Result, template: str) -> No
     assert ratio(result.speedup) in text
     assert result.command in text.replace("&#39;", "'")
     assert all(str(t.number) in text for t in result.trials)
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_a_baseline_that_crashed_is_not_said_to_lack_time(result: Result, template: str) -> None:
+    crashed = next(b for b in result.baselines if b.name == "vendor_compiler")
+    assert crashed.applicable
+    assert crashed.search_ratio is None
+    assert "not measured: crashed: killed by SIGSEGV" in render(result, template)
 
 
 def test_markdown_tables_are_whole(result: Result) -> None:

@@ -66,6 +66,21 @@ def test_the_first_neighbour_of_a_class_tries_what_only_it_allows(tmp_path: Path
         assert winner_class(search.step(klass)) is klass
 
 
+def test_a_value_that_failed_does_not_come_first_again(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    for settings in ({}, {"fake.precision": "bf16"}):
+        proposal = search.trials.ask_for(Configuration.of(settings), "baseline")
+        failed = "fake.precision" in settings
+        search.tried[proposal.configuration] = None if failed else 1.0
+        outcome = Outcome.CRASHED if failed else Outcome.MEASURED
+        search.trials.tell(proposal.number, outcome, "", None if failed else 1.0)
+    better = search.trials.ask_for(Configuration.of({"workload.batch": 16}), "baseline")
+    search.tried[better.configuration] = 2.0
+    search.trials.tell(better.number, Outcome.MEASURED, "", 2.0)
+    found = search.step(WinnerClass.REDUCED)
+    assert "fake.precision" not in found.as_dict()
+
+
 def test_a_small_class_is_exhausted_and_says_so(tmp_path: Path) -> None:
     search = Search(tmp_path)
     n = 4 * 3 * 2  # threads x allocators x batches

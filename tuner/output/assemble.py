@@ -47,6 +47,7 @@ from tuner.space.knobs import BATCH, winner_class
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claim, Claims
 from tuner.study.confirm import make_claims
+from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 
 _MEMORY_REMARK = 1.5
@@ -121,18 +122,7 @@ def assemble(study: Study, context: Context) -> Result:
         noise_floor=claims.noise_floor(klass),
         noise=_noise(store, claims, klass),
         confirmation=_confirmation(store, claims),
-        trials=[
-            TrialSection(
-                number=trial.number,
-                configuration=trial.configuration.as_dict(),
-                source=trial.source,
-                outcome=trial.ending.outcome,
-                reason=trial.ending.reason,
-                launches=list(trial.launches),
-                search_ratio=_rounded(ledger.ratio(trial.configuration)),
-            )
-            for trial in ledger.trials()
-        ],
+        trials=_trials(ledger),
         contributions=None,
         seconds=_seconds(store, study.budget.used_s()),
         budget_s=context.budget_s,
@@ -145,6 +135,21 @@ def assemble(study: Study, context: Context) -> Result:
 
 def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 4)
+
+
+def _trials(ledger: Ledger) -> list[TrialSection]:
+    return [
+        TrialSection(
+            number=trial.number,
+            configuration=trial.configuration.as_dict(),
+            source=trial.source,
+            outcome=trial.ending.outcome,
+            reason=trial.ending.reason,
+            launches=list(trial.launches),
+            search_ratio=_rounded(ledger.ratio(trial.configuration)),
+        )
+        for trial in ledger.trials()
+    ]
 
 
 def _host(context: Context, opened: StudyOpened) -> HostSection:
@@ -237,6 +242,7 @@ def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]
 def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSection:
     ledger = study.ledger
     speedup = ratio = None
+    reason = baseline.reason
     if baseline.is_applicable:
         at_batches = [ledger.at_batch(baseline.configuration, batch) for batch in ledger.batches]
         confirmed = [c for c in at_batches if len(claims.differences(c)) >= 1]
@@ -244,11 +250,14 @@ def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSecti
         ratio = ledger.ratio(best[0]) if best else None
         if confirmed and baseline.same_as != "default":
             speedup = claims.against_default(best[0] if best else confirmed[0])
+        if ratio is None:
+            endings = [t.ending for t in ledger.trials() if t.configuration in at_batches]
+            reason = f"{endings[0].outcome}: {endings[0].reason}" if endings else "no time"
     return BaselineSection(
         name=baseline.name,
         source=baseline.source,
         applicable=baseline.is_applicable,
-        reason=baseline.reason,
+        reason=reason,
         same_as=baseline.same_as,
         dead_settings=list(baseline.dead_settings),
         substituted=list(baseline.substituted),

@@ -56,15 +56,15 @@ def standing(baseline: BaselineSection) -> str:
         return f"not applicable: {baseline.reason}"
     if baseline.same_as:
         return f"same as {baseline.same_as}"
-    return "" if baseline.search_ratio else "not measured: no time"
+    return "" if baseline.search_ratio else f"not measured: {baseline.reason}"
 
 
 def _time_spent(result: Result) -> str:
     """Write where the seconds of a study went."""
     spent = result.seconds
-    whose = "of the launches' own seconds, which are virtual here: "
+    whose = "of the launches' virtual seconds: " if result.framework == "fake" else ""
     return (
-        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose * (result.framework == 'fake')}"
+        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
         f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up and output checks "
         f"{spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
         f"{spent.start_up:.0f} s, disturbed slices {spent.waiting:.0f} s."

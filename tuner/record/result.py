@@ -107,6 +107,7 @@ class BaselineSection(msgspec.Struct, frozen=True):
     source: str
     applicable: bool
     reason: str
+    """Why it does not apply here, or why it has no rate; empty if it has one."""
     same_as: str | None
     dead_settings: list[str]
     substituted: list[str]

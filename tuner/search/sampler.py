@@ -125,15 +125,16 @@ class PortfolioSampler(BaseSampler):
         best = self.incumbent(tried)
         assert best is not None
         gains = self._gains(tried)
+        seen = {pair for c in tried for pair in self.space.assignment(c).items()}
         self._random.shuffle(candidates)
         here = self.space.assignment(best)
 
         def promise(candidate: Configuration) -> tuple[bool, float]:
             there = self.space.assignment(candidate)
             changes = [(knob, value) for knob, value in there.items() if value != here[knob]]
-            is_unknown = not all(change in gains for change in changes)
+            is_unseen = not seen.issuperset(changes)
             gain = sum(gains.get((k, v), 0.0) - gains.get((k, here[k]), 0.0) for k, v in changes)
-            return is_unknown and winner_class(candidate) is self.focus, gain
+            return is_unseen and winner_class(candidate) is self.focus, gain
 
         return max(candidates, key=promise)
 

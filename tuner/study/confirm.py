@@ -20,7 +20,7 @@ def confirm(study: Study) -> None:
     if study.is_done(Phase.CONFIRM):
         return
     study.bench.retire_pacer()
-    chosen = _choose_arms(study)
+    chosen = choose_arms(study)
     study.enter(Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round")
     reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
     while not reason:
@@ -60,8 +60,11 @@ def _chosen(study: Study) -> ArmsChosen:
     return study.store.all(ArmsChosen)[-1]
 
 
-def _choose_arms(study: Study) -> ArmsChosen:
-    """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all."""
+def choose_arms(study: Study) -> ArmsChosen:
+    """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
+
+    Where a first look at all of them does not fit, the winners' verdicts come before the baselines.
+    """
     if study.store.all(ArmsChosen):
         return _chosen(study)
     arms = [c for c in study.finalists().values() if not is_default(c)]
@@ -74,6 +77,11 @@ def _choose_arms(study: Study) -> ArmsChosen:
             ]
             found = study.ledger.best(at_batches)
             wanted += [found[0]] if found else []
+    beside = set(wanted) - set(arms)
+    if arms and beside and not _has_time_for_a_look(study, [*arms, *wanted]):
+        # finalists that fell together may have parted since their time was set aside
+        study.warn("the budget left no time to confirm the best baseline beside the winners")
+        best, wanted = None if best in beside else best, []
     sound = tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c)))
     with_reference = study.round_cost_s(study.confirmation_arms(sound, at_reference=True))
     chosen = ArmsChosen(
@@ -86,6 +94,11 @@ def _choose_arms(study: Study) -> ArmsChosen:
         study.warn("the budget left no time to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen
+
+
+def _has_time_for_a_look(study: Study, arms: list[Configuration]) -> bool:
+    needed_s = MIN_ROUNDS * study.round_cost_s(study.confirmation_arms(arms))
+    return study.budget.left_s() + _allowance_s(study, 0) >= needed_s
 
 
 def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:

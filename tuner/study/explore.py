@@ -68,7 +68,7 @@ def explore(study: Study) -> None:
         except Exhausted as error:
             progress.settled[klass] = f"exhausted: {error}"
             continue
-        if not _has_time(study, proposal.configuration):
+        if not _make_time(study, proposal.configuration):
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
             break
@@ -78,12 +78,13 @@ def explore(study: Study) -> None:
     study.done(Phase.EXPLORE, reason)
 
 
-def _has_time(study: Study, configuration: Configuration) -> bool:
-    """Tell whether a launch of a configuration leaves enough for the phases that follow.
+def _make_time(study: Study, configuration: Configuration) -> bool:
+    """See to it that a launch of a configuration leaves enough for the phases that follow.
 
     What the confirmation needs is estimated from the launches of those who will be in it. Where one
     was launched only once, which may have compiled from nothing, and time seems to be up, it is
-    launched again: a warm compiler's cache often frees time for many proposals.
+    launched again: a warm compiler's cache often frees time for many proposals. Returns whether
+    there is time.
     """
     cost_s = study.cost_s(configuration)
     while True:
