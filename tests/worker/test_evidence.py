@@ -3,17 +3,20 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tuner.host.identity import probe
 
 LIBRARIES = probe().libraries
+DEBIANS_PYTHON = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
+"""A position-dependent executable: it has call stubs of its own where others have addresses."""
 
 
-def in_child(code: str, **environment: str) -> str:
+def in_child(code: str, interpreter: str = sys.executable, **environment: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-P", "-c", f"from tuner.worker import evidence\n{code}"],
+        [interpreter, "-P", "-c", f"from tuner.worker import evidence\n{code}"],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
@@ -26,15 +29,36 @@ def needs(library: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(library not in LIBRARIES, reason=f"{library} is not installed here")
 
 
-def test_without_a_preload_it_is_glibc() -> None:
-    assert in_child("print(evidence.allocator())") == "glibc"
+INTERPRETERS = [
+    sys.executable,
+    pytest.param(
+        DEBIANS_PYTHON,
+        marks=pytest.mark.skipif(
+            not Path(DEBIANS_PYTHON).exists(), reason=f"there is no {DEBIANS_PYTHON} here"
+        ),
+    ),
+]
 
 
+def allocator_in(interpreter: str, **environment: str) -> str:
+    """Ask an interpreter that has this one's packages."""
+    foreign = [p for p in sys.path if "site-packages" in p or not p.startswith(sys.base_prefix)]
+    packages = os.pathsep.join(path for path in foreign if path)
+    code = "print(evidence.allocator())"
+    return in_child(code, interpreter, PYTHONPATH=packages, **environment)
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
+def test_without_a_preload_it_is_glibc(interpreter: str) -> None:
+    assert allocator_in(interpreter) == "glibc"
+
+
+@pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize(
     "name", [pytest.param(n, marks=needs(n)) for n in ("tcmalloc", "jemalloc")]
 )
-def test_a_preloaded_allocator_is_in_use(name: str) -> None:
-    assert in_child("print(evidence.allocator())", LD_PRELOAD=LIBRARIES[name]) == name
+def test_a_preloaded_allocator_is_in_use(name: str, interpreter: str) -> None:
+    assert allocator_in(interpreter, LD_PRELOAD=LIBRARIES[name]) == name
 
 
 @needs("tcmalloc")

@@ -11,6 +11,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tuner.host.numa import NumaError, memory_policy
 from tuner.record.configuration import Value
@@ -29,17 +30,55 @@ def mapped_file(address: int) -> str:
     return ""
 
 
+class _LoadedObject(ctypes.Structure):
+    """The beginning of the loader's struct dl_phdr_info, as dl_iterate_phdr(3) has it."""
+
+    _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
+
+
+def _loaded_libraries() -> list[str]:
+    """Return the files of the loaded libraries in the order in which symbols are looked up."""
+    names: list[str] = []
+
+    def note(loaded: Any, _size: int, _data: int) -> int:
+        names.append(os.fsdecode(loaded.contents.name or b""))
+        return 0
+
+    # with the interpreter's lock held: a thread that imports meanwhile waits for the loader's lock
+    visit = ctypes.PYFUNCTYPE(
+        ctypes.c_int, ctypes.POINTER(_LoadedObject), ctypes.c_size_t, ctypes.c_void_p
+    )
+    ctypes.PyDLL(None).dl_iterate_phdr(visit(note), None)
+    return [name for name in names if name.startswith("/")]  # not the program, not the kernel's
+
+
+def _definer(symbol: str) -> str:
+    """Return the first library in look-up order that defines a symbol, or an empty string.
+
+    The address that the process as a whole has for it proves nothing: a position-dependent
+    executable, as Debian's Python is, puts a call stub of its own in the function's place.
+    """
+    for path in _loaded_libraries():
+        try:
+            function = getattr(ctypes.CDLL(path, mode=os.RTLD_NOLOAD), symbol)
+        except (OSError, AttributeError):
+            continue
+        # a library's look-up goes on in what it depends on
+        address = ctypes.cast(function, ctypes.c_void_p).value or 0
+        if mapped_file(address) == os.path.realpath(path):
+            return path
+    return ""
+
+
 def allocator() -> str:
-    """Name the allocator whose malloc the process's symbols resolve to.
+    """Name the allocator whose malloc the process's libraries are bound to.
 
     A library that is only mapped (loaded late, or without the symbol) is not in use: its malloc
     must come first in the global scope, where every framework library looks.
     """
-    libc = ctypes.CDLL(None)
     owners = set()
     for symbol in ("malloc", "posix_memalign"):  # frameworks allocate tensors with the latter
-        address = ctypes.cast(getattr(libc, symbol), ctypes.c_void_p).value or 0
-        file = Path(mapped_file(address)).name
+        file = Path(_definer(symbol)).name
         owners.add(next((name for name in _ALLOCATORS if name in file), "glibc"))
     return owners.pop() if len(owners) == 1 else "mixed:" + ",".join(sorted(owners))
 
