@@ -1,5 +1,8 @@
 """Proposals over a real Optuna study in SQLite."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -66,8 +69,9 @@ def test_the_first_neighbour_of_a_class_tries_what_only_it_allows(tmp_path: Path
         assert winner_class(search.step(klass)) is klass
 
 
-def test_a_value_that_failed_does_not_come_first_again(tmp_path: Path) -> None:
-    search = Search(tmp_path)
+@pytest.mark.parametrize("seed", range(5))
+def test_a_value_that_failed_does_not_come_first_again(tmp_path: Path, seed: int) -> None:
+    search = Search(tmp_path, seed=seed)
     for settings in ({}, {"fake.precision": "bf16"}):
         proposal = search.trials.ask_for(Configuration.of(settings), "baseline")
         failed = "fake.precision" in settings
@@ -79,6 +83,31 @@ def test_a_value_that_failed_does_not_come_first_again(tmp_path: Path) -> None:
     search.trials.tell(better.number, Outcome.MEASURED, "", 2.0)
     found = search.step(WinnerClass.REDUCED)
     assert "fake.precision" not in found.as_dict()
+
+
+_PROPOSALS = """
+import sys
+from pathlib import Path
+from tests.search.test_trials import Search
+from tuner.record.journal import WinnerClass
+search = Search(Path(sys.argv[1]))
+print([str(search.step(klass)) for _ in range(8) for klass in WinnerClass])
+"""
+
+
+def test_the_seed_alone_decides_what_is_proposed(tmp_path: Path) -> None:
+    found = set()
+    for hash_seed in "123":
+        ran = subprocess.run(
+            [sys.executable, "-c", _PROPOSALS, tmp_path / hash_seed],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.add(ran.stdout)
+    assert len(found) == 1
 
 
 def test_a_small_class_is_exhausted_and_says_so(tmp_path: Path) -> None:

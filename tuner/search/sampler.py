@@ -13,6 +13,7 @@ random      uniform over what is left: keeps an eye on what the others would nev
 
 from __future__ import annotations
 
+import math
 import random
 import warnings
 from collections import defaultdict
@@ -142,13 +143,14 @@ class PortfolioSampler(BaseSampler):
         """Return each tried knob value's effect on the score, all of them estimated together.
 
         An additive model, shrunk a little (ridge): a value's mean over the trials that had it
-        would blame it for the company it was tried in.
+        would blame it for the company it was tried in. What failed counts as half as fast as the
+        slowest, so that its values come late unless other trials clear them.
         """
-        scored = {c: s for c, s in tried.items() if s is not None}
-        rows = [set(self.space.assignment(c).items()) for c in scored]
-        columns = list(dict.fromkeys(pair for row in rows for pair in row))
-        x = np.array([[pair in row for pair in columns] for row in rows], dtype=float)
-        y = np.array(list(scored.values()))
+        failed = min(s for s in tried.values() if s is not None) - math.log(2)
+        rows = [self.space.assignment(c) for c in tried]
+        columns = list(dict.fromkeys(pair for row in rows for pair in row.items()))
+        x = np.array([[row[knob] == value for knob, value in columns] for row in rows], dtype=float)
+        y = np.array([failed if s is None else s for s in tried.values()])
         penalty = _SHRINKAGE * np.eye(len(columns))
         effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
         return dict(zip(columns, effects.tolist(), strict=True))

@@ -55,11 +55,11 @@ def _runners(study: Study, klass: WinnerClass) -> list[Configuration]:
     return close[:_MAX_RUNNERS]
 
 
-def _due(study: Study) -> set[Configuration]:
+def _due(study: Study) -> list[Configuration]:
     """Return the runners to launch again: those of classes with more than one runner left."""
-    due: set[Configuration] = set()
+    due: dict[Configuration, None] = {}  # in order: the same seed launches the same
     for klass in WinnerClass:
         runners = _runners(study, klass)
         if len(runners) > 1:
-            due |= {c for c in runners if study.ledger.n_launches(c) < _MAX_LAUNCHES}
-    return due
+            due |= {c: None for c in runners if study.ledger.n_launches(c) < _MAX_LAUNCHES}
+    return list(due)
