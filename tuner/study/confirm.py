@@ -77,11 +77,12 @@ def choose_arms(study: Study) -> ArmsChosen:
             ]
             found = study.ledger.best(at_batches)
             wanted += [found[0]] if found else []
-    beside = set(wanted) - set(arms)
-    if arms and beside and not _has_time_for_a_look(study, [*arms, *wanted]):
+    are_more = any(c not in arms for c in wanted)
+    if arms and are_more and not _has_time_for_a_look(study, [*arms, *wanted]):
         # finalists that fell together may have parted since their time was set aside
         study.warn("the budget left no time to confirm the best baseline beside the winners")
-        best, wanted = None if best in beside else best, []
+        wanted = []
+        best = best if best in arms else None
     sound = tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c)))
     with_reference = study.round_cost_s(study.confirmation_arms(sound, at_reference=True))
     chosen = ArmsChosen(

@@ -57,9 +57,6 @@ def _runners(study: Study, klass: WinnerClass) -> list[Configuration]:
 
 def _due(study: Study) -> list[Configuration]:
     """Return the runners to launch again: those of classes with more than one runner left."""
-    due: dict[Configuration, None] = {}  # in order: the same seed launches the same
-    for klass in WinnerClass:
-        runners = _runners(study, klass)
-        if len(runners) > 1:
-            due |= {c: None for c in runners if study.ledger.n_launches(c) < _MAX_LAUNCHES}
-    return list(due)
+    of_classes = [_runners(study, klass) for klass in WinnerClass]
+    runners = [c for found in of_classes if len(found) > 1 for c in found]
+    return [c for c in runners if study.ledger.n_launches(c) < _MAX_LAUNCHES]

@@ -108,9 +108,8 @@ class Study:
             self.warn(f"no pacer stays resident ({self.bench.why_no_pacer}): search scores carry "
                       "the machine's drift")  # fmt: skip
             return
-        default = self.ledger.default_at_best()
-        leader = self.ledger.best_in(WinnerClass.REDUCED)
-        for configuration in {found[0] for found in (default, leader) if found is not None}:
+        leaders = (self.ledger.default_at_best(), self.ledger.best_in(WinnerClass.REDUCED))
+        for configuration in dict.fromkeys(found[0] for found in leaders if found is not None):
             self.bench.measure(configuration, Purpose.ANCHOR)
         self.ledger.refresh()
 
