@@ -36,7 +36,10 @@ def measure_baselines(study: Study) -> None:
         if not _measure(study, baseline.configuration, baseline.name):
             skipped.append(baseline.name)
     if skipped:
-        study.warn(f"the budget left no time for baselines {', '.join(skipped)}; give a larger one")
+        study.warn(
+            f"the budget left no time to measure at every batch: {', '.join(skipped)}; "
+            "give a larger one"
+        )
     study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 
