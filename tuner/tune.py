@@ -20,16 +20,17 @@ from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.record.events import Listener, StudyBegins, StudyEnds, Warned
 from tuner.record.files import write_result
-from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened
+from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened, WinnerClass
 from tuner.record.result import Result
-from tuner.record.store import Store
+from tuner.record.store import Store, opened_in
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.trials import Trials
 from tuner.space.baselines import Baseline, resolve_baselines
-from tuner.space.knobs import BATCH
+from tuner.space.catalogue import BATCH
 from tuner.space.profile import Profile, gallery, load_profile
-from tuner.space.resolve import Space, knob_ids, profile_matches, resolve_space
+from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
 from tuner.space.restrictions import Restrictions, check_known
+from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
@@ -93,10 +94,20 @@ def plan(request: Request, host: Host) -> list[Plan]:
     if request.batch is not None:
         card = _at_batch(card, request.batch, request.restrictions)
     several = len(frameworks) > 1
-    return [
+    plans = [
         _plan_one(request, host, profile, ref, card, framework, several=several)
         for framework in frameworks
     ]
+    _refuse_without_effect(plans, request.restrictions)
+    return plans
+
+
+def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
+    """Raise UsageError for what was asked for and has no effect in any of the frameworks."""
+    found = [without_effect(plan.space, restrictions) for plan in plans]
+    for asked, why in found[0].items():
+        if all(asked in other for other in found):
+            raise UsageError(f"{asked} has no effect here: {why}")
 
 
 def choose_profile(name: str, host: Host) -> Profile:
@@ -146,8 +157,8 @@ def _plan_one(
 ) -> Plan:
     workload = Workload(ref, framework, "offline", card, request.seed)
     facts = describe_model(ref, framework, request.seed)
-    space = resolve_space(profile, host, workload, facts.effective_defaults, request.restrictions)
-    baselines = resolve_baselines(profile, host, workload, space)
+    space = resolve_space(profile, host, workload, facts, request.restrictions)
+    baselines = resolve_baselines(profile, host, workload, facts, space)
     parts = {
         "method": str(METHOD),
         "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
@@ -284,7 +295,18 @@ def _assemble_study(
         seconds_left=budget.left_s,
     )
     trials = Trials(plan.folder / "study.db", plan.space, ledger.tried, request.seed)
-    return Study(store, plan.space, plan.baselines, bench, ledger, trials, budget, listen)
+    is_reduced = request.restrictions.numerics == "reduced"
+    return Study(
+        store,
+        plan.space,
+        plan.baselines,
+        bench,
+        ledger,
+        trials,
+        budget,
+        listen,
+        WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
+    )
 
 
 def _measure(study: Study, plan: Plan, host: Host) -> None:
@@ -328,14 +350,35 @@ def _open(store: Store, plan: Plan) -> None:
         return
     if opened.identity == plan.identity:
         return
+    raise StudyConflict(
+        f"{plan.folder} holds another study: {_difference(opened, plan)} changed since it was "
+        "begun; name another folder with --out, or move this one away"
+    )
+
+
+def _difference(opened: StudyOpened, plan: Plan) -> str:
+    """Name the parts of the identity in which a begun study differs from a plan."""
     differs = [
         name
         for name, value in plan.identity_parts.items()
         if opened.identity_parts.get(name) != value
     ]
-    raise StudyConflict(
-        f"{plan.folder} holds another study: {', '.join(differs) or 'its identity'} changed since "
-        "it was begun; name another folder with --out, or move this one away"
+    return ", ".join(differs) or "its identity"
+
+
+def outlook(plan: Plan) -> str:
+    """Say what the plan's folder holds and what running the same command would do there."""
+    opened = opened_in(plan.folder)
+    if opened is None:
+        return f"the study would lie in {plan.folder}"
+    if opened.identity == plan.identity:
+        return (
+            f"{plan.folder} holds this study already: the same command goes on with it, or renders "
+            "it again"
+        )
+    return (
+        f"{plan.folder} holds another study ({_difference(opened, plan)} changed): "
+        "name another folder with --out"
     )
 
 

@@ -26,6 +26,24 @@ CASES = {
         ("--model", "fake", "--hw", "fake", "--fix", "fake.layot=packed"),
         "did you mean fake.layout",
     ),
+    "nearly a knob": (
+        ("--model", "fake", "--hw", "fake", "--set", "env.FAKE_THREAD=2"),
+        "did you mean env.FAKE_THREADS",
+    ),
+    "a dead knob": (
+        ("--model", "fake", "--hw", "fake", "--set", "env.FAKE_BLOCKTIME=1"),
+        "has no effect here: the fake framework does not read it",
+    ),
+    "no setting": (
+        ("--model", "fake", "--hw", "fake", "--set", "env.LD_PRELOAD=/x.so"),
+        "use launch.allocator",
+    ),
+    "open quotes": (
+        ("--model", "fake", "--hw", "fake", "--set", 'env.A="b,c'), "close the quotes",
+    ),
+    "another framework's knob": (
+        ("--model", "fake", "--hw", "fake", "--exclude", "tensorflow.frozen"), "is no knob of",
+    ),
     "contradiction": (
         ("--model", "fake", "--hw", "fake", "--fix", "fake.layout=packed", "--exclude",
          "fake.layout"),

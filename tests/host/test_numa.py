@@ -55,3 +55,26 @@ def test_a_node_that_is_not_there_is_an_error_and_not_a_crash(node: int) -> None
     )
     assert done.returncode == 0
     assert f"no NUMA node {node}" in done.stdout
+
+
+@needs_libnuma
+@pytest.mark.parametrize("policy", ["interleave:0", "interleave:0,77", "bind:5"])
+def test_a_policy_that_cannot_be_is_an_error_and_not_a_crash(policy: str) -> None:
+    done = in_child(
+        "from tuner.host.numa import NumaError, apply_memory_policy\n"
+        "try:\n"
+        f"    apply_memory_policy({policy!r})\n"
+        "except NumaError as error:\n"
+        "    print(error)\n"
+    )
+    assert done.returncode == 0, done.stderr
+    assert "node" in done.stdout
+
+
+@needs_libnuma
+def test_without_a_policy_nothing_changes() -> None:
+    done = in_child(
+        "from tuner.host.numa import apply_memory_policy, memory_policy; "
+        "apply_memory_policy('none'); print(memory_policy())"
+    )
+    assert done.stdout.strip() == "default", done.stderr

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+import msgspec
 import optuna
 import pytest
 
@@ -16,8 +17,8 @@ from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
 from tuner.search.trials import Trials
 from tuner.space.knobs import winner_class
-from tuner.space.resolve import Space
 from tuner.space.restrictions import Restrictions, parse_restrictions
+from tuner.space.space import Space
 from tuner.worker.frameworks.fake import Surface
 
 
@@ -177,3 +178,21 @@ def test_a_baseline_outside_the_search_is_entered_all_the_same(tmp_path: Path) -
     proposal = search.trials.ask_for(outside, "vendor_threads")
     assert proposal.configuration == outside
     search.trials.tell(proposal.number, Outcome.MEASURED, "", 1.0)
+
+
+def test_late_knobs_wait_until_the_others_are_tried(tmp_path: Path) -> None:
+    """Then they are searched like any other."""
+    search = Search(tmp_path)
+    late = [
+        msgspec.structs.replace(k, is_late=k.id == "env.FAKE_THREADS") for k in search.space.knobs
+    ]
+    search.space.by_id.update({k.id: k for k in late})
+    proposal = search.trials.ask_for(Configuration(), "default")
+    search.tried[Configuration()] = 0.0
+    search.trials.tell(proposal.number, Outcome.MEASURED, "", 0.0)
+    waited = 0
+    while not any(c.get("env.FAKE_THREADS") for c in search.tried):
+        found = search.step(WinnerClass.REDUCED)
+        search.tried[found] = -1.0  # nothing beats the default: its neighbours run out
+        waited += 1
+    assert waited > len(search.space.neighbours(Configuration())) - 3

@@ -8,10 +8,11 @@ from tests.host.machine import build
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
-from tuner.record.workload import ModelCard, ModelRef, Workload
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.space.profile import Profile, load_profile
-from tuner.space.resolve import Space, resolve_space
+from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
+from tuner.space.space import Space
 
 FAKE_DEFAULTS: dict[str, Value] = {
     "launch.allocator": "glibc",
@@ -23,23 +24,47 @@ FAKE_DEFAULTS: dict[str, Value] = {
 }
 TORCH_DEFAULTS: dict[str, Value] = {
     "launch.allocator": "glibc",
+    "launch.openmp": "libgomp",
+    "launch.cpus": "all",
     "launch.numa_node": "none",
+    "launch.memory_policy": "local",
     "env.OMP_NUM_THREADS": 8,
+    "env.OMP_DYNAMIC": "FALSE",
+    "env.OMP_SCHEDULE": "DYNAMIC",
+    "env.OMP_PROC_BIND": "false",
     "torch.interop_threads": 8,
     "torch.compile.mode": "off",
+    "torch.compile.max_autotune": False,
+    "torch.compile.cpp_wrapper": False,
+    "torch.jit.mode": "off",
+    "torch.export.mode": "off",
+    "torch.mkldnn": True,
     "torch.memory_format": "contiguous",
     "torch.autocast": "off",
+    "torch.dtype": "fp32",
 }
 TENSORFLOW_DEFAULTS: dict[str, Value] = {
     "launch.allocator": "glibc",
     "launch.numa_node": "none",
     "env.TF_NUM_INTRAOP_THREADS": 8,
     "env.TF_NUM_INTEROP_THREADS": 8,
+    "env.TF_ENABLE_ONEDNN_OPTS": 1,
+    "launch.cpus": "all",
+    "launch.memory_policy": "local",
+    "tensorflow.layout_optimizer": True,
+    "tensorflow.remapping": True,
+    "tensorflow.keras_policy": "float32",
     "tensorflow.frozen": False,
     "tensorflow.jit_compile": False,
     "tensorflow.auto_mixed_precision": "off",
 }
-ALL_LIBRARIES = {"tcmalloc": "/l/libtcmalloc.so", "jemalloc": "/l/libjemalloc.so", "libnuma": "/n"}
+ALL_LIBRARIES = {
+    "tcmalloc": "/l/libtcmalloc.so",
+    "jemalloc": "/l/libjemalloc.so",
+    "libomp": "/l/libomp.so.5",
+    "libiomp5": "/l/libiomp5.so",
+    "libnuma": "/n",
+}
 
 
 def machine(root: Path, **shape: object) -> Host:
@@ -55,6 +80,22 @@ def workload(framework: str, kind: str = "cnn") -> Workload:
     return Workload(ModelRef("m", "/m.py"), framework, "offline", card)
 
 
+def model(defaults: dict[str, Value], width: float = 1.0, **unread: str) -> ModelFacts:
+    """Return what a described model would have told."""
+    return ModelFacts(
+        n_parameters=10,
+        input_shapes=((3,),),
+        versions={},
+        effective_defaults=defaults,
+        unread={f"env.{name}": why for name, why in unread.items()},
+        graph_width=width,
+        graph_fault="",
+        import_s=1.0,
+        build_s=1.0,
+        call_s=0.1,
+    )
+
+
 def resolved(
     host: Host,
     framework: str,
@@ -65,5 +106,5 @@ def resolved(
 ) -> Space:
     loaded = load_profile(profile, SEARCH_SPACES) if isinstance(profile, str) else profile
     return resolve_space(
-        loaded, host, workload(framework, kind), defaults, restrictions or Restrictions()
+        loaded, host, workload(framework, kind), model(defaults), restrictions or Restrictions()
     )

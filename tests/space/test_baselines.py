@@ -2,28 +2,32 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from tests.space.spaces import (
     FAKE_DEFAULTS,
     TENSORFLOW_DEFAULTS,
     TORCH_DEFAULTS,
     machine,
+    model,
     resolved,
     workload,
 )
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
+from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure
 from tuner.space.profile import load_profile
+from tuner.space.restrictions import parse_restrictions
 
 
 def baselines(
-    host: Host, framework: str, defaults: dict[str, Value], profile: str
+    host: Host, framework: str, defaults: dict[str, Value], profile: str, width: float = 1.0
 ) -> dict[str, Baseline]:
     loaded = load_profile(profile, SEARCH_SPACES)
     space = resolved(host, framework, defaults, profile)
-    found = resolve_baselines(loaded, host, workload(framework), space)
+    found = resolve_baselines(loaded, host, workload(framework), model(defaults, width), space)
     return {baseline.name: baseline for baseline in found}
 
 
@@ -60,15 +64,108 @@ def test_thread_formulas_on_two_sockets_with_smt(tmp_path: Path) -> None:
 def test_run_cpu_on_two_sockets(tmp_path: Path) -> None:
     host = machine(tmp_path, sockets=2, cores=24, threads=2)
     found = baselines(host, "torch", {**TORCH_DEFAULTS, "env.OMP_NUM_THREADS": 48}, "xeon")
-    single = found["xeon_run_cpu_single"]
-    assert single.configuration == Configuration.of({"launch.allocator": "tcmalloc"})
-    assert len(single.dead_settings) == 2  # KMP_* on stock torch
-    assert single.same_as == "torch_guide_tcmalloc"
+    intel: dict[str, Value] = {
+        "launch.openmp": "libiomp5",
+        "launch.allocator": "tcmalloc",
+        "launch.cpus": "one_per_core",
+        "env.KMP_AFFINITY": "granularity=fine,compact,1,0",
+        "env.KMP_BLOCKTIME": 1,
+    }
+    single = found["xeon_run_cpu_single"].configuration
+    # as written: the default, 48 here, follows the mask that the recipe narrows
+    assert single == Configuration.of({**intel, "env.OMP_NUM_THREADS": 48})
+    assert found["xeon_run_cpu_single"].dead_settings == ()
     assert found["xeon_run_cpu_node"].configuration == Configuration.of(
-        {"env.OMP_NUM_THREADS": 24, "launch.numa_node": 0, "launch.allocator": "tcmalloc"}
+        {**intel, "env.OMP_NUM_THREADS": 24, "launch.numa_node": 0}
     )
     assert not found["xeon_run_cpu_throughput"].is_applicable
     assert not found["xeon_run_cpu_latency"].is_applicable
+
+
+def test_a_library_that_is_missing_is_stood_in_for(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8)
+    fewer = {k: v for k, v in host.libraries.items() if k not in ("libiomp5", "tcmalloc")}
+    host = msgspec.structs.replace(host, libraries=fewer)
+    iomp = baselines(host, "torch", TORCH_DEFAULTS, "xeon")["torch_guide_iomp"]
+    assert iomp.configuration.get("launch.openmp") == "libomp"
+    assert iomp.configuration.get("launch.allocator") == "jemalloc"
+    assert any("libomp stands in for libiomp5" in text for text in iomp.substituted)
+    assert any("jemalloc stands in for tcmalloc" in text for text in iomp.substituted)
+
+
+def test_the_guideline_of_the_paper_divides_cores_by_the_graphs_width(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8)
+    tensorflow = baselines(host, "tensorflow", TENSORFLOW_DEFAULTS, "auto", width=2.9)
+    assert tensorflow["wang2019_guideline"].configuration == Configuration.of(
+        {"env.TF_NUM_INTEROP_THREADS": 2, "env.TF_NUM_INTRAOP_THREADS": 4}
+    )
+    for width, same_as in ((1.1, "default"), (2.9, None), (0.0, None)):
+        torch = baselines(host, "torch", TORCH_DEFAULTS, "auto", width=width)
+        assert torch["wang2019_guideline_torch"].same_as == same_as
+        assert torch["wang2019_guideline_torch"].is_applicable == (width == 1.1)
+    assert "has no pools" in torch["wang2019_guideline_torch"].reason
+
+
+def test_what_the_user_fixed_joins_recommendations_that_say_nothing_of_it(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8)
+    loaded = load_profile("fake", SEARCH_SPACES)
+    fixed = parse_restrictions([], ["fake.layout=packed"], [], "both")
+    space = resolved(host, "fake", FAKE_DEFAULTS, "fake", fixed)
+    listed = resolve_baselines(loaded, host, workload("fake"), model(FAKE_DEFAULTS), space)
+    found = {baseline.name: baseline for baseline in listed}
+    assert found["vendor_threads"].configuration == Configuration.of(
+        {"env.FAKE_THREADS": 4, "fake.layout": "packed"}
+    )
+    assert "ruled out by --fix fake.layout=packed" in found["vendor_compiler"].reason
+
+
+def test_one_variable_that_means_nothing_here_does_not_undo_a_recipe(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8, flags="avx2")
+    found = baselines(host, "tensorflow", TENSORFLOW_DEFAULTS, "arm")["graviton_tf"]
+    assert found.is_applicable
+    assert any(d.startswith("env.ONEDNN_DEFAULT_FPMATH_MODE=BF16: ") for d in found.dead_settings)
+
+
+def test_lists_of_cpus_hold_one_of_each_core(tmp_path: Path) -> None:
+    host = machine(tmp_path, sockets=2, cores=2, threads=2)
+    cores = {cpu.core for cpu in host.cpus if cpu.node == 0}
+    found = baselines(host, "torch", TORCH_DEFAULTS, "epyc")
+    listed = found["torch_guide_gomp"].configuration.get("env.GOMP_CPU_AFFINITY")
+    assert set(parse_cpu_list(str(listed))) == cores
+    everywhere = found["amd_zendnn_gomp"].configuration.get("env.GOMP_CPU_AFFINITY")
+    assert len(parse_cpu_list(str(everywhere))) == 4
+
+
+PUBLISHED = {
+    "torch": {
+        "auto": {"torch_default", "torch_guide_tcmalloc", "torch_guide_jemalloc",
+                 "torch_guide_gomp", "torch_guide_iomp", "torch_guide_compile",
+                 "torch_guide_bf16", "wang2019_guideline_torch"},
+        "xeon": {"xeon_run_cpu_single", "xeon_run_cpu_node", "xeon_run_cpu_latency",
+                 "xeon_run_cpu_throughput"},
+        "epyc": {"amd_zentorch_env", "amd_zendnn_gomp"},
+        "arm": {"graviton_torch"},
+        "cuda": {"torch_gpu_guide"},
+    },
+    "tensorflow": {
+        "auto": {"tf_default", "tf_guide_r1", "tf_physical", "tf_guide_xla", "tf_guide_mixed",
+                 "wang2019_guideline", "wang2019_script"},
+        "xeon": {"intel_tf_article", "intel_tf_article_numa", "intel_zoo_general",
+                 "intel_zoo_resnet50", "itex_launch_latency", "itex_launch_throughput"},
+        "epyc": {"zentf"},
+        "arm": {"graviton_tf"},
+        "cuda": {"tf_gpu_guide"},
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("profile", PUBLISHED["torch"])
+@pytest.mark.parametrize("framework", PUBLISHED)
+def test_every_published_formula_is_listed(tmp_path: Path, framework: str, profile: str) -> None:
+    defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+    found = baselines(machine(tmp_path, cores=8), framework, defaults, profile)
+    assert set(found) == PUBLISHED[framework]["auto"] | PUBLISHED[framework][profile]
+    assert found["torch_default" if framework == "torch" else "tf_default"].same_as == "default"
 
 
 def test_openmp_settings_are_dead_on_stock_tensorflow(tmp_path: Path) -> None:

@@ -50,9 +50,9 @@ def test_a_users_file_extends_a_shipped_one(tmp_path: Path) -> None:
 
 def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(GOOD.replace("env.MY_THREADS", "launch.allocator"))
+    path.write_text(GOOD.replace("env.MY_THREADS", "env.OMP_WAIT_POLICY"))
     mine = load_profile(str(path), SEARCH_SPACES)
-    assert [len(k.values) for k in mine.knob if k.id == "launch.allocator"] == [3]
+    assert [len(k.values) for k in mine.knob if k.id == "env.OMP_WAIT_POLICY"] == [3]
 
 
 @pytest.mark.parametrize(
@@ -94,3 +94,31 @@ def test_a_condition_may_not_ask_a_knob_below_it(tmp_path: Path) -> None:
 def test_an_unknown_profile_has_close_matches() -> None:
     with pytest.raises(UnknownName, match="did you mean xeon"):
         load_profile("xeno", SEARCH_SPACES)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ('id = "launch.allocator"\nvalues = ["tcmaloc"]', "no value 'tcmaloc'"),
+        (
+            'id = "launch.openmp"\nvalues = [{ value = "libomp", when = "true", why = "", '
+            'substitute = "libiomp" }]',
+            "substitute 'libiomp' is no value of launch.openmp",
+        ),
+    ],
+)
+def test_a_library_that_nothing_finds_is_refused(tmp_path: Path, text: str, fault: str) -> None:
+    with pytest.raises(ProfileError, match=fault):
+        load(tmp_path, f'schema_version = 1\ntitle = "mine"\n[[knob]]\n{text}\n')
+
+
+def test_another_name_may_ask_for_the_host_alone(tmp_path: Path) -> None:
+    knobs = '[[knob]]\nid = "env.A"\nvalues = [1]\n[[knob]]\nid = "env.B"\nvalues = []\n'
+    more = 'alias_of = "env.A"\nwhen = "env.A == 1"\n'
+    with pytest.raises(ProfileError, match="and asks a knob"):
+        load(tmp_path, f'schema_version = 1\ntitle = "mine"\n{knobs}{more}')
+
+
+def test_the_example_of_the_documentation_loads(tmp_path: Path) -> None:
+    text = (SEARCH_SPACES / "README.md").read_text()
+    load(tmp_path, text.partition("```toml\n")[2].partition("```")[0])

@@ -7,7 +7,9 @@ from tests.space.spaces import (
     TENSORFLOW_DEFAULTS,
     TORCH_DEFAULTS,
     machine,
+    model,
     resolved,
+    workload,
 )
 from tuner.errors import UnknownName, UsageError
 from tuner.galleries import SEARCH_SPACES
@@ -15,8 +17,9 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.knobs import winner_class
 from tuner.space.profile import load_profile
-from tuner.space.resolve import Space, knob_ids
+from tuner.space.resolve import knob_ids, resolve_space, without_effect
 from tuner.space.restrictions import Restrictions, check_known, parse_restrictions
+from tuner.space.space import UNSET, Space
 
 
 @pytest.fixture
@@ -70,6 +73,22 @@ def test_neighbours_differ_in_one_knob_and_are_mutual(space: Space) -> None:
         assert len(set(here.settings) ^ set(other.settings)) in (1, 2)
 
 
+@pytest.mark.parametrize("profile", ["xeon", "epyc", "arm"])
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_every_choice_of_a_live_knob_is_a_neighbour_of_the_default(
+    tmp_path: Path, framework: str, profile: str
+) -> None:
+    defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+    space = resolved(machine(tmp_path, cores=8), framework, defaults, profile)
+    reached = {knob for c in space.neighbours(Configuration()) for knob, _ in c.settings}
+    live = {
+        knob.id for knob in space.searched
+        if not space.dead({knob.id: next(v for v in knob.choices if v != knob.default)})
+    }  # fmt: skip
+    assert reached == live
+    assert len(live) > 10
+
+
 def test_layout_is_no_knob_for_a_model_without_images(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS, kind="transformer")
     assert torch.canonical({"torch.memory_format": "channels_last"}) == Configuration()
@@ -114,6 +133,18 @@ def restricted(
     return resolved(machine(tmp_path), "fake", FAKE_DEFAULTS, "fake", restrictions)
 
 
+def test_a_value_with_commas_stands_in_quotes() -> None:
+    text = 'env.KMP_AFFINITY="granularity=fine,compact,1,0",none'
+    asked = parse_restrictions([text], [], [], "both")
+    assert asked.values == {"env.KMP_AFFINITY": ("granularity=fine,compact,1,0", "none")}
+
+
+def test_a_variable_of_ones_own_may_be_searched(tmp_path: Path) -> None:
+    space = restricted(tmp_path, set_="env.MY_LIBRARY_MODE=fast,slow")
+    assert space.by_id["env.MY_LIBRARY_MODE"].choices == (UNSET, "fast", "slow")
+    check_known(parse_restrictions(["env.MY_MODE=1"], [], [], "both"), ["env.FAKE_THREADS"])
+
+
 def test_set_narrows_fix_pins_exclude_leaves_alone(tmp_path: Path) -> None:
     space = restricted(tmp_path, set_="env.FAKE_THREADS=4,16")
     assert space.by_id["env.FAKE_THREADS"].choices == (2, 4, 16)
@@ -133,7 +164,6 @@ def test_same_numerics_leaves_precision_alone(tmp_path: Path) -> None:
     ("options", "fault"),
     [
         ({"set_": "fake.layout=striped"}, "allowed are plain, blocked, packed"),
-        ({"fix": "env.FAKE_BLOCKTIME=1"}, "has no effect here: the fake framework does not read"),
         ({"fix": "fake.layout"}, "is not KNOB=VALUE"),
         ({"set_": "env.FAKE_THREADS=many"}, "allowed are 2, 1, 4, 8"),
         ({"set_": "env.FAKE_THREADS=0"}, "allowed are 2, 1, 4, 8"),
@@ -165,7 +195,7 @@ def test_a_restricted_knob_must_belong_to_one_of_the_frameworks() -> None:
     profile = load_profile("auto", SEARCH_SPACES)
     only_torch = Restrictions(excluded=("torch.compile.mode",))
     check_known(only_torch, knob_ids(profile, ["torch", "tensorflow"]))
-    with pytest.raises(UnknownName, match=r"unknown knob 'torch\.compile\.mode'"):
+    with pytest.raises(UsageError, match=r"torch\.compile\.mode is no knob of this space"):
         check_known(only_torch, knob_ids(profile, ["tensorflow"]))
     with pytest.raises(UnknownName, match=r"did you mean torch\.compile\.mode"):
         check_known(Restrictions(fixed={"torch.compile.mod": "off"}), knob_ids(profile, ["torch"]))
@@ -186,3 +216,111 @@ def test_what_a_user_ruled_out_is_refused_with_the_option(tmp_path: Path) -> Non
     assert restricted(tmp_path, set_="fake.layout=blocked").refused(packed)
     bf16 = Configuration.of({"fake.precision": "bf16"})
     assert restricted(tmp_path, numerics="same").refused(bf16) == "--numerics same"
+
+
+def test_the_stronger_name_of_a_setting_is_that_setting(tmp_path: Path) -> None:
+    """PyTorch takes MKL_NUM_THREADS before OMP_NUM_THREADS."""
+    torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
+    both: dict[str, Value] = {"env.OMP_NUM_THREADS": 4, "env.MKL_NUM_THREADS": 2}
+    assert torch.canonical(both) == Configuration.of({"env.OMP_NUM_THREADS": 2})
+    assert torch.dead(both) == []
+    tensorflow = resolved(machine(tmp_path, cores=8), "tensorflow", TENSORFLOW_DEFAULTS)
+    assert tensorflow.canonical(both) == Configuration()
+    assert {knob for knob, _ in tensorflow.dead(both)} == set(both)
+
+
+def test_another_openmp_brings_its_own_settings_to_life(tmp_path: Path) -> None:
+    torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
+    blocktime: dict[str, Value] = {"env.KMP_BLOCKTIME": 1}
+    assert torch.canonical(blocktime) == Configuration()
+    both = {**blocktime, "launch.openmp": "libomp"}
+    assert torch.canonical(both) == Configuration.of(both)
+
+
+def test_what_no_library_reads_is_dead(tmp_path: Path) -> None:
+    facts = model(TENSORFLOW_DEFAULTS, TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE="no library knows it")
+    space = resolve_space(
+        load_profile("auto", SEARCH_SPACES),
+        machine(tmp_path, cores=8),
+        workload("tensorflow"),
+        facts,
+        Restrictions(),
+    )
+    knob = "env.TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE"
+    assert space.by_id[knob].choices == (UNSET,)
+    assert space.dead({knob: "false"}) == [(knob, "no library knows it")]
+
+
+def test_asking_for_what_can_have_no_effect_is_told(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8)
+    setting = "env.KMP_AFFINITY=compact"
+
+    def told(framework: str, *, exclude: tuple[str, ...] = (), fix: bool = False) -> dict[str, str]:
+        asked = parse_restrictions(
+            [] if fix else [setting], [setting] if fix else [], exclude, "both"
+        )
+        defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+        return without_effect(resolved(host, framework, defaults, restrictions=asked), asked)
+
+    only = "only libiomp5 and libomp read KMP_*"
+    assert told("tensorflow")[f"--set {setting}"].startswith(only)
+    assert told("torch") == {}  # beside another OpenMP runtime
+    assert told("torch", exclude=("launch.openmp",))[f"--set {setting}"].startswith(only)
+    assert told("torch", fix=True)[f"--fix {setting}"].startswith(only)
+
+
+def test_another_name_of_a_knob_narrows_the_knob(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8)
+    for set_, fix in ((["env.MKL_NUM_THREADS=3"], []), ([], ["env.MKL_NUM_THREADS=3"])):
+        asked = parse_restrictions(set_, fix, [], "both")
+        space = resolved(host, "torch", TORCH_DEFAULTS, restrictions=asked)
+        assert 3 in space.by_id["env.OMP_NUM_THREADS"].choices
+        assert space.neighbours(space.canonical({"env.OMP_NUM_THREADS": 3}))
+    both = parse_restrictions(["env.MKL_NUM_THREADS=3"], ["env.OMP_NUM_THREADS=2"], [], "both")
+    with pytest.raises(UsageError, match="another name of"):
+        resolved(host, "torch", TORCH_DEFAULTS, restrictions=both)
+
+
+def test_the_weaker_name_of_a_setting_gives_way(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8, flags="avx512f amx_bf16")
+    torch = resolved(host, "torch", TORCH_DEFAULTS)
+    old, new = "env.DNNL_DEFAULT_FPMATH_MODE", "env.ONEDNN_DEFAULT_FPMATH_MODE"
+    assert torch.canonical({old: "BF16"}) == Configuration.of({new: "BF16"})
+    assert torch.canonical({old: "BF16", new: "TF32"}) == Configuration.of({new: "TF32"})
+
+
+def test_letters_of_either_case_are_one_value(tmp_path: Path) -> None:
+    torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
+    upper, lower = ({"env.OMP_PROC_BIND": value} for value in ("CLOSE", "close"))
+    assert torch.canonical(upper) == torch.canonical(lower) != Configuration()
+    assert torch.canonical({"env.OMP_PROC_BIND": "FALSE"}) == Configuration()
+
+
+def test_places_without_binding_are_dropped_with_it(tmp_path: Path) -> None:
+    """OMP_PLACES alone binds: a guide that says "not bound, places cores" must not turn into it."""
+    torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
+    graviton: dict[str, Value] = {"env.OMP_PROC_BIND": "false", "env.OMP_PLACES": "cores"}
+    assert torch.canonical(graviton) == Configuration()
+    assert [knob for knob, _ in torch.dead(graviton)] == ["env.OMP_PLACES"]
+
+
+def test_a_default_that_follows_the_mask_is_kept_where_the_mask_is_narrowed(tmp_path: Path) -> None:
+    torch = resolved(machine(tmp_path, sockets=2, cores=4), "torch", TORCH_DEFAULTS)
+    on_node: dict[str, Value] = {"launch.numa_node": 0, "env.OMP_NUM_THREADS": 8}
+    assert torch.canonical(on_node, is_literal=True) == Configuration.of(on_node)
+    assert torch.canonical(on_node) == Configuration.of({"launch.numa_node": 0})
+    assert torch.canonical({"env.OMP_NUM_THREADS": 8}, is_literal=True) == Configuration()
+
+
+def test_knobs_that_are_dead_here_do_not_count_as_combinations(tmp_path: Path) -> None:
+    torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
+    assert len(torch.by_id["launch.cpus"].choices) == 1  # no SMT
+    assert torch.never_live("launch.cpus") == "no physical core has a second hardware thread here"
+    smt = resolved(machine(tmp_path / "smt", cores=8, threads=2), "torch", TORCH_DEFAULTS)
+    assert smt.by_id["launch.cpus"].choices == ("all", "one_per_core")
+
+
+def test_memory_is_bound_or_interleaved_but_not_both(tmp_path: Path) -> None:
+    torch = resolved(machine(tmp_path, sockets=2, cores=4), "torch", TORCH_DEFAULTS)
+    both: dict[str, Value] = {"launch.numa_node": 1, "launch.memory_policy": "interleave"}
+    assert torch.canonical(both) == Configuration.of({"launch.numa_node": 1})

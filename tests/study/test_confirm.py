@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.space.spaces import FAKE_DEFAULTS, machine, resolved, workload
+from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
@@ -14,7 +14,6 @@ from tuner.record.journal import FinalistNamed, Phase, WarningNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.record.workload import ModelFacts
 from tuner.search.trials import Trials
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
@@ -54,7 +53,7 @@ def study(store: Store, folder: Path, budget_s: float) -> Study:
     ledger = Ledger(store, 4, (4,))
     budget = Budget(budget_s)
     said: list[Event] = []
-    facts = ModelFacts(0, (), {}, {}, 0.1, 0.1, 0.1)
+    facts = model(FAKE_DEFAULTS)
     bench = Bench(store, host, workload("fake"), facts, said.append, session=1, seed=0,
                   seconds_left=budget.left_s)  # fmt: skip
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
@@ -94,3 +93,26 @@ def test_a_baseline_that_is_a_finalist_stays(store: Store, tmp_path: Path) -> No
     chosen = choose_arms(study(store, tmp_path, budget_s=10))
     assert chosen.arms == (LAUNCH_ONLY, BASELINE)
     assert chosen.best_baseline == BASELINE
+
+
+def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics(
+    store: Store, tmp_path: Path
+) -> None:
+    """A guide's bf16 is no match for it, however fast."""
+    lower = Baseline(
+        "low", "a guide", Configuration.of({"fake.precision": "bf16"}), True, "", None, ()
+    )
+    record = LaunchRecord(
+        LaunchRequest(store.next_launch_id(), lower.configuration, 4, Purpose.BASELINE),
+        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
+        ending=Ending(Outcome.MEASURED),
+        slices=[Slice(99, 1, 1, 0.01, 99.0)],
+        total_s=LAUNCH_S,
+    )
+    store.launches[record.request.id] = record
+    same = study(store, tmp_path, budget_s=100)
+    same.baselines.append(lower)
+    same.ledger.refresh()
+    assert same.best_baseline() == BASELINE
+    same.widest = WinnerClass.REDUCED
+    assert same.best_baseline() == lower.configuration

@@ -97,6 +97,14 @@ def test_files_of_the_contract_are_there_and_valid(
         jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
 
 
+def test_a_dry_run_says_what_the_folder_holds(finished: tuple[Path, dict[str, Any]]) -> None:
+    cwd, _ = finished
+    again = ("--model", FAULTY, "--hw", "fake", "--out", "out", "--dry-run")
+    assert "holds this study already" in run(*again, cwd=cwd).stdout
+    other = run(*again, "--batch", "8", cwd=cwd).stdout
+    assert "holds another study (workload" in " ".join(other.split())
+
+
 def test_no_claim_exceeds_the_truth(finished: tuple[Path, dict[str, Any]]) -> None:
     _, result = finished
     surface = Surface(0)

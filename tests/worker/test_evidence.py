@@ -14,9 +14,16 @@ DEBIANS_PYTHON = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.min
 """A position-dependent executable: it has call stubs of its own where others have addresses."""
 
 
+IMPORTS = """
+from tuner.worker.evidence.allocator import allocator, of_allocator
+from tuner.worker.evidence.output import captured
+from tuner.worker.evidence.variables import of_environment
+"""
+
+
 def in_child(code: str, interpreter: str = sys.executable, **environment: str) -> str:
     done = subprocess.run(
-        [interpreter, "-P", "-c", f"from tuner.worker import evidence\n{code}"],
+        [interpreter, "-P", "-c", f"{IMPORTS}\n{code}"],
         capture_output=True,
         text=True,
         env={**os.environ, **environment},
@@ -44,7 +51,7 @@ def allocator_in(interpreter: str, **environment: str) -> str:
     """Ask an interpreter that has this one's packages."""
     foreign = [p for p in sys.path if "site-packages" in p or not p.startswith(sys.base_prefix)]
     packages = os.pathsep.join(path for path in foreign if path)
-    code = "print(evidence.allocator())"
+    code = "print(allocator())"
     return in_child(code, interpreter, PYTHONPATH=packages, **environment)
 
 
@@ -68,8 +75,8 @@ def test_an_allocator_that_is_mapped_but_unused_is_not_in_force() -> None:
 import ctypes
 ctypes.CDLL({LIBRARIES.get("tcmalloc")!r})
 mapped = any("tcmalloc" in line for line in open("/proc/self/maps"))
-print(mapped, evidence.allocator())
-found = evidence.of_process({{"launch.allocator": "tcmalloc"}})[0]
+print(mapped, allocator())
+found = of_allocator({{"launch.allocator": "tcmalloc"}})[0]
 print(found.in_force)
 """
     assert in_child(code).split() == ["True", "glibc", "False"]
@@ -77,7 +84,7 @@ print(found.in_force)
 
 def test_echoing_the_environment_is_marked_as_such() -> None:
     code = """
-(item,) = evidence.of_environment({"env.MY_KNOB": 3, "env.KNOWN": 1}, {"env.KNOWN"})
+(item,) = of_environment({"env.MY_KNOB": 3, "env.KNOWN": 1}, {"env.KNOWN"}, "fake")
 print(item.evidence, item.in_force)
 """
     assert in_child(code, MY_KNOB="3").split() == ["environment_only", "True"]
@@ -87,9 +94,42 @@ print(item.evidence, item.in_force)
 def test_what_c_libraries_print_is_caught() -> None:
     code = """
 import ctypes, os
-with evidence.captured_stdout() as lines:
+with captured() as lines:
     ctypes.CDLL(None).puts(b"from C")
     os.write(1, b"raw\\n")
 print(sorted(lines))
 """
     assert in_child(code) == "['from C', 'raw']"
+
+
+@needs("jemalloc")
+def test_each_option_of_a_tuning_string_is_judged() -> None:
+    text = "dirty_decay_ms:77,thp:always,no_such_option:1"
+    code = f"""
+item = of_allocator({{"env.MALLOC_CONF": "{text}"}})[1]
+print(item.in_force, item.evidence)
+print(item.how)
+"""
+    preload = {"LD_PRELOAD": LIBRARIES["jemalloc"]}
+    good, how = in_child(code, MALLOC_CONF=text, **preload).splitlines()[-2:]
+    assert good == "True environment_only"  # one option cannot be asked for
+    assert how == "dirty_decay_ms:77; thp:always; no_such_option:1"
+    _dead, how = in_child(code, **preload).splitlines()[-2:]
+    assert "dirty_decay_ms:77 (opt.dirty_decay_ms is 10000)" in how
+    assert "thp:always (opt.thp is default)" in how
+
+
+@pytest.mark.skipif(os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc's malloc")
+def test_a_threshold_of_glibc_is_seen_in_its_blocks() -> None:
+    text = "glibc.malloc.mmap_threshold=33554432"
+    code = f"""
+item = of_allocator({{"env.GLIBC_TUNABLES": "{text}"}})[1]
+print(item.in_force, item.evidence)
+"""
+    assert in_child(code, GLIBC_TUNABLES=text) == "True effective"
+    assert in_child(code) == "False effective"
+    both = f"{text}:glibc.malloc.trim_threshold=2147483648"  # the second cannot be observed
+    code = code.replace(text, both)
+    assert in_child(code, GLIBC_TUNABLES=both) == "True environment_only"
+    assert in_child(code) == "False effective"
+    assert in_child(code.replace("33554432", "many")) == "False effective"

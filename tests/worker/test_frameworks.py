@@ -3,6 +3,7 @@
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.worker.workers import Launched, needs
@@ -10,6 +11,8 @@ from tuner.host.identity import probe
 from tuner.record.launch import Checked
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import Failed
+from tuner.worker.frameworks import Array
+from tuner.worker.frameworks.products import precision_of
 
 HOST = probe()
 HAS_BF16 = "avx512_bf16" in HOST.processor.isa or "amx_bf16" in HOST.processor.isa
@@ -41,20 +44,88 @@ def test_the_default_runs_is_steady_and_equals_the_reference(folder: Path, frame
         assert checked.check.top1_informative
 
 
+THP = HOST.observations.transparent_huge_pages == "madvise"
+needs_thp = pytest.mark.skipif(not THP, reason="huge pages are not given on advice here")
+JEMALLOC = "background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
+THRESHOLDS = "glibc.malloc.mmap_threshold=33554432"
+BARRIERS = ("FORKJOIN", "PLAIN", "REDUCTION")
+
+
+def needs_library(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(name not in HOST.libraries, reason=f"{name} is not installed here")
+
+
+# Settings that do not touch each other share a launch.
 SETTINGS = [
-    pytest.param("torch", {"env.OMP_NUM_THREADS": 1}, marks=torch),
-    pytest.param("torch", {"torch.memory_format": "channels_last"}, marks=torch),
+    pytest.param(
+        "torch", {"env.OMP_NUM_THREADS": 1, "torch.memory_format": "channels_last"}, marks=torch
+    ),
     pytest.param("torch", {"torch.compile.mode": "default"}, marks=[torch, needs_cxx]),
-    pytest.param("torch", {"torch.compile.mode": "freezing"}, marks=[torch, needs_cxx]),
     pytest.param("torch", {"torch.autocast": "bf16"}, marks=[torch, needs_bf16]),
     pytest.param(
         "torch",
         {"torch.autocast": "bf16", "torch.compile.mode": "freezing"},
         marks=[torch, needs_bf16, needs_cxx],
     ),
+    pytest.param(
+        "torch",
+        {
+            "torch.compile.mode": "freezing",
+            "torch.compile.max_autotune": True,
+            "torch.compile.cpp_wrapper": True,
+        },
+        marks=[torch, needs_cxx],
+    ),
+    pytest.param("torch", {"torch.export.mode": "aot_inductor"}, marks=[torch, needs_cxx]),
+    pytest.param("torch", {"torch.jit.mode": "freeze", "torch.flush_denormal": True}, marks=torch),
+    pytest.param("torch", {"torch.jit.mode": "optimize"}, marks=torch),
+    pytest.param("torch", {"torch.mkldnn": False}, marks=torch),
+    pytest.param("torch", {"torch.dtype": "bf16"}, marks=[torch, needs_bf16]),
     pytest.param("torch", {"launch.allocator": "tcmalloc"}, marks=[torch, needs_tcmalloc]),
-    pytest.param("tensorflow", {"env.TF_NUM_INTRAOP_THREADS": 1}, marks=tensorflow),
-    pytest.param("tensorflow", {"env.TF_NUM_INTEROP_THREADS": 1}, marks=tensorflow),
+    pytest.param(
+        "torch",
+        {
+            "launch.openmp": "libomp",
+            "env.KMP_AFFINITY": "granularity=fine,compact,1,0",
+            "env.KMP_BLOCKTIME": 1,
+            "env.KMP_TPAUSE": 0,
+            **{f"env.KMP_{name}_BARRIER_PATTERN": "dist,dist" for name in BARRIERS},
+            "env.OMP_WAIT_POLICY": "ACTIVE",
+            "launch.allocator": "jemalloc",
+            "env.MALLOC_CONF": JEMALLOC,
+            "env.ATEN_CPU_CAPABILITY": "default",
+            "env.ONEDNN_MAX_CPU_ISA": "AVX2",
+        },
+        marks=[torch, needs_library("libomp"), needs_library("jemalloc")],
+    ),
+    pytest.param(
+        "torch",
+        {
+            "env.OMP_WAIT_POLICY": "PASSIVE",
+            "env.OMP_PROC_BIND": "CLOSE",
+            "env.OMP_PLACES": "cores",
+            "env.OMP_DYNAMIC": "TRUE",
+            "env.OMP_SCHEDULE": "STATIC",
+            "env.OMP_THREAD_LIMIT": 2,
+            "env.GLIBC_TUNABLES": THRESHOLDS,
+        },
+        marks=torch,
+    ),
+    pytest.param(
+        "torch",
+        {
+            "launch.allocator": "tcmalloc",
+            "env.TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": 268435456,
+            "env.THP_MEM_ALLOC_ENABLE": 1,
+            "env.OMP_WAIT_POLICY": "ACTIVE",
+        },
+        marks=[torch, needs_tcmalloc, needs_thp],
+    ),
+    pytest.param(
+        "tensorflow",
+        {"env.TF_NUM_INTRAOP_THREADS": 1, "env.TF_NUM_INTEROP_THREADS": 3},
+        marks=tensorflow,
+    ),
     pytest.param("tensorflow", {"tensorflow.frozen": True}, marks=tensorflow),
     pytest.param("tensorflow", {"tensorflow.jit_compile": True}, marks=tensorflow),
     pytest.param(
@@ -66,9 +137,36 @@ SETTINGS = [
         marks=[tensorflow, needs_bf16],
     ),
     pytest.param(
+        "tensorflow",
+        {"tensorflow.keras_policy": "mixed_bfloat16", "tensorflow.frozen": True},
+        marks=[tensorflow, needs_bf16],
+    ),
+    pytest.param(
+        "tensorflow",
+        {"env.TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"},
+        marks=tensorflow,
+    ),
+    pytest.param(
+        "tensorflow",
+        {
+            "env.TF_ENABLE_ONEDNN_OPTS": 0,
+            "tensorflow.remapping": False,
+            "tensorflow.layout_optimizer": False,
+        },
+        marks=tensorflow,
+    ),
+    pytest.param(
         "tensorflow", {"launch.allocator": "tcmalloc"}, marks=[tensorflow, needs_tcmalloc]
     ),
 ]
+ACCEPTED = {
+    "env.OMP_SCHEDULE",
+    "env.KMP_TPAUSE",
+    *(f"env.KMP_{name}_BARRIER_PATTERN" for name in BARRIERS),
+    "tensorflow.remapping",
+    "tensorflow.layout_optimizer",
+}
+"""The library's own account is all there is."""
 
 
 @pytest.mark.parametrize(("framework", "settings"), SETTINGS)
@@ -79,10 +177,88 @@ def test_each_setting_takes_effect_and_keeps_the_outputs(
         read_back = launched.read_back()
         for knob, value in settings.items():
             assert read_back[knob].observed == value, read_back[knob]
-            assert read_back[knob].evidence == "effective"
+            assert read_back[knob].evidence == ("accepted" if knob in ACCEPTED else "effective")
         assert launched.measured().slice.rate > 0
-        checked = launched.checked(reduced="bf16" in settings.values())
+        reduced = any("bf" in str(value) for value in settings.values())
+        checked = launched.checked(reduced=reduced)
         assert isinstance(checked, Checked), checked
+
+
+DEAD = [
+    pytest.param(
+        "torch",
+        {
+            "env.KMP_AFFINITY": "granularity=fine,compact,1,0",
+            "env.KMP_TPAUSE": 0,
+            "env.MALLOC_CONF": JEMALLOC,
+            "env.TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES": 1 << 28,
+            "env.MIMALLOC_LARGE_OS_PAGES": 1,
+            "env.OMP_PLACES": "{-7}",
+        },
+        marks=torch,
+    ),
+    pytest.param("torch", {"env.KMP_BLOCKTIME": 1}, marks=torch),
+    pytest.param(
+        "torch",
+        {"launch.allocator": "tcmalloc", "env.GLIBC_TUNABLES": THRESHOLDS},
+        marks=[torch, needs_tcmalloc],
+    ),
+    pytest.param(
+        "torch",
+        {
+            "launch.openmp": "libomp",
+            "env.KMP_AFFINITY": "granularity=fine,compact,1,0,no_such_word",
+            "env.GOMP_CPU_AFFINITY": "1,0,1",
+        },
+        marks=[torch, needs_library("libomp")],
+    ),
+    pytest.param("tensorflow", {"env.TF_ENABLE_MKL_NATIVE_FORMAT": 1}, marks=tensorflow),
+]
+
+
+LIVE_BESIDE = {"launch.allocator", "launch.openmp"}
+
+
+@pytest.mark.parametrize(("framework", "settings"), DEAD)
+def test_what_nothing_reads_is_not_in_force(
+    folder: Path, framework: str, settings: dict[str, str | int]
+) -> None:
+    """KMP_* on stock PyTorch first of all: it bundles libgomp, which does not know them."""
+    with Launched(folder, framework, settings) as launched:
+        read_back = launched.read_back()
+        for knob in settings.keys() - LIVE_BESIDE:
+            assert not read_back[knob].in_force, read_back[knob]
+            assert read_back[knob].evidence == "effective"
+
+
+HAS_BF16_PRODUCTS = "amx_bf16" in HOST.processor.isa or "bf16" in HOST.processor.isa
+
+
+@torch
+@pytest.mark.skipif(HAS_BF16_PRODUCTS, reason="oneDNN multiplies fp32 in bf16 on this processor")
+def test_a_precision_that_onednn_notes_and_ignores_is_not_in_force(folder: Path) -> None:
+    """Without AMX or Arm's bf16 instructions oneDNN takes the mode and multiplies in fp32."""
+    settings = {"env.ONEDNN_DEFAULT_FPMATH_MODE": "BF16", "torch.fp32_precision": "bf16"}
+    with Launched(folder, "torch", settings) as launched:
+        read_back = launched.read_back()
+        for knob in settings:
+            assert (read_back[knob].observed, read_back[knob].in_force) == ("strict", False)
+
+
+def rounded(x: Array, n_bits: int) -> Array:
+    """Keep so many bits of the mantissa, as bf16 (7) and tf32 (10) do."""
+    bits = x.view(np.uint32) + np.uint32(1 << (22 - n_bits))
+    return (bits & np.uint32(0xFFFFFFFF << (23 - n_bits) & 0xFFFFFFFF)).view(np.float32)
+
+
+@pytest.mark.parametrize(("n_bits", "name"), [(23, "strict"), (10, "tf32"), (7, "bf16")])
+def test_precision_is_told_by_rounding(n_bits: int, name: str) -> None:
+    def multiply(a: Array, b: Array) -> Array:
+        if n_bits == 23:
+            return a @ b
+        return rounded(a, n_bits) @ rounded(b, n_bits)
+
+    assert precision_of([multiply])[0] == name
 
 
 @torch

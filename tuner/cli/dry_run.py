@@ -11,9 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.progress import duration
+from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
 from tuner.output.report import settings
-from tuner.tune import Plan
+from tuner.space.baselines import Baseline
+from tuner.space.space import Space
+from tuner.tune import Plan, outlook
 
 
 def _estimate(plan: Plan, budget_s: float) -> dict[str, float]:
@@ -27,11 +30,14 @@ def _as_data(plan: Plan, host: Host, budget_s: float) -> dict[str, Any]:
     return {
         "workload": msgspec.to_builtins(plan.workload),
         "n_parameters": plan.facts.n_parameters,
+        "graph_width": plan.facts.graph_width,
+        "graph_fault": plan.facts.graph_fault,
         "host": host.summary(),
         "profile": plan.profile.name,
         "profile_matches": plan.profile_matches,
         "identity": plan.identity,
         "folder": str(plan.folder),
+        "outlook": outlook(plan),
         "combinations": plan.space.upper_size(),
         "knobs": [
             {
@@ -42,6 +48,8 @@ def _as_data(plan: Plan, host: Host, budget_s: float) -> dict[str, Any]:
                 "dropped": [list(pair) for pair in k.dropped],
                 "when": k.when,
                 "why": k.why,
+                "late": k.is_late,
+                "never_live": plan.space.never_live(k.id),
             }
             for k in plan.space.knobs
         ],
@@ -59,10 +67,62 @@ def show(plans: list[Plan], host: Host, budget_s: float, *, as_json: bool) -> No
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(payload), indent=2).decode())
         sys.stdout.write("\n")
         return
-    console = Console(highlight=False)
+    console = wide_console()
     console.print(Text(host.summary()))
     for plan in plans:
         _show_one(console, plan, share_s)
+
+
+def _searched(space: Space) -> Table:
+    """Return the knobs that the search may set, those that wait for their turn last."""
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("knob", "applies", "choices (default first)", "live when"):
+        table.add_column(name, overflow="fold")
+    for knob in sorted(space.searched, key=lambda k: k.is_late):
+        notes = [f"not {value}: {why}" for value, why in knob.dropped]
+        if conditions := space.asks_knobs(knob.id):
+            notes.insert(0, conditions)
+        table.add_row(
+            knob.id,
+            str(knob.knob.applies) + (", late" if knob.is_late else ""),
+            Text(", ".join(map(str, knob.choices))),
+            Text("; ".join(notes)),
+        )
+    return table
+
+
+def _not_searched(space: Space) -> list[str]:
+    """Return lines that say why the other knobs stay as they are, those of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for knob in space.knobs:
+        if len(knob.choices) > 1:
+            continue
+        why = knob.asked or space.never_live(knob.id)
+        if not why and knob.alias_of:
+            why = f"another name of {knob.alias_of}"
+        if not why and knob.dropped:
+            why = knob.dropped[0][1]
+        if not why and len(knob.all_values) == 1:
+            why = "the default is all there is here"
+        reasons.setdefault(why or "for baselines and --set only", []).append(knob.id)
+    return [f"not searched ({why}): {', '.join(ids)}" for why, ids in reasons.items()]
+
+
+def _width(plan: Plan) -> str:
+    """Say how wide the model's graph is, or why that is not known."""
+    facts = plan.facts
+    if facts.graph_fault:
+        return f"graph of unknown width ({facts.graph_fault})"
+    return f"graph {facts.graph_width:.1f} wide"
+
+
+def _dead(baseline: Baseline) -> list[str]:
+    """Return what has no effect here, settings of one reason together."""
+    reasons: dict[str, list[str]] = {}
+    for text in baseline.dead_settings:
+        setting, _, why = text.partition(": ")
+        reasons.setdefault(why, []).append(setting)
+    return [f"dead: {', '.join(settings)} ({why})" for why, settings in reasons.items()]
 
 
 def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
@@ -72,27 +132,18 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
     console.print()
     console.print(
         Text(
-            f"{plan.workload.label()}: {plan.facts.n_parameters:,} parameters, profile {profile}",
+            f"{plan.workload.label()}: {plan.facts.n_parameters:,} parameters, {_width(plan)}, "
+            f"profile {profile}",
             style="bold",
         )
     )
+    console.print(_searched(plan.space))
+    console.print(Text(LEGEND, style="dim"))
+    for line in _not_searched(plan.space):
+        console.print(Text(line, style="dim"))
+    console.print(f"up to {plan.space.upper_size():,} combinations\n")
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("knob", "applies", "choices (default first)", "live when / missing"):
-        table.add_column(name, overflow="fold")
-    for knob in plan.space.knobs:
-        notes = [f"not {value}: {why}" for value, why in knob.dropped]
-        if knob.when:
-            notes.append(f"{knob.when}" + (f" (else {knob.why})" if knob.why else ""))
-        table.add_row(
-            knob.id,
-            str(knob.knob.applies),
-            Text(", ".join(map(str, knob.choices))),
-            Text("; ".join(notes)),
-        )
-    console.print(table)
-    console.print(f"up to {plan.space.upper_size()} combinations\n")
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    for name in ("baseline", "here", "settings", "dead settings"):
+    for name in ("baseline", "here", "settings", "not as written"):
         table.add_column(name, overflow="fold")
     for b in plan.baselines:
         here = (
@@ -101,12 +152,12 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
         table.add_row(
             b.name,
             Text(here),
-            Text(settings(b.configuration.as_dict())),
-            Text("; ".join(b.dead_settings)),
+            Text(settings(b.configuration.as_dict()) if b.is_applicable else "-"),
+            Text("; ".join((*b.substituted, *_dead(b)))),
         )
     console.print(table)
     estimate = _estimate(plan, budget_s)
     console.print(
         f"about {estimate['launch_s']:.0f} s a launch without compilation: {duration(budget_s)} "
-        f"hold about {estimate['launches']:.0f}; the study would lie in {plan.folder}"
+        f"hold about {estimate['launches']:.0f}; {outlook(plan)}"
     )

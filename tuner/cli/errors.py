@@ -30,7 +30,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 @contextmanager
-def handled() -> Iterator[None]:
+def handled(unforeseen: int = 1) -> Iterator[None]:
     """Turn errors into one line and an exit code; what is unforeseen, into a log to paste."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells leave it
@@ -57,4 +57,4 @@ def handled() -> Iterator[None]:
             f"unexpected {type(error).__name__}: {error}; this is a fault of tune-framework: "
             f"please report it with {log.name}"
         )
-        raise typer.Exit(1) from error
+        raise typer.Exit(unforeseen) from error

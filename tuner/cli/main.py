@@ -126,6 +126,26 @@ def _space_or_hw(space: Path | None, hw: str) -> str:
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
+@app.command(
+    "run",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def run_program(
+    recommended: Annotated[Path | None, typer.Argument(help="A recommended*.toml.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not say what is in force.")
+    ] = False,
+) -> None:
+    """Run a program under a recommendation's launch settings."""
+    with handled(unforeseen=125):
+        from tuner.cli import run
+
+        run.main(recommended, command or [], quiet=quiet)
+
+
 @app.command()
 def hardware(json: AsJson = False) -> None:
     """Show what this machine is and allows."""

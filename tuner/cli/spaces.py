@@ -9,11 +9,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.cli.tables import LEGEND, wide_console
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import probe
 from tuner.space.knobs import describe
 from tuner.space.profile import Profile, gallery, load_profile
 from tuner.space.resolve import profile_matches
+
+_SEARCHED = {True: "", False: ", baselines and --set only", "late": ", late"}
 
 
 def main(name: str | None, *, as_json: bool) -> None:
@@ -49,7 +52,7 @@ def _show_all(profiles: list[Profile]) -> None:
 
 
 def _show_one(profile: Profile) -> None:
-    console = Console(highlight=False)
+    console = wide_console()
     console.print(Text(f"{profile.name}: {profile.title}", style="bold"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("knob", "applies", "what", "values", "live when"):
@@ -59,12 +62,13 @@ def _show_one(profile: Profile) -> None:
         values = [str(getattr(value, "value", value)) for value in entry.values]
         table.add_row(
             entry.id,
-            str(knob.applies),
+            str(knob.applies) + _SEARCHED[entry.search],
             Text(knob.title + (" (changes numerics)" if knob.changes_numerics else "")),
-            Text(", ".join(values) + ("" if entry.search else " (baselines only)")),
+            Text(", ".join(values)),
             Text(entry.when),
         )
     console.print(table)
+    console.print(Text(LEGEND, style="dim"))
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for column in ("baseline", "frameworks", "settings", "source"):
         table.add_column(column, overflow="fold")

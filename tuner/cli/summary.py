@@ -64,6 +64,8 @@ def _table(result: Result) -> Table:
         notes = [standing(baseline)] if standing(baseline) else []
         if baseline.dead_settings:
             notes.append(f"{len(baseline.dead_settings)} dead setting(s)")
+        if baseline.substituted:
+            notes.append(f"{len(baseline.substituted)} substituted")
         table.add_row(Text(baseline.name), shown, Text(", ".join(notes) or "baseline"))
     for name, winner in result.winners.items():
         mark = ", recommended" if is_recommended(result, name) else ""

@@ -35,6 +35,7 @@ _PREFIXES = (
     "JEMALLOC",
     "TCMALLOC_",
     "MALLOC_",
+    "MIMALLOC_",
 )
 _NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
 LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))

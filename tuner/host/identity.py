@@ -35,6 +35,8 @@ HOST_FACTS = (
     "host.isa",
     "host.logical_cpus",
     "host.cpu_list",
+    "host.core_list",
+    "host.node_core_list",
     "host.physical_cores",
     "host.usable_cores",
     "host.sockets",
@@ -48,6 +50,7 @@ HOST_FACTS = (
     "host.libraries",
     "host.cxx",
     "host.gpus",
+    "host.transparent_huge_pages",
 )
 """Every name that `Host.facts` has."""
 
@@ -90,6 +93,8 @@ class Host(msgspec.Struct, frozen=True):
             "host.isa": self.processor.isa,
             "host.logical_cpus": len(cpus),
             "host.cpu_list": format_cpu_list(tuple(cpu.id for cpu in cpus)),
+            "host.core_list": self._core_list(nodes),
+            "host.node_core_list": self._core_list({min(nodes)}),
             "host.physical_cores": self.physical_cores,
             "host.usable_cores": self.usable_cores,
             "host.sockets": len(sockets),
@@ -103,7 +108,16 @@ class Host(msgspec.Struct, frozen=True):
             "host.libraries": tuple(self.libraries),
             "host.cxx": self.cxx is not None,
             "host.gpus": len(self.gpus),
+            "host.transparent_huge_pages": self.observations.transparent_huge_pages or "unknown",
         }
+
+    def _core_list(self, nodes: set[int]) -> str:
+        """Return the first allowed CPU of each core on some nodes, as a list."""
+        first: dict[int, int] = {}
+        for cpu in self.cpus:
+            if cpu.node in nodes:
+                first[cpu.core] = min(cpu.id, first.get(cpu.core, cpu.id))
+        return format_cpu_list(tuple(first.values()))
 
     def identity(self) -> dict[str, Any]:
         """Return what changes results: hardware, limits, libraries and versions."""

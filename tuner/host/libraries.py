@@ -19,6 +19,7 @@ from tuner.errors import MissingFramework
 _PATTERNS = {
     "tcmalloc": ("libtcmalloc_minimal.so*", "libtcmalloc.so*"),
     "jemalloc": ("libjemalloc.so*",),
+    "mimalloc": ("libmimalloc.so*",),
     "libiomp5": ("libiomp5.so*",),
     "libomp": ("libomp.so*",),
     "libnuma": ("libnuma.so.1*",),

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import ctypes
 import os
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from tuner.errors import WorkerFailed
 from tuner.host.topology import parse_cpu_list, read_topology
@@ -45,13 +47,7 @@ def bind_to_node(node: int) -> None:
     cpus = set(known[node].cpus) & os.sched_getaffinity(0)
     if not cpus:
         raise NumaError(f"none of the allowed CPUs belongs to NUMA node {node}")
-    try:
-        from numa import memory, schedule
-    except (ImportError, OSError, AttributeError) as error:
-        # AttributeError: py-libnuma without libnuma.so.1 loads the program itself instead
-        raise NumaError(
-            "libnuma cannot be loaded; install it (apt-get install libnuma1)"
-        ) from error
+    memory, schedule = _libnuma()
     schedule.run_on_cpus(0, *sorted(cpus))
     memory.set_membind_nodes(node)
     actual = os.sched_getaffinity(0)
@@ -60,6 +56,44 @@ def bind_to_node(node: int) -> None:
     policy = memory_policy()
     if policy != f"bind:{node}":
         raise NumaError(f"asked for memory policy bind:{node}, the kernel shows {policy}")
+
+
+def interleave(nodes: Sequence[int]) -> None:
+    """Spread this process's memory page by page over several nodes.
+
+    Raises NumaError, before libnuma sees the arguments, if there are fewer than two nodes or one is
+    not allowed; and after, if the kernel disagrees.
+    """
+    allowed = _mems_allowed() & {n.id for n in read_topology().nodes}
+    if len(nodes) < 2 or not set(nodes) <= allowed:
+        raise NumaError(f"cannot interleave memory over nodes {list(nodes)} of {sorted(allowed)}")
+    memory, _ = _libnuma()
+    memory.set_interleave_nodes(*nodes)
+    policy = memory_policy()
+    expected = "interleave:" + ",".join(map(str, sorted(nodes)))
+    if policy != expected:
+        raise NumaError(f"asked for memory policy {expected}, the kernel shows {policy}")
+
+
+def apply_memory_policy(policy: str) -> None:
+    """Apply "none", "bind:NODE" or "interleave:NODE,NODE"; raises NumaError."""
+    name, _, nodes = policy.partition(":")
+    if name == "bind":
+        bind_to_node(int(nodes))
+    elif name == "interleave":
+        interleave([int(node) for node in nodes.split(",")])
+
+
+def _libnuma() -> tuple[Any, Any]:
+    """Return py-libnuma's memory and schedule; raises NumaError where libnuma is missing."""
+    try:
+        from numa import memory, schedule
+    except (ImportError, OSError, AttributeError) as error:
+        # AttributeError: py-libnuma without libnuma.so.1 loads the program itself instead
+        raise NumaError(
+            "libnuma cannot be loaded; install it (apt-get install libnuma1)"
+        ) from error
+    return memory, schedule
 
 
 def memory_policy() -> str:

@@ -21,7 +21,8 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin, Check, Prepare
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.knobs import BATCH, Applies, describe
+from tuner.space.catalogue import BATCH, Applies
+from tuner.space.knobs import describe
 from tuner.space.launching import plan_launch
 
 SLICE_S = 0.3

@@ -43,7 +43,8 @@ from tuner.record.result import (
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.baselines import Baseline
-from tuner.space.knobs import BATCH, winner_class
+from tuner.space.catalogue import BATCH
+from tuner.space.knobs import winner_class
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claim, Claims
 from tuner.study.confirm import make_claims

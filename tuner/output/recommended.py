@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tuner.host.environment import LINE_PATTERN
 from tuner.host.identity import Host
+from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_recommendation, write_whole
 from tuner.record.journal import WinnerClass
@@ -20,8 +21,9 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Result
-from tuner.space.knobs import BATCH, describe
-from tuner.space.launching import plan_launch
+from tuner.space.catalogue import BATCH
+from tuner.space.knobs import describe
+from tuner.space.launching import LaunchPlan, plan_launch
 
 # Bounds of the output check, by whether a setting changes numerics (worker/check.py).
 _MAX_DRIFT = {False: 1e-4, True: 5e-2}
@@ -54,18 +56,18 @@ def recommendation_of(result: Result, klass: str, host: Host) -> Recommendation:
 
 def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
     knob = describe(knob_id)
-    otherwise = "set in the program" if knob.needs_code_change else "set by run.sh"
+    otherwise = "set in the program" if knob.needs_code_change else "set by `run` and run.sh"
     how = knob.how.format(value=value) if knob.how else otherwise
     return Setting(knob_id, value, str(knob.applies), knob.needs_code_change, how)
 
 
-def environment_file(recommendation: Recommendation) -> str:
+def environment_file(recommendation: Recommendation, plan: LaunchPlan) -> str:
     """Return `recommended.env`: NAME=VALUE lines, as docker --env-file and systemd read them."""
     lines = [f"{name}={value}" for name, value in sorted(recommendation.environment.items())]
-    return "".join(f"{line}\n" for line in [*_notes(recommendation), *lines])
+    return "".join(f"{line}\n" for line in [*_notes(recommendation, plan), *lines])
 
 
-def _notes(recommendation: Recommendation) -> list[str]:
+def _notes(recommendation: Recommendation, plan: LaunchPlan) -> list[str]:
     """Return comment lines about what an environment alone cannot do."""
     workload = recommendation.workload
     notes = [
@@ -75,27 +77,35 @@ def _notes(recommendation: Recommendation) -> list[str]:
     for setting in recommendation.settings:
         if setting.needs_code_change:
             notes.append(f"# needs a change in the program: {setting.how}")
-        if setting.knob == "launch.numa_node":
-            notes.append(f"# needs numactl: bind to NUMA node {setting.value}")
+    if placed := _placing_command(plan):
+        notes.append(f"# needs, which variables cannot do: {' '.join(placed)}")
     return notes
 
 
-def run_script(recommendation: Recommendation) -> str:
+def _placing_command(plan: LaunchPlan) -> list[str]:
+    """Return the command that gives a program the plan's CPUs and memory policy; empty for none."""
+    cpus = format_cpu_list(plan.cpus) if plan.cpus is not None else ""
+    policy, _, nodes = plan.memory_policy.partition(":")
+    if policy == "none":
+        return ["taskset", "--cpu-list", cpus] if cpus else []
+    placed = [f"--physcpubind={cpus}"] if cpus else []
+    memory = "--membind" if policy == "bind" else "--interleave"
+    return ["numactl", *placed, f"{memory}={nodes}", "--"]
+
+
+def run_script(recommendation: Recommendation, plan: LaunchPlan) -> str:
     """Return `run.sh`: run any program under the launch settings."""
     exports = [
         f"export {name}={shlex.quote(value)}"
         for name, value in sorted(recommendation.environment.items())
     ]
-    nodes = [
-        shlex.quote(str(s.value)) for s in recommendation.settings if s.knob == "launch.numa_node"
-    ]
-    prefix = "".join(f"numactl --cpunodebind={node} --membind={node} -- " for node in nodes)
+    prefix = "".join(f"{shlex.quote(word)} " for word in _placing_command(plan))
     names = "|".join(sorted(recommendation.environment))
     ours = f"grep -vxE '{names}' | " if names else ""
     lines = [
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",
-        *_notes(recommendation),
+        *_notes(recommendation, plan),
         '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
         "# measured without any other tuning variable: what your shell sets besides stays in force",
         f"others=$(env | grep -E '^({LINE_PATTERN})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
@@ -113,5 +123,7 @@ def write_recommendations(folder: Path, result: Result, host: Host) -> None:
         write_recommendation(folder / f"recommended.{klass}.toml", recommendation)
         if str(klass) == result.recommended_class:
             write_recommendation(folder / "recommended.toml", recommendation)
-            write_whole(folder / "recommended.env", environment_file(recommendation))
-            write_whole(folder / "run.sh", run_script(recommendation), executable=True)
+            settings = {setting.knob: setting.value for setting in recommendation.settings}
+            plan = plan_launch(Configuration.of(settings), host)
+            write_whole(folder / "recommended.env", environment_file(recommendation, plan))
+            write_whole(folder / "run.sh", run_script(recommendation, plan), executable=True)

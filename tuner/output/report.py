@@ -59,6 +59,11 @@ def standing(baseline: BaselineSection) -> str:
     return "" if baseline.search_ratio else f"not measured: {baseline.reason}"
 
 
+def changes(baseline: BaselineSection) -> list[str]:
+    """Say what of a recommendation is different here: what stands in, and what has no effect."""
+    return [*baseline.substituted, *(f"dead: {text}" for text in baseline.dead_settings)]
+
+
 def _time_spent(result: Result) -> str:
     """Write where the seconds of a study went."""
     spent = result.seconds
@@ -107,6 +112,7 @@ def render(result: Result, template: str) -> str:
         "settings": settings,
         "candidate": best_candidate,
         "standing": standing,
+        "changes": changes,
         "time_spent": _time_spent,
         "drift": _drift,
         "cell": _cell,

@@ -65,6 +65,15 @@ def _read(path: Path, decode: Callable[[bytes], Any]) -> list[Any]:
     return lines
 
 
+def opened_in(folder: Path) -> StudyOpened | None:
+    """Return how the study in a folder was opened, without locking or changing it; None if none."""
+    path = folder / "study.jsonl"
+    if not path.is_file():
+        return None
+    notes = _read(path, msgspec.json.Decoder(_NoteLine).decode)
+    return next((line.note for line in notes if isinstance(line.note, StudyOpened)), None)
+
+
 class _AppendOnly:
     """A file to which whole lines are appended and synced."""
 

@@ -51,6 +51,13 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     versions: dict[str, str]
     effective_defaults: dict[str, Value]
     """Per knob, what is in force when nothing is set: how the tool knows that two are one."""
+    unread: dict[str, str]
+    """Variables that nothing in the process reads, each with the reason."""
+    graph_width: float
+    """Heavy operators that can run side by side, on average (tuner/worker/graph.py); 0 if it is not
+    known."""
+    graph_fault: str
+    """Why the width is not known; empty if it is."""
     import_s: float
     build_s: float
     call_s: float

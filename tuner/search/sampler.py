@@ -3,9 +3,11 @@
 Plain TPE proposes 9-25 % of its configurations twice. Here every proposal is canonical, feasible,
 in the winner class that is asked about, and new; its source takes turns:
 
-neighbour   one knob away from the best of the class: values first that need this very class and
-            were in no trial, then the most promising; what is nearly additive in the logarithm
-            (as runtime settings are) is climbed in few steps
+combination the best of the class with every value that gained clearly in other trials
+neighbour   one knob away from the best of the class: values first that gained clearly in other
+            trials, then those that need this very class and were in no trial, then the most
+            promising; what is nearly additive in the logarithm (as runtime settings are) is
+            climbed in few steps
 tpe         Optuna's multivariate TPE, with the knobs outside the class fixed; asked again while it
             proposes what is known
 random      uniform over what is left: keeps an eye on what the others would never try
@@ -13,6 +15,7 @@ random      uniform over what is left: keeps an eye on what the others would nev
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 import warnings
@@ -30,12 +33,16 @@ from optuna.trial import FrozenTrial
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.knobs import winner_class
-from tuner.space.resolve import Space
+from tuner.space.space import Space
 
-_SOURCES = ("neighbour", "tpe", "neighbour", "tpe", "random")
+_SOURCES = ("combination", "neighbour", "neighbour", "tpe", "neighbour", "random")
 _TPE_ATTEMPTS = 12
 _RANDOM_ATTEMPTS = 200
+_ENUMERATED = 10_000
+"""Combinations looked through, once everything else proposes what is known, before giving up."""
 _STARTUP_TRIALS = 4
+_CLEAR_GAIN = 0.02
+"""Log rate that a value must have gained elsewhere to be tried before what was never tried."""
 _SHRINKAGE = 0.1
 """Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
 
@@ -81,6 +88,7 @@ class PortfolioSampler(BaseSampler):
             source = _SOURCES[self._turns[self.focus] % len(_SOURCES)]
             self._turns[self.focus] += 1
             proposal = {
+                "combination": lambda: self._combination(tried),
                 "neighbour": lambda: self._neighbour(tried),
                 "tpe": lambda: self._by_tpe(study, tried),
                 "random": lambda: self._at_random(tried),
@@ -119,8 +127,26 @@ class PortfolioSampler(BaseSampler):
             return []
         return [c for c in self.space.neighbours(best) if self._is_new(c, tried)]
 
+    def _combination(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
+        """Return the best with each knob at its most gainful value so far, if that is new."""
+        best = self.incumbent(tried)
+        if best is None:
+            return None
+        gains = self._gains(tried)
+        allowed = self.space.choices_within(self.focus)
+        combined = self.space.assignment(best)
+        for knob, choices in allowed.items():
+            here = gains.get((knob, combined[knob]), 0.0)
+            there = max(choices, key=lambda value: gains.get((knob, value), -math.inf))
+            if gains.get((knob, there), -math.inf) - here > _CLEAR_GAIN:
+                combined[knob] = there
+        proposal = self.space.canonical({**combined, **self.fixed()})
+        return proposal if self._is_new(proposal, tried) else None
+
     def _neighbour(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
         candidates = self.open_neighbours(tried)
+        early = [c for c in candidates if not self._is_late(c, tried)]
+        candidates = early or candidates
         if not candidates:
             return None
         best = self.incumbent(tried)
@@ -130,14 +156,39 @@ class PortfolioSampler(BaseSampler):
         self._random.shuffle(candidates)
         here = self.space.assignment(best)
 
-        def promise(candidate: Configuration) -> tuple[bool, float]:
+        def promise(candidate: Configuration) -> tuple[bool, bool, float]:
             there = self.space.assignment(candidate)
             changes = [(knob, value) for knob, value in there.items() if value != here[knob]]
             is_unseen = not seen.issuperset(changes)
             gain = sum(gains.get((k, v), 0.0) - gains.get((k, here[k]), 0.0) for k, v in changes)
-            return is_unseen and winner_class(candidate) is self.focus, gain
+            is_known_better = not is_unseen and gain > _CLEAR_GAIN
+            return is_known_better, is_unseen and winner_class(candidate) is self.focus, gain
 
         return max(candidates, key=promise)
+
+    def _is_late(
+        self, candidate: Configuration, tried: Mapping[Configuration, float | None]
+    ) -> bool:
+        """Tell whether a neighbour of the best changes a knob that waits for its turn."""
+        best = self.incumbent(tried)
+        assert best is not None
+        here, there = self.space.assignment(best), self.space.assignment(candidate)
+        return any(self.space.is_late(k) for k, value in there.items() if value != here[k])
+
+    def _allowed(self, tried: Mapping[Configuration, float | None]) -> dict[str, tuple[Value, ...]]:
+        """Return the choices of the class in focus; late knobs stay as the best has them at first.
+
+        Their turn comes when the other knobs have no untried neighbour of the best left.
+        """
+        allowed = self.space.choices_within(self.focus)
+        best = self.incumbent(tried)
+        if best is None or all(self._is_late(c, tried) for c in self.open_neighbours(tried)):
+            return allowed
+        here = self.space.assignment(best)
+        return {
+            knob: (here[knob],) if self.space.is_late(knob) else choices
+            for knob, choices in allowed.items()
+        }
 
     def _gains(self, tried: Mapping[Configuration, float | None]) -> dict[tuple[str, Value], float]:
         """Return each tried knob value's effect on the score, all of them estimated together.
@@ -155,8 +206,25 @@ class PortfolioSampler(BaseSampler):
         effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
         return dict(zip(columns, effects.tolist(), strict=True))
 
+    def expendable(self, configuration: Configuration, tolerance: float) -> list[str]:
+        """Name the settings that by the trials so far gain less than a tolerance (log rate).
+
+        A guess from the additive model, to be tried at once; no proof of anything.
+        """
+        tried = self._scores()
+        if all(score is None for score in tried.values()):
+            return []
+        gains = self._gains(tried)
+        default = self.space.assignment(Configuration())
+        return [
+            knob
+            for knob, value in configuration.settings
+            if knob in default
+            if gains.get((knob, value), 0.0) - gains.get((knob, default[knob]), 0.0) <= tolerance
+        ]
+
     def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
-        allowed = self.space.choices_within(self.focus)
+        allowed = self._allowed(tried)
         fixed = {knob: choices[0] for knob, choices in allowed.items() if len(choices) == 1}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -177,7 +245,7 @@ class PortfolioSampler(BaseSampler):
         return {k.id: k.choices[0] for k in self.space.knobs if len(k.choices) == 1}
 
     def _at_random(self, tried: Mapping[Configuration, Any]) -> Configuration | None:
-        allowed = self.space.choices_within(self.focus)
+        allowed = self._allowed(tried)
         for _ in range(_RANDOM_ATTEMPTS):
             drawn = {knob: self._random.choice(choices) for knob, choices in allowed.items()}
             proposal = self.space.canonical({**self.fixed(), **drawn})
@@ -186,7 +254,16 @@ class PortfolioSampler(BaseSampler):
         return None
 
     def _any_left(self, tried: Mapping[Configuration, Any]) -> Configuration | None:
-        return next((c for c in self.space.configurations() if self._is_new(c, tried)), None)
+        """Return the first new configuration of the class in a bounded look through all of them."""
+        allowed = self.space.choices_within(self.focus)
+        everything = itertools.product(*allowed.values())
+        for values in itertools.islice(everything, _ENUMERATED):
+            proposal = self.space.canonical(
+                {**self.fixed(), **dict(zip(allowed, values, strict=True))}
+            )
+            if self._is_new(proposal, tried):
+                return proposal
+        return None
 
     # ---------------------------------------------------------------- Optuna's interface
 

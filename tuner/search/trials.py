@@ -17,7 +17,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import PortfolioSampler, Scores
-from tuner.space.resolve import Space
+from tuner.space.space import Space
 
 
 class Proposal(msgspec.Struct, frozen=True):

@@ -10,11 +10,12 @@ import msgspec
 
 from tuner.host.identity import Host
 from tuner.record.configuration import Configuration, Value
-from tuner.record.workload import Workload
+from tuner.record.workload import ModelFacts, Workload
+from tuner.space.catalogue import BATCH
 from tuner.space.expressions import Expression
-from tuner.space.knobs import BATCH
 from tuner.space.profile import BaselineEntry, Profile, literal_or_formula
-from tuner.space.resolve import Space, workload_facts
+from tuner.space.resolve import workload_facts
+from tuner.space.space import Space
 
 
 class Baseline(msgspec.Struct, frozen=True):
@@ -35,13 +36,13 @@ class Baseline(msgspec.Struct, frozen=True):
 
 
 def resolve_baselines(
-    profile: Profile, host: Host, workload: Workload, space: Space
+    profile: Profile, host: Host, workload: Workload, model: ModelFacts, space: Space
 ) -> list[Baseline]:
     """Resolve every baseline of the profile for the workload's framework, in file order.
 
     Raises ExpressionError if a formula asks what is not known.
     """
-    facts = {**host.facts(), **workload_facts(workload)}
+    facts = {**host.facts(), **workload_facts(workload, model)}
     found: list[Baseline] = []
     for entry in profile.baseline:
         if workload.framework not in entry.frameworks:
@@ -54,15 +55,20 @@ def resolve_baselines(
             value = literal_or_formula(raw)
             made = value.evaluate(facts) if isinstance(value, Expression) else value
             settings[knob] = made if not isinstance(made, tuple) else ",".join(map(str, made))
+        settings = space.unaliased(settings)
+        substituted = _substitute(settings, space)
+        missing = _without_missing_variables(settings, space)
         impossible = _impossible(settings, space)
         if impossible:
             found.append(_unusable(entry, impossible))
             continue
         unknown = [knob for knob in settings if knob not in space.by_id]
-        dead = [f"{knob}={settings[knob]}: {why}" for knob, why in space.dead(settings)]
+        dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in space.dead(settings))]
         dead += [f"{knob}={settings[knob]}: not read by this framework" for knob in unknown]
         live = {knob: value for knob, value in settings.items() if knob not in unknown}
-        configuration = space.canonical(live)
+        if live:  # what a user fixed is part of every recommendation that says nothing of it
+            live = {**space.fixed(), **live}
+        configuration = space.canonical(live, is_literal=True)
         refused = space.refused(configuration) if configuration != Configuration() else ""
         if refused:
             found.append(_unusable(entry, f"ruled out by {refused}"))
@@ -76,6 +82,7 @@ def resolve_baselines(
                 reason="",
                 same_as=_twin(configuration, found),
                 dead_settings=tuple(dead),
+                substituted=tuple(substituted),
             )
         )
     return found
@@ -83,6 +90,33 @@ def resolve_baselines(
 
 def _unusable(entry: BaselineEntry, reason: str) -> Baseline:
     return Baseline(entry.name, entry.source, Configuration(), False, reason, None, ())
+
+
+def _substitute(settings: dict[str, Value], space: Space) -> list[str]:
+    """Put what is here in the place of what is missing; return what was replaced, and why."""
+    replaced = []
+    for knob, value in list(settings.items()):
+        resolved = space.by_id.get(knob)
+        for missing, other in resolved.substitutes if resolved else ():
+            if missing == value:
+                why = dict(resolved.dropped)[missing] if resolved else ""
+                settings[knob] = other
+                replaced.append(f"{knob}={other} stands in for {missing}: {why}")
+    return replaced
+
+
+def _without_missing_variables(settings: dict[str, Value], space: Space) -> list[str]:
+    """Take out variables whose value means nothing here; the rest of a recipe stands without them.
+
+    Guides say so themselves ("if bf16 is in /proc/cpuinfo").
+    """
+    taken = []
+    for knob, value in list(settings.items()):
+        resolved = space.by_id.get(knob)
+        for missing, why in resolved.dropped if resolved else ():
+            if knob.startswith("env.") and missing == value:
+                taken.append(f"{knob}={settings.pop(knob)}: {why}")
+    return taken
 
 
 def _impossible(settings: dict[str, Value], space: Space) -> str:

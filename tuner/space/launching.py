@@ -7,7 +7,10 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Configuration
-from tuner.space.knobs import ALLOCATOR, NUMA_NODE
+from tuner.space.catalogue import ALLOCATOR, CPUS, MEMORY_POLICY, NUMA_NODE, OPENMP
+
+_BUILT_IN = ("glibc", "libgomp")
+"""What is in force without a preload."""
 
 
 class LaunchPlan(msgspec.Struct, frozen=True):
@@ -18,7 +21,7 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     cpus: tuple[int, ...] | None
     """Affinity mask; None leaves it as it was given."""
     memory_policy: str
-    """"none", or "bind:NODE"."""
+    """"none", "bind:NODE" or "interleave:NODE,NODE"."""
 
 
 def plan_launch(configuration: Configuration, host: Host) -> LaunchPlan:
@@ -28,21 +31,30 @@ def plan_launch(configuration: Configuration, host: Host) -> LaunchPlan:
     """
     environment: dict[str, str] = {}
     preload: list[str] = []
-    cpus = None
+    cpus = list(host.cpus)
     policy = "none"
     for knob, value in configuration.settings:
         if knob.startswith("env."):
             environment[knob.removeprefix("env.")] = str(value)
-        elif knob == ALLOCATOR and value != "glibc":
+        elif knob in (ALLOCATOR, OPENMP) and value not in _BUILT_IN:
             if value not in host.libraries:
                 raise UsageError(f"{knob}={value}: no such library is installed here")
             preload.append(host.libraries[str(value)])
+        elif knob == CPUS and value == "one_per_core":
+            cpus = [cpu for cpu in cpus if cpu.id == first_of_core(cpu.core, host)]
         elif knob == NUMA_NODE and value != "none":
-            node = int(value)
-            cpus = tuple(cpu.id for cpu in host.cpus if cpu.node == node)
+            cpus = [cpu for cpu in cpus if cpu.node == int(value)]
             if not cpus:
                 raise UsageError(f"{knob}={value}: none of the allowed CPUs belongs to it")
-            policy = f"bind:{node}"
+            policy = f"bind:{value}"
+        elif knob == MEMORY_POLICY and value == "interleave":
+            policy = "interleave:" + ",".join(map(str, sorted({cpu.node for cpu in cpus})))
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
-    return LaunchPlan(environment, cpus, policy)
+    mask = tuple(cpu.id for cpu in cpus)
+    return LaunchPlan(environment, mask if len(mask) < len(host.cpus) else None, policy)
+
+
+def first_of_core(core: int, host: Host) -> int:
+    """Return the lowest allowed CPU of a physical core."""
+    return min(cpu.id for cpu in host.cpus if cpu.core == core)

@@ -11,11 +11,15 @@
     values = [                             # beside the default, which is always one
       "tcmalloc",                          # a value
       "=between(1, host.physical_cores)",  # a formula: one value, or a list of them
-      { value = "jemalloc", when = "'jemalloc' in host.libraries", why = "not installed" },
+      { value = "jemalloc", when = "'jemalloc' in host.libraries", why = "not installed",
+        substitute = "tcmalloc" },         # optional: what stands in for it in baselines
     ]
     when = "torch.compile.mode == 'off'"   # optional: where it is live; may ask earlier knobs
     why = "what makes it dead elsewhere"
-    search = true                          # false: only baselines and the command line use it
+    search = true                          # false: only baselines and the command line use it;
+                                           # "late": once the other knobs are exhausted
+    alias_of = "env.OMP_NUM_THREADS"       # another name of a knob above
+    is_stronger = true                     # whether that name wins where both are set
 
     [[baseline]]
     name = "vendor_guide"
@@ -34,7 +38,7 @@ import difflib
 import re
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -42,8 +46,9 @@ from tuner.errors import ExpressionError, ProfileError, UnknownName
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
 from tuner.record.workload import FRAMEWORKS
+from tuner.space.catalogue import KNOBS, PRELOADED
 from tuner.space.expressions import Expression
-from tuner.space.knobs import KNOBS, is_known
+from tuner.space.knobs import is_known
 
 SCHEMA_VERSION = 1
 WORKLOAD_FACTS = (
@@ -52,6 +57,7 @@ WORKLOAD_FACTS = (
     "workload.kind",
     "workload.reference_batch",
     "workload.batches",
+    "workload.width",
 )
 
 
@@ -61,6 +67,7 @@ class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: str | int | float | bool
     when: str
     why: str
+    substitute: str | int | float | bool | None = None
 
 
 class KnobEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -71,7 +78,9 @@ class KnobEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     frameworks: list[str] = []
     when: str = ""
     why: str = ""
-    search: bool = True
+    search: bool | Literal["late"] = True
+    alias_of: str = ""
+    is_stronger: bool = True
 
 
 class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -182,18 +191,29 @@ class _File:
         for i, knob in enumerate(self.profile.knob):
             where = ("knob", i)
             if not is_known(knob.id):
-                known = ", ".join(sorted(KNOBS))
-                raise self.fault(
-                    (*where, "id"), f"no knob {knob.id!r}", f"allowed are env.NAME and {known}"
-                )
+                raise self.fault((*where, "id"), f"no knob {knob.id!r}", _known_knobs(knob.id))
             if knob.id in ids:
                 raise self.fault((*where, "id"), f"{knob.id!r} stands twice", "name it once")
             ids.add(knob.id)
             self._frameworks(knob.frameworks, (*where, "frameworks"))
             self._formula(knob.when, (*where, "when"))
+            if knob.alias_of and any(map(is_known, Expression(knob.when or "true").names)):
+                raise self.fault(
+                    (*where, "when"),
+                    f"{knob.id} is another name of {knob.alias_of} and asks a knob",
+                    "ask host.* and workload.* only",
+                )
+            literal = [v.value if isinstance(v, ValueEntry) else v for v in knob.values]
             for value in knob.values:
+                self._library(knob.id, value, (*where, "values"))
                 if isinstance(value, ValueEntry):
                     self._formula(value.when, (*where, "values"))
+                    if value.substitute is not None and value.substitute not in literal:
+                        raise self.fault(
+                            (*where, "values"),
+                            f"substitute {value.substitute!r} is no value of {knob.id}",
+                            f"its values are {', '.join(map(str, literal))}",
+                        )
                 elif isinstance(value, str) and value.startswith("="):
                     self._formula(value[1:], (*where, "values"))
         names: set[str] = set()
@@ -208,14 +228,21 @@ class _File:
             self._formula(baseline.when, (*where, "when"))
             for knob_id, value in baseline.settings.items():
                 if not is_known(knob_id):
-                    known = ", ".join(sorted(KNOBS))
                     raise self.fault(
-                        (*where, "settings"),
-                        f"no knob {knob_id!r}",
-                        f"allowed are env.NAME and {known}",
+                        (*where, "settings"), f"no knob {knob_id!r}", _known_knobs(knob_id)
                     )
+                self._library(knob_id, value, (*where, "settings"))
                 if isinstance(value, str) and value.startswith("="):
                     self._formula(value[1:], (*where, "settings"))
+
+    def _library(self, knob: str, value: Value | ValueEntry, where: tuple[str | int, ...]) -> None:
+        """Refuse a library to preload that this tool cannot find under any name."""
+        name = value.value if isinstance(value, ValueEntry) else value
+        allowed = PRELOADED.get(knob)
+        if allowed and name not in allowed and not str(name).startswith("="):
+            raise self.fault(
+                where, f"{knob} has no value {name!r}", f"allowed are {', '.join(allowed)}"
+            )
 
     def _frameworks(self, names: list[str], where: tuple[str | int, ...]) -> None:
         for name in names:
@@ -248,7 +275,7 @@ class _File:
         own = {knob.id: i for i, knob in enumerate(self.profile.knob)}
         for knob in merged.knob:
             names = Expression(knob.when).names if knob.when else set()
-            later = {n for n in names if is_known(n)} - seen
+            later = {n for n in (*names, knob.alias_of) if n and is_known(n)} - seen
             if later:
                 raise self.fault(
                     ("knob", own.get(knob.id, 0), "when"),
@@ -256,6 +283,15 @@ class _File:
                     "move it below",
                 )
             seen.add(knob.id)
+
+
+def _known_knobs(name: str) -> str:
+    """Say what a knob may be called: the nearest name, or all that are no variables."""
+    close = difflib.get_close_matches(name, KNOBS, n=1)
+    if close:
+        return f"did you mean {close[0]}?"
+    others = ", ".join(sorted(knob for knob in KNOBS if not knob.startswith("env.")))
+    return f"allowed are env.NAME and {others}"
 
 
 def _path_of(message: str) -> tuple[str | int, ...]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import difflib
 from collections.abc import Iterable
 from typing import Literal
 
@@ -9,7 +11,20 @@ import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.record.configuration import Value
+from tuner.space.catalogue import KNOBS
 from tuner.space.knobs import describe, is_known
+
+_NEARLY = 0.85
+"""Names this similar (difflib's ratio) are taken for a slip of the keyboard."""
+
+_NOT_A_SETTING = {
+    "env.LD_PRELOAD": "use launch.allocator and launch.openmp",
+    "env.PATH": "the measured process is found by it",
+    "env.LD_LIBRARY_PATH": "the frameworks' own libraries are found by it",
+    "env.PYTHONPATH": "the frameworks are found by it",
+    "env.HOME": "it is no setting",
+}
+"""Variables that would change what is measured, not how fast it is."""
 
 Numerics = Literal["both", "same", "reduced"]
 
@@ -28,8 +43,8 @@ class Restrictions(msgspec.Struct, frozen=True):
 
 def parse_value(text: str) -> Value:
     """Read a value as typed: true, false, a whole number, a number, or text."""
-    if text in ("true", "false"):
-        return text == "true"
+    if text in ("true", "false", "True", "False"):
+        return text.lower() == "true"
     for kind in (int, float):
         try:
             return kind(text)
@@ -47,6 +62,14 @@ def _split(option: str, text: str) -> tuple[str, str]:
     return knob, value
 
 
+def _parts(text: str) -> list[str]:
+    """Split a list of values at its commas; a value with commas of its own stands in quotes."""
+    try:
+        return next(csv.reader([text], skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        raise UsageError(f"--set ...={text}: {error}; close the quotes") from error
+
+
 def parse_restrictions(
     set_: Iterable[str], fix: Iterable[str], exclude: Iterable[str], numerics: Numerics
 ) -> Restrictions:
@@ -57,7 +80,7 @@ def parse_restrictions(
     values = {}
     for text in set_:
         knob, value = _split("--set", text)
-        values[knob] = tuple(parse_value(part) for part in value.split(","))
+        values[knob] = tuple(parse_value(part) for part in _parts(value))
     fixed: dict[str, Value] = {}
     for text in fix:
         knob, value = _split("--fix", text)
@@ -86,10 +109,27 @@ def parse_restrictions(
 
 
 def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
-    """Raise UnknownName for a restricted knob that is not among `knobs`."""
+    """Raise UnknownName for a restricted knob that is not among `knobs`.
+
+    An environment variable that no profile has may be set and fixed all the same, unless its name
+    is nearly that of one that is there.
+    """
     known = set(knobs)
+    for knob in (*restrictions.values, *restrictions.fixed):
+        if knob in _NOT_A_SETTING:
+            raise UsageError(f"{knob} cannot be searched: {_NOT_A_SETTING[knob]}")
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
-        if knob not in known:
+        if knob in known:
+            continue
+        is_new = (
+            knob.startswith("env.")
+            and is_known(knob)
+            and knob not in restrictions.excluded
+            and not difflib.get_close_matches(knob, known, n=1, cutoff=_NEARLY)
+        )
+        if knob in KNOBS and not knob.startswith("env."):
+            raise UsageError(f"{knob} is no knob of this space for the frameworks that are tuned")
+        if not is_new:
             raise UnknownName(
                 "knob", knob, known, "list them with: tune-framework spaces NAME, or add --dry-run"
             )

@@ -2,60 +2,88 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
-from tuner.space.baselines import to_measure
+from tuner.space.baselines import Baseline, to_measure
+from tuner.space.catalogue import BATCH
+from tuner.space.knobs import winner_class
 from tuner.study.ledger import is_default
 from tuner.study.study import Study
+
+SHARE = 0.1
+"""Of the budget, this much goes to recommendations at further batches, but for the best ones."""
 
 
 def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
-    The default comes first and always; a baseline is left out only where its launch would eat
-    what the confirmation needs. Raises NothingMeasured if the default cannot be measured.
+    The default comes first and always. Then every baseline at the default's best batch, and then at
+    the other batches: the best of each winner class, and, the fastest first, as many of the rest as
+    a share of the budget allows; the others are warned of. Nothing is measured that would eat what
+    the confirmation needs. Raises NothingMeasured if the default cannot be measured.
     """
     if study.is_done(Phase.BASELINES):
         return
     chosen = to_measure(study.baselines)
     study.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
-    _measure(study, Configuration(), "default")
-    if study.ledger.default_at_best() is None:
-        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in study.ledger.trials())
+    ledger = study.ledger
+    for batch in ledger.batches:
+        _measure(study, Configuration(), batch, "default")
+    best = ledger.default_at_best()
+    if best is None:
+        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
         raise NothingMeasured(
             "the default configuration cannot be measured: "
             + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         )
-    skipped = []
-    for baseline in chosen:
-        if not _measure(study, baseline.configuration, baseline.name):
-            skipped.append(baseline.name)
+    first = int(best[0].get(BATCH) or ledger.reference_batch)
+    skipped = [b.name for b in chosen if not _measure(study, b.configuration, first, b.name)]
+
+    def score(baseline: Baseline) -> float:
+        found = ledger.score(ledger.at_batch(baseline.configuration, first))
+        return found if found is not None else -math.inf
+
+    ranked = sorted(chosen, key=score, reverse=True)
+    klass_of = {b.name: winner_class(b.configuration) for b in ranked}
+    leaders = {klass_of[b.name]: b for b in reversed(ranked)}.values()
+    began_s = study.budget.used_s()
+    for baseline in [*leaders, *(b for b in ranked if b not in leaders)]:
+        is_leader = baseline in leaders
+        for batch in ledger.batches:
+            has_time = is_leader or study.budget.used_s() - began_s < SHARE * study.budget.total_s
+            if not _is_tried(study, ledger.at_batch(baseline.configuration, batch)) and not (
+                has_time and _measure(study, baseline.configuration, batch, baseline.name)
+            ):
+                skipped.append(baseline.name)
     if skipped:
         study.warn(
-            f"the budget left no time to measure at every batch: {', '.join(skipped)}; "
-            "give a larger one"
+            "the budget left no time to measure at every batch: "
+            f"{', '.join(dict.fromkeys(skipped))}; give a larger one"
         )
     study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 
-def _measure(study: Study, configuration: Configuration, source: str) -> bool:
-    """Measure a configuration at every batch; the default always, others while there is time.
+def _is_tried(study: Study, configuration: Configuration) -> bool:
+    return configuration in {trial.configuration for trial in study.ledger.trials()}
 
-    Returns whether all of it was measured.
+
+def _measure(study: Study, configuration: Configuration, batch: int, source: str) -> bool:
+    """Measure a configuration at a batch; the default always, others while there is time.
+
+    Returns whether it was measured, now or before.
     """
-    ledger = study.ledger
-    for batch in ledger.batches:
-        at_batch = ledger.at_batch(configuration, batch)
-        if at_batch in {trial.configuration for trial in ledger.trials()}:
-            continue
-        needs_s = study.reserve_s() + study.cost_s(at_batch)
-        if not is_default(configuration) and study.budget.left_s() < needs_s:
-            return False
-        proposal = study.trials.ask_for(at_batch, source)
-        study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))
+    at_batch = study.ledger.at_batch(configuration, batch)
+    if _is_tried(study, at_batch):
+        return True
+    needs_s = study.reserve_s() + study.cost_s(at_batch)
+    if not is_default(configuration) and study.budget.left_s() < needs_s:
+        return False
+    proposal = study.trials.ask_for(at_batch, source)
+    study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))
     return True

@@ -9,9 +9,8 @@ from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
-from tuner.study.study import Study
+from tuner.study.study import TURNS, Study
 
-_TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
 proposals brought nothing."""
@@ -52,12 +51,12 @@ def explore(study: Study) -> None:
     """Try new configurations until every class is settled, or the confirmation's time has come."""
     if study.is_done(Phase.EXPLORE):
         return
-    study.enter(Phase.EXPLORE, f"up to {study.space.upper_size()} combinations")
+    study.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
     progress = _Progress(study)
     reason = ""
     turn = 0
     while not reason:
-        open_classes = [k for k in _TURNS if k not in progress.settled]
+        open_classes = [k for k in TURNS if k not in progress.settled]
         if not open_classes:
             reason = "; ".join(f"{k}: {why}" for k, why in progress.settled.items())
             break
@@ -75,6 +74,13 @@ def explore(study: Study) -> None:
         record = study.measure(proposal.configuration, Purpose.SEARCH, may_prune=True)
         study.tell(proposal, record)
         progress.after(klass)
+    if not any(
+        record.request.purpose is Purpose.SEARCH for record in study.store.launches.values()
+    ):
+        study.warn(
+            "nothing beyond the default and the baselines was tried: "
+            f"{reason}; give a larger --budget"
+        )
     study.done(Phase.EXPLORE, reason)
 
 

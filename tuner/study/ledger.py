@@ -12,7 +12,8 @@ from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
-from tuner.space.knobs import BATCH, winner_class
+from tuner.space.catalogue import BATCH
+from tuner.space.knobs import winner_class
 
 _CLASSES = list(WinnerClass)
 _UNKNOWN_S = 30.0

@@ -6,7 +6,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.ledger import is_default
-from tuner.study.study import LONG_BUDGET_S, Study
+from tuner.study.study import LONG_BUDGET_S, TURNS, Study
 
 _TOLERANCE_LONG = 0.01
 _QUANTILE = 1.64
@@ -20,7 +20,8 @@ def minimise(study: Study) -> None:
     Settings go if the configuration without all of them scores no worse than the tolerance below
     the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise. A
     setting whose removal there was no time to measure stays, unless nothing can observe whether it
-    took effect: then the best configuration without such settings takes the finalist's place.
+    took effect: then the best configuration without such settings takes the finalist's place. The
+    classes share the time; what ships by default comes first.
     """
     if study.is_done(Phase.MINIMISE):
         return
@@ -28,10 +29,13 @@ def minimise(study: Study) -> None:
     is_complete = True
     notes = study.store.all(FinalistNamed)
     reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
-    for klass, finalist in study.finalists().items():
-        if klass in reduced:  # by a session that was stopped
-            continue
-        reduction = _Reduction(study, finalist)
+    finalists = study.finalists()
+    waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
+    while waiting:
+        free_s = study.budget.left_s() - study.reserve_s()
+        until_s = study.budget.used_s() + max(0.0, free_s) / len(waiting)
+        klass = waiting.pop(0)
+        reduction = _Reduction(study, finalists[klass], until_s)
         shortest, removed = reduction.carry_out()
         is_complete = is_complete and reduction.is_complete
         if unproven := _unproven(study, shortest):
@@ -67,31 +71,48 @@ def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
 
 
 class _Reduction:
-    """The reduction of one finalist: k settings cost k launches, and some for what is unclear."""
+    """The reduction of one finalist, until so many seconds of the budget are used.
 
-    def __init__(self, study: Study, finalist: Configuration) -> None:
+    First away at once with all that the trials make look useless: often one launch for many
+    settings. The rest one by one: k settings cost k launches, and some for what is unclear.
+    """
+
+    def __init__(self, study: Study, finalist: Configuration, until_s: float) -> None:
         self._study = study
         self._finalist = finalist
+        self._until_s = until_s
         self.is_complete = True
 
     def carry_out(self) -> tuple[Configuration, list[str]]:
         """Return the shortest configuration that is as good, and what was removed."""
         if is_default(self._finalist) or self._study.ledger.score(self._finalist) is None:
             return self._finalist, []
+        away = self._useless_at_once()
         losses: dict[str, float] = {}
-        for knob, shorter in self._study.removals(self._finalist).items():
-            loss = self._measured_loss(shorter)
+        for knob in self._study.removals(self._without(away)):
+            loss = self._measured_loss(self._without([*away, knob]))
             if loss is not None and loss <= self._tolerance():
                 losses[knob] = loss
         # the least missed first; all that are not missed at once, else one fewer at a time
         useless = sorted(losses, key=losses.__getitem__)
         while useless:
-            shortest = self._without(useless)
+            shortest = self._without([*away, *useless])
             loss = self._measured_loss(shortest)
             if loss is not None and loss <= self._tolerance():
-                return shortest, useless
+                break
             useless.pop()
-        return self._finalist, []
+        removed = [*away, *useless]
+        return self._without(removed) if removed else self._finalist, removed
+
+    def _useless_at_once(self) -> list[str]:
+        """Return the settings that together can go, by a launch without all of them."""
+        removable = self._study.removals(self._finalist)
+        sampler = self._study.trials.sampler
+        guess = [k for k in sampler.expendable(self._finalist, self._tolerance()) if k in removable]
+        if len(guess) < 2 or self._study.space.refused(self._without(guess)):
+            return []
+        loss = self._measured_loss(self._without(guess))
+        return guess if loss is not None and loss <= self._tolerance() else []
 
     def _without(self, knobs: list[str]) -> Configuration:
         kept = {k: v for k, v in self._finalist.settings if k not in knobs}
@@ -109,7 +130,8 @@ class _Reduction:
         """
         study = self._study
         while (unclear := self._unclear(shorter)) is not None:
-            if study.budget.left_s() < study.reserve_s() + study.cost_s(unclear):
+            ends_s = study.budget.used_s() + study.cost_s(unclear)
+            if ends_s > min(self._until_s, study.budget.total_s - study.reserve_s()):
                 break
             study.measure(unclear, Purpose.ABLATION)
         loss = self._loss(shorter)

@@ -22,12 +22,14 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline
-from tuner.space.resolve import Space
+from tuner.space.space import Space
 from tuner.study.budget import Budget
-from tuner.study.ledger import Ledger, is_default
+from tuner.study.ledger import Ledger, allowed_in, is_default
 
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
+TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
+"""The winner classes in the order of their turns: what ships by default comes first."""
 MIN_ROUNDS = 4
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
@@ -50,6 +52,7 @@ class Study:
         trials: Trials,
         budget: Budget,
         listen: Listener,
+        widest: WinnerClass = WinnerClass.SAME,
     ) -> None:
         self.store = store
         self.space = space
@@ -59,6 +62,8 @@ class Study:
         self.trials = trials
         self.budget = budget
         self.listen = listen
+        self.widest = widest
+        """The widest class whose winner may ship: baselines beyond it are no match for it."""
         self._overheads_s: list[float] = []
 
     # ---------------------------------------------------------------- phases
@@ -164,8 +169,15 @@ class Study:
         return found
 
     def best_baseline(self) -> Configuration | None:
-        """Return the baseline that scored best, at its best batch; None if there is none."""
-        bare = [b.configuration for b in self.baselines if b.is_applicable and not b.same_as]
+        """Return the baseline that scored best, at its best batch; None if there is none.
+
+        Of those that keep the numerics, where the winner has to: the others are no match for it.
+        """
+        bare = [
+            b.configuration
+            for b in self.baselines
+            if b.is_applicable and not b.same_as and allowed_in(self.widest, b.configuration)
+        ]
         found = self.ledger.best(
             [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Callable
@@ -12,12 +13,15 @@ import numpy as np
 
 from tuner.errors import WorkerFailed
 from tuner.host.interference import Watch
-from tuner.host.numa import bind_to_node
+from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Prepared, ReadBack, Slice
 from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
 from tuner.record.workload import ModelFacts, ModelRef
-from tuner.worker import check, evidence, gallery, inputs, reference
+from tuner.worker import check, gallery, graph, inputs, reference
+from tuner.worker.evidence import variables
+from tuner.worker.evidence.allocator import of_allocator
+from tuner.worker.evidence.process import of_process, private_bytes
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.scenarios import offline
 
@@ -47,6 +51,8 @@ class Session:
     def _load(self, ref: ModelRef, name: str, seed: int) -> float:
         """Import the framework and build the model in its default form; return build seconds."""
         self._tell("importing")
+        self._framework_name = name
+        self._cpus = os.sched_getaffinity(0)  # before any library binds its threads
         start = time.perf_counter()
         self._seed = seed
         self.framework = framework(name)
@@ -61,9 +67,7 @@ class Session:
 
     def begin(self, order: Begin) -> Built:
         """Import, build, restore the reference's tensors, apply the model-level settings."""
-        policy, _, node = order.memory_policy.partition(":")
-        if policy == "bind":
-            bind_to_node(int(node))
+        apply_memory_policy(order.memory_policy)
         self._settings = order.settings
         self._reference_path = Path(order.reference)
         build_s = self._load(order.model, order.framework, order.seed)
@@ -117,16 +121,18 @@ class Session:
             warm_up_s=warm.seconds,
             is_steady=warm.is_steady,
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            memory_private_bytes=evidence.private_bytes(),
+            memory_private_bytes=private_bytes(),
             read_back=tuple(self._read_back()),
         )
 
     def _read_back(self) -> list[ReadBack]:
         found = [
-            *evidence.of_process(self._settings),
+            *of_process(self._settings, self._cpus),
+            *of_allocator(self._settings),
             *self.framework.read_back(self._settings),
         ]
-        return found + evidence.of_environment(self._settings, {item.knob for item in found})
+        known = {item.knob for item in found}
+        return found + variables.of_environment(self._settings, known, self._framework_name)
 
     def measure(self, order: Measure) -> Slice:
         """Time one slice at the prepared batch size."""
@@ -166,18 +172,28 @@ class Session:
             start = fw.clock()
             call()
             call_s = fw.clock() - start
-        found = [*evidence.of_process({}), *fw.read_back({})]
+        width, width_fault = self._width(arrays)
         return ModelFacts(
             n_parameters=fw.n_parameters(),
             input_shapes=tuple(a.shape[1:] for a in arrays),
             versions=fw.versions(),
             effective_defaults={
-                item.knob: item.observed for item in found if item.observed is not None
+                item.knob: item.observed for item in self._read_back() if item.observed is not None
             },
+            unread=variables.unread(order.framework),
+            graph_width=width,
+            graph_fault=width_fault,
             import_s=self._import_s,
             build_s=build_s,
             call_s=call_s,
         )
+
+    def _width(self, arrays: list[Array]) -> tuple[float, str]:
+        """Return the graph's average width; 0.0 with the reason where it cannot be exported."""
+        try:
+            return graph.average_width(self.framework.graph(arrays)), ""
+        except Exception as error:  # noqa: BLE001  # an exporter may raise anything at a user's model
+            return 0.0, f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises, before and after the framework is there."""

@@ -13,6 +13,7 @@ program(arrays)         bind inputs, trace and freeze; returns a call that ends 
 outputs(result)         the outputs of a call as float32 arrays, batch first
 read_back(settings)     what is in force, for every knob of the framework, after a first call
 clock()                 the clock that slices are timed with
+graph(arrays)           the operators of the default model, in topological order
 running()               the context in which calls are made (no gradients, precision)
 """
 
@@ -31,6 +32,7 @@ from tuner.errors import UnknownName
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.record.workload import ModelRef
+from tuner.worker.graph import Node
 
 Array = npt.NDArray[np.float32]
 Tensors = dict[str, Array]
@@ -58,6 +60,8 @@ class Framework(Protocol):
     def clock(self) -> float: ...
 
     def running(self) -> AbstractContextManager[None]: ...
+
+    def graph(self, arrays: Sequence[Array]) -> list[Node]: ...
 
     def versions(self) -> dict[str, str]: ...
 

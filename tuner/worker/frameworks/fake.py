@@ -25,8 +25,9 @@ from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.record.workload import ModelRef
 from tuner.worker import gallery
-from tuner.worker.evidence import allocator
+from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.graph import Node
 
 CHOICES: dict[str, tuple[Value, ...]] = {
     "env.FAKE_THREADS": (2, 1, 4, 8),
@@ -225,6 +226,14 @@ class Fake:
     def clock(self) -> float:
         """Return virtual seconds."""
         return self._now
+
+    def graph(self, arrays: Sequence[Array]) -> list[Node]:
+        """Two products side by side, then one that takes both: a width of 1.5."""
+        return [
+            Node("left", "matmul", ()),
+            Node("right", "matmul", ()),
+            Node("last", "matmul", ("left", "right")),
+        ]
 
     def versions(self) -> dict[str, str]:
         """The fake has none."""

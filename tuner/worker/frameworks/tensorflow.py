@@ -19,11 +19,24 @@ from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.record.workload import ModelRef
 from tuner.worker import gallery
-from tuner.worker.evidence import threads_by_name
-from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.evidence.process import threads_by_name
+from tuner.worker.frameworks import Array, Tensors, products
+from tuner.worker.graph import Node
 
 _DAMPED_SCALE = 0.2
 _COMPUTE_OPS = ("Conv2D", "Conv3D", "MatMul", "BatchMatMulV2", "Einsum")
+
+
+def _grappler_options(settings: Mapping[str, Value]) -> dict[str, bool]:
+    """Return what set_experimental_options takes for these settings."""
+    options = {
+        name: bool(settings[f"tensorflow.{name}"])
+        for name in ("layout_optimizer", "remapping")
+        if f"tensorflow.{name}" in settings
+    }
+    if settings.get("tensorflow.auto_mixed_precision") == "bf16":
+        options["auto_mixed_precision_onednn_bfloat16"] = True
+    return options
 
 
 class TensorFlow:
@@ -48,10 +61,10 @@ class TensorFlow:
         self._context = context
         self._settings = dict(settings)
         before = threads_by_name()
-        if settings.get("tensorflow.auto_mixed_precision") == "bf16":
-            tf.config.optimizer.set_experimental_options(
-                {"auto_mixed_precision_onednn_bfloat16": True}
-            )
+        if options := _grappler_options(settings):
+            tf.config.optimizer.set_experimental_options(options)
+        if policy := settings.get("tensorflow.keras_policy"):
+            tf.keras.mixed_precision.set_global_policy(policy)
         context.ensure_initialized()
         own = next(iter(before.values()))
         for thread, name in threads_by_name().items():
@@ -171,16 +184,37 @@ class TensorFlow:
         """Name what an exhausted memory raises."""
         return (MemoryError, self.tf.errors.ResourceExhaustedError)
 
+    def graph(self, arrays: Sequence[Array]) -> list[Node]:
+        """List the operators of the default's concrete function, as traced."""
+        shapes = tuple(array.shape for array in arrays)
+        return [
+            Node(op.name, op.type, tuple(tensor.op.name for tensor in op.inputs))
+            for op in self._functions[shapes].graph.get_operations()
+        ]
+
     def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
         """Look at the threads that were created and at the graph that was executed."""
         nodes = [node for graph in self._executed for node in _all_nodes(graph)]
-        bf16 = self.tf.bfloat16.as_datatype_enum
-        compute = [n for n in nodes if any(op in n.op for op in _COMPUTE_OPS)]
-        low = sum(n.attr["T"].type == bf16 for n in compute if "T" in n.attr)
-        reads = sum(n.op in ("ReadVariableOp", "VarHandleOp") for n in nodes)
-        xla_threads = sum(name == "tf_XLAEigen" for name in threads_by_name().values())
-        xla = xla_threads > 0 and not nodes  # a compiled function executes no partitioned graph
-        frozen = self._variables == 0 and (xla or (bool(nodes) and reads == 0))
+        found = [*self._threads(settings), *self._compilation(nodes, settings)]
+        found += self._precision(nodes, settings)
+        found += self._grappler(settings)
+        n_onednn = sum(node.op.startswith(("_Mkl", "_OneDnn")) for node in nodes)
+        if nodes:
+            found.append(
+                ReadBack(
+                    "env.TF_ENABLE_ONEDNN_OPTS",
+                    settings.get("env.TF_ENABLE_ONEDNN_OPTS"),
+                    int(n_onednn > 0),
+                    "effective",
+                    f"{n_onednn} of {len(nodes)} executed nodes are oneDNN's",
+                )
+            )
+        fpmath = "env.ONEDNN_DEFAULT_FPMATH_MODE"
+        if fpmath in settings:
+            found.append(products.read_back(fpmath, settings[fpmath], self._products()))
+        return found
+
+    def _threads(self, settings: Mapping[str, Value]) -> list[ReadBack]:
         return [
             ReadBack(
                 "env.TF_NUM_INTRAOP_THREADS",
@@ -196,6 +230,15 @@ class TensorFlow:
                 "effective",
                 "threads named tf_Compute",
             ),
+        ]
+
+    def _compilation(self, nodes: list[Any], settings: Mapping[str, Value]) -> list[ReadBack]:
+        reads = sum(n.op in ("ReadVariableOp", "VarHandleOp") for n in nodes)
+        clusters = sum(n.op == "_XlaRun" for n in nodes)
+        xla_threads = sum(name == "tf_XLAEigen" for name in threads_by_name().values())
+        xla = xla_threads > 0 and not nodes  # a compiled function executes no partitioned graph
+        frozen = self._variables == 0 and (xla or (bool(nodes) and reads == 0))
+        found = [
             ReadBack(
                 "tensorflow.frozen",
                 settings.get("tensorflow.frozen"),
@@ -211,14 +254,75 @@ class TensorFlow:
                 "effective",
                 f"{xla_threads} XLA threads, {len(nodes)} nodes executed outside XLA",
             ),
+        ]
+        flags = settings.get("env.TF_XLA_FLAGS")
+        if flags is not None:
+            found.append(
+                ReadBack(
+                    "env.TF_XLA_FLAGS",
+                    flags,
+                    flags if clusters else "unset",
+                    "effective",
+                    f"{clusters} clusters run by XLA among {len(nodes)} executed nodes",
+                )
+            )
+        return found
+
+    def _precision(self, nodes: list[Any], settings: Mapping[str, Value]) -> list[ReadBack]:
+        """Tell bf16 by grappler from bf16 by Keras's policy: by the policy that is in force."""
+        bf16 = self.tf.bfloat16.as_datatype_enum
+        compute = [n for n in nodes if any(op in n.op for op in _COMPUTE_OPS)]
+        low = sum(n.attr["T"].type == bf16 for n in compute if "T" in n.attr)
+        policy = self.tf.keras.mixed_precision.global_policy().name
+        is_low = 2 * low > len(compute) and low > 0
+        how = f"{low} of {len(compute)} convolutions and products executed in bf16"
+        asked = settings.get("tensorflow.keras_policy")
+        # compiled by XLA, no node is executed by itself: the policy was accepted, and no more
+        kept = policy if is_low or not nodes else "float32"
+        return [
             ReadBack(
                 "tensorflow.auto_mixed_precision",
                 settings.get("tensorflow.auto_mixed_precision"),
-                "bf16" if 2 * low > len(compute) and low else "off",
+                "bf16" if is_low and policy == "float32" else "off",
                 "effective",
-                f"{low} of {len(compute)} convolutions and products executed in bf16",
+                how,
+            ),
+            ReadBack(
+                "tensorflow.keras_policy",
+                asked,
+                kept,
+                "effective" if nodes else "accepted",
+                f"global policy {policy}; {how}",
             ),
         ]
+
+    def _grappler(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+        options = self.tf.config.optimizer.get_experimental_options()
+        return [
+            ReadBack(
+                f"tensorflow.{name}",
+                settings.get(f"tensorflow.{name}"),
+                bool(options.get(name, True)),
+                "accepted",
+                "tf.config.optimizer.get_experimental_options()",
+            )
+            for name in ("layout_optimizer", "remapping")
+        ]
+
+    def _products(self) -> list[products.Multiply]:
+        tf = self.tf
+
+        def matrix(a: Array, b: Array) -> Array:
+            result: Array = tf.linalg.matmul(a, b).numpy()
+            return result
+
+        def convolution(a: Array, b: Array) -> Array:
+            side = int(len(a) ** 0.5)
+            image = tf.reshape(a, (1, side, side, a.shape[1]))
+            result: Array = tf.nn.conv2d(image, b[None, None], 1, "VALID").numpy()
+            return result.reshape(len(a), b.shape[1])
+
+        return [matrix, convolution]
 
 
 def _all_nodes(graph: Any) -> Iterator[Any]:

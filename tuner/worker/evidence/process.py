@@ -1,23 +1,17 @@
-"""What is in force in this process, as the kernel and the loader have it.
-
-Echoing the environment is no evidence: each function looks at what the setting was to change.
-"""
+"""What the loader and the kernel say of this process: libraries, threads, CPUs, memory policy."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 from tuner.host.numa import NumaError, memory_policy
+from tuner.host.topology import read_topology
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-
-_ALLOCATORS = ("tcmalloc", "jemalloc", "mimalloc")
 
 
 def mapped_file(address: int) -> str:
@@ -36,7 +30,7 @@ class _LoadedObject(ctypes.Structure):
     _fields_ = (("address", ctypes.c_void_p), ("name", ctypes.c_char_p))
 
 
-def _loaded_libraries() -> list[str]:
+def loaded_libraries() -> list[str]:
     """Return the files of the loaded libraries in the order in which symbols are looked up."""
     names: list[str] = []
 
@@ -52,13 +46,13 @@ def _loaded_libraries() -> list[str]:
     return [name for name in names if name.startswith("/")]  # not the program, not the kernel's
 
 
-def _definer(symbol: str) -> str:
+def definer(symbol: str) -> str:
     """Return the first library in look-up order that defines a symbol, or an empty string.
 
     The address that the process as a whole has for it proves nothing: a position-dependent
     executable, as Debian's Python is, puts a call stub of its own in the function's place.
     """
-    for path in _loaded_libraries():
+    for path in loaded_libraries():
         try:
             function = getattr(ctypes.CDLL(path, mode=os.RTLD_NOLOAD), symbol)
         except (OSError, AttributeError):
@@ -68,19 +62,6 @@ def _definer(symbol: str) -> str:
         if mapped_file(address) == os.path.realpath(path):
             return path
     return ""
-
-
-def allocator() -> str:
-    """Name the allocator whose malloc the process's libraries are bound to.
-
-    A library that is only mapped (loaded late, or without the symbol) is not in use: its malloc
-    must come first in the global scope, where every framework library looks.
-    """
-    owners = set()
-    for symbol in ("malloc", "posix_memalign"):  # frameworks allocate tensors with the latter
-        file = Path(_definer(symbol)).name
-        owners.add(next((name for name in _ALLOCATORS if name in file), "glibc"))
-    return owners.pop() if len(owners) == 1 else "mixed:" + ",".join(sorted(owners))
 
 
 def threads_by_name() -> dict[int, str]:
@@ -102,26 +83,34 @@ def private_bytes() -> int:
     return 0
 
 
+def _memory_policy() -> tuple[str, str]:
+    """Return the kernel's memory policy of this thread and its nodes: ("bind", "0")."""
+    try:
+        name, _, nodes = memory_policy().partition(":")
+    except NumaError:
+        return "default", ""
+    return name, nodes
+
+
 def numa_node() -> Value:
     """Return the node that memory is bound to by the kernel's account, or "none"."""
-    try:
-        policy = memory_policy()
-    except NumaError:
-        return "none"
-    name, _, node = policy.partition(":")
-    return int(node) if name == "bind" and node.isdigit() else "none"
+    name, nodes = _memory_policy()
+    return int(nodes) if name == "bind" and nodes.isdigit() else "none"
 
 
-def of_process(settings: Mapping[str, Value]) -> list[ReadBack]:
-    """Read back the launch knobs that belong to no framework."""
+def cpu_choice(cpus: Iterable[int]) -> str:
+    """Return "one_per_core" if SMT siblings were left out of a mask, else "all"."""
+    allowed = set(cpus)
+    everything = read_topology().cpus
+    mine = [cpu for cpu in everything if cpu.id in allowed]
+    cores = {cpu.core for cpu in mine}
+    has_siblings = len(cores) < sum(cpu.core in cores for cpu in everything)
+    return "one_per_core" if has_siblings and len(cores) == len(mine) else "all"
+
+
+def of_process(settings: Mapping[str, Value], cpus: Iterable[int]) -> list[ReadBack]:
+    """Read back placement; `cpus` is the affinity mask before any library bound its threads."""
     return [
-        ReadBack(
-            "launch.allocator",
-            settings.get("launch.allocator"),
-            allocator(),
-            "effective",
-            "which mapped file malloc and posix_memalign resolve to",
-        ),
         ReadBack(
             "launch.numa_node",
             settings.get("launch.numa_node"),
@@ -129,37 +118,18 @@ def of_process(settings: Mapping[str, Value]) -> list[ReadBack]:
             "effective",
             "get_mempolicy(2)",
         ),
-    ]
-
-
-def of_environment(settings: Mapping[str, Value], known: set[str]) -> list[ReadBack]:
-    """Note the environment variables that nothing else could read back."""
-    return [
         ReadBack(
-            knob,
-            value,
-            value if os.environ.get(knob.removeprefix("env.")) == str(value) else None,
-            "environment_only",
-            "set in the environment; what it does cannot be observed",
-        )
-        for knob, value in settings.items()
-        if knob.startswith("env.") and knob not in known
+            "launch.memory_policy",
+            settings.get("launch.memory_policy"),
+            "interleave" if _memory_policy()[0] == "interleave" else "local",
+            "effective",
+            "get_mempolicy(2)",
+        ),
+        ReadBack(
+            "launch.cpus",
+            settings.get("launch.cpus"),
+            cpu_choice(cpus),
+            "effective",
+            "sched_getaffinity(2) before the framework was imported",
+        ),
     ]
-
-
-@contextmanager
-def captured_stdout() -> Iterator[list[str]]:
-    """Catch what libraries print on file descriptor 1; the list is filled on leaving."""
-    lines: list[str] = []
-    with tempfile.TemporaryFile() as file:
-        ctypes.CDLL(None).fflush(None)
-        saved = os.dup(1)
-        os.dup2(file.fileno(), 1)
-        try:
-            yield lines
-        finally:
-            ctypes.CDLL(None).fflush(None)
-            os.dup2(saved, 1)
-            os.close(saved)
-            file.seek(0)
-            lines.extend(file.read().decode(errors="replace").splitlines())

@@ -1,0 +1,48 @@
+"""Recommendations as a study would write them."""
+
+from pathlib import Path
+
+from tuner.host.identity import Host, probe
+from tuner.record.configuration import Value
+from tuner.record.files import write_recommendation
+from tuner.record.recommendation import (
+    RECOMMENDATION_VERSION,
+    Claim,
+    Recommendation,
+    RecommendedHost,
+    RecommendedWorkload,
+    Setting,
+    Tolerances,
+)
+from tuner.record.result import Interval
+from tuner.space.knobs import describe
+
+
+def recommendation(settings: dict[str, Value], host: Host) -> Recommendation:
+    return Recommendation(
+        schema_version=RECOMMENDATION_VERSION,
+        winner_class="launch_only",
+        workload=RecommendedWorkload("resnet50", "torch", "offline", 4),
+        host=RecommendedHost(host.fingerprint(), host.processor.model, host.physical_cores),
+        claim=Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95)),
+        tolerances=Tolerances("same", 1e-4),
+        versions={},
+        environment={},
+        settings=[
+            Setting(
+                knob,
+                value,
+                str(describe(knob).applies),
+                describe(knob).needs_code_change,
+                describe(knob).how.format(value=value),
+            )
+            for knob, value in settings.items()
+        ],
+    )
+
+
+def written(folder: Path, settings: dict[str, Value]) -> Path:
+    """Write a recommendation for this host and return its path."""
+    path = folder / "recommended.toml"
+    write_recommendation(path, recommendation(settings, probe()))
+    return path

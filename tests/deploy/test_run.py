@@ -1,0 +1,254 @@
+"""Programs that know nothing of this tool, under its recommendations."""
+
+import os
+import pty
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.command import MARKER, command, new_marker, run, wait_until_gone
+from tests.deploy.recommendations import recommendation, written
+from tests.space.spaces import machine
+from tuner.deploy.run import CannotRun, observe, prepare
+from tuner.host.identity import probe
+from tuner.record.configuration import Value
+
+LIBRARIES = probe().libraries
+PYTHON = sys.executable
+
+
+def needs(library: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(library not in LIBRARIES, reason=f"{library} is not installed here")
+
+
+def under(
+    folder: Path, settings: dict[str, Value], *program: str
+) -> subprocess.CompletedProcess[str]:
+    return run("run", str(written(folder, settings)), "--", *program, cwd=folder)
+
+
+@pytest.mark.parametrize("code", [0, 7])
+def test_the_programs_exit_code_is_returned(tmp_path: Path, code: int) -> None:
+    done = under(tmp_path, {}, PYTHON, "-c", f"raise SystemExit({code})")
+    assert done.returncode == code
+    assert "nothing is set" in done.stderr
+
+
+def test_a_signal_that_ends_the_program_ends_the_command(tmp_path: Path) -> None:
+    done = under(tmp_path, {}, PYTHON, "-c", "import os; os.kill(os.getpid(), 9)")
+    assert done.returncode == -signal.SIGKILL
+
+
+def test_streams_are_the_programs_own(tmp_path: Path) -> None:
+    path = written(tmp_path, {"env.OMP_NUM_THREADS": 1})
+    done = subprocess.run(
+        command("run", "--quiet", str(path), "cat", "-u"),
+        input="through",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert (done.stdout, done.stderr) == ("through", "")
+
+
+@needs("tcmalloc")
+def test_variables_and_preload_are_in_force_and_said_to_be(tmp_path: Path) -> None:
+    code = (
+        "import os; print(os.environ['OMP_NUM_THREADS'], "
+        "'tcmalloc' in open('/proc/self/maps').read())"
+    )
+    settings: dict[str, Value] = {"env.OMP_NUM_THREADS": 1, "launch.allocator": "tcmalloc"}
+    done = under(tmp_path, settings, PYTHON, "-c", code + "; import time; time.sleep(0.3)")
+    assert done.stdout.split() == ["1", "True"]
+    name = Path(LIBRARIES["tcmalloc"]).name
+    assert f"in force: {name} loaded\n" in done.stderr
+    assert "set: OMP_NUM_THREADS=1\n" in done.stderr
+
+
+@needs("tcmalloc")
+def test_a_program_that_cannot_be_preloaded_is_noticed(tmp_path: Path) -> None:
+    source, program = tmp_path / "still.c", tmp_path / "still"
+    source.write_text("#include <unistd.h>\nint main(void) { return sleep(2); }\n")
+    built = subprocess.run(["cc", "-static", "-o", program, source], check=False)
+    if built.returncode:
+        pytest.skip("no C compiler with a static C library here")
+    done = under(tmp_path, {"launch.allocator": "tcmalloc"}, str(program))
+    assert done.returncode == 0
+    assert "not in force: libtcmalloc" in done.stderr
+
+
+@needs("tcmalloc")
+def test_of_a_program_that_ended_too_soon_nothing_is_claimed(tmp_path: Path) -> None:
+    host = probe()
+    plan = prepare(recommendation({"launch.allocator": "tcmalloc"}, host), host, {}).plan
+    ended = subprocess.Popen(["true"])
+    time.sleep(0.2)  # ended, and not yet waited for: a zombie
+    (line,) = observe(plan, ended.pid)
+    ended.wait()
+    assert line.startswith("not known: libtcmalloc")
+
+
+@needs("libnuma")
+def test_a_memory_policy_reaches_the_program(tmp_path: Path) -> None:
+    path = written(tmp_path, {"launch.numa_node": 0})
+    code = "from tuner.host.numa import memory_policy; print(memory_policy())"
+    done = run("run", str(path), "--", PYTHON, "-P", "-c", code, cwd=tmp_path)
+    assert done.stdout.strip() == "bind:0"
+    assert "memory bind:0" in done.stderr
+
+
+def test_the_given_cpus_are_never_left(tmp_path: Path) -> None:
+    """A CPU list that was right where it was measured must not widen the mask given here."""
+    cpu = min(os.sched_getaffinity(0))
+    path = written(tmp_path, {"env.GOMP_CPU_AFFINITY": f"{cpu}-{cpu + 7}"})
+    code = "import os; print(os.environ.get('GOMP_CPU_AFFINITY'), sorted(os.sched_getaffinity(0)))"
+    done = subprocess.run(
+        ["taskset", "-c", str(cpu), *command("run", str(path), "--", PYTHON, "-c", code)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == f"None [{cpu}]"
+    assert "CPUs that are not allowed" in done.stderr
+
+
+COUNTER = """
+import signal, sys, time
+received = []
+signal.signal(signal.SIGINT, lambda *_: received.append("INT"))
+signal.signal(signal.SIGTERM, lambda *_: received.append("TERM"))
+print("ready", flush=True)
+deadline = time.monotonic() + 20
+while not received and time.monotonic() < deadline:
+    time.sleep(0.01)
+time.sleep(0.3)  # a second one would arrive by now
+print(*received, flush=True)
+"""
+
+
+@pytest.fixture
+def counter(tmp_path: Path) -> Iterator[list[str]]:
+    script = tmp_path / "counter.py"
+    script.write_text(COUNTER)
+    yield command("run", "-q", str(written(tmp_path, {})), "--", PYTHON, str(script))
+
+
+@pytest.mark.parametrize("name", ["TERM", "INT"])
+def test_signals_from_other_processes_are_passed_on_once(counter: list[str], name: str) -> None:
+    process = subprocess.Popen(counter, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(getattr(signal, f"SIG{name}"))
+    output, _ = process.communicate(timeout=30)
+    assert (output, process.returncode) == (f"{name}\n", 0)
+
+
+def test_what_the_terminal_sends_arrives_once(counter: list[str]) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(counter[0], counter)
+    shown = b""
+    while b"ready" not in shown:
+        shown += os.read(terminal, 1000)
+    os.write(terminal, b"\x03")
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if not select.select([terminal], [], [], 1)[0]:
+            continue
+        try:
+            piece = os.read(terminal, 1000)
+        except OSError:  # the program has ended: no terminal any more
+            break
+        shown += piece
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert shown.count(b"INT") == 1
+
+
+def test_a_signal_to_the_whole_group_arrives_once(counter: list[str]) -> None:
+    """As timeout(1) and job control send it."""
+    process = subprocess.Popen(counter, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGTERM)
+    output, _ = process.communicate(timeout=30)
+    assert output == "TERM\n"
+
+
+def test_descriptors_and_signal_dispositions_are_handed_on(tmp_path: Path) -> None:
+    path = written(tmp_path, {})
+    (tmp_path / "data").write_text("from descriptor 3")
+    shell = f"{' '.join(command('run', '-q', str(path)))} -- sh -c 'cat <&3; yes | head -1' 3<data"
+    done = subprocess.run(
+        ["sh", "-c", shell], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.stdout == "from descriptor 3y\n"
+    assert done.stderr == ""  # yes dies of SIGPIPE without a word
+
+
+def test_nothing_is_left_of_the_observer(tmp_path: Path) -> None:
+    marker = new_marker()
+    done = run("run", str(written(tmp_path, {})), "true", cwd=tmp_path,
+               environment={MARKER: marker})  # fmt: skip
+    assert done.returncode == 0
+    assert wait_until_gone(marker) == []
+
+
+def test_killing_run_kills_the_program(tmp_path: Path) -> None:
+    marker = new_marker()
+    path = written(tmp_path, {})
+    process = subprocess.Popen(
+        command("run", "-q", str(path), "--", "sh", "-c", "echo ready; exec sleep 60"),
+        env={**os.environ, MARKER: marker},
+        stdout=subprocess.PIPE,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == b"ready\n"
+    process.kill()
+    process.communicate()
+    assert wait_until_gone(marker) == []
+
+
+def test_faults_of_ours_have_codes_of_their_own(tmp_path: Path) -> None:
+    path = written(tmp_path, {})
+    plain = tmp_path / "plain.txt"
+    plain.write_text("not a program")
+    strange = tmp_path / "strange.toml"
+    strange.write_text(written(tmp_path, {"launch.numa_node": "abc"}).read_text())
+    path = written(tmp_path, {})
+    for arguments, code, message in (
+        ((), 125, "name both"),
+        ((str(path),), 125, "name both"),
+        (("nothing.toml", "--", "true"), 125, "cannot read nothing.toml"),
+        ((str(plain), "--", "true"), 125, "is not a recommendation"),
+        ((str(path), "--", "no-such-program"), 127, "there is no program no-such-program"),
+        ((str(path), "--", str(plain)), 126, "cannot execute"),
+        ((str(strange), "--", "true"), 125, "error: "),
+    ):
+        done = run("run", *arguments, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (code, ""), done.stderr
+        assert message in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_what_is_missing_or_different_here_is_said(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=4)
+    settings: dict[str, Value] = {
+        "env.OMP_NUM_THREADS": 4,
+        "torch.compile.mode": "default",
+        "workload.batch": 16,
+    }
+    elsewhere = prepare(recommendation(settings, probe()), host, {"KMP_BLOCKTIME": "1"})
+    notes = "\n".join(elsewhere.notes)
+    assert "confirmed on another host" in notes
+    assert "the program itself must: torch.compile.mode=default: mode" in notes
+    assert "confirmed with workload.batch=16" in notes
+    assert "set besides, and not measured: KMP_BLOCKTIME" in notes
+    assert elsewhere.plan.environment == {"OMP_NUM_THREADS": "4"}
+    with pytest.raises(CannotRun, match="mimalloc"):
+        prepare(recommendation({"launch.allocator": "mimalloc"}, host), host, {})

@@ -1,0 +1,32 @@
+"""tune-framework run: a program under a recommendation."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tuner.deploy.run import CannotRun, execute, prepare
+from tuner.errors import UsageError
+from tuner.host.identity import probe
+from tuner.record.files import read_recommendation
+
+
+def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
+    """Become the command; raises CannotRun where that is not possible."""
+
+    def tell(text: str) -> None:
+        if not quiet:
+            print(f"tune-framework run: {text}", file=sys.stderr, flush=True)
+
+    if command and command[0] == "--":
+        command = command[1:]
+    if path is None or not command:
+        raise CannotRun("name both: tune-framework run recommended.toml -- python serve.py")
+    try:
+        deployment = prepare(read_recommendation(path), probe(), os.environ)
+    except UsageError as error:
+        raise CannotRun(str(error)) from error
+    for note in deployment.notes:
+        tell(note)
+    execute(deployment, command, tell)

@@ -1,0 +1,1 @@
+"""Carry a recommendation into the user's own program."""

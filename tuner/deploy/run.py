@@ -1,0 +1,243 @@
+"""Run any program under the launch settings of a recommendation.
+
+What is applied is what was measured: the same plan (space/launching.py) that started the measured
+process. This process then becomes the program (exec): its streams, descriptors, signals, exit code
+and lifetime are its own by construction. Affinity only ever narrows: CPUs outside the mask that
+this process was given are never used. A short-lived observer looks at the running program and says
+what is in force.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import msgspec
+
+from tuner.errors import TuneError, UsageError
+from tuner.host.environment import tuning_variables
+from tuner.host.identity import Host
+from tuner.host.numa import NumaError, apply_memory_policy
+from tuner.host.topology import format_cpu_list, parse_cpu_list
+from tuner.record.configuration import Configuration
+from tuner.record.recommendation import Recommendation, Setting
+from tuner.space.catalogue import Applies
+from tuner.space.launching import LaunchPlan, plan_launch
+
+_LOADED_WITHIN_S = 1.0
+_IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
+"""Python ignores these, and what is ignored stays so through exec."""
+
+Tell = Callable[[str], None]
+
+
+class CannotRun(TuneError):
+    """The program was not started; `exit_code` is what env(1) and docker return in such a case."""
+
+    def __init__(self, message: str, exit_code: int = 125) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class Deployment(msgspec.Struct, frozen=True):
+    """What will be applied on this host, and what a person should know about it."""
+
+    settings: tuple[Setting, ...]
+    """The launch settings; the others need a change in the program."""
+    plan: LaunchPlan
+    notes: tuple[str, ...]
+
+
+def prepare(
+    recommendation: Recommendation, host: Host, environment: Mapping[str, str]
+) -> Deployment:
+    """Translate a recommendation for this host.
+
+    Raises CannotRun if a library or NUMA node that it needs is not here.
+    """
+    notes = []
+    ours: list[Setting] = []
+    others: list[Setting] = []
+    for setting in recommendation.settings:
+        (ours if setting.applies == Applies.LAUNCH else others).append(setting)
+    allowed = {cpu.id for cpu in host.cpus}
+    for setting in list(ours):
+        outside = _cpus_outside(setting, allowed)
+        if outside:
+            ours.remove(setting)
+            notes.append(
+                f"left out: {setting.knob}={setting.value} names CPUs that are not allowed"
+            )
+    try:
+        plan = plan_launch(Configuration.of({s.knob: s.value for s in ours}), host)
+    except UsageError as error:
+        raise CannotRun(f"{error}; install what is missing, or tune again on this host") from error
+    if not recommendation.settings:
+        notes.append("nothing was confirmed to be faster than the default: nothing is set")
+    if recommendation.host.fingerprint != host.fingerprint():
+        notes.append(
+            f"confirmed on another host or with other versions ({recommendation.host.cpu}, "
+            f"{recommendation.host.physical_cores} cores): what it gains here is not known"
+        )
+    for setting in others:
+        if setting.needs_code_change:
+            what = f"{setting.knob}={setting.value}"
+            notes.append(f"not applied, the program itself must: {what}: {setting.how}")
+        else:
+            notes.append(f"confirmed with {setting.knob}={setting.value}: {setting.how}")
+    besides = [
+        name
+        for name in tuning_variables(environment)
+        if name not in plan.environment or name == "LD_PRELOAD"
+    ]
+    if besides:
+        notes.append(f"set besides, and not measured: {', '.join(besides)}")
+    return Deployment(tuple(ours), plan, tuple(notes))
+
+
+def _cpus_outside(setting: Setting, allowed: set[int]) -> bool:
+    """Tell whether a CPU list in the environment would leave the mask that was given."""
+    if setting.knob != "env.GOMP_CPU_AFFINITY":
+        return False
+    try:
+        return not set(parse_cpu_list(str(setting.value).replace(" ", ","))) <= allowed
+    except ValueError:  # a stride such as 0-15:2
+        return True
+
+
+def execute(deployment: Deployment, command: Sequence[str], tell: Tell) -> NoReturn:
+    """Become the command, under the plan.
+
+    tell: is called in the observer, with a line at a time. Raises CannotRun: 126 if the command
+    cannot be executed, 127 if it is not there, 125 for anything else.
+    """
+    plan = deployment.plan
+    try:
+        apply_memory_policy(plan.memory_policy)
+    except NumaError as error:
+        raise CannotRun(str(error)) from error
+    if plan.cpus is not None:
+        os.sched_setaffinity(0, plan.cpus)
+    failed = _start_observer(plan, tell)
+    for number in _IGNORED_BY_PYTHON:
+        signal.signal(number, signal.SIG_DFL)
+    name = shlex.quote(command[0])
+    try:
+        os.execvpe(command[0], list(command), _environment(plan))
+    except FileNotFoundError as error:
+        os.write(failed, b"x")
+        raise CannotRun(f"there is no program {name}", 127) from error
+    except (OSError, ValueError) as error:  # ValueError: a NUL byte in the command or a variable
+        os.write(failed, b"x")
+        why = error.strerror if isinstance(error, OSError) else error
+        raise CannotRun(f"cannot execute {name}: {why}", 126) from error
+
+
+def _environment(plan: LaunchPlan) -> dict[str, str]:
+    """Return this process's environment with the plan's variables; preloads come first."""
+    environment = {**os.environ, **plan.environment}
+    own, given = plan.environment.get("LD_PRELOAD"), os.environ.get("LD_PRELOAD")
+    if own and given:
+        environment["LD_PRELOAD"] = f"{own}:{given}"
+    return environment
+
+
+def _start_observer(plan: LaunchPlan, tell: Tell) -> int:
+    """Fork the observer; return where to write that there will be nothing to observe.
+
+    Forked twice, so that the program has no child that it did not start. The pipe closes when the
+    program begins.
+    """
+    begun, failed = os.pipe()
+    program = os.getpid()
+    child = os.fork()
+    if child:
+        os.close(begun)
+        os.waitpid(child, 0)
+        return failed
+    try:
+        if os.fork() == 0:
+            os.setsid()  # the terminal's signals are the program's
+            _close_all_but(begun, 2)
+            if not os.read(begun, 1):
+                for line in observe(plan, program):
+                    tell(line)
+    finally:
+        os._exit(0)
+
+
+def _close_all_but(*kept: int) -> None:
+    """Close what belongs to the program: whoever reads its output must not wait for us."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) not in kept:
+            try:
+                os.close(int(name))
+            except OSError:  # the listing's own
+                continue
+
+
+def observe(plan: LaunchPlan, pid: int) -> list[str]:
+    """Look at the running program: what is in force, what is set, what is not or cannot be seen."""
+    good, bad, unknown = [], [], []
+    preloads = [path for path in plan.environment.get("LD_PRELOAD", "").split(":") if path]
+    mapped = _mapped(preloads, pid)
+    for path in preloads:
+        name = Path(path).name
+        if mapped is None:
+            unknown.append(f"{name} (the program ended too soon, or may not be looked at)")
+        elif os.path.realpath(path) in mapped:
+            good.append(f"{name} loaded")
+        else:
+            bad.append(f"{name} is not loaded (a static program, or one that drops LD_PRELOAD)")
+    if plan.cpus is not None:
+        try:
+            cpus = tuple(sorted(os.sched_getaffinity(pid)))
+            (good if cpus == tuple(sorted(plan.cpus)) else bad).append(
+                f"CPUs {format_cpu_list(cpus)}"
+            )
+        except OSError:
+            unknown.append("CPUs (the program ended too soon)")
+    if plan.memory_policy != "none":
+        policy = _memory_policy(pid)
+        shown = f"memory {policy or plan.memory_policy}"
+        (unknown if not policy else good if policy == plan.memory_policy else bad).append(shown)
+    variables = {k: v for k, v in plan.environment.items() if k != "LD_PRELOAD"}
+    lines = [
+        ("in force", good),
+        ("set", [f"{name}={value}" for name, value in sorted(variables.items())]),
+        ("not in force", bad),
+        ("not known", unknown),
+    ]
+    return [f"{what}: {', '.join(found)}" for what, found in lines if found]
+
+
+def _mapped(paths: list[str], pid: int) -> str | None:
+    """Return the program's mappings, once the libraries are among them or a second has passed.
+
+    None where nothing can be seen: it has ended, or belongs to someone else.
+    """
+    deadline = time.monotonic() + _LOADED_WITHIN_S
+    while True:
+        try:
+            mapped = Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            return None
+        if not mapped:
+            return None
+        if all(os.path.realpath(p) in mapped for p in paths) or time.monotonic() > deadline:
+            return mapped
+        time.sleep(0.005)
+
+
+def _memory_policy(pid: int) -> str:
+    """Return the policy of the program's first mapping, as numa(7) has it; empty if unknown."""
+    try:
+        lines = Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
+    except OSError:
+        return ""
+    return lines[0].split()[1] if lines else ""

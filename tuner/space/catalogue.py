@@ -1,0 +1,295 @@
+"""Every knob that this tool can apply and read back, as data.
+
+A search space gives a knob its values and says where it is live; here stands what does not depend
+on the host: when it applies, whether it changes numerics, and how a program sets it. Any other
+environment variable may be searched too, as `env.NAME`: nothing can be read back of it, so it stays
+`environment_only`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Applies(StrEnum):
+    """When a knob takes effect, earliest first."""
+
+    LAUNCH = "launch"
+    """Environment, preload, affinity, memory policy: a new process each."""
+    PROCESS = "process"
+    """Once, before any work."""
+    MODEL = "model"
+    """Rebuild or compile."""
+    CALL = "call"
+    """Any time."""
+
+
+class Knob(msgspec.Struct, frozen=True):
+    """What a knob is on every host."""
+
+    id: str
+    applies: Applies
+    title: str
+    changes_numerics: bool = False
+    frameworks: tuple[str, ...] = ()
+    """The frameworks in which it exists; empty for all."""
+    how: str = ""
+    """How a program sets it, in one line; `{value}` is replaced. Launch knobs need none."""
+    marker: str = ""
+    """What compiled code that reads the variable holds; empty where that would say nothing."""
+
+    @property
+    def needs_code_change(self) -> bool:
+        """Whether the user's program must change, as opposed to how it is started."""
+        return self.applies in (Applies.PROCESS, Applies.MODEL)
+
+
+BATCH = "workload.batch"
+ALLOCATOR = "launch.allocator"
+OPENMP = "launch.openmp"
+CPUS = "launch.cpus"
+NUMA_NODE = "launch.numa_node"
+MEMORY_POLICY = "launch.memory_policy"
+
+PRELOADED: dict[str, tuple[str, ...]] = {
+    ALLOCATOR: ("tcmalloc", "jemalloc", "mimalloc"),
+    OPENMP: ("libomp", "libiomp5"),
+}
+"""The libraries that a launch can preload, by knob (found by host/libraries.py)."""
+
+_TORCH, _TENSORFLOW, _FAKE = ("torch",), ("tensorflow",), ("fake",)
+
+
+def _variable(
+    name: str,
+    title: str,
+    frameworks: tuple[str, ...] = (),
+    *,
+    marker: str = "",
+    changes_numerics: bool = False,
+) -> Knob:
+    return Knob(
+        f"env.{name}",
+        Applies.LAUNCH,
+        title,
+        changes_numerics=changes_numerics,
+        frameworks=frameworks,
+        marker=marker,
+    )
+
+
+def _model(
+    id_: str, title: str, frameworks: tuple[str, ...], how: str, *, changes_numerics: bool = False
+) -> Knob:
+    return Knob(id_, Applies.MODEL, title, changes_numerics, frameworks, how)
+
+
+_LAUNCH = (
+    Knob(BATCH, Applies.CALL, "batch size", how="call the model with batches of {value}"),
+    Knob(ALLOCATOR, Applies.LAUNCH, "memory allocator, by LD_PRELOAD"),
+    Knob(OPENMP, Applies.LAUNCH, "OpenMP runtime, by LD_PRELOAD", frameworks=_TORCH),
+    Knob(CPUS, Applies.LAUNCH, "CPUs: all allowed ones, or one of each physical core"),
+    Knob(NUMA_NODE, Applies.LAUNCH, "one NUMA node's CPUs and memory, or none"),
+    Knob(MEMORY_POLICY, Applies.LAUNCH, "memory near its CPU, or interleaved over the nodes"),
+)
+_ALLOCATORS = (
+    _variable("MALLOC_CONF", "jemalloc's options"),
+    _variable("TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES", "tcmalloc's thread caches"),
+    _variable("MIMALLOC_LARGE_OS_PAGES", "huge pages for mimalloc"),
+    _variable("GLIBC_TUNABLES", "glibc malloc's thresholds and huge pages"),
+    _variable(
+        "THP_MEM_ALLOC_ENABLE", "huge pages for large tensors", _TORCH,
+        marker="THP_MEM_ALLOC_ENABLE",
+    ),
+)  # fmt: skip
+_OPENMP = (
+    _variable("OMP_NUM_THREADS", "intra-op threads of PyTorch (OpenMP)"),
+    _variable("MKL_NUM_THREADS", "threads of MKL, and of PyTorch with it"),
+    _variable("OMP_WAIT_POLICY", "whether waiting threads spin (ACTIVE) or sleep (PASSIVE)"),
+    _variable("OMP_PROC_BIND", "binding of threads to places"),
+    _variable("OMP_PLACES", "what a place is: a core or a hardware thread"),
+    _variable("OMP_SCHEDULE", "schedule of loops that leave it open"),
+    _variable("OMP_DYNAMIC", "whether the runtime may use fewer threads"),
+    _variable("OMP_THREAD_LIMIT", "upper bound of threads"),
+    _variable("GOMP_CPU_AFFINITY", "CPUs of libgomp's threads, in order"),
+    _variable("KMP_AFFINITY", "binding of threads in libiomp5 and libomp"),
+    _variable("KMP_BLOCKTIME", "milliseconds that waiting threads spin in libiomp5 and libomp"),
+    _variable("KMP_TPAUSE", "waiting by the tpause instruction in libiomp5 and libomp"),
+    _variable("KMP_FORKJOIN_BARRIER_PATTERN", "barrier around parallel regions"),
+    _variable("KMP_PLAIN_BARRIER_PATTERN", "barrier between pieces of work"),
+    _variable("KMP_REDUCTION_BARRIER_PATTERN", "barrier of reductions"),
+)
+_ONEDNN = (
+    _variable("ONEDNN_MAX_CPU_ISA", "newest instructions that oneDNN uses", marker="MAX_CPU_ISA"),
+    _variable(
+        "ONEDNN_DEFAULT_FPMATH_MODE", "precision of fp32 products in oneDNN",
+        marker="DEFAULT_FPMATH_MODE", changes_numerics=True,
+    ),
+    _variable(
+        "DNNL_DEFAULT_FPMATH_MODE", "older name of ONEDNN_DEFAULT_FPMATH_MODE",
+        marker="DEFAULT_FPMATH_MODE", changes_numerics=True,
+    ),
+    _variable(
+        "ONEDNN_PRIMITIVE_CACHE_CAPACITY", "how many compiled kernels oneDNN keeps",
+        marker="PRIMITIVE_CACHE_CAPACITY",
+    ),
+)  # fmt: skip
+_TORCH_KNOBS = (
+    _variable(
+        "ATEN_CPU_CAPABILITY", "newest instructions of PyTorch's own kernels", _TORCH,
+        marker="ATEN_CPU_CAPABILITY",
+    ),
+    _variable(
+        "LRU_CACHE_CAPACITY", "how many oneDNN kernels PyTorch keeps", _TORCH,
+        marker="LRU_CACHE_CAPACITY",
+    ),
+    _variable(
+        "TORCH_MKLDNN_MATMUL_MIN_DIM", "smallest matrix that goes to oneDNN (Arm)", _TORCH,
+        marker="TORCH_MKLDNN_MATMUL_MIN_DIM",
+    ),
+    Knob(
+        "torch.interop_threads", Applies.PROCESS, "inter-op threads of PyTorch",
+        frameworks=_TORCH, how="torch.set_num_interop_threads({value})",
+    ),
+    Knob(
+        "torch.flush_denormal", Applies.PROCESS, "numbers below 1e-38 count as zero",
+        frameworks=_TORCH, how="torch.set_flush_denormal({value})",
+    ),
+    _model(
+        "torch.mkldnn", "oneDNN's kernels in PyTorch", _TORCH,
+        "torch.backends.mkldnn.set_flags({value})",
+    ),
+    _model(
+        "torch.memory_format", "layout of image tensors", _TORCH,
+        "model.to(memory_format=torch.{value}), and the inputs likewise",
+    ),
+    _model(
+        "torch.compile.mode", "TorchInductor", _TORCH,
+        "mode {value}: model = torch.compile(model), called under torch.inference_mode(); the mode "
+        "freezing needs torch._inductor.config.freezing = True before the first call",
+    ),
+    _model(
+        "torch.compile.max_autotune", "TorchInductor's choice of product kernels by trial", _TORCH,
+        "torch._inductor.config.max_autotune = {value} before the first call",
+    ),
+    _model(
+        "torch.compile.cpp_wrapper", "TorchInductor's calls in C++", _TORCH,
+        "torch._inductor.config.cpp_wrapper = {value} before the first call",
+    ),
+    _model(
+        "torch.jit.mode", "TorchScript, traced and frozen", _TORCH,
+        "model = torch.jit.freeze(torch.jit.trace(model, inputs)); mode optimize needs "
+        "torch.jit.optimize_for_inference(model) around it (here: {value})",
+    ),
+    _model(
+        "torch.export.mode", "exported and compiled ahead of time", _TORCH,
+        "{value}: torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs)), "
+        "loaded with torch._inductor.aoti_load_package",
+    ),
+    _model(
+        "torch.autocast", "automatic mixed precision of PyTorch", _TORCH,
+        "with torch.autocast('cpu', dtype=torch.bfloat16): model(x)",
+        changes_numerics=True,
+    ),
+    _model(
+        "torch.dtype", "weights and inputs converted", _TORCH,
+        "model.to(torch.bfloat16), and floating-point inputs likewise (here: {value})",
+        changes_numerics=True,
+    ),
+    _model(
+        "torch.fp32_precision", "precision of fp32 products in oneDNN, set in the program", _TORCH,
+        "torch.backends.mkldnn.matmul.fp32_precision = torch.backends.mkldnn.conv.fp32_precision "
+        "= '{value}'",
+        changes_numerics=True,
+    ),
+)  # fmt: skip
+_TENSORFLOW_KNOBS = (
+    _variable("TF_NUM_INTRAOP_THREADS", "intra-op threads of TensorFlow", _TENSORFLOW),
+    _variable("TF_NUM_INTEROP_THREADS", "inter-op threads of TensorFlow", _TENSORFLOW),
+    _variable(
+        "TF_ENABLE_ONEDNN_OPTS", "oneDNN's kernels in TensorFlow", _TENSORFLOW,
+        marker="TF_ENABLE_ONEDNN_OPTS",
+    ),
+    _variable(
+        "TF_ENABLE_MKL_NATIVE_FORMAT", "TensorFlow's own layout in oneDNN's kernels", _TENSORFLOW,
+        marker="TF_ENABLE_MKL_NATIVE_FORMAT",
+    ),
+    _variable(
+        "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "keep reordered weights", _TENSORFLOW,
+        marker="TF_ONEDNN_ASSUME_FROZEN_WEIGHTS",
+    ),
+    _variable(
+        "TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "malloc instead of TensorFlow's pool", _TENSORFLOW,
+        marker="TF_ONEDNN_USE_SYSTEM_ALLOCATOR",
+    ),
+    _variable(
+        "TF_MKL_ALLOC_MAX_BYTES", "size of TensorFlow's pool for oneDNN", _TENSORFLOW,
+        marker="TF_MKL_ALLOC_MAX_BYTES",
+    ),
+    _variable(
+        "TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE", "false keeps oneDNN's kernels in a cache", _TENSORFLOW,
+        marker="TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE",
+    ),
+    _variable(
+        "TF_XLA_FLAGS", "XLA for whatever it can cluster", _TENSORFLOW, marker="TF_XLA_FLAGS"
+    ),
+    _model(
+        "tensorflow.frozen", "variables folded into constants", _TENSORFLOW,
+        "f = convert_variables_to_constants_v2(f) on the concrete function f",
+    ),
+    _model(
+        "tensorflow.jit_compile", "XLA for the whole function", _TENSORFLOW,
+        "tf.function(..., jit_compile=True)",
+    ),
+    _model(
+        "tensorflow.data_format", "layout of image tensors", _TENSORFLOW,
+        "build the model with data_format {value}",
+    ),
+    _model(
+        "tensorflow.layout_optimizer", "grappler's layout pass", _TENSORFLOW,
+        "tf.config.optimizer.set_experimental_options({{'layout_optimizer': {value}}}) "
+        "before tracing",
+    ),
+    _model(
+        "tensorflow.remapping", "grappler's fusing of operators", _TENSORFLOW,
+        "tf.config.optimizer.set_experimental_options({{'remapping': {value}}}) before tracing",
+    ),
+    _model(
+        "tensorflow.auto_mixed_precision", "bf16 by the graph optimiser", _TENSORFLOW,
+        "tf.config.optimizer.set_experimental_options("
+        "{{'auto_mixed_precision_onednn_bfloat16': True}}) before tracing",
+        changes_numerics=True,
+    ),
+    _model(
+        "tensorflow.keras_policy", "bf16 by Keras's policy", _TENSORFLOW,
+        "tf.keras.mixed_precision.set_global_policy('{value}') before the model is built",
+        changes_numerics=True,
+    ),
+)  # fmt: skip
+_FAKE_KNOBS = (
+    Knob("fake.layout", Applies.MODEL, "layout of the fake model", frameworks=_FAKE),
+    Knob("fake.compile", Applies.MODEL, "compiler of the fake model", frameworks=_FAKE),
+    Knob("fake.streams", Applies.PROCESS, "streams of the fake model", frameworks=_FAKE),
+    Knob(
+        "fake.precision",
+        Applies.MODEL,
+        "precision of the fake model",
+        changes_numerics=True,
+        frameworks=_FAKE,
+    ),
+)
+KNOBS: dict[str, Knob] = {
+    knob.id: knob
+    for group in (
+        _LAUNCH,
+        _ALLOCATORS,
+        _OPENMP,
+        _ONEDNN,
+        _TORCH_KNOBS,
+        _TENSORFLOW_KNOBS,
+        _FAKE_KNOBS,
+    )
+    for knob in group
+}

@@ -1,0 +1,261 @@
+"""Which OpenMP runtime serves this process, and what it says of its settings.
+
+Frameworks built with GCC call GOMP_parallel; whichever library defines it first is the runtime.
+libgomp reads OMP_* and GOMP_*, LLVM's libomp and Intel's libiomp5 read KMP_* as well.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tuner.host.topology import parse_cpu_list, read_topology
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+from tuner.worker.evidence.output import captured
+from tuner.worker.evidence.process import definer
+
+_SCHEDULES = {1: "STATIC", 2: "DYNAMIC", 3: "GUIDED", 4: "AUTO"}  # omp_sched_t, OpenMP 5.1
+_BINDINGS = {0: "false", 1: "true", 2: "MASTER", 3: "CLOSE", 4: "SPREAD"}  # omp_proc_bind_t
+_INFINITE_MS = 2**31 - 1
+_WATCHED_S = 0.025
+_ATTEMPTS = 3
+_ACTIVE_FROM, _PASSIVE_BELOW = 0.8, 0.01
+"""Shares of CPU time: libgomp's threads spin for good, by default for some 10 ms, or not at all."""
+
+
+def runtime_path() -> str:
+    """Return the file of the OpenMP runtime in use; empty if there is none."""
+    return definer("GOMP_parallel")
+
+
+def runtime_name(path: str) -> str:
+    """Return libgomp, libomp or libiomp5; wheels bundle copies with a hash in their name."""
+    file = Path(path).name
+    return next(
+        (n for n in ("libiomp5", "libomp", "libgomp") if file.startswith(n)), file or "none"
+    )
+
+
+def of_openmp(
+    settings: Mapping[str, Value], cpus: Iterable[int], work: Callable[[], Any]
+) -> list[ReadBack]:
+    """Read back the runtime and its settings.
+
+    cpus: the affinity mask that the process began with. work: a parallel piece of work, after which
+    waiting threads are watched.
+    """
+    path = runtime_path()
+    name = runtime_name(path)
+    how = f"GOMP_parallel is defined by {Path(path).name}" if path else "nothing defines it"
+    found = [ReadBack("launch.openmp", settings.get("launch.openmp"), name, "effective", how)]
+    if not path:
+        return found
+    runtime = ctypes.CDLL(path)
+    dynamic = "TRUE" if runtime.omp_get_dynamic() else "FALSE"
+    allowed = set(cpus)
+    seen = _Seen(_bound_threads(allowed), allowed, work)
+    found += [
+        _asked(settings, "env.OMP_DYNAMIC", dynamic, "omp_get_dynamic()"),
+        _schedule(settings, runtime),
+        _asked(
+            settings,
+            "env.OMP_PROC_BIND",
+            _BINDINGS.get(runtime.omp_get_proc_bind(), "unset"),
+            f"omp_get_proc_bind(); threads bound to {_masks(seen.bound)}",
+        ),
+    ]
+    for knob in settings:
+        reader = _ON_REQUEST.get(knob)
+        if reader is not None:
+            observed, told = reader(runtime, str(settings[knob]), seen)
+            found.append(_asked(settings, knob, observed, told))
+        elif knob.startswith("env.KMP_") and knob not in ("env.KMP_AFFINITY", "env.KMP_BLOCKTIME"):
+            found.append(_displayed(runtime, name, knob, settings[knob]))
+    return found
+
+
+class _Seen(NamedTuple):
+    """What the kernel shows of this process's threads."""
+
+    bound: list[set[int]]
+    """Affinity masks of the threads that may use fewer CPUs than the process began with."""
+    allowed: set[int]
+    work: Callable[[], Any]
+
+
+def _asked(settings: Mapping[str, Value], knob: str, observed: Value, how: str) -> ReadBack:
+    """Make a read-back; what differs in the case of letters only is the same."""
+    asked = settings.get(knob)
+    if asked is not None and str(asked).casefold() == str(observed).casefold():
+        observed = asked
+    return ReadBack(knob, asked, observed, "effective", how)
+
+
+def _schedule(settings: Mapping[str, Value], runtime: ctypes.CDLL) -> ReadBack:
+    kind, chunk = ctypes.c_int(), ctypes.c_int()
+    runtime.omp_get_schedule(ctypes.byref(kind), ctypes.byref(chunk))
+    observed = _SCHEDULES.get(kind.value & 0x7FFFFFFF, "unset")  # the top bit says monotonic
+    asked = settings.get("env.OMP_SCHEDULE")
+    if asked is not None and str(asked).casefold() == observed.casefold():
+        observed = str(asked)
+    how = "omp_get_schedule(); only loops with schedule(runtime) ask for it"
+    return ReadBack("env.OMP_SCHEDULE", asked, observed, "accepted", how)
+
+
+def _bound_threads(allowed: set[int]) -> list[set[int]]:
+    """Return the affinity masks of threads that may use fewer CPUs than the process began with."""
+    masks = []
+    for task in os.listdir("/proc/self/task"):
+        try:
+            mask = os.sched_getaffinity(int(task))
+        except OSError:  # ended meanwhile
+            continue
+        if mask < allowed:
+            masks.append(mask)
+    return masks
+
+
+def _masks(bound: list[set[int]]) -> str:
+    shown = " ".join(str(sorted(mask)) for mask in bound[:8])
+    return (shown or "no CPU") + (" ..." if len(bound) > 8 else "")
+
+
+_Answer = tuple[Value, str]
+"""What is in force, and how that was seen."""
+
+
+def _places(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+    """Compare the runtime's places with those that the words cores, threads and sockets mean."""
+    places = _place_cpus(runtime)
+    told = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
+    groups: dict[int, set[int]] = {}
+    for cpu in read_topology().cpus:
+        if cpu.id in seen.allowed:
+            key = {"threads": cpu.id, "cores": cpu.core, "sockets": cpu.socket}.get(asked, -1)
+            groups.setdefault(key, set()).add(cpu.id)
+    if asked not in ("threads", "cores", "sockets"):  # a list of places: that there are some
+        return (asked if places else "unset"), told
+    return (asked if sorted(map(sorted, groups.values())) == sorted(map(sorted, places))
+            else "unset"), told  # fmt: skip
+
+
+def _place_cpus(runtime: ctypes.CDLL) -> list[set[int]]:
+    places = []
+    for place in range(runtime.omp_get_num_places()):
+        cpus = (ctypes.c_int * runtime.omp_get_place_num_procs(place))()
+        runtime.omp_get_place_proc_ids(place, cpus)
+        places.append(set(cpus))
+    return places
+
+
+def _thread_limit(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+    return int(runtime.omp_get_thread_limit()), "omp_get_thread_limit()"
+
+
+def _gomp_affinity(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+    """Compare the list of CPUs with the runtime's places, one CPU each and in this order."""
+    places = _place_cpus(runtime)
+    told = f"places {' '.join(map(str, map(sorted, places))) or 'none'}"
+    listed = [{cpu} for part in asked.replace(" ", ",").split(",") for cpu in parse_cpu_list(part)]
+    return (asked if places == listed else "unset"), told
+
+
+def _kmp_affinity(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+    """Look for every word in what the runtime lists, and for threads that are bound."""
+    if not hasattr(runtime, "kmp_get_blocktime"):
+        return "unset", "libgomp does not read KMP_AFFINITY"
+    listed = _listed(runtime, "KMP_AFFINITY")
+    told = f"listed as {listed}; threads bound to {_masks(seen.bound)}"
+    words = asked.lower().replace("granularity=fine", "granularity=thread")  # one and the same
+    is_listed = set(words.split(",")) - {"verbose"} <= set(listed.split(","))
+    is_bound = bool(seen.bound) or len(seen.allowed) == 1
+    is_obeyed = is_bound or "none" in asked.split(",")
+    return (asked if is_listed and is_obeyed else "unset"), told
+
+
+def _blocktime(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+    if not hasattr(runtime, "kmp_get_blocktime"):
+        return "unset", "libgomp does not read KMP_BLOCKTIME"
+    milliseconds = int(runtime.kmp_get_blocktime())
+    return ("infinite" if milliseconds == _INFINITE_MS else milliseconds), "kmp_get_blocktime()"
+
+
+def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
+    """Watch what waiting threads do after work: ACTIVE ones keep a CPU busy, PASSIVE ones sleep.
+
+    libomp and libiomp5 spin for KMP_BLOCKTIME (200 ms) by default too; they tell the policy.
+    """
+    if hasattr(runtime, "kmp_get_library"):
+        library = {1: "serial", 2: "turnaround", 3: "throughput"}[runtime.kmp_get_library()]
+        blocktime_ms = runtime.kmp_get_blocktime()
+        told = f"kmp_get_library() is {library}, kmp_get_blocktime() {blocktime_ms}"
+        if asked.casefold() == "active":
+            return (asked if library == "turnaround" else "unset"), told
+        return (asked if library == "throughput" and blocktime_ms == 0 else "unset"), told
+    if len(os.listdir("/proc/self/task")) == 1:
+        return asked, "there is no second thread that could wait"
+    busy = max(_spinning_share(seen.work) for _ in range(_ATTEMPTS))
+    told = f"a waiting thread was busy for {busy:.0%} of the {_WATCHED_S * 1000:.0f} ms after work"
+    if busy > _ACTIVE_FROM:
+        return "ACTIVE", told
+    return ("PASSIVE" if busy < _PASSIVE_BELOW else "unset"), told
+
+
+def _spinning_share(work: Callable[[], Any]) -> float:
+    """Return the largest share of CPU time that another thread takes after work is done."""
+    work()
+    before = _cpu_seconds()
+    began = time.monotonic()
+    time.sleep(_WATCHED_S)
+    after = _cpu_seconds()
+    elapsed = time.monotonic() - began
+    shares = [(after[t] - before.get(t, 0.0)) / elapsed for t in after if t != os.getpid()]
+    return max(shares, default=0.0)
+
+
+def _cpu_seconds() -> dict[int, float]:
+    seconds = {}
+    for task in Path("/proc/self/task").iterdir():
+        try:
+            seconds[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
+        except (OSError, IndexError):  # ended meanwhile, or a kernel without it
+            continue
+    return seconds
+
+
+def _displayed(runtime: ctypes.CDLL, name: str, knob: str, asked: Value) -> ReadBack:
+    """Look a variable up in the runtime's own list of its settings."""
+    if not hasattr(runtime, "kmp_get_blocktime"):
+        return ReadBack(knob, asked, "unset", "effective", f"{name} does not read KMP_*")
+    seen = _listed(runtime, knob.removeprefix("env."))
+    if not seen:
+        how = f"{name} does not list it among its settings"
+        return ReadBack(knob, asked, "unset", "effective", how)
+    observed = asked if seen.casefold() == str(asked).casefold() else seen
+    return ReadBack(knob, asked, observed, "accepted", "omp_display_env()")
+
+
+def _listed(runtime: ctypes.CDLL, variable: str) -> str:
+    """Return a variable's value in the runtime's own list of its settings; empty if not there."""
+    with captured(2) as errors, captured(1) as lines:
+        runtime.omp_display_env(1)
+    for line in (*lines, *errors):
+        name, equals, value = line.partition("]")[2].strip().partition("=")
+        if equals and name == variable:
+            return value.strip("'")
+    return ""
+
+
+_ON_REQUEST: dict[str, Callable[[ctypes.CDLL, str, _Seen], _Answer]] = {
+    "env.OMP_PLACES": _places,
+    "env.OMP_THREAD_LIMIT": _thread_limit,
+    "env.OMP_WAIT_POLICY": _wait_policy,
+    "env.GOMP_CPU_AFFINITY": _gomp_affinity,
+    "env.KMP_AFFINITY": _kmp_affinity,
+    "env.KMP_BLOCKTIME": _blocktime,
+}

@@ -1,0 +1,68 @@
+"""Environment variables: which of them nothing in the process can read, and which only echo."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from tuner.record.configuration import Value
+from tuner.record.launch import ReadBack
+from tuner.space.catalogue import KNOBS
+
+
+def _libraries() -> set[str]:
+    """Return the files that this process has mapped to execute."""
+    found = set()
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        parts = line.split(maxsplit=5)
+        if "x" in parts[1] and len(parts) > 5 and parts[5].startswith("/"):
+            found.add(parts[5])
+    return found
+
+
+def unread(framework: str, knobs: Iterable[str] | None = None) -> dict[str, str]:
+    """Return the catalogue's variables whose names no mapped library holds, each with the reason.
+
+    A library that reads a variable holds its name. Only variables are asked that compiled code
+    reads (Knob.marker). Looking through TensorFlow's 1 GB takes about a second.
+    """
+    sought = {
+        knob.id: knob.marker.encode()
+        for knob in KNOBS.values()
+        if knob.marker and framework in (knob.frameworks or (framework,))
+        if knobs is None or knob.id in knobs
+    }
+    for path in _libraries():
+        if not sought:
+            break
+        try:
+            with (
+                open(path, "rb") as file,
+                mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ) as content,
+            ):
+                sought = {k: text for k, text in sought.items() if content.find(text) < 0}
+        except (OSError, ValueError):  # deleted since it was mapped, or empty
+            continue
+    return {
+        knob: f"no library of this {framework} knows {marker.decode()}"
+        for knob, marker in sought.items()
+    }
+
+
+def of_environment(
+    settings: Mapping[str, Value], known: set[str], framework: str
+) -> list[ReadBack]:
+    """Note the environment variables that nothing else could read back."""
+    asked = {k: v for k, v in settings.items() if k.startswith("env.") and k not in known}
+    dead = unread(framework, asked) if asked else {}
+    found = []
+    for knob, value in asked.items():
+        if knob in dead:
+            found.append(ReadBack(knob, value, None, "effective", dead[knob]))
+            continue
+        is_set = os.environ.get(knob.removeprefix("env.")) == str(value)
+        how = "set in the environment; what it does cannot be observed"
+        found.append(ReadBack(knob, value, value if is_set else None, "environment_only", how))
+    return found

@@ -1,0 +1,254 @@
+"""PyTorch on the CPU.
+
+The default, the denominator of every speedup: eval(), eager, inference_mode, contiguous, fp32.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tuner.host.libraries import missing_framework
+from tuner.record.configuration import Value
+from tuner.record.launch import Evidence, ReadBack
+from tuner.record.workload import ModelRef
+from tuner.worker import gallery
+from tuner.worker.evidence.openmp import of_openmp
+from tuner.worker.frameworks import Array, Tensors, products
+from tuner.worker.frameworks.torch import evidence
+from tuner.worker.frameworks.torch.forms import Form, form_of
+from tuner.worker.graph import Node
+
+_DAMPED_SCALE = 0.2
+
+
+class Torch:
+    """PyTorch's side of the framework contract."""
+
+    def __init__(self) -> None:
+        self._autocast = False
+        self._channels_last = False
+        self._is_bf16 = False
+        self._form: Form
+        self._last_call: Callable[[], Any] | None = None
+
+    def start(self, settings: Mapping[str, Value]) -> None:
+        """Import torch; inter-op threads can be set once only, before any work."""
+        self._cpus = os.sched_getaffinity(0)  # OpenMP runtimes bind this thread when they load
+        try:
+            import torch
+        except ImportError as error:
+            raise missing_framework("torch") from error
+        self.torch = torch
+        if "torch.interop_threads" in settings:
+            torch.set_num_interop_threads(int(settings["torch.interop_threads"]))
+        if "torch.flush_denormal" in settings:
+            torch.set_flush_denormal(bool(settings["torch.flush_denormal"]))
+
+    def build(self, module: types.ModuleType, ref: ModelRef, seed: int) -> None:
+        """Build the model in eval mode on the CPU."""
+        self.torch.manual_seed(seed)
+        self.spec: gallery.Model = module.MODEL
+        self.model = gallery.build(module, "torch", ref).eval()
+        self._form = form_of(self.torch, self.model, {})
+
+    def _batch_norms(self) -> dict[str, Any]:
+        kind = self.torch.nn.modules.batchnorm._BatchNorm
+        return {name: m for name, m in self.model.named_modules() if isinstance(m, kind)}
+
+    def condition(self, arrays: Sequence[Array]) -> Tensors:
+        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
+        norms = self._batch_norms()
+        if not norms:
+            return {}
+        with self.torch.inference_mode():
+            for name, norm in norms.items():
+                if self.spec.damped_norms and re.search(self.spec.damped_norms, name):
+                    norm.weight.fill_(_DAMPED_SCALE)
+                norm.momentum = 1.0  # the running statistics become this batch's
+                norm.train()
+            self.model(*map(self._native, arrays))
+            for norm in norms.values():
+                norm.eval()
+        return {
+            f"{name}.{part}": getattr(norm, part).detach().numpy().copy()
+            for name, norm in norms.items()
+            for part in ("weight", "running_mean", "running_var")
+        }
+
+    def restore(self, tensors: Tensors) -> None:
+        """Copy conditioned tensors in by name."""
+        state = self.model.state_dict()
+        with self.torch.no_grad():
+            for name, value in tensors.items():
+                state[name].copy_(self.torch.from_numpy(value))
+
+    def place(self, settings: Mapping[str, Value]) -> None:
+        """Apply layout, precision and form; compilation itself happens at the first call."""
+        torch = self.torch
+        self._channels_last = settings.get("torch.memory_format") == "channels_last"
+        self._autocast = settings.get("torch.autocast") == "bf16"
+        self._is_bf16 = settings.get("torch.dtype") == "bf16"
+        if self._channels_last:
+            self.model = self.model.to(memory_format=torch.channels_last)
+        if self._is_bf16:
+            self.model = self.model.to(torch.bfloat16)
+        if "torch.mkldnn" in settings:
+            torch.backends.mkldnn.set_flags(bool(settings["torch.mkldnn"]))
+        if precision := settings.get("torch.fp32_precision"):
+            torch.backends.mkldnn.matmul.fp32_precision = precision
+            torch.backends.mkldnn.conv.fp32_precision = precision
+        self._form = form_of(torch, self.model, settings)
+
+    def _native(self, array: Array) -> Any:
+        tensor = self.torch.from_numpy(array)
+        if self._is_bf16:
+            tensor = tensor.to(self.torch.bfloat16)
+        if tensor.ndim == 4:  # images are generated as NHWC
+            tensor = tensor.permute(0, 3, 1, 2)
+            layout = (
+                self.torch.channels_last if self._channels_last else self.torch.contiguous_format
+            )
+            return tensor.contiguous(memory_format=layout)
+        return tensor
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Bind preallocated tensors; CPU calls return when the outputs are ready."""
+        self._last_call = self._form.bind(tuple(map(self._native, arrays)))
+        return self._last_call
+
+    def outputs(self, result: Any) -> list[Array]:
+        """Flatten tensors, tuples, lists and mappings in order."""
+        if isinstance(result, self.torch.Tensor):
+            # cloned, as inference tensors share memory with the next call under a compiler
+            return [result.detach().float().contiguous().clone().numpy()]
+        parts = result.values() if isinstance(result, Mapping) else result
+        return [array for part in parts for array in self.outputs(part)]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """No gradients; autocast where it is set."""
+        bf16 = self.torch.bfloat16
+        with (
+            self.torch.inference_mode(),
+            self.torch.autocast("cpu", dtype=bf16, enabled=self._autocast),
+        ):
+            yield
+
+    def clock(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.perf_counter()
+
+    def versions(self) -> dict[str, str]:
+        """Return the version that was really imported."""
+        return {"torch": str(self.torch.__version__)}
+
+    def n_parameters(self) -> int:
+        """Count trainable parameters."""
+        return sum(p.numel() for p in self.model.parameters())
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises."""
+        return (MemoryError, self.torch.OutOfMemoryError)
+
+    def graph(self, arrays: Sequence[Array]) -> list[Node]:
+        """Export the default model and list its operators."""
+        exported = self.torch.export.export(self.model, tuple(map(self._native, arrays)))
+        return [
+            Node(
+                node.name,
+                str(node.target) if node.op == "call_function" else "",
+                tuple(parent.name for parent in node.all_input_nodes),
+            )
+            for node in exported.graph.nodes
+        ]
+
+    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+        """Look into the library, the compiled modules and oneDNN's own account of one call."""
+        asked = dict(settings)
+        seen = evidence.Primitives(self.torch, self._traced_call())
+        found = [
+            *evidence.library_state(self.torch, asked),
+            *self._form.read_back(),
+            self._layout(seen, asked),
+            *self._precision(seen, asked),
+            self._mkldnn(seen, asked),
+            *of_openmp(asked, self._cpus, self._parallel_work),
+        ]
+        isa = "env.ONEDNN_MAX_CPU_ISA"
+        if isa in asked:
+            how = "the instruction set in oneDNN's log"
+            found.append(ReadBack(isa, asked[isa], seen.isa(), "effective", how))
+        if (pages := asked.get("env.THP_MEM_ALLOC_ENABLE")) is not None:
+            found.append(evidence.huge_pages(self.torch, pages))
+        for knob in ("env.ONEDNN_DEFAULT_FPMATH_MODE", "torch.fp32_precision"):
+            if knob in asked:
+                with self.torch.inference_mode():
+                    ways = evidence.products(self.torch)
+                    found.append(products.read_back(knob, asked[knob], ways))
+        return found
+
+    def _traced_call(self) -> Callable[[], Any] | None:
+        call = self._last_call
+        if call is None:
+            return None
+
+        def traced() -> None:
+            with self.running():
+                call()
+
+        return traced
+
+    def _parallel_work(self) -> None:
+        """Run a parallel region: from 32768 elements on PyTorch divides them among threads.
+
+        In 64 KiB, because a larger block, once freed, would change how glibc serves later ones.
+        """
+        x = self.torch.ones(1 << 16, dtype=self.torch.uint8)
+        for _ in range(3):
+            x += x
+
+    def _layout(self, seen: evidence.Primitives, asked: Mapping[str, Value]) -> ReadBack:
+        knob = "torch.memory_format"
+        if found := seen.layout():
+            return ReadBack(knob, asked.get(knob), found[0], "effective", found[1])
+        weights = [p for p in self.model.parameters() if p.ndim == 4]
+        last = bool(weights) and all(
+            w.is_contiguous(memory_format=self.torch.channels_last) for w in weights
+        )
+        how = f"layout of {len(weights)} weight tensors"
+        value = "channels_last" if last else "contiguous"
+        return ReadBack(knob, asked.get(knob), value, "accepted", how)
+
+    def _precision(self, seen: evidence.Primitives, asked: Mapping[str, Value]) -> list[ReadBack]:
+        """Tell bf16 by autocast from bf16 by converted weights: by the weights themselves."""
+        floating = [p for p in self.model.parameters() if p.is_floating_point()]
+        converted = sum(p.dtype is self.torch.bfloat16 for p in floating)
+        how = f"{converted} of {len(floating)} parameters are bfloat16"
+        dtype = "bf16" if floating and converted == len(floating) else "fp32"
+        found = seen.is_bf16()
+        if found is None:
+            with self.running():
+                is_on = bool(self.torch.is_autocast_enabled("cpu"))
+            told = "torch.is_autocast_enabled('cpu') inside the running context"
+            kind: Evidence = "accepted"
+        else:
+            is_on, told = found[0] and dtype == "fp32", found[1]
+            kind = "effective"
+            how += f"; {told}"
+            dtype = dtype if found[0] else "fp32"
+        return [
+            ReadBack("torch.autocast", asked.get("torch.autocast"), "bf16" if is_on else "off",
+                     kind, told),
+            ReadBack("torch.dtype", asked.get("torch.dtype"), dtype, "effective", how),
+        ]  # fmt: skip
+
+    def _mkldnn(self, seen: evidence.Primitives, asked: Mapping[str, Value]) -> ReadBack:
+        is_on = bool(self.torch.backends.mkldnn.enabled) or bool(seen.compute)
+        how = f"torch.backends.mkldnn.enabled; {len(seen.compute)} oneDNN primitives in a call"
+        return ReadBack("torch.mkldnn", asked.get("torch.mkldnn"), is_on, "effective", how)
