@@ -320,6 +320,16 @@ def test_knobs_that_are_dead_here_do_not_count_as_combinations(tmp_path: Path) -
     assert smt.by_id["launch.cpus"].choices == ("all", "one_per_core")
 
 
+def test_one_step_leads_from_one_way_to_lower_precision_to_the_other(tmp_path: Path) -> None:
+    tensorflow = resolved(machine(tmp_path, cores=8), "tensorflow", TENSORFLOW_DEFAULTS)
+    guide = Configuration.of({"tensorflow.keras_policy": "mixed_bfloat16"})
+    other = Configuration.of({"tensorflow.auto_mixed_precision": "bf16"})
+    assert other in tensorflow.neighbours(guide)
+    torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
+    guide = Configuration.of({"torch.autocast": "bf16"})
+    assert Configuration.of({"torch.dtype": "bf16"}) in torch.neighbours(guide)
+
+
 def test_memory_is_bound_or_interleaved_but_not_both(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, sockets=2, cores=4), "torch", TORCH_DEFAULTS)
     both: dict[str, Value] = {"launch.numa_node": 1, "launch.memory_policy": "interleave"}
