@@ -199,6 +199,9 @@ DEAD = [
     ),
     pytest.param("torch", {"env.KMP_BLOCKTIME": 1}, marks=torch),
     pytest.param(
+        "torch", {"env.OMP_WAIT_POLICY": "PASSIVE", "env.OMP_NUM_THREADS": 1}, marks=torch
+    ),
+    pytest.param(
         "torch",
         {"launch.allocator": "tcmalloc", "env.GLIBC_TUNABLES": THRESHOLDS},
         marks=[torch, needs_tcmalloc],
@@ -216,7 +219,7 @@ DEAD = [
 ]
 
 
-LIVE_BESIDE = {"launch.allocator", "launch.openmp"}
+LIVE_BESIDE = {"launch.allocator", "launch.openmp", "env.OMP_NUM_THREADS"}
 
 
 @pytest.mark.parametrize(("framework", "settings"), DEAD)

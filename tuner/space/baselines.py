@@ -67,7 +67,7 @@ def resolve_baselines(
         dead += [f"{knob}={settings[knob]}: not read by this framework" for knob in unknown]
         live = {knob: value for knob, value in settings.items() if knob not in unknown}
         if live:  # what a user fixed is part of every recommendation that says nothing of it
-            live = {**space.fixed(), **live}
+            live = {**space.fixed_by_user(), **live}
         configuration = space.canonical(live, is_literal=True)
         refused = space.refused(configuration) if configuration != Configuration() else ""
         if refused:

@@ -254,8 +254,8 @@ class Space:
                         found.append(other)
         return found
 
-    def fixed(self) -> dict[str, Value]:
-        """Return the values that the user fixed (--fix)."""
+    def fixed_by_user(self) -> dict[str, Value]:
+        """Return what --fix asked for; other knobs may have a single choice as well."""
         return {k.id: k.choices[0] for k in self.knobs if k.asked.startswith("--fix ")}
 
     def is_late(self, knob: str) -> bool:

@@ -198,7 +198,7 @@ def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
             return (asked if library == "turnaround" else "unset"), told
         return (asked if library == "throughput" and blocktime_ms == 0 else "unset"), told
     if len(os.listdir("/proc/self/task")) == 1:
-        return asked, "there is no second thread that could wait"
+        return "unset", "there is no second thread that could wait"
     busy = max(_spinning_share(seen.work) for _ in range(_ATTEMPTS))
     told = f"a waiting thread was busy for {busy:.0%} of the {_WATCHED_S * 1000:.0f} ms after work"
     if busy > _ACTIVE_FROM:
