@@ -33,7 +33,7 @@ from tuner.measurement.describe import describe_model, find_model, make_referenc
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.protocol import Begin, Command, Failed, Measure, Measured, Prepare, Reply, Stage
-from tuner.record.workload import Workload
+from tuner.record.workload import ModelFacts, Workload
 from tuner.space.launching import plan_launch
 
 HERE = Path(__file__).resolve().parent
@@ -53,7 +53,7 @@ def log_ratios(
     """Return log(worker rate / script rate) of each round; the model takes one image."""
     ref, card = find_model(model, MODELS)
     workload = Workload(ref, framework, "offline", card)
-    height, width, _ = describe_model(ref, framework, 0).input_shapes[0]
+    height, width = image_size(describe_model(ref, framework, 0))
     reference = folder / f"{framework}.npz"
     make_reference(ref, framework, 0, reference)
     return [
@@ -100,6 +100,13 @@ def _ask(worker: WorkerProcess, command: Command) -> Reply:
     if isinstance(reply, Failed):
         raise RuntimeError(reply.reason)
     return reply
+
+
+def image_size(facts: ModelFacts) -> tuple[int, int]:
+    """Return height and width of a model's one image, which PyTorch takes channels first."""
+    (shape,) = facts.input_shapes
+    height, width = shape[1:] if "torch" in facts.versions else shape[:2]
+    return height, width
 
 
 def script_rate(

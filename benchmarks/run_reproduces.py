@@ -17,6 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks.default_agrees import image_size
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
 from tuner.measurement.confirmation import t_interval
@@ -44,7 +45,7 @@ def main() -> None:
     recommendation = read_recommendation(recommended)
     workload = recommendation.workload
     ref, _ = find_model(workload.model, MODELS)
-    height, width, _ = describe_model(ref, workload.framework, 0).input_shapes[0]
+    height, width = image_size(describe_model(ref, workload.framework, 0))
     numbers = map(str, (height, width, workload.batch, SCRIPT_S))
     script = [sys.executable, str(HERE / f"plain_{workload.framework}.py"), ref.path, *numbers]
     under = [sys.executable, "-m", "tuner.cli.main", "run", "-q", str(recommended), "--", *script]

@@ -27,6 +27,7 @@ FLOORS = [
     "galleries",
     "errors",
 ]
+ADAPTERS = "tuner.worker.frameworks"
 
 
 def modules() -> list[Path]:
@@ -55,7 +56,7 @@ def imports_of(path: Path) -> list[str]:
 def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
     room = room_of(path)
     if room == "__init__":
-        assert not [n for n in imports_of(path) if n.startswith("tuner")]
+        assert {n for n in imports_of(path) if n.startswith("tuner")} == {"tuner.deploy.apply"}
         return
     floor = FLOORS.index(room)
     for name in imports_of(path):
@@ -67,7 +68,16 @@ def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
 def test_no_room_of_the_parent_imports_the_worker() -> None:
     for path in modules():
         if room_of(path) != "worker":
-            assert not [n for n in imports_of(path) if n.startswith("tuner.worker")], path
+            found = {n for n in imports_of(path) if n.startswith("tuner.worker")}
+            assert found == ({ADAPTERS} if path.match("deploy/apply.py") else set()), path
+
+
+def test_what_applies_inside_a_program_knows_records_and_one_adapter_only() -> None:
+    rooms = {name for name in imports_of(PACKAGE / "deploy/apply.py") if name.startswith("tuner")}
+    assert {name for name in rooms if not name.startswith("tuner.record.")} == {
+        "tuner.errors",
+        ADAPTERS,
+    }
 
 
 def test_the_supervisor_needs_the_standard_library_alone() -> None:

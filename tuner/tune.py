@@ -13,8 +13,8 @@ from tuner.errors import Interrupted, StudyConflict, TuneError, UsageError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks, missing_framework
-from tuner.measurement.bench import Bench
-from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.bench import CONFIRM_PASSES, Bench, n_slices
+from tuner.measurement.describe import describe_model, find_model, find_program, make_reference
 from tuner.output.assemble import Context, assemble
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
@@ -48,11 +48,16 @@ class Request(msgspec.Struct, frozen=True):
     """What is to be tuned, as typed."""
 
     model: str
+    """Empty where a whole program is tuned."""
+    program: str | None = None
     hardware: str = "auto"
     frameworks: tuple[str, ...] = ()
     budget_s: float = 600.0
     out: Path | None = None
     batch: int | None = None
+    inputs: Path | None = None
+    tolerance: float | None = None
+    allows_pickle: bool = False
     seed: int = 0
     restrictions: Restrictions = Restrictions()
     command: str = ""
@@ -88,9 +93,21 @@ def plan(request: Request, host: Host) -> list[Plan]:
     Raises UsageError for anything that cannot be carried out as written.
     """
     profile = choose_profile(request.hardware, host)
-    ref, card = find_model(request.model, MODELS)
+    if request.program is not None:
+        ref, card = find_program(request.program)
+    else:
+        ref, card = find_model(
+            request.model, MODELS, inputs=request.inputs, allows_pickle=request.allows_pickle
+        )
+    if request.tolerance is not None:
+        if card.accuracy_loss is not None:
+            raise UsageError(
+                f"--tolerance {request.tolerance}: the accuracy() of {ref.name} decides over "
+                "reduced precision; set accuracy_loss in its Model"
+            )
+        card = msgspec.structs.replace(card, tolerance=request.tolerance)
     frameworks = _frameworks(request, card)
-    check_known(request.restrictions, knob_ids(profile, frameworks))
+    check_known(request.restrictions, knob_ids(profile, frameworks, card.form))
     if request.batch is not None:
         card = _at_batch(card, request.batch, request.restrictions)
     several = len(frameworks) > 1
@@ -126,7 +143,7 @@ def _frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
     for name in request.frameworks:
         if name not in card.frameworks:
             raise UsageError(
-                f"model {request.model} is not there for {name}; it is there for "
+                f"{request.model or request.program} is not there for {name}; it is there for "
                 f"{', '.join(card.frameworks)}"
             )
         if name not in installed:
@@ -283,7 +300,8 @@ def _assemble_study(
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    ledger = Ledger(store, reference, batches)
+    passes = n_slices(CONFIRM_PASSES, plan.workload.card)
+    ledger = Ledger(store, reference, batches, passes)
     bench = Bench(
         store,
         host,
@@ -315,7 +333,11 @@ def _measure(study: Study, plan: Plan, host: Host) -> None:
     if not study.store.reference_path.exists():
         workload = plan.workload
         make_reference(
-            workload.model, workload.framework, workload.seed, study.store.reference_path
+            workload.model,
+            workload.framework,
+            workload.seed,
+            study.store.reference_path,
+            max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
         )
     study.adopt_orphans()
     measure_baselines(study)

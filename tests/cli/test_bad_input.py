@@ -54,6 +54,13 @@ CASES = {
         "contradicts",
     ),
     "unknown parameter": (("--model", "fake@sed=1", "--hw", "fake"), "takes no parameter 'sed'"),
+    "model and program": (("--model", "fake", "--command", "true"), "give one of them"),
+    "batch of a program": (("--command", "true", "--batch", "4"), "has its own"),
+    "no program": (("--command", "no_program_here"), "there is no program"),
+    "no inputs": (("--model", "fake", "--inputs", "no.npz"), "there is no file no.npz"),
+    "infinite tolerance": (("--model", "fake", "--tolerance", "inf"), "give a finite number"),
+    "a shell's sign": (("--command", "true | cat"), "without a shell"),
+    "no tolerance": (("--model", "fake", "--tolerance", "-1"), "'--tolerance'"),
     "missing file": (("--model", "mine.py"), "there is no model file mine.py"),
     "missing space": (("--model", "fake", "--space", "no.toml"), "there is no file no.toml"),
     "space and profile": (

@@ -18,16 +18,18 @@ from tuner.record.result import Interval
 from tuner.space.knobs import describe
 
 
-def recommendation(settings: dict[str, Value], host: Host) -> Recommendation:
+def recommendation(
+    settings: dict[str, Value], host: Host, framework: str = "torch"
+) -> Recommendation:
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class="launch_only",
-        workload=RecommendedWorkload("resnet50", "torch", "offline", 4),
+        workload=RecommendedWorkload("resnet50", framework, "offline", 4),
         host=RecommendedHost(host.fingerprint(), host.processor.model, host.physical_cores),
         claim=Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95)),
         tolerances=Tolerances("same", 1e-4),
         versions={},
-        environment={},
+        environment={k[4:]: str(v) for k, v in settings.items() if k.startswith("env.")},
         settings=[
             Setting(
                 knob,
@@ -41,8 +43,8 @@ def recommendation(settings: dict[str, Value], host: Host) -> Recommendation:
     )
 
 
-def written(folder: Path, settings: dict[str, Value]) -> Path:
+def written(folder: Path, settings: dict[str, Value], framework: str = "torch") -> Path:
     """Write a recommendation for this host and return its path."""
     path = folder / "recommended.toml"
-    write_recommendation(path, recommendation(settings, probe()))
+    write_recommendation(path, recommendation(settings, probe(), framework))
     return path

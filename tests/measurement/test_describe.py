@@ -64,6 +64,12 @@ def test_the_built_model_tells_its_facts() -> None:
 
 
 def test_an_unknown_parameter_is_named() -> None:
-    ref, _ = find_model("fake@sed=3", MODELS)
     with pytest.raises(UsageError, match="takes no parameter 'sed'"):
-        describe_model(ref, "fake", 0)
+        find_model("fake@sed=3", MODELS)
+
+
+def test_a_number_behind_a_name_is_its_size() -> None:
+    ref, card = find_model("fc-64", MODELS)
+    assert (ref.name, dict(ref.parameters)) == ("fc", {"size": 64})
+    assert card.n_parameters == 11 * 65 * 64
+    assert find_model(ref.label(), MODELS)[0] == ref

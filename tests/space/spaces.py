@@ -75,8 +75,8 @@ def machine(root: Path, **shape: object) -> Host:
     return msgspec.structs.replace(host, libraries=ALL_LIBRARIES, cxx="/usr/bin/g++")
 
 
-def workload(framework: str, kind: str = "cnn") -> Workload:
-    card = ModelCard("m", "M", "t", kind, (framework,), 4, (4, 16), 10, "0" * 64)
+def workload(framework: str, kind: str = "cnn", form: str = "code") -> Workload:
+    card = ModelCard("m", "M", "t", kind, (framework,), 4, (4, 16), 10, "0" * 64, form)
     return Workload(ModelRef("m", "/m.py"), framework, "offline", card)
 
 

@@ -15,6 +15,7 @@ from tuner.errors import UnknownName, UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
+from tuner.space.baselines import resolve_baselines
 from tuner.space.knobs import winner_class
 from tuner.space.profile import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
@@ -334,3 +335,37 @@ def test_memory_is_bound_or_interleaved_but_not_both(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, sockets=2, cores=4), "torch", TORCH_DEFAULTS)
     both: dict[str, Value] = {"launch.numa_node": 1, "launch.memory_policy": "interleave"}
     assert torch.canonical(both) == Configuration.of({"launch.numa_node": 1})
+
+
+@pytest.mark.parametrize(
+    ("framework", "form", "gone"),
+    [
+        ("torch", "script", {"torch.compile.mode": "freezing"}),
+        ("torch", "script", {"torch.export.mode": "aot_inductor"}),
+        ("torch", "export", {"torch.dtype": "bf16"}),
+        ("tensorflow", "saved", {"tensorflow.keras_policy": "mixed_bfloat16"}),
+    ],
+)
+def test_what_was_saved_cannot_be_made_into_everything(
+    tmp_path: Path, framework: str, form: str, gone: dict[str, Value]
+) -> None:
+    defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+    host, profile = machine(tmp_path), load_profile("auto", SEARCH_SPACES)
+    for each, is_dead in (("code", False), (form, True)):
+        space = resolve_space(
+            profile, host, workload(framework, form=each), model(defaults), Restrictions()
+        )
+        assert (space.canonical(gone) == Configuration()) == is_dead, each
+
+
+def test_of_a_program_the_launch_alone_is_tuned_and_recipes_say_what_is_left_out(
+    tmp_path: Path,
+) -> None:
+    host, profile = machine(tmp_path), load_profile("auto", SEARCH_SPACES)
+    program, facts = workload("torch", form="program"), model({"launch.allocator": "glibc"})
+    space = resolve_space(profile, host, program, facts, Restrictions())
+    assert "launch.allocator" in space.by_id
+    assert "torch.compile.mode" not in space.by_id
+    found = {b.name: b for b in resolve_baselines(profile, host, program, facts, space)}
+    assert found["torch_guide_compile"].same_as == "default"
+    assert any("itself must" in dead for dead in found["torch_guide_compile"].dead_settings)

@@ -1,13 +1,16 @@
 """The output check can fail: constant, exchanged and crippled outputs are rejected."""
 
+import msgspec
 import numpy as np
 import pytest
 
 from tests.worker.workers import needs
 from tuner.galleries import MODELS
+from tuner.record.launch import OutputCheck
 from tuner.record.workload import ModelRef
-from tuner.worker import check, gallery, inputs
+from tuner.worker import check, inputs
 from tuner.worker.check import MAX_DRIFT_REDUCED, compare, fault
+from tuner.worker.gallery.python_file import PythonFile
 
 RANDOM = np.random.default_rng(0)
 Y0 = RANDOM.standard_normal((96, 32)).astype(np.float32)
@@ -77,24 +80,64 @@ def test_a_changed_class_is_a_fault_even_with_little_drift() -> None:
     assert "top-1 differs" in (fault(found, changes_numerics=True) or "")
 
 
+def test_of_large_outputs_a_sample_is_compared_and_nothing_is_overlooked_that_is_not_finite() -> (
+    None
+):
+    large = RANDOM.standard_normal((4, 3, 5000)).astype(np.float32)
+    kept = check.thinned(large)
+    assert kept.shape == (4, check.MAX_ELEMENTS)
+    np.testing.assert_array_equal(kept, check.thinned(large.copy()))
+    wrong = large + np.float32(0.01) * RANDOM.standard_normal(large.shape).astype(np.float32)
+    everything = compare([wrong], [large], False).drift
+    assert compare([check.thinned(wrong)], [kept], False).drift == pytest.approx(
+        everything, rel=0.1
+    )
+    large[2, 1, 7] = np.inf
+    assert compare([check.thinned(large)], [kept], False).drift == float("inf")
+    assert check.thinned(Y0) is Y0
+
+
+def test_inputs_of_several_shapes_are_compared_each_with_its_own() -> None:
+    hidden = RANDOM.standard_normal((96, 7)).astype(np.float32)
+    found = compare([Y0, hidden, Y0, hidden], [Y0, hidden, Y0, hidden], True, n_shapes=2)
+    assert (found.drift, found.n_inputs) == (0.0, 192)
+    assert found.top1_agreement == 1.0
+    swapped = compare([Y0, hidden, Y0[::-1], hidden], [Y0, hidden, Y0, hidden], True, n_shapes=2)
+    assert swapped.drift > 1
+
+
+def test_a_users_tolerance_and_accuracy_stand_in_the_place_of_the_bound() -> None:
+    found = OutputCheck(drift=0.1, n_inputs=8)
+    assert fault(found, changes_numerics=True)
+    assert fault(found, changes_numerics=True, tolerance=0.2) is None
+    assert fault(found, changes_numerics=False, tolerance=0.2), "the same numerics stay the same"
+    judged = msgspec.structs.replace(found, accuracy=0.90, default_accuracy=0.91)
+    assert fault(judged, True, accuracy_loss=0.02) is None
+    assert "allowed is a loss of 0.005" in (fault(judged, True, accuracy_loss=0.005) or "")
+    assert fault(msgspec.structs.replace(judged, drift=float("inf")), True, accuracy_loss=1.0)
+
+
 @needs("torch")
 def test_a_conditioned_network_tells_inputs_apart_and_a_zeroed_layer_is_noticed() -> None:
     """On the real resnet50: without conditioning its outputs are almost constant."""
     from tuner.worker.frameworks.torch import Torch
 
     path = str(MODELS / "resnet50.py")
-    module = gallery.load(path)
+    source = PythonFile(ModelRef("resnet50", path))
+    stated = source.state()
 
     def outputs(fw: Torch) -> list[np.ndarray]:
-        arrays = inputs.generate(module.MODEL.inputs, 1000, 8, 0)
+        arrays = inputs.generate(stated.inputs, 1000, 8, 0, channels_first=True)
         with fw.running():
             return fw.outputs(fw.program(arrays)())
 
     fw = Torch()
     fw.start({})
-    fw.build(module, ModelRef("resnet50", path), 0)
+    fw.seed(0)
+    fw.adopt(source.build("torch"))
     (raw,) = outputs(fw)
-    fw.condition(inputs.generate(module.MODEL.inputs, 2000, 16, 0))
+    images = inputs.generate(stated.inputs, 2000, 16, 0, channels_first=True)
+    fw.condition(images, stated.damped_norms)
     (y0,) = outputs(fw)
 
     def variety(y: np.ndarray) -> float:

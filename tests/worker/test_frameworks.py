@@ -37,7 +37,7 @@ def test_the_default_runs_is_steady_and_equals_the_reference(folder: Path, frame
         prepared = launched.prepare()
         assert all(item.requested is None and item.in_force for item in prepared.read_back)
         assert launched.measured().slice.seconds >= 0.2
-        checked = launched.checked()
+        checked = launched.checked(n_inputs=128)
         assert isinstance(checked, Checked)
         assert checked.check.drift < 1e-6
         assert checked.check.top1_agreement == 1.0

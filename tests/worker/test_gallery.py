@@ -4,8 +4,13 @@ import pytest
 
 from tests.worker.workers import TINY
 from tuner.errors import UsageError
-from tuner.record.workload import ModelRef
-from tuner.worker import gallery
+from tuner.record.workload import ModelCard, ModelRef
+from tuner.worker.gallery.python_file import PythonFile
+from tuner.worker.gallery.sources import card_of
+
+
+def card(path: Path) -> ModelCard:
+    return card_of(ModelRef(path.stem, str(path)))
 
 
 def test_the_reference_batch_is_always_one_of_the_batches(tmp_path: Path) -> None:
@@ -15,22 +20,21 @@ def test_the_reference_batch_is_always_one_of_the_batches(tmp_path: Path) -> Non
         "MODEL = Model('t', 'k', 'mlp', (Features(3),), 2, (8,))\n"
         "def torch(): ...\n"
     )
-    card = gallery.card_of(str(path))
-    assert (card.batches, card.frameworks, card.fault) == ((2, 8), ("torch",), "")
+    found = card(path)
+    assert (found.batches, found.frameworks, found.fault) == ((2, 8), ("torch",), "")
 
 
 def test_a_changed_source_is_another_model(tmp_path: Path) -> None:
     path = tmp_path / "tiny.py"
     path.write_text(Path(TINY).read_text())
-    first = gallery.card_of(str(path)).source_sha256
+    first = card(path).source_sha256
     path.write_text(path.read_text() + "\n")
-    assert gallery.card_of(str(path)).source_sha256 != first
+    assert card(path).source_sha256 != first
 
 
 def test_a_framework_that_the_model_lacks(tmp_path: Path) -> None:
-    module = gallery.load(TINY)
     with pytest.raises(UsageError, match="not there for fake"):
-        gallery.build(module, "fake", ModelRef("tiny", TINY))
+        PythonFile(ModelRef("tiny", TINY)).build("fake")
 
 
 @pytest.mark.parametrize(
@@ -46,7 +50,7 @@ def test_what_a_model_states_is_checked(tmp_path: Path, model: str, fault: str) 
         f"from tuner.worker.gallery import Features, Model\nMODEL = Model({model})\n"
         "def torch(): ...\n"
     )
-    assert fault in gallery.card_of(str(path)).fault
+    assert fault in card(path).fault
 
 
 def test_what_lies_beside_a_model_file_can_be_imported(tmp_path: Path) -> None:
@@ -58,4 +62,4 @@ def test_what_lies_beside_a_model_file_can_be_imported(tmp_path: Path) -> None:
         "MODEL = Model('t', 'k', 'mlp', (Features(SIZE),), 2, (8,))\n"
         "def torch(): ...\n"
     )
-    assert gallery.card_of(str(path)).fault == ""
+    assert card(path).fault == ""

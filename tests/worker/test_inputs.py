@@ -1,6 +1,6 @@
 import numpy as np
 
-from tuner.worker.gallery import Features, Image
+from tuner.worker.gallery import Features, Image, Lookups, Mask, Tokens
 from tuner.worker.inputs import generate
 
 SPECS = (Image(16, 24, 3), Features(5))
@@ -27,3 +27,34 @@ def test_images_differ_in_their_low_frequencies() -> None:
     corners = image[:, :32, :32].mean(axis=(1, 2))
     assert corners.std(axis=0).min() > 0.5
     assert np.abs(np.diff(image, axis=1)).max() < 0.5
+
+
+def test_a_mask_tells_which_tokens_are_the_samples_own() -> None:
+    """Of several lengths, a sample fills more than the next shorter one would hold."""
+    specs = (Tokens((4, 8), 100), Mask())
+    for shape, (shorter, length) in enumerate([(0, 4), (4, 8)]):
+        tokens, mask = generate(specs, 0, 64, seed=0, shape=shape)
+        assert tokens.shape == mask.shape == (64, length)
+        own = mask.sum(axis=1)
+        assert own.min() > shorter
+        assert len(set(own.tolist())) == length - shorter
+        assert not tokens[mask == 0].any()
+    full, mask = generate((Tokens((8,), 100), Mask()), 0, 4, seed=0)
+    assert mask.all()
+    assert full.max() < 100
+
+
+def test_look_ups_stay_inside_their_tables_and_may_be_skewed() -> None:
+    flat, skewed = generate((Lookups(1000, 50, 3), Lookups(1000, 50, skew=1.5)), 0, 32, seed=0)
+    assert flat.shape == (32, 3, 50)
+    assert skewed.shape == (32, 50)
+    assert flat.max() < 1000
+    assert skewed.max() < 1000
+    assert (skewed == 0).mean() > 100 * (flat == 0).mean() > 0
+
+
+def test_images_are_given_in_the_layout_of_the_framework() -> None:
+    (last,) = generate((Image(8, 6, 3),), 0, 2, seed=0)
+    (first,) = generate((Image(8, 6, 3),), 0, 2, seed=0, channels_first=True)
+    np.testing.assert_array_equal(first.transpose(0, 2, 3, 1), last)
+    assert first.flags.c_contiguous

@@ -14,16 +14,20 @@ import numpy as np
 import torch
 from tuner.galleries import MODELS
 from tuner.record.workload import ModelRef
-from tuner.worker import gallery, inputs
+from tuner.worker import inputs
 from tuner.worker.frameworks.torch import Torch
+from tuner.worker.gallery.python_file import PythonFile
 
 path = str(MODELS / "resnet50.py")
-module = gallery.load(path)
+source = PythonFile(ModelRef("resnet50", path))
 adapter = Torch()
 adapter.start({})
-adapter.build(module, ModelRef("resnet50", path), 0)
-adapter.condition(inputs.generate(module.MODEL.inputs, 2000, 16, 0))
-ours, theirs = adapter.model, module.tensorflow()
+adapter.seed(0)
+adapter.adopt(source.build("torch"))
+stated = source.state()
+images = inputs.generate(stated.inputs, 2000, 16, 0, channels_first=True)
+adapter.condition(images, stated.damped_norms)
+ours, theirs = adapter.model, source.build("tensorflow")
 state = {name: value.detach().numpy() for name, value in ours.state_dict().items()}
 
 def twin(layer):
@@ -41,7 +45,7 @@ for layer in theirs.layers:
     elif kind == "Dense":
         layer.set_weights([state[f"{name}.weight"].T, state[f"{name}.bias"]])
 
-(x,) = inputs.generate(module.MODEL.inputs, 0, 4, 0)
+(x,) = inputs.generate(stated.inputs, 0, 4, 0)
 with torch.inference_mode():
     a = ours(torch.from_numpy(x).permute(0, 3, 1, 2)).numpy()
 b = theirs(x, training=False).numpy()

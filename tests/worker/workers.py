@@ -8,12 +8,11 @@ import pytest
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.host.libraries import installed_frameworks
-from tuner.measurement.describe import find_model, make_reference
+from tuner.measurement.describe import find_model, find_program, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Prepared, ReadBack
 from tuner.record.protocol import Begin, Check, Command, Failed, Measured, Prepare, Reply, Stage
-from tuner.record.workload import ModelRef
 from tuner.space.launching import plan_launch
 
 TINY = str(Path(__file__).parent.parent / "models" / "tiny.py")
@@ -26,7 +25,10 @@ def needs(framework: str) -> pytest.MarkDecorator:
 
 
 class Launched:
-    """One launch of a model under settings; use as a context manager."""
+    """One launch of a model (or a program) under settings; use as a context manager.
+
+    framework: the first that the model is there for, if empty.
+    """
 
     def __init__(
         self,
@@ -35,13 +37,19 @@ class Launched:
         settings: Mapping[str, Value],
         model: str = TINY,
         environment: Mapping[str, str] | None = None,
+        inputs: Path | None = None,
+        program: str | None = None,
     ) -> None:
         self.configuration = Configuration.of(settings)
-        self.ref: ModelRef = find_model(model, MODELS)[0]
-        self.framework = framework
-        self.reference = folder / f"{self.ref.name}-{framework}.npz"
+        if program is not None:
+            self.ref, self.card = find_program(program)
+        else:
+            self.ref, self.card = find_model(model, MODELS, inputs=inputs)
+        self.framework = framework = framework or self.card.frameworks[0]
+        self.reference = folder / f"{self.ref.label()}-{framework}.npz"
         if not self.reference.exists():
-            make_reference(self.ref, framework, 0, self.reference)
+            counts = [self.card.n_check_inputs(changes_numerics=c) for c in (False, True)]
+            make_reference(self.ref, framework, 0, self.reference, max(counts))
         self.plan = plan_launch(self.configuration, probe())
         self.worker = WorkerProcess(
             self.plan,
@@ -74,14 +82,14 @@ class Launched:
             )
         )
 
-    def prepare(self, batch: int = 8) -> Prepared:
+    def prepare(self, batch: int | None = None) -> Prepared:
         begun = self.begin()
         assert not isinstance(begun, Failed), begun
-        prepared = self.ask(Prepare(batch))
+        prepared = self.ask(Prepare(batch or self.card.reference_batch))
         assert isinstance(prepared, Prepared), prepared
         return prepared
 
-    def read_back(self, batch: int = 8) -> dict[str, ReadBack]:
+    def read_back(self, batch: int | None = None) -> dict[str, ReadBack]:
         return {item.knob: item for item in self.prepare(batch).read_back}
 
     def measured(self) -> Measured:
@@ -91,7 +99,8 @@ class Launched:
         assert isinstance(reply, Measured), reply
         return reply
 
-    def checked(self, *, reduced: bool = False) -> Checked | Failed:
-        reply = self.ask(Check(128, reduced))
+    def checked(self, *, reduced: bool = False, n_inputs: int = 0) -> Checked | Failed:
+        n_inputs = n_inputs or self.card.n_check_inputs(changes_numerics=reduced)
+        reply = self.ask(Check(n_inputs, reduced, self.card.tolerance))
         assert isinstance(reply, Checked | Failed), reply
         return reply

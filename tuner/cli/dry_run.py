@@ -108,12 +108,15 @@ def _not_searched(space: Space) -> list[str]:
     return [f"not searched ({why}): {', '.join(ids)}" for why, ids in reasons.items()]
 
 
-def _width(plan: Plan) -> str:
-    """Say how wide the model's graph is, or why that is not known."""
-    facts = plan.facts
+def _what(plan: Plan) -> str:
+    """Say how large the model is and how wide its graph, or why that is not known."""
+    facts, card = plan.facts, plan.workload.card
+    if card.form == "program":
+        return f"{card.title}, by its launch settings alone"
+    width = f"graph {facts.graph_width:.1f} wide"
     if facts.graph_fault:
-        return f"graph of unknown width ({facts.graph_fault})"
-    return f"graph {facts.graph_width:.1f} wide"
+        width = f"graph of unknown width ({facts.graph_fault})"
+    return f"{facts.n_parameters:,} parameters, {width}"
 
 
 def _dead(baseline: Baseline) -> list[str]:
@@ -132,8 +135,7 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
     console.print()
     console.print(
         Text(
-            f"{plan.workload.label()}: {plan.facts.n_parameters:,} parameters, {_width(plan)}, "
-            f"profile {profile}",
+            f"{plan.workload.label()}: {_what(plan)}, profile {profile}",
             style="bold",
         )
     )

@@ -38,8 +38,31 @@ def _show_version(value: bool) -> None:
 def run(
     context: typer.Context,
     model: Annotated[
-        str | None, typer.Option(help="A built-in model (NAME or NAME@key=value,...) or PATH.py.")
+        str | None,
+        typer.Option(
+            help="A built-in model (NAME or NAME@key=value,...); or yours: PATH.py, "
+            "PATH.py:FUNCTION, a TorchScript, torch.export or .keras file, the folder of a "
+            "SavedModel or of Hugging Face."
+        ),
     ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            help="Instead of --model: a program that prints 'samples=N seconds=S'; its launch "
+            "settings are tuned."
+        ),
+    ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="Recorded inputs, samples first: a NumPy .npz or .npy.")
+    ] = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(min=0.0, help="Drift of outputs allowed to reduced precision (0.05)."),
+    ] = None,
+    allow_pickle: Annotated[
+        bool,
+        typer.Option("--allow-pickle", help="Trust the model file: loading it may execute code."),
+    ] = False,
     hw: Annotated[
         str, typer.Option(help="Hardware profile: xeon, epyc, arm, cuda, auto, or a TOML file.")
     ] = "auto",
@@ -96,12 +119,16 @@ def run(
 
         tune.main(
             model=model,
+            program=command,
             hardware=_space_or_hw(space, hw),
             frameworks=framework or [],
             scenario=scenario,
             budget=budget,
             out=out,
             batch=batch,
+            inputs=inputs,
+            tolerance=tolerance,
+            allow_pickle=allow_pickle,
             numerics=numerics,
             set_=set_ or [],
             fix=fix or [],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import shlex
 import sys
@@ -42,12 +43,16 @@ def _check_choice(option: str, value: str, allowed: tuple[str, ...]) -> None:
 def main(
     *,
     model: str | None,
+    program: str | None,
     hardware: str,
     frameworks: list[str],
     scenario: str,
     budget: str,
     out: Path | None,
     batch: int | None,
+    inputs: Path | None,
+    tolerance: float | None,
+    allow_pickle: bool,
     numerics: str,
     set_: list[str],
     fix: list[str],
@@ -58,7 +63,11 @@ def main(
     command: list[str],
 ) -> None:
     """Run the request; exits with the worst code of its frameworks."""
-    if model is None:
+    if model is not None and program is not None:
+        raise UsageError("--command stands instead of --model; give one of them")
+    if program is not None:
+        _refuse_for_programs(batch=batch, inputs=inputs, tolerance=tolerance)
+    elif model is None:
         raise UsageError(
             "name a model: tune-framework --model resnet50 --hw auto; "
             "list them with: tune-framework models"
@@ -67,13 +76,19 @@ def main(
     _check_choice("--numerics", numerics, ("both", "same", "reduced"))
     for name in frameworks:
         _check_choice("--framework", name, FRAMEWORKS)
+    if tolerance is not None and not math.isfinite(tolerance):
+        raise UsageError(f"--tolerance {tolerance} is none; give a finite number such as 0.02")
     request = Request(
-        model=model,
+        model=model or "",
+        program=program,
         hardware=hardware,
         frameworks=tuple(dict.fromkeys(frameworks)),
         budget_s=parse_duration(budget),
         out=out,
         batch=batch,
+        inputs=inputs,
+        tolerance=tolerance,
+        allows_pickle=allow_pickle,
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
         command=shlex.join(["tune-framework", *command]),
@@ -88,6 +103,13 @@ def main(
     worst = max(each.exit_code for each in finished)
     if worst:
         raise typer.Exit(worst)
+
+
+def _refuse_for_programs(**given: object) -> None:
+    """Raise UsageError for options that mean nothing to a whole program."""
+    for name, value in given.items():
+        if value is not None:
+            raise UsageError(f"--{name} is for a model; the program of --command has its own")
 
 
 def _report(finished: list[Finished], *, as_json: bool) -> None:

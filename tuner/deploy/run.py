@@ -22,7 +22,7 @@ import msgspec
 from tuner.errors import TuneError, UsageError
 from tuner.host.environment import tuning_variables
 from tuner.host.identity import Host
-from tuner.host.numa import NumaError, apply_memory_policy
+from tuner.host.numa import NumaError, apply_memory_policy, policy_of
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.recommendation import Recommendation, Setting
@@ -203,7 +203,7 @@ def observe(plan: LaunchPlan, pid: int) -> list[str]:
         except OSError:
             unknown.append("CPUs (the program ended too soon)")
     if plan.memory_policy != "none":
-        policy = _memory_policy(pid)
+        policy = policy_of(pid)
         shown = f"memory {policy or plan.memory_policy}"
         (unknown if not policy else good if policy == plan.memory_policy else bad).append(shown)
     variables = {k: v for k, v in plan.environment.items() if k != "LD_PRELOAD"}
@@ -232,12 +232,3 @@ def _mapped(paths: list[str], pid: int) -> str | None:
         if all(os.path.realpath(p) in mapped for p in paths) or time.monotonic() > deadline:
             return mapped
         time.sleep(0.005)
-
-
-def _memory_policy(pid: int) -> str:
-    """Return the policy of the program's first mapping, as numa(7) has it; empty if unknown."""
-    try:
-        lines = Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
-    except OSError:
-        return ""
-    return lines[0].split()[1] if lines else ""

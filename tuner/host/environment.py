@@ -38,6 +38,13 @@ _PREFIXES = (
     "MIMALLOC_",
 )
 _NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
+FOR_WORKERS = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "CUDA_VISIBLE_DEVICES": "-1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+"""Set for every worker, default included: quiet logs, and no GPU in a CPU measurement. numpy's own
+thread pool serves neither framework, but starting it takes longer than the rest of the import."""
 LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 """An extended regular expression: how the lines of `env` begin that hold tuning variables."""
 

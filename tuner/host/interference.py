@@ -36,9 +36,13 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Watch:
-    """Reads the interference on the CPUs that this process may use."""
+    """Reads the interference on the CPUs that this process may use.
 
-    def __init__(self) -> None:
+    with_children: what ended children used is this process's own too.
+    """
+
+    def __init__(self, *, with_children: bool = False) -> None:
+        self._with_children = with_children
         # the mask is the calling thread's: OpenMP may bind this thread to one CPU later
         self._cpus = os.sched_getaffinity(0)
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
@@ -63,11 +67,17 @@ class Watch:
             at=time.monotonic(),
             busy_s=busy * self._tick_s,
             steal_s=steal * self._tick_s,
-            own_s=usage.ru_utime + usage.ru_stime,
+            own_s=usage.ru_utime + usage.ru_stime + self._children_s(),
             throttled=self._throttled(),
             pressure_s=self._pressure_us() / 1e6,
             involuntary_switches=usage.ru_nivcsw,
         )
+
+    def _children_s(self) -> float:
+        if not self._with_children:
+            return 0.0
+        usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return usage.ru_utime + usage.ru_stime
 
     def _throttled(self) -> int:
         for path in self._throttle_files:

@@ -125,3 +125,12 @@ def memory_policy() -> str:
     nodes = [i for i in range(_MAX_NODES) if mask[i // bits] >> (i % bits) & 1]
     name = _POLICIES.get(mode.value & 0xFF, f"mode {mode.value}")
     return name + (":" + ",".join(map(str, nodes)) if nodes else "")
+
+
+def policy_of(pid: int) -> str:
+    """Return the policy of a process's first mapping, as numa(7) has it; empty if unknown."""
+    try:
+        lines = Path(f"/proc/{pid}/numa_maps").read_text().splitlines()
+    except OSError:
+        return ""
+    return lines[0].split()[1] if lines else ""

@@ -20,7 +20,7 @@ from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin, Check, Prepare
 from tuner.record.store import Store
-from tuner.record.workload import ModelFacts, Workload
+from tuner.record.workload import ModelCard, ModelFacts, Workload
 from tuner.space.catalogue import BATCH, Applies
 from tuner.space.knobs import describe
 from tuner.space.launching import plan_launch
@@ -28,14 +28,13 @@ from tuner.space.launching import plan_launch
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
 SEARCH_SLICES = 4
+PROGRAM_RUNS = 2
 CONFIRM_PASSES = 6
 """Slices of a launch. A launch costs many times a slice, so the confirmation takes more."""
 EXTRA_SHARE = 0.5
 """How many disturbed slices or passes are taken again: half as many as were planned."""
 RESIDENT_SHARE = 0.6
 """Of the allowed memory: with more residents than that, the arms take turns."""
-N_CHECK_SAME = 32
-N_CHECK_REDUCED = 128
 """Inputs of an output check: enough for a drift; enough for 64 with a clear class."""
 
 
@@ -99,7 +98,9 @@ class Bench:
         file = self.store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
         plan = plan_launch(configuration, self.host)
-        extra = {"TORCHINDUCTOR_CACHE_DIR": str((self.store.folder / "compiled").absolute())}
+        compiled = (self.store.folder / "compiled").absolute()
+        compiled.mkdir(exist_ok=True)
+        extra = {"TORCHINDUCTOR_CACHE_DIR": str(compiled), "TUNE_FRAMEWORK_PACKAGES": str(compiled)}
         try:
             launch = Launch(
                 file,
@@ -162,6 +163,9 @@ class Bench:
     def _slice(self, launch: Launch) -> None:
         launch.measure(self.store.next_slice_index(), SLICE_S)
 
+    def _n_slices(self, planned: int) -> int:
+        return n_slices(planned, self.workload.card)
+
     def _check_once(self, launch: Launch) -> None:
         """Check the outputs of a configuration that was not checked yet."""
         configuration = launch.record.request.configuration
@@ -171,7 +175,9 @@ class Bench:
         ):
             return
         reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
-        launch.check(Check(N_CHECK_REDUCED if reduced else N_CHECK_SAME, reduced))
+        card = self.workload.card
+        n_inputs = card.n_check_inputs(changes_numerics=reduced)
+        launch.check(Check(n_inputs, reduced, card.tolerance))
 
     # ---------------------------------------------------------------- the pacer
 
@@ -246,7 +252,7 @@ class Bench:
         try:
             launch.pause()
             self._pace()
-            while _wants_more(launch.record, SEARCH_SLICES):
+            while _wants_more(launch.record, self._n_slices(SEARCH_SLICES)):
                 self._slice(launch)
                 launch.pause()
                 self._pace()
@@ -281,7 +287,7 @@ class Bench:
                 launches.pop(i, None)
                 records[i] = self._latest()
         n_passes = n_clean = 0
-        while launches and _want_more(n_clean, n_passes, CONFIRM_PASSES):
+        while launches and _want_more(n_clean, n_passes, self._n_slices(CONFIRM_PASSES)):
             for i in self._random.sample(list(launches), len(launches)):
                 try:
                     self._slice(launches[i])
@@ -303,7 +309,7 @@ class Bench:
         except LaunchFailed:
             return self._latest()
         try:
-            while _wants_more(launch.record, CONFIRM_PASSES):
+            while _wants_more(launch.record, self._n_slices(CONFIRM_PASSES)):
                 self._slice(launch)
         except LaunchFailed:
             self._forget_ended()
@@ -326,6 +332,11 @@ class Bench:
         waiting = sum(p.memory_private_bytes for p in prepared)
         starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
         return waiting + starting <= RESIDENT_SHARE * self.host.limits.memory_bytes
+
+
+def n_slices(planned: int, card: ModelCard) -> int:
+    """Return how many slices a launch gets; a program's are whole runs, each started anew."""
+    return min(planned, PROGRAM_RUNS) if card.form == "program" else planned
 
 
 def _want_more(n_clean: int, n_taken: int, planned: int) -> bool:

@@ -6,12 +6,18 @@ the process that measures.
 
 from __future__ import annotations
 
+import os
+import re
+import shlex
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
 from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.record.configuration import Value
+from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     Cards,
     Command,
@@ -23,11 +29,12 @@ from tuner.record.protocol import (
     Reply,
     Stage,
 )
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import N_CHECK_REDUCED, ModelCard, ModelFacts, ModelRef
 from tuner.space.launching import LaunchPlan
 from tuner.space.restrictions import parse_value
 
 _TIMEOUT_S = 600.0
+_SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<")
 
 
 def _ask(command: Command) -> Reply:
@@ -54,51 +61,123 @@ def _ask(command: Command) -> Reply:
         finally:
             worker.close()
     if isinstance(reply, Failed):
-        raise UsageError(f"the model cannot be loaded: {reply.reason}")
+        is_said = reply.outcome is Outcome.NOT_APPLICABLE  # in words of our own
+        raise UsageError(reply.reason if is_said else f"the model fails: {reply.reason}")
     return reply
 
 
-def read_cards(paths: Iterable[Path]) -> list[ModelCard]:
-    """Read the cards of model files, in order."""
-    reply = _ask(ListModels(tuple(map(str, paths))))
+def read_cards(models: Iterable[ModelRef]) -> list[ModelCard]:
+    """Read the cards of models, in order."""
+    reply = _ask(ListModels(tuple(models)))
     assert isinstance(reply, Cards)
     return list(reply.cards)
 
 
 def gallery_cards(folder: Path) -> list[ModelCard]:
     """Read the cards of every model file in a folder."""
-    return read_cards(sorted(folder.glob("*.py")))
+    return read_cards(ModelRef(p.stem, str(p)) for p in sorted(folder.glob("*.py")))
 
 
-def find_model(text: str, folder: Path) -> tuple[ModelRef, ModelCard]:
-    """Find a model as typed: NAME or PATH.py, optionally @key=value,...
+def find_model(
+    text: str, folder: Path, *, inputs: Path | None = None, allows_pickle: bool = False
+) -> tuple[ModelRef, ModelCard]:
+    """Find a model as typed: NAME or a path, optionally @key=value,...
 
-    Raises UnknownName with close matches, UsageError for a file that cannot be used.
+    A path is PATH.py, PATH.py:FUNCTION, or what frameworks save (worker/gallery/sources.py).
+    NAME-NUMBER is NAME@size=NUMBER, where there is a NAME. inputs: recorded ones.
+    Raises UnknownName with close matches, UsageError for what cannot be used.
     """
-    name, _, tail = text.partition("@")
-    pairs = []
+    head, parameters = _parse(text)
+    name, colon, function = head.partition(":") if ".py:" in head else (head, "", "")
+    stem, dash, size = name.rpartition("-")
+    if (folder / f"{name}.py").is_file():
+        path = folder / f"{name}.py"
+    elif dash and size.isdigit() and (folder / f"{stem}.py").is_file():
+        path = folder / f"{stem}.py"
+        parameters.setdefault("size", int(size))
+    else:
+        path = Path(name)
+        if not path.exists() and not path.suffix and "/" not in name:
+            known = [p.stem for p in folder.glob("*.py")]
+            raise UnknownName("model", name, known, "list them with: tune-framework models; or "
+                              "name a file or folder: see models/README.md")  # fmt: skip
+        if not path.exists():
+            raise UsageError(f"there is no model file {name}")
+    if inputs is not None and not inputs.is_file():
+        raise UsageError(f"there is no file {inputs} with inputs")
+    if colon and not function:
+        raise UsageError(f"--model {text!r} names no function after the colon")
+    path = path.resolve()
+    own = path.parent.name if path.name == "config.json" else path.stem
+    ref = ModelRef(
+        name=f"{own}-{function}" if function else own,
+        path=str(path),
+        parameters=tuple(sorted(parameters.items())),
+        function=function,
+        inputs=str(inputs.resolve()) if inputs else "",
+        allows_pickle=allows_pickle,
+    )
+    card = read_cards([ref])[0]
+    if card.fault:
+        named = path.name in card.fault or ref.name in card.fault or path.suffix == ""
+        raise UsageError(card.fault if named else f"{path}: {card.fault}")
+    return ref, card
+
+
+def find_program(text: str) -> tuple[ModelRef, ModelCard]:
+    """Take a program as typed for what is tuned, and run it once to see which framework it uses.
+
+    Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
+    """
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"--command {text!r} cannot be read: {error}") from error
+    if not words:
+        raise UsageError("--command is empty; write for instance --command 'python bench.py'")
+    if found := next((word for word in words if word in _SHELL), None):
+        raise UsageError(
+            f"--command is started without a shell, so that {found} is nothing to it; write a "
+            "script, or: --command \"sh -c '...'\""
+        )
+    if Path(words[0]).is_file() and not os.access(words[0], os.X_OK):
+        raise UsageError(f"--command: {words[0]} is not executable: chmod +x {words[0]}")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"--command: there is no program {words[0]}")
+    named = next((word for word in words[1:] if Path(word).is_file()), words[0])
+    ref = ModelRef(name=Path(named).stem, path=str(Path.cwd()), command=words)
+    card = read_cards([ref])[0]
+    if card.fault:
+        raise UsageError(f"--command: {card.fault}")
+    return ref, card
+
+
+def _parse(text: str) -> tuple[str, dict[str, Value]]:
+    """Split what is typed into the model and its parameters."""
+    if Path(text).exists():
+        return text, {}
+    begins = re.search(r"@[^\W\d]\w*=", text)
+    at = begins.start() if begins else text.rfind("@", text.rfind("/") + 1)
+    if at < 0:
+        return text, {}
+    head, tail = text[:at], text[at + 1 :]
+    parameters: dict[str, Value] = {}
     for part in filter(None, tail.split(",")):
         key, equals, value = part.partition("=")
         if not equals or not key.isidentifier():
             raise UsageError(f"{part!r} in --model {text!r} is not key=value")
-        pairs.append((key, parse_value(value)))
-    path = Path(name) if name.endswith(".py") else folder / f"{name}.py"
-    if name.endswith(".py") and not path.is_file():
-        raise UsageError(f"there is no model file {name}")
-    if not path.is_file():
-        known = [p.stem for p in folder.glob("*.py")]
-        raise UnknownName(
-            "model", name, known, "list them with: tune-framework models; or name a file PATH.py"
-        )
-    card = read_cards([path.resolve()])[0]
-    if card.fault:
-        raise UsageError(f"{path}: {card.fault}")
-    return ModelRef(path.stem, str(path.resolve()), tuple(sorted(pairs))), card
+        parameters[key] = parse_value(value)
+    return head, parameters
 
 
-def make_reference(ref: ModelRef, framework: str, seed: int, path: Path) -> None:
-    """Have a child of its own write the study's reference; raises UsageError if it cannot."""
-    reply = _ask(MakeReference(ref, framework, seed, str(path.absolute())))
+def make_reference(
+    ref: ModelRef, framework: str, seed: int, path: Path, n_inputs: int = N_CHECK_REDUCED
+) -> None:
+    """Have a child of its own write the study's reference; raises UsageError if it cannot.
+
+    n_inputs: how many outputs of the default are kept to compare with.
+    """
+    reply = _ask(MakeReference(ref, framework, seed, str(path.absolute()), n_inputs))
     assert isinstance(reply, ReferenceMade)
 
 

@@ -17,18 +17,11 @@ import msgspec
 
 from tuner import supervisor
 from tuner.errors import WorkerFailed
-from tuner.host.environment import untuned
+from tuner.host.environment import FOR_WORKERS, untuned
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Command, Hello, Reply
 from tuner.space.launching import LaunchPlan
 
-# Set for every worker, default included: quiet logs, and no GPU in a CPU measurement. numpy's own
-# thread pool serves neither framework, but starting it takes longer than the rest of the import.
-_FIXED_ENVIRONMENT = {
-    "TF_CPP_MIN_LOG_LEVEL": "2",
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
 _HELLO_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
 
@@ -96,7 +89,7 @@ class WorkerProcess:
             "argv": argv,
             "env": {
                 **untuned(os.environ),
-                **_FIXED_ENVIRONMENT,
+                **FOR_WORKERS,
                 **extra_environment,
                 **plan.environment,
             },

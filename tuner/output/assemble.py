@@ -131,6 +131,8 @@ def assemble(study: Study, context: Context) -> Result:
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
         warnings=_warnings(store, claims, klass),
         command=context.command,
+        tolerance=card.tolerance,
+        accuracy_loss=card.accuracy_loss,
     )
 
 

@@ -36,6 +36,11 @@ def recommendation_of(result: Result, klass: str, host: Host) -> Recommendation:
     if winner.verdict != "faster":
         configuration = Configuration()
     reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
+    held_to = Tolerances("same", _MAX_DRIFT[False])
+    if reduced and result.accuracy_loss is not None:
+        held_to = Tolerances("reduced", None, result.accuracy_loss)
+    elif reduced:
+        held_to = Tolerances("reduced", result.tolerance or _MAX_DRIFT[True])
     batch = configuration.get(BATCH)
     if winner.verdict != "faster":
         batch = result.default.batch
@@ -47,7 +52,7 @@ def recommendation_of(result: Result, klass: str, host: Host) -> Recommendation:
         ),
         host=RecommendedHost(result.host.fingerprint, host.processor.model, host.physical_cores),
         claim=Claim(winner.verdict, winner.n_rounds, result.noise_floor, winner.speedup),
-        tolerances=Tolerances("reduced" if reduced else "same", _MAX_DRIFT[reduced]),
+        tolerances=held_to,
         versions=result.versions,
         environment=plan_launch(configuration, host).environment,
         settings=[_setting(knob, value) for knob, value in configuration.settings],

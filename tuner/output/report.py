@@ -80,7 +80,11 @@ def _drift(check: OutputCheck | None) -> str:
     """Write how far the outputs are from the default's; top-1 where enough inputs were compared."""
     if check is None:
         return "-"
+    if not check.n_inputs:
+        return "not compared"
     text = f"{check.drift:.2g}"
+    if check.accuracy is not None and check.default_accuracy is not None:
+        text += f", accuracy {check.accuracy:.4g} (default {check.default_accuracy:.4g})"
     if check.top1_agreement is not None and check.n_inputs >= _N_TOP1:
         meaning = "" if check.top1_informative else " (uninformative)"
         text += f", top-1 {check.top1_agreement:.1%}{meaning}"

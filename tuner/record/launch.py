@@ -96,7 +96,8 @@ class OutputCheck(msgspec.Struct, frozen=True):
     drift: the largest over output tensors of ||y - y0|| / ||y0 - mean over inputs of y0||.
     top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose margin exceeds
     the drift; None where the model has no classes. `top1_informative` is False where they fall
-    into too few classes to mean anything.
+    into too few classes to mean anything. accuracy: what the user's function made of these outputs
+    and of the default's; None where there is no such function, or numerics are the same.
     """
 
     drift: float
@@ -105,6 +106,8 @@ class OutputCheck(msgspec.Struct, frozen=True):
     top1_inputs: int = 0
     top1_classes: int = 0
     top1_informative: bool = False
+    accuracy: float | None = None
+    default_accuracy: float | None = None
 
 
 class Built(msgspec.Struct, frozen=True, tag="built"):

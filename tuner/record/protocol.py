@@ -16,9 +16,9 @@ from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 
 
 class ListModels(msgspec.Struct, frozen=True, tag="list_models"):
-    """Read the cards of these model files."""
+    """Read the cards of these models."""
 
-    paths: tuple[str, ...]
+    models: tuple[ModelRef, ...]
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
@@ -63,6 +63,8 @@ class Check(msgspec.Struct, frozen=True, tag="check"):
 
     n_inputs: int
     changes_numerics: bool
+    tolerance: float | None = None
+    """Drift that reduced precision may have, where the user says so."""
 
 
 class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
@@ -72,6 +74,8 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     framework: str
     seed: int
     path: str
+    n_inputs: int
+    """How many inputs the default's outputs are kept for."""
 
 
 class Quit(msgspec.Struct, frozen=True, tag="quit"):

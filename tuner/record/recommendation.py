@@ -52,7 +52,9 @@ class Tolerances(msgspec.Struct, frozen=True):
     """What the outputs were held to."""
 
     numerics: str
-    max_drift: float
+    max_drift: float | None
+    """None where the user's accuracy decided in its place."""
+    max_accuracy_loss: float | None = None
 
 
 class Recommendation(msgspec.Struct, frozen=True):

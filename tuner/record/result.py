@@ -206,3 +206,7 @@ class Result(msgspec.Struct, frozen=True):
     warnings: list[str]
     command: str
     """The command that repeats the study."""
+    tolerance: float | None = None
+    """Drift that the user allowed to reduced precision; None for the tool's own bound."""
+    accuracy_loss: float | None = None
+    """By how much the user's accuracy was allowed to fall, which then decided in its place."""

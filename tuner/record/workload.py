@@ -10,6 +10,11 @@ from tuner.record.configuration import Value
 
 Scenario = Literal["offline"]
 FRAMEWORKS = ("torch", "tensorflow", "fake")
+N_CHECK_SAME = 32
+N_CHECK_REDUCED = 128
+"""Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""
+N_CHECK_ACCURACY = 512
+"""At most: of recorded inputs no more are taken than there are."""
 
 
 class ModelRef(msgspec.Struct, frozen=True):
@@ -18,6 +23,14 @@ class ModelRef(msgspec.Struct, frozen=True):
     name: str
     path: str
     parameters: tuple[tuple[str, Value], ...] = ()
+    function: str = ""
+    """Which function of a Python file returns the model; empty where the file states a MODEL."""
+    inputs: str = ""
+    """A NumPy file with recorded inputs; empty where they are generated."""
+    allows_pickle: bool = False
+    """Whether the user trusts the file: loading pickles can execute anything."""
+    command: tuple[str, ...] = ()
+    """A program in the place of a model, run in the folder `path`."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME@key=value,..."""
@@ -26,7 +39,7 @@ class ModelRef(msgspec.Struct, frozen=True):
 
 
 class ModelCard(msgspec.Struct, frozen=True):
-    """What a model file states about itself, read without importing a framework."""
+    """What is known of a model before a study: read in a child process, never in the tool."""
 
     name: str
     title: str
@@ -38,8 +51,28 @@ class ModelCard(msgspec.Struct, frozen=True):
     batches: tuple[int, ...]
     n_classes: int | None
     source_sha256: str
+    form: str = "code"
+    """code (built by Python), script, export, saved, or program: what it can be made into."""
+    tolerance: float | None = None
+    """Drift that reduced precision may have, where the user says so."""
+    accuracy_loss: float | None = None
+    """By how much the user's accuracy function may fall; None where there is no such function."""
+    n_shapes: int = 1
+    """Batches of different shapes that make one timed round."""
+    n_parameters: int = 0
+    """As the file states it; 0 if it does not. So the next two."""
+    macs: int = 0
+    widths: dict[str, float] = {}
     fault: str = ""
     """Why the file cannot be used; empty if it can."""
+
+    def n_check_inputs(self, *, changes_numerics: bool) -> int:
+        """Return how many inputs the outputs are compared on."""
+        if not changes_numerics:
+            return N_CHECK_SAME
+        if self.accuracy_loss is not None:
+            return N_CHECK_ACCURACY
+        return N_CHECK_SAME if self.n_classes is None else N_CHECK_REDUCED
 
 
 class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):

@@ -64,7 +64,10 @@ def resolve_baselines(
             continue
         unknown = [knob for knob in settings if knob not in space.by_id]
         dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in space.dead(settings))]
-        dead += [f"{knob}={settings[knob]}: not read by this framework" for knob in unknown]
+        why = "not read by this framework"
+        if workload.card.form == "program":
+            why = "the program itself must set it"
+        dead += [f"{knob}={settings[knob]}: {why}" for knob in unknown]
         live = {knob: value for knob, value in settings.items() if knob not in unknown}
         if live:  # what a user fixed is part of every recommendation that says nothing of it
             live = {**space.fixed_by_user(), **live}

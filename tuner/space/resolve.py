@@ -11,12 +11,14 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, Knob
+from tuner.space.catalogue import BATCH, Applies, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import describe
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import UNSET, ResolvedKnob, Space, same
+
+_PROGRAM = "program"
 
 
 def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
@@ -28,21 +30,26 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
         "workload.reference_batch": workload.card.reference_batch,
         "workload.batches": workload.card.batches,
         "workload.width": model.graph_width,
+        "workload.form": workload.card.form,
     }
 
 
-def knob_ids(profile: Profile, frameworks: Iterable[str]) -> list[str]:
-    """Return the knobs that a profile has for any of the frameworks."""
+def knob_ids(profile: Profile, frameworks: Iterable[str], form: str = "code") -> list[str]:
+    """Return the knobs that a profile has for any of the frameworks.
+
+    form: of a whole program only the launch can be tuned, and its results must stay the same.
+    """
     wanted = set(frameworks)
-    return [
-        *(
-            entry.id
-            for entry in profile.knob
-            if wanted & set(entry.frameworks or wanted)
-            and wanted & set(describe(entry.id).frameworks or wanted)
-        ),
-        BATCH,
+    found = [
+        entry.id
+        for entry in profile.knob
+        if wanted & set(entry.frameworks or wanted)
+        and wanted & set(describe(entry.id).frameworks or wanted)
     ]
+    if form != _PROGRAM:
+        return [*found, BATCH]
+    knobs = map(describe, found)
+    return [k.id for k in knobs if k.applies is Applies.LAUNCH and not k.changes_numerics]
 
 
 def resolve_space(
@@ -62,7 +69,7 @@ def resolve_space(
     """
     facts = {**host.facts(), **workload_facts(workload, model)}
     restrictions = _without_aliases(restrictions, profile, workload.framework)
-    present = knob_ids(profile, [workload.framework])
+    present = knob_ids(profile, [workload.framework], workload.card.form)
     entries = [entry for entry in profile.knob if entry.id in present]
     entries += [
         KnobEntry(id=knob, values=[])  # a variable of the user's that no profile has

@@ -84,14 +84,15 @@ def choose_arms(study: Study) -> ArmsChosen:
         wanted = []
         best = best if best in arms else None
     sound = tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c)))
-    with_reference = study.round_cost_s(study.confirmation_arms(sound, at_reference=True))
+    launched = study.confirmation_arms(sound, at_reference=True)
+    with_reference = study.round_cost_s(launched)
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=best,
         at_reference=study.budget.left_s() > MIN_ROUNDS * with_reference,
         looks=LOOKS,
     )
-    if sound and not chosen.at_reference:
+    if not chosen.at_reference and launched != study.confirmation_arms(sound):
         study.warn("the budget left no time to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen

@@ -33,8 +33,15 @@ def is_default(configuration: Configuration) -> bool:
 class Ledger:
     """A view over the store; `refresh` after something was measured."""
 
-    def __init__(self, store: Store, reference_batch: int, batches: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        store: Store,
+        reference_batch: int,
+        batches: tuple[int, ...],
+        confirm_passes: int = CONFIRM_PASSES,
+    ) -> None:
         self._store = store
+        self._confirm_passes = confirm_passes
         self.reference_batch = reference_batch
         self.batches = batches
         """The batches over which the default and every baseline are measured."""
@@ -181,5 +188,5 @@ class Ledger:
             return self.cost_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
-        extra = max(0, CONFIRM_PASSES - len(shortest.slices))
+        extra = max(0, self._confirm_passes - len(shortest.slices))
         return shortest.total_s - shortest.check_s + extra * slice_s

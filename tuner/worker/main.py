@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Callable
 from typing import BinaryIO
 
 import msgspec
@@ -35,7 +36,9 @@ from tuner.record.protocol import (
     Reply,
     Stage,
 )
-from tuner.worker import gallery
+from tuner.record.workload import ModelCard, ModelRef
+from tuner.worker.gallery.sources import card_of
+from tuner.worker.program import ProgramSession, card_of_program
 from tuner.worker.session import Session, WrongOutput
 
 
@@ -46,7 +49,7 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         replies.write(msgspec.json.encode(reply) + b"\n")
         replies.flush()
 
-    session = Session(lambda stage: tell(Stage(stage)))
+    session: Session | ProgramSession | None = None
     decoder = msgspec.json.Decoder(Command)
     tell(Hello(os.getpid()))
     for line in commands:
@@ -54,6 +57,10 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         if isinstance(command, Quit):
             return
         try:
+            if isinstance(command, ListModels):
+                tell(Cards(tuple(map(_card, command.models))))
+                continue
+            session = session or _session_for(command, lambda stage: tell(Stage(stage)))
             tell(_answer(session, command))
         except BrokenPipeError:
             return
@@ -63,10 +70,20 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
 
 
-def _answer(session: Session, command: Command) -> Reply:
+def _card(ref: ModelRef) -> ModelCard:
+    return card_of_program(ref) if ref.command else card_of(ref)
+
+
+def _session_for(command: Command, tell: Callable[[str], None]) -> Session | ProgramSession:
+    """Return what serves a launch: its first command names the model, or the program."""
     match command:
-        case ListModels(paths=paths):
-            return Cards(tuple(map(gallery.card_of, paths)))
+        case Begin(model=ref) | Describe(model=ref) | MakeReference(model=ref) if ref.command:
+            return ProgramSession(tell)
+    return Session(tell)
+
+
+def _answer(session: Session | ProgramSession, command: Command) -> Reply:
+    match command:
         case Describe():
             return session.describe(command)
         case MakeReference():
@@ -83,18 +100,31 @@ def _answer(session: Session, command: Command) -> Reply:
     raise TypeError(f"no answer to {command}")
 
 
-def _failure(session: Session, error: Exception) -> Failed:
+def _failure(session: Session | ProgramSession | None, error: Exception) -> Failed:
     """Translate an exception into an outcome; the traceback is in the log."""
-    reason = f"{type(error).__name__}: {error}".splitlines()[0][:300]
+    reason = f"{type(error).__name__}: {_gist(str(error))}"[:300]
     if isinstance(error, WrongOutput):
         return Failed(Outcome.WRONG_OUTPUT, str(error))
-    if isinstance(error, session.out_of_memory_errors()):
+    exhausted = session.out_of_memory_errors() if session else (MemoryError,)
+    if isinstance(error, exhausted):
         return Failed(Outcome.OUT_OF_MEMORY, reason)
     if isinstance(error, NumaError | UsageError):
         return Failed(Outcome.NOT_APPLICABLE, str(error))
     if isinstance(error, TuneError):
         return Failed(Outcome.CRASHED, str(error))
     return Failed(Outcome.CRASHED, reason)
+
+
+def _gist(text: str) -> str:
+    """Return the first line of an error, and where it only announces the cause, that one too."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    first = lines[0] if lines else ""
+    told = [line for line in lines[1:] if not line.startswith(("[[", "File ", "Detected at"))]
+    return (
+        f"{first} {told[-1]}"
+        if first.endswith((":", "interpreter.", "call().")) and told
+        else first
+    )
 
 
 def main() -> None:

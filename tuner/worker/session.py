@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import os
+import random
 import resource
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 
-from tuner.errors import WorkerFailed
+from tuner.errors import UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Prepared, ReadBack, Slice
 from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
 from tuner.record.workload import ModelFacts, ModelRef
-from tuner.worker import check, gallery, graph, inputs, reference
+from tuner.worker import check, graph, inputs, reference
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes
 from tuner.worker.frameworks import Array, Framework, framework
+from tuner.worker.gallery import Model, Recorded
+from tuner.worker.gallery.sources import source_of
+from tuner.worker.gallery.statement import Accuracy
 from tuner.worker.scenarios import offline
 
 Tell = Callable[[str], None]
@@ -36,7 +41,8 @@ class Session:
     """The state of one launch inside the worker; `tell` says what it is doing now."""
 
     framework: Framework
-    _spec: gallery.Model
+    _spec: Model
+    _accuracy: Accuracy | None
     _call: Callable[[], Any]
     _batch: int
 
@@ -60,10 +66,24 @@ class Session:
         self._import_s = time.perf_counter() - start
         self._tell("building")
         start = time.perf_counter()
-        module = gallery.load(ref.path)
-        self._spec = module.MODEL
-        self.framework.build(module, ref, seed)
+        random.seed(seed)
+        np.random.seed(seed)  # a user's file may draw its weights from it
+        self.framework.seed(seed)
+        source = source_of(ref)
+        self.framework.adopt(source.build(name))
+        self._spec, self._accuracy = source.state(), source.accuracy
         return time.perf_counter() - start
+
+    def _inputs(self, first: int, count: int, shape: int = 0) -> list[Array]:
+        """Return one batch of inputs, in the framework's layout."""
+        return inputs.generate(
+            self._spec.inputs,
+            first,
+            count,
+            self._seed,
+            shape=shape,
+            channels_first=self.framework.channels_first,
+        )
 
     def begin(self, order: Begin) -> Built:
         """Import, build, restore the reference's tensors, apply the model-level settings."""
@@ -81,43 +101,67 @@ class Session:
         """Condition the default, then write its tensors and outputs; the process serves no more."""
         self._load(order.model, order.framework, order.seed)
         self._tell("conditioning")
-        arrays = inputs.generate(
-            self._spec.inputs,
-            reference.FIRST_CONDITIONING_INPUT,
-            reference.N_CONDITIONING_INPUTS,
-            order.seed,
-        )
-        tensors = self.framework.condition(arrays)
-        outputs = self._outputs(self._spec.reference_batch, reference.N_CHECK_INPUTS)
-        reference.write(Path(order.path), tensors, outputs)
+        arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
+        tensors = self.framework.condition(arrays, self._spec.damped_norms)
+        outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
+        if fault := check.blind_spot(outputs):
+            raise UsageError(fault)
+        reference.write(Path(order.path), tensors, outputs, accuracy)
 
-    def _outputs(self, batch: int, n_inputs: int) -> list[Array]:
-        """Return the outputs for the first `n_inputs` check inputs, in batches of `batch`."""
-        pieces: list[list[Array]] = []
-        with self.framework.running():
-            for first in range(0, n_inputs, batch):
-                arrays = inputs.generate(
-                    self._spec.inputs, reference.FIRST_CHECK_INPUT + first, batch, self._seed
-                )
-                pieces.append(self.framework.outputs(self.framework.program(arrays)()))
-        return [np.concatenate(parts)[:n_inputs] for parts in zip(*pieces, strict=True)]
+    def _outputs(self, batch: int, n_inputs: int) -> tuple[list[Array], float | None]:
+        """Return the outputs for the first check inputs, and the user's accuracy over them.
+
+        n_inputs: how many, over all shapes; of recorded inputs no more than there are.
+        """
+        found: list[Array] = []
+        given: list[list[Array]] = []
+        first_of_all = reference.FIRST_CHECK_INPUT
+        n_shapes = self._spec.n_shapes()
+        each = -(-n_inputs // n_shapes)
+        recorded = [i for i in self._spec.inputs if isinstance(i, Recorded)]
+        if recorded:
+            each, first_of_all = min(each, inputs.n_recorded(recorded[0])), 0
+        for shape in range(n_shapes):
+            pieces: list[list[Array]] = []
+            with self.framework.running():
+                for first in range(0, each, batch):
+                    arrays = self._inputs(first_of_all + first, batch, shape)
+                    made = self.framework.outputs(self.framework.program(arrays)())
+                    pieces.append([self._kept(i, y, batch) for i, y in enumerate(made)])
+                    given.append(arrays)
+            found += [np.concatenate(parts)[:each] for parts in zip(*pieces, strict=True)]
+        if self._accuracy is None:
+            return found, None
+        rows = [np.concatenate(parts)[:each] for parts in zip(*given, strict=True)]
+        return found, float(self._accuracy(found, rows))
+
+    def _kept(self, index: int, output: Array, batch: int) -> Array:
+        """Return what is kept of an output: all of it where something else needs it whole."""
+        if output.ndim < 1 or len(output) != batch:
+            raise UsageError(
+                f"output {index} of the model has the shape {output.shape} for {batch} inputs: "
+                "every output must have the batch first; let the model return those alone"
+            )
+        is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
+        return output if is_needed else check.thinned(output)
 
     def prepare(self, order: Prepare) -> Prepared:
         """Compile and warm up, then read back what is in force."""
         fw = self.framework
         self._batch = order.batch
-        arrays = inputs.generate(self._spec.inputs, 0, order.batch, self._seed)
+        n_shapes = self._spec.n_shapes()
+        batches = [self._inputs(0, order.batch, shape) for shape in range(n_shapes)]
         self._tell("compiling")
         start = fw.clock()
         with fw.running():
-            self._call = fw.program(arrays)
+            self._call = _in_turn([fw.program(arrays) for arrays in batches])
             self._call()
             first_call_s = fw.clock() - start
             self._tell("warming up")
             warm = offline.warm_up(self._call, fw.clock)
         return Prepared(
             first_call_s=first_call_s,
-            steady_call_s=warm.call_s,
+            steady_call_s=warm.call_s / n_shapes,
             warm_up_s=warm.seconds,
             is_steady=warm.is_steady,
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -146,16 +190,26 @@ class Session:
                 index=order.index,
                 batch=self._batch,
                 seconds=order.seconds,
+                batches_per_call=self._spec.n_shapes(),
             )
 
     def check(self, order: Check) -> Checked:
         """Compare the outputs with the default's; raises WrongOutput."""
         self._tell("checking outputs")
         start = time.perf_counter()
-        outputs = self._outputs(self._batch, order.n_inputs)
+        outputs, accuracy = self._outputs(self._batch, order.n_inputs)
         expected = reference.read_outputs(self._reference_path)
-        result = check.compare(outputs, expected, self._spec.n_classes is not None)
-        fault = check.fault(result, order.changes_numerics)
+        spec = self._spec
+        result = check.compare(outputs, expected, spec.n_classes is not None, spec.n_shapes())
+        if order.changes_numerics:
+            result = msgspec.structs.replace(
+                result,
+                accuracy=accuracy,
+                default_accuracy=reference.read_accuracy(self._reference_path),
+            )
+        fault = check.fault(result, order.changes_numerics, order.tolerance, spec.accuracy_loss)
+        if fault and not self._settings:
+            fault += "; nothing is set: the model is built differently in every process"
         if fault:
             raise WrongOutput(fault)
         return Checked(result, time.perf_counter() - start)
@@ -165,7 +219,7 @@ class Session:
         build_s = self._load(order.model, order.framework, order.seed)
         fw = self.framework
         fw.place({})
-        arrays = inputs.generate(self._spec.inputs, 0, self._spec.reference_batch, order.seed)
+        arrays = self._inputs(0, self._spec.reference_batch)
         with fw.running():
             call = fw.program(arrays)
             call()
@@ -201,3 +255,17 @@ class Session:
             return self.framework.out_of_memory_errors()
         except AttributeError:  # not loaded yet, or half
             return (MemoryError,)
+
+
+def _in_turn(calls: list[Callable[[], Any]]) -> Callable[[], Any]:
+    """Return a call that makes each of these calls once."""
+    if len(calls) == 1:
+        return calls[0]
+
+    def round_of_calls() -> Any:
+        result = None
+        for call in calls:
+            result = call()
+        return result
+
+    return round_of_calls

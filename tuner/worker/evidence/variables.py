@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mmap
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from tuner.record.configuration import Value
@@ -22,8 +22,14 @@ def _libraries() -> set[str]:
     return found
 
 
-def unread(framework: str, knobs: Iterable[str] | None = None) -> dict[str, str]:
+def unread(
+    framework: str,
+    knobs: Iterable[str] | None = None,
+    libraries: Collection[str] | None = None,
+) -> dict[str, str]:
     """Return the catalogue's variables whose names no mapped library holds, each with the reason.
+
+    libraries: those that another process had mapped; this one's by default.
 
     A library that reads a variable holds its name. Only variables are asked that compiled code
     reads (Knob.marker). Looking through TensorFlow's 1 GB takes about a second.
@@ -34,7 +40,7 @@ def unread(framework: str, knobs: Iterable[str] | None = None) -> dict[str, str]
         if knob.marker and framework in (knob.frameworks or (framework,))
         if knobs is None or knob.id in knobs
     }
-    for path in _libraries():
+    for path in _libraries() if libraries is None else libraries:
         if not sought:
             break
         try:
@@ -52,11 +58,14 @@ def unread(framework: str, knobs: Iterable[str] | None = None) -> dict[str, str]
 
 
 def of_environment(
-    settings: Mapping[str, Value], known: set[str], framework: str
+    settings: Mapping[str, Value],
+    known: set[str],
+    framework: str,
+    libraries: Collection[str] | None = None,
 ) -> list[ReadBack]:
-    """Note the environment variables that nothing else could read back."""
+    """Note the environment variables that nothing else could read back; libraries as in unread."""
     asked = {k: v for k, v in settings.items() if k.startswith("env.") and k not in known}
-    dead = unread(framework, asked) if asked else {}
+    dead = unread(framework, asked, libraries) if asked else {}
     found = []
     for knob, value in asked.items():
         if knob in dead:

@@ -3,11 +3,15 @@
 Contract of a framework, in the order in which a launch uses it:
 
 start(settings)         import it and apply what must come before any work
-build(module, ref, ...) make the model with seeded random weights, in the default's form
-condition(arrays)       make a random-weight model tell inputs apart (batch-norm statistics, damped
-                        residual blocks); returns the changed tensors by name
+seed(number)            seed the framework's random numbers, before a model is built
+adopt(model)            take the built model, in the default's form
+condition(arrays, ...)  make a random-weight model tell inputs apart (batch-norm statistics, damped
+                        residual blocks); returns the changed tensors by name. Batch norms that
+                        were trained are left as they are
 restore(tensors)        put such tensors into a freshly built model
 place(settings)         apply the model-level settings
+given(tensor)           an input of the framework's own, in the precision and layout that is set
+function(tensors)       the model as a function of such inputs, in the form that is set
 program(arrays)         bind inputs, trace and freeze; returns a call that ends when its outputs
                         are ready
 outputs(result)         the outputs of a call as float32 arrays, batch first
@@ -20,21 +24,19 @@ running()               the context in which calls are made (no gradients, preci
 from __future__ import annotations
 
 import importlib
-import types
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UnknownName
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-from tuner.record.workload import ModelRef
 from tuner.worker.graph import Node
 
-Array = npt.NDArray[np.float32]
+Array = npt.NDArray[Any]
+"""float32, or integers in inputs that are indices."""
 Tensors = dict[str, Array]
 
 
@@ -43,13 +45,22 @@ class Framework(Protocol):
 
     def start(self, settings: Mapping[str, Value]) -> None: ...
 
-    def build(self, module: types.ModuleType, ref: ModelRef, seed: int) -> None: ...
+    channels_first: bool
+    """Whether images are given as (batch, channels, height, width)."""
 
-    def condition(self, arrays: Sequence[Array]) -> Tensors: ...
+    def seed(self, number: int) -> None: ...
+
+    def adopt(self, model: Any) -> None: ...
+
+    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors: ...
 
     def restore(self, tensors: Tensors) -> None: ...
 
     def place(self, settings: Mapping[str, Value]) -> None: ...
+
+    def given(self, tensor: Any) -> Any: ...
+
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]: ...
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]: ...
 

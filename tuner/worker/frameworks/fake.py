@@ -13,7 +13,6 @@ import math
 import os
 import signal
 import time
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,8 +22,6 @@ import numpy as np
 
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-from tuner.record.workload import ModelRef
-from tuner.worker import gallery
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
 from tuner.worker.graph import Node
@@ -113,6 +110,8 @@ class Surface(msgspec.Struct, frozen=True):
 class Fake:
     """The fake's side of the framework contract."""
 
+    channels_first = False
+
     def __init__(self) -> None:
         self._now = 0.0
         self._fault = ""
@@ -127,17 +126,19 @@ class Fake:
             "launch.allocator": allocator(),
         }  # fmt: skip
 
-    def build(self, module: types.ModuleType, ref: ModelRef, seed: int) -> None:
-        """Make the surface; faults of the building kind happen here."""
-        self.spec: gallery.Model = module.MODEL
-        self.surface: Surface = gallery.build(module, "fake", ref)
-        self._seed = seed
+    def seed(self, number: int) -> None:
+        """Keep the seed of the weights."""
+        self._seed = number
+
+    def adopt(self, model: Any) -> None:
+        """Take the surface; faults of the building kind happen here."""
+        self.surface: Surface = model
         # a launch's own speed: drawn anew for every process, like address layout
         self._random = np.random.default_rng()
         self._launch_effect = float(self._random.normal(0, self.surface.noise))
         time.sleep(self.surface.start_s)
 
-    def condition(self, arrays: Sequence[Array]) -> Tensors:
+    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
         """Nothing to condition: the outputs tell inputs apart by construction."""
         return {}
 
@@ -173,6 +174,14 @@ class Fake:
                 time.sleep(1e6)
             os._exit(0)
         os.wait()
+
+    def given(self, tensor: Any) -> Any:
+        """Return an input as it is."""
+        return tensor
+
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return the model as a function of its input."""
+        return self._forward
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Return a call that takes virtual time."""

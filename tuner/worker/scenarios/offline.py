@@ -59,14 +59,15 @@ def measure(
     index: int,
     batch: int,
     seconds: float,
+    batches_per_call: int = 1,
 ) -> Slice:
-    """Time whole calls for at least `seconds`."""
+    """Time whole calls for at least `seconds`; a call may hold batches of several shapes."""
     before = watch.read()
     calls = 0
     start = now = clock()
     while now - start < seconds:
         call()
-        calls += 1
+        calls += batches_per_call
         now = clock()
     after = watch.read()
     return Slice(

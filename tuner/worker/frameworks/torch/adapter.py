@@ -8,16 +8,14 @@ from __future__ import annotations
 import os
 import re
 import time
-import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import Evidence, ReadBack
-from tuner.record.workload import ModelRef
-from tuner.worker import gallery
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array, Tensors, products
 from tuner.worker.frameworks.torch import evidence
@@ -29,6 +27,8 @@ _DAMPED_SCALE = 0.2
 
 class Torch:
     """PyTorch's side of the framework contract."""
+
+    channels_first = True
 
     def __init__(self) -> None:
         self._autocast = False
@@ -50,25 +50,46 @@ class Torch:
         if "torch.flush_denormal" in settings:
             torch.set_flush_denormal(bool(settings["torch.flush_denormal"]))
 
-    def build(self, module: types.ModuleType, ref: ModelRef, seed: int) -> None:
-        """Build the model in eval mode on the CPU."""
-        self.torch.manual_seed(seed)
-        self.spec: gallery.Model = module.MODEL
-        self.model = gallery.build(module, "torch", ref).eval()
+    def seed(self, number: int) -> None:
+        """Seed weights."""
+        self.torch.manual_seed(number)
+
+    def adopt(self, model: Any) -> None:
+        """Take a model on the CPU, in eval mode and as it was before it was compiled.
+
+        Raises UsageError for weights of reduced precision: that is one of the settings.
+        """
+        if not isinstance(model, self.torch.nn.Module):
+            raise UsageError(f"{type(model).__name__} is not a torch.nn.Module")
+        model = getattr(model, "_orig_mod", model)
+        low = (self.torch.bfloat16, self.torch.float16)
+        if found := next((p.dtype for p in model.parameters() if p.dtype in low), None):
+            raise UsageError(
+                f"the model's weights are {found}: give it in float32, the default that settings "
+                "are compared with; bf16 is one of them"
+            )
+        if isinstance(model, self.torch.fx.GraphModule):
+            # an exported program is in the mode that it was exported in, and refuses eval();
+            # TorchScript asks for the flag all the same
+            for module in model.modules():
+                module.training = False
+        else:
+            model.eval()
+        self.model = model
         self._form = form_of(self.torch, self.model, {})
 
     def _batch_norms(self) -> dict[str, Any]:
         kind = self.torch.nn.modules.batchnorm._BatchNorm
         return {name: m for name, m in self.model.named_modules() if isinstance(m, kind)}
 
-    def condition(self, arrays: Sequence[Array]) -> Tensors:
+    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
         """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
-        norms = self._batch_norms()
+        norms = {name: norm for name, norm in self._batch_norms().items() if _is_fresh(norm)}
         if not norms:
             return {}
         with self.torch.inference_mode():
             for name, norm in norms.items():
-                if self.spec.damped_norms and re.search(self.spec.damped_norms, name):
+                if damped_norms and re.search(damped_norms, name):
                     norm.weight.fill_(_DAMPED_SCALE)
                 norm.momentum = 1.0  # the running statistics become this batch's
                 norm.train()
@@ -105,21 +126,26 @@ class Torch:
             torch.backends.mkldnn.conv.fp32_precision = precision
         self._form = form_of(torch, self.model, settings)
 
-    def _native(self, array: Array) -> Any:
-        tensor = self.torch.from_numpy(array)
-        if self._is_bf16:
+    def given(self, tensor: Any) -> Any:
+        """Return an input in the precision and layout that the placed model takes."""
+        if self._is_bf16 and tensor.is_floating_point():
             tensor = tensor.to(self.torch.bfloat16)
-        if tensor.ndim == 4:  # images are generated as NHWC
-            tensor = tensor.permute(0, 3, 1, 2)
-            layout = (
-                self.torch.channels_last if self._channels_last else self.torch.contiguous_format
-            )
-            return tensor.contiguous(memory_format=layout)
+        if tensor.ndim == 4 and self._channels_last:
+            return tensor.contiguous(memory_format=self.torch.channels_last)
         return tensor
+
+    def _native(self, array: Array) -> Any:
+        return self.given(self.torch.from_numpy(array))
+
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return the model as a function of tensors of these shapes, in the form that is set."""
+        return self._form.function(tensors)
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind preallocated tensors; CPU calls return when the outputs are ready."""
-        self._last_call = self._form.bind(tuple(map(self._native, arrays)))
+        tensors = tuple(map(self._native, arrays))
+        function = self.function(tensors)
+        self._last_call = lambda: function(*tensors)
         return self._last_call
 
     def outputs(self, result: Any) -> list[Array]:
@@ -252,3 +278,10 @@ class Torch:
         is_on = bool(self.torch.backends.mkldnn.enabled) or bool(seen.compute)
         how = f"torch.backends.mkldnn.enabled; {len(seen.compute)} oneDNN primitives in a call"
         return ReadBack("torch.mkldnn", asked.get("torch.mkldnn"), is_on, "effective", how)
+
+
+def _is_fresh(norm: Any) -> bool:
+    """Tell whether a batch norm has the statistics that it was made with: it saw no data yet."""
+    if norm.running_mean is None or norm.weight is None:
+        return False
+    return bool((norm.running_mean == 0).all() and (norm.running_var == 1).all())

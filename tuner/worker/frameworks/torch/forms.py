@@ -1,4 +1,4 @@
-"""The forms in which a PyTorch model can run: from a placed model to a call.
+"""The forms in which a PyTorch model can run: from a placed model to a function of tensors.
 
 Each form turns the model into a function of tensors and can tell whether calls run in that form. A
 compiler that fell back to eager execution says nothing of it otherwise.
@@ -18,6 +18,8 @@ from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 
 COMPILE, CPP_WRAPPER = "torch.compile.mode", "torch.compile.cpp_wrapper"
+PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
+"""Variable of a study's workers: the folder where ahead-of-time packages are kept."""
 AUTOTUNE = "torch.compile.max_autotune"
 JIT, EXPORT = "torch.jit.mode", "torch.export.mode"
 
@@ -25,8 +27,8 @@ JIT, EXPORT = "torch.jit.mode", "torch.export.mode"
 class Form(Protocol):
     """One way to run a model."""
 
-    def bind(self, tensors: Sequence[Any]) -> Callable[[], Any]:
-        """Return a call on these tensors; compiling may wait until the first call."""
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return a function of tensors like these; compiling may wait until the first call."""
 
     def read_back(self) -> list[ReadBack]:
         """Tell what form the calls really have."""
@@ -56,9 +58,9 @@ class _Eager:
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def bind(self, tensors: Sequence[Any]) -> Callable[[], Any]:
-        model = self._model
-        return lambda: model(*tensors)
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        model: Callable[..., Any] = self._model
+        return model
 
     def read_back(self) -> list[ReadBack]:
         return _others()
@@ -76,11 +78,11 @@ class _Compiled:
         inductor.max_autotune = bool(settings.get(AUTOTUNE))
         inductor.cpp_wrapper = bool(settings.get(CPP_WRAPPER))
         # each batch size gets its static graph, as in a deployment that has only one
-        self._function = torch.compile(model, dynamic=False)
+        self._compiled = torch.compile(model, dynamic=False)
 
-    def bind(self, tensors: Sequence[Any]) -> Callable[[], Any]:
-        function = self._function
-        return lambda: function(*tensors)
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        compiled: Callable[..., Any] = self._compiled
+        return compiled
 
     def read_back(self) -> list[ReadBack]:
         """Find out whether calls run compiled code: a fallback leaves no generated module."""
@@ -136,13 +138,15 @@ class _Script:
         self._mode = str(settings[JIT])
         self._scripted: Any = None
 
-    def bind(self, tensors: Sequence[Any]) -> Callable[[], Any]:
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         jit = self._torch.jit
-        scripted = jit.freeze(jit.trace(self._model, tuple(tensors), check_trace=False))
+        scripted: Callable[..., Any] = jit.freeze(
+            jit.trace(self._model, tuple(tensors), check_trace=False)
+        )
         if self._mode == "optimize":
             scripted = jit.optimize_for_inference(scripted)
         self._scripted = scripted
-        return lambda: scripted(*tensors)
+        return scripted
 
     def read_back(self) -> list[ReadBack]:
         graph = str(self._scripted.graph)
@@ -161,32 +165,33 @@ class _AheadOfTime:
         self._model = model
         self._settings = settings
 
-    def bind(self, tensors: Sequence[Any]) -> Callable[[], Any]:
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         from torch._inductor import aoti_compile_and_package, aoti_load_package
 
-        package = self._package(tensors)
-        if not package.exists():
-            package.parent.mkdir(parents=True, exist_ok=True)
-            exported = self._torch.export.export(self._model, tuple(tensors))
-            with tempfile.TemporaryDirectory(dir=package.parent) as folder:
+        kept = os.environ.get(PACKAGES)
+        with tempfile.TemporaryDirectory(dir=kept) as folder:
+            package = Path(folder) / "model.pt2"
+            if kept:
+                package = Path(kept) / self._name(tensors)
+            if not package.exists():
+                exported = self._torch.export.export(self._model, tuple(tensors))
                 made = aoti_compile_and_package(
-                    exported, package_path=str(Path(folder) / package.name)
+                    exported, package_path=str(Path(folder) / "made.pt2")
                 )
                 Path(made).replace(package)
-        function = aoti_load_package(str(package))
+            function: Callable[..., Any] = aoti_load_package(str(package))
         # unpacked below /tmp and removed by its destructor, which a killed process never runs
         for library in self._mapped():
             shutil.rmtree(_unpacked_folder(library), ignore_errors=True)
-        return lambda: function(*tensors)
+        return function
 
-    def _package(self, tensors: Sequence[Any]) -> Path:
-        """Name the package by all that its code may depend on: settings, shapes and types.
+    def _name(self, tensors: Sequence[Any]) -> str:
+        """Name a kept package by all that its code may depend on: settings, shapes and types.
 
-        It lies in the study's cache: another study has another model, or other weights.
+        A study has one model and one set of weights; elsewhere nothing is kept.
         """
         key = repr((sorted(self._settings.items()), [(t.shape, t.dtype) for t in tensors]))
-        folder = os.environ.get("TORCHINDUCTOR_CACHE_DIR") or tempfile.mkdtemp()
-        return Path(folder) / f"aoti-{hashlib.sha256(key.encode()).hexdigest()[:16]}.pt2"
+        return f"aoti-{hashlib.sha256(key.encode()).hexdigest()[:16]}.pt2"
 
     def _mapped(self) -> set[Path]:
         """Return the mapped libraries of unpacked packages, removed ones too."""

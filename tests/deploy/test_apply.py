@@ -1,0 +1,191 @@
+"""tuner.apply in a user's own program: real processes, each with its framework."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tuner
+from tests.deploy.recommendations import written
+from tests.worker.workers import needs
+from tuner.host.environment import untuned
+from tuner.record.configuration import Value
+
+TORCH = """
+import json, sys
+import tuner
+tuned = tuner.apply(sys.argv[1])
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 8)).eval()
+images = torch.randn(4, 3, 8, 8)
+with torch.inference_mode():
+    expected = model(images)
+fast = tuned.prepare(model)
+made = fast(images)
+again = fast(images[:2])
+from torch._dynamo.utils import counters
+print(json.dumps({
+    "drift": float((made - expected).norm() / expected.norm()),
+    "again": float((again - expected[:2]).norm() / expected.norm()),
+    "compiled": counters["frames"]["ok"],
+    "inter-op": torch.get_num_interop_threads(),
+    "grad": made.requires_grad,
+    "missing": tuned.missing,
+    "batch": tuned.batch,
+}))
+"""
+TENSORFLOW = """
+import json, sys
+import tuner
+tuned = tuner.apply(sys.argv[1])
+import numpy as np
+import tensorflow as tf
+tf.keras.utils.set_random_seed(0)
+layers = tf.keras.layers
+model = tf.keras.Sequential([layers.Input((16,)), layers.Dense(32, "relu"), layers.Dense(8)])
+x = np.random.default_rng(0).standard_normal((4, 16), dtype=np.float32)
+expected = model(x, training=False).numpy()
+fast = tuned.prepare(model)
+made = fast(x).numpy()
+print(json.dumps({
+    "drift": float(np.linalg.norm(made - expected) / np.linalg.norm(expected)),
+    "missing": tuned.missing,
+}))
+"""
+LATE = """
+import sys
+import torch
+torch.set_num_interop_threads(2)
+torch.ones(1 << 20) + 1
+import tuner
+from tuner.errors import UsageError
+try:
+    tuner.apply(sys.argv[1])
+except UsageError as error:
+    print(error)
+"""
+
+
+def run(
+    script: str,
+    folder: Path,
+    settings: dict[str, Value],
+    framework: str = "torch",
+    *arguments: str,
+) -> str:
+    path = written(folder, settings, framework)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", script, str(path), *arguments],
+        env={**untuned(os.environ), "TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled")},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout
+
+
+def told(output: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return found
+
+
+@needs("torch")
+def test_a_program_sets_what_only_it_can_and_names_what_it_was_not_started_under(
+    tmp_path: Path,
+) -> None:
+    settings: dict[str, Value] = {
+        "torch.interop_threads": 3,
+        "torch.memory_format": "channels_last",
+        "torch.jit.mode": "freeze",
+        "env.OMP_NUM_THREADS": 1,
+    }
+    found = told(run(TORCH, tmp_path, settings))
+    assert found["drift"] < 1e-5
+    assert found["again"] < 1e-5
+    assert found["inter-op"] == 3
+    assert not found["grad"]
+    assert found["missing"] == ["OMP_NUM_THREADS=1"]
+
+
+@needs("torch")
+def test_reduced_precision_and_a_compiler_are_in_force(tmp_path: Path) -> None:
+    settings: dict[str, Value] = {"torch.autocast": "bf16", "torch.compile.mode": "default"}
+    found = told(run(TORCH, tmp_path, settings))
+    assert 1e-4 < found["drift"] < 5e-2
+    assert found["compiled"] >= 1
+    assert found["missing"] == []
+
+
+@needs("tensorflow")
+def test_a_keras_model_is_frozen_and_compiled(tmp_path: Path) -> None:
+    settings: dict[str, Value] = {"tensorflow.frozen": True, "tensorflow.jit_compile": True}
+    found = told(run(TENSORFLOW, tmp_path, settings, "tensorflow"))
+    assert found == {"drift": pytest.approx(0, abs=1e-5), "missing": []}
+
+
+@needs("torch")
+def test_too_late_is_one_clear_line(tmp_path: Path) -> None:
+    output = run(LATE, tmp_path, {"torch.interop_threads": 3})
+    assert "torch has begun to work before tuner.apply(" in output
+    assert "call it first" in output
+
+
+AHEAD = """
+import json, sys
+import tuner
+tuned = tuner.apply(sys.argv[1])
+import torch
+torch.manual_seed(int(sys.argv[2]))
+model = torch.nn.Linear(8, 4)
+x = torch.ones(2, 8)
+with torch.inference_mode():
+    expected = model(x).clone()
+print(json.dumps(float((tuned.prepare(model)(x) - expected).abs().max())))
+"""
+
+
+@needs("torch")
+def test_compiled_ahead_of_time_the_weights_are_those_of_this_model(tmp_path: Path) -> None:
+    """Two programs that share the compiler's cache and differ in their weights alone."""
+    settings: dict[str, Value] = {"torch.export.mode": "aot_inductor"}
+    for seed in ("0", "1"):
+        assert json.loads(run(AHEAD, tmp_path, settings, "torch", seed)) < 1e-5
+
+
+def test_preloads_that_are_there_are_not_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, {"env.A": 1}, "fake")
+    text = path.read_text().replace('A = "1"', 'LD_PRELOAD = "/a.so:/b.so"')
+    path.write_text(text)
+    monkeypatch.setenv("LD_PRELOAD", "")
+    assert tuner.apply(path).missing == ("LD_PRELOAD=/a.so:/b.so",)
+    monkeypatch.setenv("LD_PRELOAD", "/b.so:/c.so:/a.so")
+    assert tuner.apply(path).missing == ()
+
+
+LATE_KERAS = """
+import sys
+import tensorflow as tf
+tf.ones(3) + 1
+import tuner
+from tuner.errors import UsageError
+try:
+    tuner.apply(sys.argv[1])
+except UsageError as error:
+    print(error)
+"""
+
+
+@needs("tensorflow")
+def test_too_late_for_tensorflow_is_one_clear_line_too(tmp_path: Path) -> None:
+    settings: dict[str, Value] = {"tensorflow.keras_policy": "mixed_bfloat16"}
+    output = run(LATE_KERAS, tmp_path, settings, "tensorflow")
+    assert "tensorflow has begun to work before tuner.apply(" in output

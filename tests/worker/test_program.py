@@ -1,0 +1,112 @@
+"""A whole program in the place of a model: real programs, started by a real worker."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.worker.workers import Launched, needs
+from tuner.errors import UsageError
+from tuner.galleries import SEARCH_SPACES
+from tuner.measurement.describe import describe_model, find_program
+from tuner.record.launch import Checked
+from tuner.record.outcome import Outcome
+from tuner.record.protocol import Failed, Prepare
+from tuner.space.catalogue import Applies
+from tuner.space.knobs import describe
+from tuner.space.profile import load_profile
+from tuner.space.resolve import knob_ids
+
+PYTHON = Path(sys.executable)
+BENCH = """
+import os, time
+import torch
+x = torch.ones(256, 256)
+start = time.perf_counter()
+n = 0
+while time.perf_counter() - start < 0.1:
+    x @ x
+    n += 1
+print("warm; samples: 0 seconds: 0.1")
+print(f"samples={n} seconds={time.perf_counter() - start}")
+print(f"samples {n}, seconds {time.perf_counter() - start:.2e}")
+print("OPENBLAS", os.environ.get("OPENBLAS_NUM_THREADS"))
+"""
+
+
+def bench(folder: Path, text: str = BENCH) -> str:
+    (folder / "bench.py").write_text(text)
+    return f"{PYTHON} {folder / 'bench.py'}"
+
+
+@needs("torch")
+def test_a_program_is_run_once_for_every_slice(tmp_path: Path) -> None:
+    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=bench(tmp_path)) as launched:
+        assert (launched.card.form, launched.framework) == ("program", "torch")
+        read_back = launched.read_back()
+        assert read_back["env.OMP_NUM_THREADS"].evidence == "environment_only"
+        assert read_back["launch.openmp"].observed == "libgomp"
+        found = launched.measured().slice
+        assert 0.2 <= found.seconds < 10, "two lines of a tenth of a second each count"
+        assert found.calls > 2
+        # what the program itself used is not another's
+        assert found.interference.foreign < 0.9
+        assert isinstance(launched.checked(), Checked)
+    assert "OPENBLAS None" in (tmp_path / "worker.log").read_text()
+
+
+@needs("torch")
+def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path) -> None:
+    from tuner.host.identity import probe
+
+    if "jemalloc" not in probe().libraries:
+        pytest.skip("jemalloc is not installed here: apt-get install libjemalloc2")
+    settings = {"launch.allocator": "jemalloc"}
+    with Launched(tmp_path, "", settings, program=bench(tmp_path)) as launched:
+        seen = launched.read_back()["launch.allocator"]
+        assert (seen.observed, seen.evidence) == ("jemalloc", "accepted")
+
+
+@needs("torch")
+def test_what_is_known_of_a_program_with_nothing_set(tmp_path: Path) -> None:
+    ref, card = find_program(bench(tmp_path))
+    assert ref.name == "bench"
+    facts = describe_model(ref, card.frameworks[0], 0)
+    assert facts.effective_defaults["launch.allocator"] == "glibc"
+    assert facts.call_s > 0.1
+    ids = knob_ids(load_profile("auto", SEARCH_SPACES), card.frameworks, card.form)
+    assert "env.OMP_NUM_THREADS" in ids
+    assert all(describe(knob).applies is Applies.LAUNCH for knob in ids)
+    assert not any(describe(knob).changes_numerics for knob in ids)
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("", "--command is empty"),
+        ("python 'x", "cannot be read: No closing quotation"),
+        ("no_such_program_here", "there is no program no_such_program_here"),
+        (f"{PYTHON} -c 'print(1)'", "printed no line 'samples=N seconds=S'"),
+        (f"{PYTHON} -c 'raise ValueError(3)'", "exit code 1 (its last line: ValueError: 3)"),
+        (f"{PYTHON} -c 'import os; os.abort()'", "ended by SIGABRT"),
+        (f"{PYTHON} -c 'print(\"samples=0 seconds=1\")'", "with positive numbers"),
+        (f"{PYTHON} -c 'print(\"samples=1 seconds=1\")'", "neither PyTorch nor TensorFlow"),
+    ],
+)
+def test_a_program_that_cannot_be_tuned_is_one_line(command: str, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        find_program(command)
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@needs("torch")
+def test_a_program_that_fails_under_a_setting_is_an_outcome(tmp_path: Path) -> None:
+    text = "import os, sys\nif 'OMP_NUM_THREADS' in os.environ: sys.exit('not with that')\n"
+    command = bench(tmp_path, text + BENCH)
+    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=command) as launched:
+        launched.begin()
+        failed = launched.ask(Prepare(1))
+        assert isinstance(failed, Failed)
+        assert failed.outcome is Outcome.CRASHED
+        assert "not with that" in failed.reason

@@ -1,0 +1,325 @@
+"""Where models come from: what is refused, and that nothing of it was executed."""
+
+import io
+import json
+import pickle
+import tempfile
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.worker.workers import Launched, needs
+from tuner.errors import UsageError
+from tuner.galleries import MODELS
+from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.record.launch import Checked
+from tuner.record.protocol import Failed
+
+
+class Trap:
+    """A pickle that leaves a file behind when it is loaded."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (self.path,))
+
+
+def refused(text: str, inputs: Path | None = None) -> str:
+    with pytest.raises(UsageError) as caught:
+        ref, card = find_model(text, MODELS, inputs=inputs)
+        describe_model(ref, card.frameworks[0], 0)
+        with tempfile.TemporaryDirectory() as folder:
+            make_reference(ref, card.frameworks[0], 0, Path(folder) / "reference.npz", 32)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def samples(path: Path, **arrays: np.ndarray) -> Path:
+    np.savez(path, **arrays)  # type: ignore[arg-type]
+    return path
+
+
+@needs("torch")
+def test_a_pickled_module_is_refused_and_not_loaded(tmp_path: Path) -> None:
+    import torch
+
+    sprung = tmp_path / "sprung"
+    torch.save(Trap(sprung), tmp_path / "module.pt")
+    message = refused(str(tmp_path / "module.pt"))
+    assert "is a pickle of torch.save" in message
+    assert "torch.export.save" in message
+    assert not sprung.exists()
+
+
+@needs("torch")
+@pytest.mark.parametrize("where", ["weights", "constants", "sample_inputs", "aotinductor"])
+def test_pickles_inside_an_exported_program_are_refused_unless_allowed(
+    tmp_path: Path, where: str
+) -> None:
+    import torch
+
+    path, trapped, sprung = tmp_path / "good.pt2", tmp_path / "bad.pt2", tmp_path / "sprung"
+    module = torch.nn.Linear(4, 2)
+    torch.export.save(torch.export.export(module, (torch.ones(8, 4),)), path)
+    buffer = io.BytesIO()
+    torch.save(Trap(sprung), buffer)
+    with zipfile.ZipFile(path) as good, zipfile.ZipFile(trapped, "w", zipfile.ZIP_STORED) as bad:
+        for item in good.infolist():
+            data = good.read(item)
+            if where == "weights" and item.filename.endswith("weights_config.json"):
+                config = json.loads(data)
+                for payload in config["config"].values():
+                    payload["use_pickle"] = True
+                data = json.dumps(config).encode()
+            elif where == "constants" and item.filename.endswith("constants_config.json"):
+                weights = next(n for n in good.namelist() if n.endswith("weights_config.json"))
+                (payload, *_) = json.loads(good.read(weights))["config"].values()
+                opaque = {**payload, "path_name": "opaque_obj_0", "is_param": False}
+                data = json.dumps({"config": {"opaque": opaque}}).encode()
+            elif where in item.filename and item.filename.endswith(("weight_0", "model.pt")):
+                data = buffer.getvalue()
+            bad.writestr(item.filename.replace("good/", "bad/", 1), data)
+        if where == "constants":
+            trap = pickle.dumps(Trap(sprung))
+            bad.writestr("bad/data/constants/opaque_obj_0", trap + b"." * (-len(trap) % 4))
+        if where == "aotinductor":
+            bad.writestr("bad/data/aotinductor/model/model.so", b"")
+    assert "--allow-pickle" in refused(str(trapped))
+    assert not sprung.exists()
+    if where == "sample_inputs":
+        with pytest.raises(UsageError, match="cannot read"):  # what was unpickled is no input
+            find_model(str(trapped), MODELS, allows_pickle=True)
+        assert sprung.exists()
+
+
+@needs("torch")
+def test_an_exported_program_has_the_batch_that_it_was_exported_with(tmp_path: Path) -> None:
+    import torch
+
+    path = tmp_path / "good.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(8, 4),)), path)
+    ref, card = find_model(str(path), MODELS)
+    assert (card.form, card.batches, card.kind) == ("export", (8,), "mlp")
+    assert describe_model(ref, "torch", 0).n_parameters == 10
+
+
+@needs("tensorflow")
+def test_marshalled_code_in_a_keras_file_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "lambda.keras"
+    layer = {"class_name": "__lambda__", "config": {"value": "4wEAAAA="}}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", json.dumps({"config": {"layers": [layer]}}))
+    assert "marshalled Python" in refused(str(path))
+
+
+@needs("torch")
+def test_pickled_weights_of_a_folder_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "bert"}')
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(Trap(tmp_path / "sprung")))
+    assert "safetensors" in refused(str(tmp_path))
+    assert not (tmp_path / "sprung").exists()
+
+
+OWN = """
+def bare():
+    from torch import nn
+    return nn.Linear(4, 2)
+def text():
+    return "a model"
+def absent():
+    import not_installed_here
+def broken():
+    raise ValueError("as a user's code may")
+def pair():
+    from torch import nn
+    return nn.Bilinear(4, 4, 2)
+def mapping():
+    import torch
+    return torch.nn.Linear(4, 2), {"x": torch.ones(4, 4)}
+def half():
+    import torch
+    return torch.nn.Linear(4, 2).to(torch.bfloat16)
+def constant():
+    import torch
+    return torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Threshold(1e9, 1.0))
+def folded():
+    import torch
+    return torch.nn.Sequential(torch.nn.Linear(4, 2), torch.nn.Flatten(0))
+"""
+
+
+@needs("torch")
+@pytest.mark.parametrize(
+    ("model", "inputs", "words"),
+    [
+        ("own.py", {}, "states no MODEL"),
+        ("own.py:bare", {}, "return a pair (model, one batch of inputs)"),
+        ("own.py:text", {}, "neither a torch.nn.Module nor a keras.Model"),
+        ("own.py:nothing", {}, "has no function nothing"),
+        ("own.py:broken", {}, "ValueError: as a user's code may (line 10)"),
+        ("own.py:bare@width=3", {}, "takes no parameter 'width'"),
+        ("own.py:bare", {"x": np.ones((3, 4))}, "holds 3 samples of x; at least 8"),
+        ("own.py:pair", {"x": np.ones((9, 4)), "y": np.ones((8, 4))}, "equally many samples"),
+        ("own.py:bare", {"x": np.full((9, 4), "a")}, "which is no number"),
+        ("own.py:mapping", {}, "in the order that the model takes"),
+        ("own.py:half", {"x": np.ones((9, 4))}, "give it in float32"),
+        ("own.py:constant", {"x": np.eye(9, 4)}, "outputs do not depend on the inputs"),
+        ("own.py:folded", {"x": np.eye(9, 4)}, "every output must have the batch first"),
+        ("own.py:bare", {"x": np.full((9, 4), np.nan)}, "not a number (NaN)"),
+        ("own.py:bare", {"x": np.ones((9, 4)), "labels": np.ones(9)}, "the model takes input"),
+        ("folder", {}, "neither config.json (Hugging Face) nor saved_model.pb"),
+        ("own.txt", {}, "is no model that is known"),
+    ],
+)
+def test_what_cannot_be_used_is_one_line(
+    tmp_path: Path, model: str, inputs: dict[str, np.ndarray], words: str
+) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "own.txt").write_text("nothing")
+    (tmp_path / "folder").mkdir()
+    recorded = samples(tmp_path / "in.npz", **inputs) if inputs else None
+    assert words in refused(str(tmp_path / model), recorded)
+
+
+@needs("torch")
+def test_recorded_inputs_are_taken_as_they_are_and_part_of_the_identity(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    rows = np.random.default_rng(0).standard_normal((20, 4))
+    first = samples(tmp_path / "first.npz", x=rows)
+    second = samples(tmp_path / "second.npz", x=rows + 1)
+    model = f"{tmp_path / 'own.py'}:bare"
+    ref, card = find_model(model, MODELS, inputs=first)
+    assert card.source_sha256 != find_model(model, MODELS, inputs=second)[1].source_sha256
+    assert describe_model(ref, "torch", 0).input_shapes == ((4,),)
+
+
+TEXTS = """
+from tuner.worker.gallery import Mask, Model, Tokens
+MODEL = Model("t", "", "other", (Tokens((4, 8, 16), 50), Mask()), 4, (4,), n_classes=32)
+def torch():
+    from torch import nn
+    class Pooled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(50, 32)
+        def forward(self, tokens, mask):
+            return (self.table(tokens) * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+    return Pooled()
+"""
+
+
+@needs("torch")
+@pytest.mark.parametrize("settings", [{}, {"torch.compile.mode": "default"}])
+def test_a_round_holds_a_batch_of_every_length(tmp_path: Path, settings: dict[str, str]) -> None:
+    (tmp_path / "texts.py").write_text(TEXTS)
+    with Launched(tmp_path, "torch", settings, model=str(tmp_path / "texts.py")) as launched:
+        assert launched.card.n_shapes == 3
+        read_back = launched.read_back()
+        for knob, value in settings.items():
+            assert read_back[knob].observed == value, read_back[knob]
+        assert launched.measured().slice.calls % 3 == 0
+        checked = launched.checked(reduced=True)
+        assert isinstance(checked, Checked), checked
+        assert checked.check.n_inputs == 3 * 43
+        assert checked.check.top1_agreement == 1.0
+
+
+TRAINED = """
+from tuner.worker.gallery import Features, Model
+MODEL = Model("t", "", "other", (Features(6),), 4, (4,))
+def torch():
+    from torch import nn
+    model = nn.Sequential(nn.BatchNorm1d(6), nn.BatchNorm1d(6))
+    model[0].running_mean.fill_(0.5)
+    return model
+"""
+
+
+@needs("torch")
+def test_batch_norms_that_were_trained_keep_their_statistics(tmp_path: Path) -> None:
+    (tmp_path / "trained.py").write_text(TRAINED)
+    launched = Launched(tmp_path, "torch", {}, model=str(tmp_path / "trained.py"))
+    with launched, np.load(launched.reference) as reference:
+        conditioned = {k for k in reference if k.startswith("tensor:")}
+        assert conditioned == {f"tensor:1.{n}" for n in ("weight", "running_mean", "running_var")}
+
+
+DRAWN = """
+import random
+import numpy as np
+from torch import nn, tensor
+TABLE = nn.Linear(4, 3)
+def drawn():
+    TABLE.bias.data += tensor(np.random.normal(size=3) + random.random())
+    return TABLE, np.ones((4, 4), np.float32)
+"""
+
+
+@needs("torch")
+def test_weights_that_a_file_draws_are_the_same_in_every_process(tmp_path: Path) -> None:
+    (tmp_path / "drawn.py").write_text(DRAWN)
+    model = f"{tmp_path / 'drawn.py'}:drawn"
+    with Launched(tmp_path, "", {}, model=model) as launched:
+        launched.prepare()
+        assert isinstance(launched.checked(), Checked)
+
+
+TRAINED_KERAS = """
+from tuner.worker.gallery import Features, Model
+MODEL = Model("t", "", "other", (Features(6),), 4, (4,))
+def tensorflow():
+    from tensorflow.keras import Sequential, layers
+    def part(name):
+        return Sequential([layers.Input((6,)), layers.BatchNormalization(name="norm")], name=name)
+    model = Sequential([layers.Input((6,)), part("a"), layers.Dropout(0.5), part("b"), part("c")])
+    model.layers[0].layers[0].moving_mean.assign([0.5] * 6)
+    return model
+"""
+
+
+@needs("tensorflow")
+def test_conditioning_leaves_trained_norms_of_keras_alone_and_tells_equal_names_apart(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "trained.py").write_text(TRAINED_KERAS)
+    model = str(tmp_path / "trained.py")
+    with Launched(tmp_path, "tensorflow", {}, model=model) as launched:
+        launched.prepare()
+        checked = launched.checked()
+        assert isinstance(checked, Checked), checked
+        with np.load(launched.reference) as reference:
+            conditioned = {k for k in reference if k.endswith("moving_mean")}
+            assert conditioned == {f"tensor:{i}:norm.moving_mean" for i in (1, 2)}
+
+
+ROUNDED = """
+def accuracy(outputs, inputs):
+    assert len(outputs[0]) == len(inputs[0]) > 4
+    return -(outputs[0].view("uint32") % (1 << 16) == 0).mean()  # how many were bf16
+"""
+
+
+@needs("torch")
+@pytest.mark.parametrize(("loss", "is_good"), [(0.5, False), (2.0, True)])
+def test_a_users_accuracy_decides_over_reduced_precision(
+    tmp_path: Path, loss: float, is_good: bool
+) -> None:
+    text = TEXTS.replace("n_classes=32", f"accuracy_loss={loss}").replace("(4, 8, 16)", "(8,)")
+    (tmp_path / "judged.py").write_text(text + ROUNDED)
+    settings = {"torch.dtype": "bf16"}
+    with Launched(tmp_path, "torch", settings, model=str(tmp_path / "judged.py")) as launched:
+        launched.prepare()
+        found = launched.checked(reduced=True)
+        if is_good:
+            assert isinstance(found, Checked)
+            assert found.check.accuracy == -1.0
+            assert found.check.default_accuracy == pytest.approx(0, abs=0.1)
+        else:
+            assert isinstance(found, Failed)
+            assert "allowed is a loss of 0.5" in found.reason

@@ -1,0 +1,108 @@
+"""Apply a recommendation inside the user's own program: what only the program itself can set.
+
+    import tuner
+
+    tuned = tuner.apply("recommended.toml")   # before any work of the framework
+    model = tuned.prepare(model)              # layout, precision, compiler
+    outputs = model(images)
+
+What was measured is what is applied: the same adapter (worker/frameworks/) that prepared the
+measured process. Launch settings (environment, preloads, pinning) cannot be changed from inside;
+`tune-framework run` starts a program under them, and `missing` names those that are not there.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.record.files import read_recommendation
+from tuner.record.recommendation import Recommendation
+from tuner.worker.frameworks import Framework, framework
+
+_LAUNCH = "launch"
+
+
+class Applied:
+    """A recommendation that is in force in this process, as far as a process can do it.
+
+    settings: the settings by knob that were applied or will be by prepare(). missing: launch
+    settings that this process was not started under, as lines for a person. batch: the batch size
+    that the settings were confirmed with.
+    """
+
+    def __init__(self, recommendation: Recommendation, adapter: Framework) -> None:
+        self.settings = {
+            setting.knob: setting.value
+            for setting in recommendation.settings
+            if setting.applies != _LAUNCH
+        }
+        self.batch = recommendation.workload.batch
+        self.missing = tuple(_missing(recommendation))
+        self._adapter = adapter
+        self._is_prepared = False
+
+    def prepare(self, model: Any) -> Callable[..., Any]:
+        """Return the model in the layout, precision and form that were confirmed.
+
+        model: a torch.nn.Module, or a keras.Model; it is changed in place where the settings say
+        so. The result takes the model's inputs in order and computes without gradients. The first
+        call for each shape of inputs compiles, where a compiler was confirmed.
+        Raises UsageError at a second model: layouts and compilers are settings of the process.
+        """
+        if self._is_prepared:
+            raise UsageError("prepare() was called before: a process serves one tuned model")
+        self._is_prepared = True
+        adapter = self._adapter
+        adapter.adopt(model)
+        adapter.place(self.settings)
+        functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
+
+        def tuned(*inputs: Any) -> Any:
+            given = tuple(adapter.given(tensor) for tensor in inputs)
+            shapes = tuple((tuple(tensor.shape), str(tensor.dtype)) for tensor in given)
+            with adapter.running():
+                if shapes not in functions:
+                    functions[shapes] = adapter.function(given)
+                return functions[shapes](*given)
+
+        return tuned
+
+
+def apply(path: str | os.PathLike[str]) -> Applied:
+    """Apply the process's settings of a recommended.toml; prepare() then applies the model's.
+
+    Raises UsageError if the file is not one or the framework has begun to work already, and
+    MissingFramework if it is not installed.
+    """
+    recommendation = read_recommendation(Path(path))
+    name = recommendation.workload.framework
+    adapter = framework(name)
+    applied = Applied(recommendation, adapter)
+    try:
+        adapter.start(applied.settings)
+    except RuntimeError as error:  # both frameworks refuse what must come before any work
+        raise UsageError(
+            f"{name} has begun to work before tuner.apply({str(path)!r}): call it first"
+        ) from error
+    return applied
+
+
+def _missing(recommendation: Recommendation) -> list[str]:
+    """Name the launch settings that this process was not started under."""
+    lines = []
+    for name, value in sorted(recommendation.environment.items()):
+        found = os.environ.get(name, "")
+        is_there = found == value
+        if name == "LD_PRELOAD":
+            is_there = set(value.split(":")) <= set(found.split(":"))
+        if not is_there:
+            lines.append(f"{name}={value}")
+    in_environment = ("env.", "launch.allocator", "launch.openmp")
+    for setting in recommendation.settings:
+        if setting.applies == _LAUNCH and not setting.knob.startswith(in_environment):
+            lines.append(f"{setting.knob}={setting.value} (set by tune-framework run)")
+    return lines

@@ -1,0 +1,88 @@
+"""Inputs that a user recorded, from NumPy files; reading them never executes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tuner.errors import UsageError
+from tuner.worker.gallery.statement import Recorded
+
+MIN_ROWS = 8
+"""Fewer do not show whether outputs still depend on the input."""
+
+
+def read(recorded: Recorded) -> npt.NDArray[Any]:
+    """Return a recorded array, the samples first; float64 becomes float32.
+
+    Raises UsageError for a file that cannot be used.
+    """
+    arrays = _arrays(recorded.path)
+    name = recorded.name or next(iter(arrays), "")
+    if name not in arrays:
+        raise UsageError(
+            f"{recorded.path} holds no array {name!r}; it holds {', '.join(arrays) or 'none'}"
+        )
+    array = arrays[name]
+    if array.ndim < 1 or len(array) < MIN_ROWS:
+        rows = len(array) if array.ndim else 0
+        raise UsageError(
+            f"{recorded.path} holds {rows} samples of {name or 'its array'}; at least {MIN_ROWS} "
+            "are needed to see whether outputs still depend on the input"
+        )
+    if array.dtype.kind not in "fiub":
+        raise UsageError(f"{recorded.path}: {name} is of {array.dtype}, which is no number")
+    if array.dtype.kind == "f" and np.isnan(array).any():
+        raise UsageError(f"{recorded.path}: {name} holds values that are not a number (NaN)")
+    if recorded.dtype:
+        return array.astype(recorded.dtype)
+    return array.astype(np.float32) if array.dtype == np.float64 else array
+
+
+def _arrays(path: str) -> dict[str, npt.NDArray[Any]]:
+    if not Path(path).is_file():
+        raise UsageError(f"there is no file {path} with inputs")
+    try:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            return {"": loaded}
+        with loaded:
+            return {name: loaded[name] for name in loaded}
+    except (OSError, ValueError, EOFError) as error:
+        raise UsageError(f"{path} is not a NumPy file (.npz or .npy) of plain numbers") from error
+
+
+def recorded_inputs(
+    path: str, types: Mapping[str, str] | None = None, *, by_order: bool = False
+) -> tuple[Recorded, ...]:
+    """Return the inputs that a file of --inputs holds.
+
+    types: the model's inputs in its order, each with its NumPy type ("" for any); None where they
+    are not known. They are matched by name, and arrays beyond them left alone. A single array is
+    the single input; with `by_order`, as many arrays as inputs are taken in their order.
+    Raises UsageError if they do not fit, or samples are not equally many.
+    """
+    arrays = _arrays(path)
+    found = list(arrays)
+    wanted = types or dict.fromkeys(found, "")
+    if set(wanted) <= set(found):
+        found = list(wanted)
+    elif len(wanted) != len(found) or (len(found) > 1 and not by_order):
+        raise UsageError(
+            f"{path} holds {', '.join(found) or 'nothing'}; the model takes {', '.join(wanted)}: "
+            "give the arrays these names"
+        )
+    for name, dtype in zip(found, wanted.values(), strict=True):
+        if dtype and arrays[name].dtype.kind == "f" and np.dtype(dtype).kind in "iub":
+            raise UsageError(f"{path}: {name} is of {arrays[name].dtype}, the model takes {dtype}")
+    counts = {name: len(arrays[name]) if arrays[name].ndim else 0 for name in found}
+    if len(set(counts.values())) != 1:
+        told = ", ".join(f"{name}: {count}" for name, count in counts.items())
+        raise UsageError(f"{path}: arrays hold equally many samples each, not {told or 'none'}")
+    return tuple(
+        Recorded(path, name, dtype) for name, dtype in zip(found, wanted.values(), strict=True)
+    )

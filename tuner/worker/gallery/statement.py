@@ -1,0 +1,143 @@
+"""What a model file states: its inputs, its batches, and what counts as the right output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+KINDS = ("cnn", "transformer", "recommendation", "mlp", "other")
+MAX_LENGTHS = 8
+"""As many shapes as torch.compile keeps for one function (torch._dynamo.config.recompile_limit)."""
+
+
+class Image(msgspec.Struct, frozen=True):
+    """An image of float32, (height, width, channels) in TensorFlow, channels first in PyTorch."""
+
+    height: int
+    width: int
+    channels: int
+
+
+class Features(msgspec.Struct, frozen=True):
+    """A vector of `size` normally distributed float32."""
+
+    size: int
+
+
+class Values(msgspec.Struct, frozen=True):
+    """An array of normally distributed float32, of this shape without the batch."""
+
+    shape: tuple[int, ...]
+
+
+class Tokens(msgspec.Struct, frozen=True):
+    """Token ids, int64, below `vocabulary`, (length,).
+
+    lengths: one, or several that are used in turn (repeat one to weigh it): a timed round holds a
+    batch of every length. Where there are several, a sample's own tokens end between the next
+    shorter length and this one, and zeros fill the rest.
+    """
+
+    lengths: tuple[int, ...]
+    vocabulary: int
+
+
+class Mask(msgspec.Struct, frozen=True):
+    """1 where a token of the first Tokens input is the sample's own, 0 where it fills up; int64."""
+
+
+class Integers(msgspec.Struct, frozen=True):
+    """An array of whole numbers from low to high, all alike, of this shape without the batch."""
+
+    shape: tuple[int, ...]
+    low: int
+    high: int
+    dtype: str = "int64"
+
+
+class Lookups(msgspec.Struct, frozen=True):
+    """Rows to look up in embedding tables, int64, (tables, count), or (count,) for a single table.
+
+    skew: 0.0 draws all rows alike (the worst case for caches), above 1 by Zipf's law with that
+    exponent.
+    """
+
+    rows: int
+    count: int
+    tables: int = 1
+    skew: float = 0.0
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """Rows of an array that the user recorded, from a NumPy file (.npz, or .npy), in their order.
+
+    path: relative to the model file. name: which array of an .npz, by default the first. Arrays are
+    given as they are, images in the layout of the framework; after the last row comes the first.
+    """
+
+    path: str
+    name: str = ""
+    dtype: str = ""
+    """NumPy's name of the type to take it as; as recorded if empty, but float64 as float32."""
+
+
+Input = Image | Features | Values | Tokens | Mask | Integers | Lookups | Recorded
+
+
+class Model(msgspec.Struct, frozen=True):
+    """What is known of a model before it is built."""
+
+    title: str
+    task: str
+    kind: str
+    inputs: tuple[Input, ...]
+    reference_batch: int
+    batches: tuple[int, ...]
+    n_classes: int | None = None
+    """Number of classes if output 0 holds one score per class, else None."""
+    damped_norms: str = ""
+    """Regular expression over the names of the batch norms that end a residual block: their scale
+    is set to 0.2, because random residual sums otherwise drown the input (outputs become constant
+    and every output check passes)."""
+    tolerance: float | None = None
+    """Drift that reduced precision may have (tuner/worker/check.py); None for the tool's own."""
+    accuracy_loss: float = 0.01
+    """By how much the file's `accuracy` may fall under reduced precision, if it has one."""
+    n_parameters: int = 0
+    """Trainable parameters, for the list of models; 0 if not stated."""
+    macs: int = 0
+    """Multiply-accumulates per item, for the list of models; 0 if not stated."""
+    widths: dict[str, float] = {}
+    """Average width of the graph per framework (tuner/worker/graph.py), for the list of models."""
+
+    def n_shapes(self) -> int:
+        """Count the batches of different shapes that make a round."""
+        return max((len(i.lengths) for i in self.inputs if isinstance(i, Tokens)), default=1)
+
+
+Accuracy = Callable[[Sequence[Any], Sequence[Any]], float]
+"""A user's function of (outputs, inputs), NumPy arrays with the samples first; more is better."""
+
+
+def fault_of(model: Model) -> str:
+    """Return why a statement cannot be used; empty if it can."""
+    if model.kind not in KINDS:
+        return f"kind {model.kind!r} is none; allowed are {', '.join(KINDS)}"
+    smallest = min((model.reference_batch, *model.batches))
+    if smallest < 1:
+        return f"batch {smallest} is none; batches are positive"
+    if not model.inputs:
+        return "inputs=() is none; a model has one at least"
+    counts = {len(i.lengths) for i in model.inputs if isinstance(i, Tokens)} - {1}
+    if 0 in counts or len(counts) > 1 or max(counts, default=1) > MAX_LENGTHS:
+        return f"Tokens have one length or equally many each, at most {MAX_LENGTHS}"
+    for name, number in (("tolerance", model.tolerance), ("accuracy_loss", model.accuracy_loss)):
+        if number is not None and not 0 <= number < float("inf"):
+            return f"{name}={number} is none; it is at least 0 and finite"
+    if any(isinstance(i, Mask) for i in model.inputs) and not any(
+        isinstance(i, Tokens) for i in model.inputs
+    ):
+        return "a Mask tells which Tokens are a sample's own; there are no Tokens"
+    return ""

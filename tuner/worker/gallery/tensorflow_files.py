@@ -1,0 +1,150 @@
+"""Models that Keras or TensorFlow saved: .keras files and SavedModel folders.
+
+A .keras file is loaded in Keras's safe mode: Python that was marshalled into it (Lambda layers) is
+refused unless the user allows it.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.record.workload import ModelRef
+from tuner.worker.gallery import pickles
+from tuner.worker.gallery.python_file import layer_names, stated_by_keras
+from tuner.worker.gallery.recorded import recorded_inputs
+from tuner.worker.gallery.statement import Accuracy, Input, Model
+from tuner.worker.gallery.unstated import input_of, unstated
+
+_SIGNATURE = "serving_default"
+
+
+class KerasFile:
+    """A .keras file."""
+
+    form: str = "saved"
+    takes_parameters = False
+    accuracy: Accuracy | None = None
+
+    def __init__(self, ref: ModelRef) -> None:
+        self._ref = ref
+        self._model: Any = None
+        if not ref.allows_pickle and _holds_marshalled_code(ref.path):
+            raise UsageError(
+                f"{ref.path} holds marshalled Python (a Lambda layer): loading it can execute "
+                "anything. If you trust the file: --allow-pickle"
+            )
+
+    def frameworks(self) -> tuple[str, ...]:
+        """Return TensorFlow."""
+        return ("tensorflow",)
+
+    def build(self, framework: str) -> Any:
+        """Load the model."""
+        if self._model is None:
+            import keras
+
+            trusted = self._ref.allows_pickle
+            try:
+                with pickles.refused(self._ref.path, but_allowed=trusted):
+                    loaded = keras.saving.load_model(
+                        self._ref.path, compile=False, safe_mode=not trusted
+                    )
+            except (ValueError, TypeError, OSError) as error:
+                raise UsageError(
+                    f"Keras cannot load {self._ref.path}: {str(error).splitlines()[0][:200]} (own "
+                    "classes: give a function that loads it, --model PATH.py:FUNCTION)"
+                ) from error
+            self._model = loaded
+        return self._model
+
+    def state(self) -> Model:
+        """Return what is assumed, with the inputs that the model was made for."""
+        loaded = self.build("tensorflow")
+        if self._ref.inputs:
+            types = {i.name: i.dtype for i in loaded.inputs or ()}
+            inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types)
+        else:
+            inputs = stated_by_keras(loaded)
+        batch = next((i.shape[0] for i in loaded.inputs or () if i.shape[0]), None)
+        return unstated(self._ref.name, layer_names(loaded), inputs, batch)
+
+
+def _holds_marshalled_code(path: str) -> bool:
+    """Tell whether a .keras file's configuration holds a Lambda layer's byte code."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return b'"__lambda__"' in archive.read("config.json")
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise UsageError(f"{path} is not a .keras file: {error}") from error
+
+
+class SavedModel:
+    """The folder of a SavedModel, by its signature serving_default."""
+
+    form: str = "saved"
+    takes_parameters = False
+    accuracy: Accuracy | None = None
+
+    def __init__(self, ref: ModelRef) -> None:
+        self._ref = ref
+        self._function: SavedFunction | None = None
+
+    def frameworks(self) -> tuple[str, ...]:
+        """Return TensorFlow."""
+        return ("tensorflow",)
+
+    def build(self, framework: str) -> Any:
+        """Load the folder; the model is a function of the signature's inputs, by name."""
+        if self._function is None:
+            import tensorflow as tf
+
+            loaded = tf.saved_model.load(self._ref.path)
+            if _SIGNATURE not in loaded.signatures:
+                known = ", ".join(loaded.signatures) or "none"
+                raise UsageError(
+                    f"{self._ref.path} has no signature {_SIGNATURE}; it has {known}. Export it "
+                    "with one (model.export of Keras does)"
+                )
+            self._function = SavedFunction(loaded, loaded.signatures[_SIGNATURE])
+        return self._function
+
+    def state(self) -> Model:
+        """Return what is assumed, with the inputs of the signature."""
+        function: SavedFunction = self.build("tensorflow")
+        specs = function.specs
+        if self._ref.inputs:
+            types = {name: spec.dtype.name for name, spec in specs.items()}
+            inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types)
+        else:
+            inputs = tuple(
+                input_of(name, s.shape.as_list()[1:], s.dtype.name) for name, s in specs.items()
+            )
+        batches = [spec.shape.as_list()[0] for spec in specs.values() if spec.shape.rank]
+        batch = next((size for size in batches if size), None)
+        return unstated(self._ref.name, function.operators(), inputs, batch)
+
+
+class SavedFunction:
+    """A signature in the place of a Keras model, called with inputs in the order of names."""
+
+    def __init__(self, loaded: Any, signature: Any) -> None:
+        self._loaded = loaded  # keeps its variables alive
+        self._signature = signature
+        # by name, as their order differs from process to process
+        self.specs = dict(sorted(signature.structured_input_signature[1].items()))
+        self.trainable_variables: Sequence[Any] = [v for v in signature.variables if v.trainable]
+
+    def __call__(self, inputs: Any, training: bool = False) -> Any:
+        """Call the signature."""
+        parts = inputs if isinstance(inputs, list) else [inputs]
+        return self._signature(**dict(zip(self.specs, parts, strict=True)))
+
+    def operators(self) -> list[str]:
+        """Name the operators of the signature's graph."""
+        found = [op.type for op in self._signature.graph.get_operations()]
+        for function in self._signature.graph.as_graph_def().library.function:
+            found += [node.op for node in function.node_def]
+        return found

@@ -1,0 +1,257 @@
+"""A user's whole program in the place of a model: one run of it from start to end is one slice.
+
+    tune-framework --command "python bench.py"
+
+The program prints how much it did in how long, timed by itself, in one line or several:
+
+    samples=512 seconds=3.25
+
+It is tuned by launch settings alone, which change no result; its outputs are not looked at. The
+worker stays beside it only to start it, under the environment, CPUs and memory policy that it was
+started under itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from tuner.errors import UsageError, WorkerFailed
+from tuner.host.environment import FOR_WORKERS
+from tuner.host.interference import Watch
+from tuner.host.numa import apply_memory_policy
+from tuner.record.configuration import Value
+from tuner.record.launch import Built, Checked, OutputCheck, Prepared, ReadBack, Slice
+from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef
+from tuner.worker import reference
+from tuner.worker.evidence import variables
+from tuner.worker.evidence.program import Sighting
+
+_LINE = re.compile(
+    r"\bsamples\s*[=:]?\s*(?P<samples>\d+)\b.*?\bseconds\s*[=:]?\s*(?P<seconds>\d+(?:\.\d+)?(?:e-?\d+)?)",
+    re.IGNORECASE,
+)
+_LOOK_EVERY_S = 0.02
+FORM = "program"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run of the program."""
+
+    samples: int
+    seconds: float
+    """As the program says."""
+    wall_s: float
+
+
+class ProgramSession:
+    """The state of one launch of a program; answers the same commands as a model's session."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._watch = Watch(with_children=True)
+        self._settings: dict[str, Value] = {}
+        self._framework = ""
+
+    def begin(self, order: Begin) -> Built:
+        """Take the settings; every run inherits the memory policy."""
+        apply_memory_policy(order.memory_policy)
+        self._settings = order.settings
+        self._framework = order.framework
+        self._ref = order.model
+        return Built(0.0, 0.0, {})
+
+    def prepare(self, order: Prepare) -> Prepared:
+        """Run once without counting it, to fill the caches, and look at the running program."""
+        self._tell("warming up")
+        seen = Sighting()
+        made = _run(self._ref, seen)
+        return Prepared(
+            first_call_s=made.wall_s,
+            steady_call_s=made.wall_s,
+            warm_up_s=made.wall_s,
+            is_steady=True,
+            memory_peak_bytes=_children_peak_bytes(),
+            memory_private_bytes=0,  # between its runs a program holds nothing
+            read_back=tuple(self._read_back(seen)),
+        )
+
+    def _read_back(self, seen: Sighting) -> list[ReadBack]:
+        found = seen.read_back(self._settings)
+        known = {item.knob for item in found}
+        return found + variables.of_environment(
+            self._settings, known, self._framework, seen.libraries
+        )
+
+    def measure(self, order: Measure) -> Slice:
+        """Run once."""
+        before = self._watch.read()
+        made = _run(self._ref)
+        after = self._watch.read()
+        return Slice(
+            index=order.index,
+            batch=1,
+            calls=made.samples,
+            seconds=made.seconds,
+            at=(before.at + after.at) / 2,
+            interference=self._watch.between(before, after),
+        )
+
+    def check(self, order: Check) -> Checked:
+        """Compare nothing: launch settings change no result, and a program shows none."""
+        return Checked(OutputCheck(drift=0.0, n_inputs=0), 0.0)
+
+    def make_reference(self, order: MakeReference) -> None:
+        """Write an empty reference."""
+        reference.write(Path(order.path), {}, [])
+
+    def describe(self, order: Describe) -> ModelFacts:
+        """Run once with nothing set; raises UsageError if it cannot be tuned."""
+        self._tell("running the program")
+        self._framework = order.framework
+        seen = Sighting()
+        made = _first_run(order.model, seen)
+        return ModelFacts(
+            n_parameters=0,
+            input_shapes=(),
+            versions={},
+            effective_defaults={
+                item.knob: item.observed
+                for item in self._read_back(seen)
+                if item.observed is not None
+            },
+            unread=variables.unread(order.framework, libraries=seen.libraries),
+            graph_width=0.0,
+            graph_fault="a program shows no graph",
+            import_s=0.0,
+            build_s=0.0,
+            call_s=made.wall_s,
+        )
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises here."""
+        return (MemoryError,)
+
+
+def card_of_program(ref: ModelRef) -> ModelCard:
+    """Run a program once to see which framework it uses; the card carries what is wrong."""
+    seen = Sighting()
+    shown = shlex.join(ref.command)
+    fault = ""
+    try:
+        _first_run(ref, seen)
+        if not seen.frameworks():
+            fault = f"{shown} loads neither PyTorch nor TensorFlow: there is nothing to tune"
+    except UsageError as error:
+        fault = str(error)
+    return ModelCard(
+        name=ref.name,
+        title=shown,
+        task="",
+        kind="other",
+        frameworks=seen.frameworks(),
+        reference_batch=1,
+        batches=(1,),
+        n_classes=None,
+        source_sha256=_digest(ref),
+        form=FORM,
+        fault=fault,
+    )
+
+
+def _digest(ref: ModelRef) -> str:
+    """Return the SHA-256 over the files that the command names."""
+    digest = hashlib.sha256()
+    for word in ref.command:
+        path = Path(ref.path) / word
+        if path.is_file():
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _first_run(ref: ModelRef, seen: Sighting) -> Run:
+    try:
+        return _run(ref, seen)
+    except WorkerFailed as error:
+        raise UsageError(str(error)) from error
+
+
+def _run(ref: ModelRef, seen: Sighting | None = None) -> Run:
+    """Run the program; what it prints goes to the log.
+
+    Raises WorkerFailed if it cannot be started, fails, or says nothing of samples and seconds.
+    """
+    shown = shlex.join(ref.command)
+    began = time.monotonic()
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        try:
+            program = subprocess.Popen(
+                ref.command,
+                cwd=ref.path,
+                env={k: v for k, v in os.environ.items() if FOR_WORKERS.get(k) != v},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise WorkerFailed(f"cannot run {shown}: {error.strerror}") from error
+        if seen is not None:
+            _observe(program, seen)
+        code = program.wait()
+        wall_s = time.monotonic() - began
+        try:  # what it left behind would run beside the next slice
+            os.killpg(program.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        text, complaints = _written(output), _written(errors)
+    sys.stdout.write(text + complaints)
+    sys.stdout.flush()
+    if code:
+        how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
+        raise WorkerFailed(f"{shown} ended {how}{_last_line(complaints or text)}")
+    found = [(int(m["samples"]), float(m["seconds"])) for m in _LINE.finditer(text)]
+    samples, seconds = (sum(column) for column in zip(*found, strict=True)) if found else (0, 0.0)
+    if samples <= 0 or seconds <= 0:
+        raise WorkerFailed(
+            f"{shown} printed no line 'samples=N seconds=S' with positive numbers{_last_line(text)}"
+        )
+    return Run(int(samples), float(seconds), wall_s)
+
+
+def _written(file: IO[bytes]) -> str:
+    file.seek(0)
+    return file.read().decode(errors="replace")
+
+
+def _observe(program: subprocess.Popen[bytes], seen: Sighting) -> None:
+    while True:
+        seen.look(program.pid)
+        try:
+            program.wait(_LOOK_EVERY_S)
+        except subprocess.TimeoutExpired:
+            continue
+        return
+
+
+def _last_line(text: str) -> str:
+    words = [line.strip() for line in text.splitlines() if line.strip()]
+    return f" (its last line: {words[-1][:200]})" if words else ""
+
+
+def _children_peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
