@@ -14,9 +14,9 @@ from tuner.cli.progress import duration
 from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
 from tuner.output.report import settings
+from tuner.plan import Plan, outlook
 from tuner.space.baselines import Baseline
 from tuner.space.space import Space
-from tuner.tune import Plan, outlook
 
 
 def _estimate(plan: Plan, budget_s: float) -> dict[str, float]:

@@ -18,9 +18,10 @@ from tuner.cli.progress import progress
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
+from tuner.plan import Request, plan
 from tuner.record.workload import FRAMEWORKS
 from tuner.space.restrictions import Numerics, parse_restrictions
-from tuner.tune import Finished, Request, plan, tune
+from tuner.tune import Finished, tune
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
@@ -63,15 +64,7 @@ def main(
     command: list[str],
 ) -> None:
     """Run the request; exits with the worst code of its frameworks."""
-    if model is not None and program is not None:
-        raise UsageError("--command stands instead of --model; give one of them")
-    if program is not None:
-        _refuse_for_programs(batch=batch, inputs=inputs, tolerance=tolerance)
-    elif model is None:
-        raise UsageError(
-            "name a model: tune-framework --model resnet50 --hw auto; "
-            "list them with: tune-framework models"
-        )
+    _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
     _check_choice("--scenario", scenario, ("offline",))
     _check_choice("--numerics", numerics, ("both", "same", "reduced"))
     for name in frameworks:
@@ -105,10 +98,17 @@ def main(
         raise typer.Exit(worst)
 
 
-def _refuse_for_programs(**given: object) -> None:
-    """Raise UsageError for options that mean nothing to a whole program."""
-    for name, value in given.items():
-        if value is not None:
+def _check_what(model: str | None, program: str | None, **of_models: object) -> None:
+    """Raise UsageError unless there is either a model, or a program without a model's options."""
+    if model is not None and program is not None:
+        raise UsageError("--command stands instead of --model; give one of them")
+    if model is None and program is None:
+        raise UsageError(
+            "name a model: tune-framework --model resnet50 --hw auto; "
+            "list them with: tune-framework models"
+        )
+    for name, value in of_models.items():
+        if program is not None and value is not None:
             raise UsageError(f"--{name} is for a model; the program of --command has its own")
 
 

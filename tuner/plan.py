@@ -1,0 +1,205 @@
+"""What is to be tuned, resolved for this host and not yet begun: what --dry-run shows."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from tuner.errors import UsageError
+from tuner.galleries import MODELS, SEARCH_SPACES
+from tuner.host.identity import Host, fingerprint
+from tuner.host.libraries import installed_frameworks, missing_framework
+from tuner.measurement.describe import describe_model, find_model, find_program
+from tuner.record.journal import StudyOpened
+from tuner.record.store import opened_in
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.space.baselines import Baseline, resolve_baselines
+from tuner.space.catalogue import BATCH
+from tuner.space.profile import Profile, gallery, load_profile
+from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
+from tuner.space.restrictions import Restrictions, check_known
+from tuner.space.space import Space
+
+METHOD = 1
+"""Part of the identity: raise it when studies of two versions must not be mixed."""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What is to be tuned, as typed."""
+
+    model: str
+    """Empty where a whole program is tuned."""
+    program: str | None = None
+    hardware: str = "auto"
+    frameworks: tuple[str, ...] = ()
+    budget_s: float = 600.0
+    out: Path | None = None
+    batch: int | None = None
+    inputs: Path | None = None
+    tolerance: float | None = None
+    allows_pickle: bool = False
+    seed: int = 0
+    restrictions: Restrictions = Restrictions()
+    command: str = ""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """One framework's study, resolved and not yet begun: what --dry-run shows."""
+
+    workload: Workload
+    facts: ModelFacts
+    profile: Profile
+    profile_matches: bool
+    space: Space
+    baselines: list[Baseline]
+    identity: str
+    identity_parts: dict[str, str]
+    folder: Path
+
+
+def plan(request: Request, host: Host) -> list[Plan]:
+    """Load the model and resolve the space, for every framework that is asked for.
+
+    Raises UsageError for anything that cannot be carried out as written.
+    """
+    profile = choose_profile(request.hardware, host)
+    if request.program is not None:
+        ref, card = find_program(request.program)
+    else:
+        ref, card = find_model(
+            request.model, MODELS, inputs=request.inputs, allows_pickle=request.allows_pickle
+        )
+    if request.tolerance is not None:
+        card = _with_tolerance(card, request.tolerance)
+    frameworks = _frameworks(request, card)
+    check_known(request.restrictions, knob_ids(profile, frameworks, card.form))
+    if request.batch is not None:
+        card = _at_batch(card, request.batch, request.restrictions)
+    several = len(frameworks) > 1
+    plans = [
+        _plan_one(request, host, profile, ref, card, framework, several=several)
+        for framework in frameworks
+    ]
+    _refuse_without_effect(plans, request.restrictions)
+    return plans
+
+
+def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
+    """Raise UsageError for what was asked for and has no effect in any of the frameworks."""
+    found = [without_effect(plan.space, restrictions) for plan in plans]
+    for asked, why in found[0].items():
+        if all(asked in other for other in found):
+            raise UsageError(f"{asked} has no effect here: {why}")
+
+
+def choose_profile(name: str, host: Host) -> Profile:
+    """Load a hardware profile; "auto" is the shipped one that names this host."""
+    if name == "auto":
+        for candidate in gallery(SEARCH_SPACES):
+            profile = load_profile(candidate, SEARCH_SPACES)
+            if profile.matches and profile_matches(profile, host):
+                return profile
+    return load_profile(name, SEARCH_SPACES)
+
+
+def _frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
+    """Return the frameworks to tune: those asked for, else every installed one with the model."""
+    installed = installed_frameworks()
+    for name in request.frameworks:
+        if name not in card.frameworks:
+            raise UsageError(
+                f"{request.model or request.program} is not there for {name}; it is there for "
+                f"{', '.join(card.frameworks)}"
+            )
+        if name not in installed:
+            raise missing_framework(name)
+    found = request.frameworks or tuple(f for f in card.frameworks if f in installed)
+    if not found:
+        raise missing_framework(card.frameworks[0])
+    return found
+
+
+def _with_tolerance(card: ModelCard, tolerance: float) -> ModelCard:
+    """Return the card of a model whose reduced precision is held to another drift."""
+    if card.accuracy_loss is not None:
+        raise UsageError(
+            f"--tolerance {tolerance}: the accuracy() of {card.name} decides over reduced "
+            "precision; set accuracy_loss in its Model"
+        )
+    return msgspec.structs.replace(card, tolerance=tolerance)
+
+
+def _at_batch(card: ModelCard, batch: int, restrictions: Restrictions) -> ModelCard:
+    """Return the card of a model that is tuned at one batch size only."""
+    fixed = restrictions.fixed.get(BATCH, batch)
+    if fixed != batch:
+        raise UsageError(f"--batch {batch} contradicts --fix {BATCH}={fixed}; give one of them")
+    return msgspec.structs.replace(card, reference_batch=batch, batches=(batch,))
+
+
+def _plan_one(
+    request: Request,
+    host: Host,
+    profile: Profile,
+    ref: ModelRef,
+    card: ModelCard,
+    framework: str,
+    *,
+    several: bool,
+) -> Plan:
+    workload = Workload(ref, framework, "offline", card, request.seed)
+    facts = describe_model(ref, framework, request.seed)
+    space = resolve_space(profile, host, workload, facts, request.restrictions)
+    baselines = resolve_baselines(profile, host, workload, facts, space)
+    parts = {
+        "method": str(METHOD),
+        "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
+        "versions": fingerprint({**host.versions, **facts.versions}),
+        "workload": fingerprint(msgspec.to_builtins(workload)),
+        "space": fingerprint([space.describe(), [msgspec.to_builtins(b) for b in baselines]]),
+    }
+    identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
+    folder = request.out / framework if request.out and several else request.out
+    return Plan(
+        workload=workload,
+        facts=facts,
+        profile=profile,
+        profile_matches=profile_matches(profile, host),
+        space=space,
+        baselines=baselines,
+        identity=identity,
+        identity_parts=parts,
+        folder=folder or Path("reports") / f"{_safe(workload.label())}-{identity[:8]}",
+    )
+
+
+def _safe(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+
+
+def difference(opened: StudyOpened, plan: Plan) -> str:
+    """Name the parts of the identity in which a begun study differs from a plan."""
+    differs = [
+        name
+        for name, value in plan.identity_parts.items()
+        if opened.identity_parts.get(name) != value
+    ]
+    return ", ".join(differs) or "its identity"
+
+
+def outlook(plan: Plan) -> str:
+    """Say what the plan's folder holds and what running the same command would do there."""
+    opened = opened_in(plan.folder)
+    if opened is None:
+        return f"the study would lie in {plan.folder}"
+    if opened.identity == plan.identity:
+        return (
+            f"{plan.folder} holds this study already: the same command goes on with it, or renders "
+            "it again"
+        )
+    return (
+        f"{plan.folder} holds another study ({difference(opened, plan)} changed): "
+        "name another folder with --out"
+    )
