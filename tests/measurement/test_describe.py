@@ -30,6 +30,7 @@ def test_parameters_are_part_of_the_name() -> None:
     [
         ("resnet5", UnknownName, "did you mean resnet50"),
         ("fake@seed", UsageError, "is not key=value"),
+        ("fc-64@size=32", UsageError, "gives two sizes"),
         ("nowhere.py", UsageError, "there is no model file nowhere.py"),
     ],
 )

@@ -94,7 +94,9 @@ def find_model(
         path = folder / f"{name}.py"
     elif dash and size.isdigit() and (folder / f"{stem}.py").is_file():
         path = folder / f"{stem}.py"
-        parameters.setdefault("size", int(size))
+        if "size" in parameters:
+            raise UsageError(f"--model {text!r} gives two sizes; give one of them")
+        parameters["size"] = int(size)
     else:
         path = Path(name)
         if not path.exists() and not path.suffix and "/" not in name:
@@ -119,8 +121,7 @@ def find_model(
     )
     card = read_cards([ref])[0]
     if card.fault:
-        named = path.name in card.fault or ref.name in card.fault or path.suffix == ""
-        raise UsageError(card.fault if named else f"{path}: {card.fault}")
+        raise UsageError(card.fault)
     return ref, card
 
 

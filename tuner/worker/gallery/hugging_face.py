@@ -96,7 +96,7 @@ class HuggingFace:
                     use_safetensors=None if self._ref.allows_pickle else True,
                 )
         elif kind is transformers.AutoModel:
-            model = kind.from_config(config, trust_remote_code=False)
+            model = kind.from_config(config, trust_remote_code=False, dtype=torch.float32)
         else:
             model = kind(config)
         names = [name for name, _ in self._inputs()]

@@ -91,12 +91,13 @@ def card_of(ref: ModelRef) -> ModelCard:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__)
                  if f.filename == ref.path]  # fmt: skip
         where = f" (line {lines[-1]})" if lines else ""
-        return _faulty(ref.name, f"{type(error).__name__}: {error}".splitlines()[0] + where)
+        told = f"{type(error).__name__}: {error}".splitlines()[0]
+        return _faulty(ref.name, f"{ref.path}: {told}{where}")
     fault = fault_of(model)
     if source.accuracy is not None and model.n_shapes() > 1:
         fault = fault or "accuracy() is for inputs of one length; Tokens have several"
     if fault:
-        return _faulty(ref.name, fault)
+        return _faulty(ref.name, f"{ref.path}: {fault}")
     return ModelCard(
         name=ref.name,
         title=model.title,
