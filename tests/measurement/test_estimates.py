@@ -10,6 +10,7 @@ from tuner.record.outcome import Ending, Outcome
 
 DEFAULT = Configuration()
 FAST = Configuration.of({"fake.layout": "packed"})
+SLOW = Configuration.of({"fake.layout": "plain"})
 
 
 def launch(
@@ -57,6 +58,27 @@ def test_a_pacer_that_says_nothing_about_others_is_not_believed() -> None:
     assert estimates(pacer, *steady).beta < 0.1
 
 
+def test_a_launch_beside_an_unusual_pacer_is_less_certain_and_counts_for_less() -> None:
+    """The pacer dips by 10 % for a while, and FAST, launched then, does not."""
+    pacer = launch(1, DEFAULT, [0.0] * 10 + [-0.1] * 4, purpose=Purpose.PACER)
+    usual = launch(2, DEFAULT, [0.0, 0.0], start=3.5, block=1)
+    in_dip = launch(3, FAST, [1.0], start=10.5, block=1)
+    also_usual = launch(4, SLOW, [-1.0], start=7.5, block=1)
+    also_in_dip = launch(5, SLOW, [-1.0], start=11.5, block=1)
+    once = estimates(pacer, usual, in_dip, also_usual)
+    alone = math.sqrt(2) * once.launch_sd
+    assert once.standard_error(DEFAULT, SLOW) == pytest.approx(alone)
+    assert once.standard_error(DEFAULT, FAST) > 1.2 * alone
+    # what beta is off by is the same for two that were launched in the same dip
+    both = estimates(pacer, in_dip, also_in_dip)
+    assert both.standard_error(FAST, SLOW) == pytest.approx(math.sqrt(2) * both.launch_sd)
+    twice = estimates(pacer, usual, in_dip, launch(6, FAST, [1.0], start=5.5, block=1))
+    doubted, trusted = twice.launch_scores(FAST)
+    score = twice.score(FAST)
+    assert score is not None
+    assert abs(score - trusted) < abs(score - doubted)
+
+
 def test_a_new_pacer_is_tied_by_what_was_measured_in_both_blocks() -> None:
     first = launch(1, DEFAULT, [0.0, 0.0], purpose=Purpose.PACER)
     before = launch(2, FAST, [1.0], start=0.5, block=1)
@@ -90,7 +112,7 @@ def test_confirmation_launches_never_enter_the_search() -> None:
 def test_the_spread_of_launches_is_pooled_with_a_prior() -> None:
     quiet = estimates(*(launch(k, FAST, [1.0]) for k in range(1, 30)))
     noisy = estimates(*(launch(k, FAST, [1.0 + 0.1 * (-1) ** k]) for k in range(1, 30)))
-    assert quiet.launch_sd() < 0.01 < 0.08 < noisy.launch_sd() < 0.11
+    assert quiet.launch_sd < 0.01 < 0.08 < noisy.launch_sd < 0.11
 
 
 def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:

@@ -42,6 +42,24 @@ def test_a_baseline_that_crashed_is_not_said_to_lack_time(result: Result, templa
     assert "not measured: crashed: killed by SIGSEGV" in render(result, template)
 
 
+@pytest.mark.parametrize(
+    ("configuration", "text"),
+    [
+        ({}, "the default"),
+        ({"workload.batch": 16}, "the default, workload.batch=16"),
+        ({"fake.streams": 2}, "the default; best candidate: fake.streams=2"),
+    ],
+)
+def test_the_default_is_not_called_a_candidate(
+    result: Result, configuration: dict[str, Any], text: str
+) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    data["winners"]["same"] |= {"verdict": "keep_default", "configuration": configuration}
+    lines = render(msgspec.convert(data, Result), "report.md.j2").splitlines()
+    row = next(line for line in lines if line.startswith("| same") and "keep the default" in line)
+    assert row.split(" | ")[-1] == f"{text} |"
+
+
 def test_markdown_tables_are_whole(result: Result) -> None:
     lines = render(result, "report.md.j2").splitlines()
     tables: list[list[str]] = []

@@ -6,23 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
-from tuner.measurement.bench import Bench
+from tests.study.studies import BASELINE, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.events import Event
 from tuner.record.journal import FinalistNamed, Phase, WarningNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.search.trials import Trials
 from tuner.space.baselines import Baseline
-from tuner.study.budget import Budget
 from tuner.study.confirm import choose_arms
-from tuner.study.ledger import Ledger
-from tuner.study.study import Study
 
 DEFAULT = Configuration()
-BASELINE = Configuration.of({"env.FAKE_THREADS": 4})
 LAUNCH_ONLY = Configuration.of({"launch.allocator": "jemalloc"})
 SAME = Configuration.of({"fake.layout": "packed"})
 LAUNCH_S = 10.0
@@ -47,20 +40,6 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def study(store: Store, folder: Path, budget_s: float) -> Study:
-    host = machine(folder / "machine")
-    space = resolved(host, "fake", FAKE_DEFAULTS, "fake")
-    ledger = Ledger(store, 4, (4,))
-    budget = Budget(budget_s)
-    said: list[Event] = []
-    facts = model(FAKE_DEFAULTS)
-    bench = Bench(store, host, workload("fake"), facts, said.append, session=1, seed=0,
-                  seconds_left=budget.left_s)  # fmt: skip
-    baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
-    trials = Trials(folder / "study.db", space, ledger.tried, 0)
-    return Study(store, space, baselines, bench, ledger, trials, budget, said.append)
-
-
 def name_finalists(store: Store, same: Configuration) -> None:
     for klass, finalist in (
         (WinnerClass.LAUNCH_ONLY, LAUNCH_ONLY),
@@ -75,7 +54,7 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
 ) -> None:
     """Four rounds of four arms take 160 s and a reserve, of three arms 120 s."""
     name_finalists(store, SAME)
-    chosen = choose_arms(study(store, tmp_path, budget_s=170))
+    chosen = choose_arms(new_study(store, tmp_path, budget_s=170))
     assert chosen.arms == (LAUNCH_ONLY, SAME)
     assert chosen.best_baseline is None
     assert any("best baseline" in note.text for note in store.all(WarningNoted))
@@ -83,14 +62,14 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
 
 def test_with_time_for_all_the_baseline_is_confirmed(store: Store, tmp_path: Path) -> None:
     name_finalists(store, SAME)
-    chosen = choose_arms(study(store, tmp_path, budget_s=250))
+    chosen = choose_arms(new_study(store, tmp_path, budget_s=250))
     assert chosen.arms == (LAUNCH_ONLY, SAME, BASELINE)
     assert chosen.best_baseline == BASELINE
 
 
 def test_a_baseline_that_is_a_finalist_stays(store: Store, tmp_path: Path) -> None:
     name_finalists(store, BASELINE)
-    chosen = choose_arms(study(store, tmp_path, budget_s=10))
+    chosen = choose_arms(new_study(store, tmp_path, budget_s=10))
     assert chosen.arms == (LAUNCH_ONLY, BASELINE)
     assert chosen.best_baseline == BASELINE
 
@@ -110,9 +89,33 @@ def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics
         total_s=LAUNCH_S,
     )
     store.launches[record.request.id] = record
-    same = study(store, tmp_path, budget_s=100)
+    same = new_study(store, tmp_path, budget_s=100)
     same.baselines.append(lower)
     same.ledger.refresh()
     assert same.best_baseline() == BASELINE
     same.widest = WinnerClass.REDUCED
     assert same.best_baseline() == lower.configuration
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "reserve_s"), [(240.0, 200.0), (700.0, 700 / 3), (900.0, 300.0), (3600.0, 450.0)]
+)
+def test_cheap_rounds_are_given_the_time_to_decide(
+    store: Store, tmp_path: Path, budget_s: float, reserve_s: float
+) -> None:
+    """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
+    name_finalists(store, SAME)
+    assert new_study(store, tmp_path, budget_s).reserve_s() == pytest.approx(reserve_s)
+
+
+def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
+    store: Store, tmp_path: Path
+) -> None:
+    """A killed tool's first launch has no seconds: resumed, the study still plans."""
+    store.launches.clear()
+    store.launches[1] = LaunchRecord(
+        LaunchRequest(1, DEFAULT, 4, Purpose.BASELINE),
+        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
+        ending=Ending(Outcome.INTERRUPTED),
+    )
+    assert new_study(store, tmp_path, budget_s=600).reserve_s() > 0

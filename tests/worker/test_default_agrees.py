@@ -17,7 +17,7 @@ from tuner.measurement.confirmation import t_interval
 )  # fmt: skip
 def test_the_default_is_as_fast_as_a_script_of_twenty_lines(tmp_path: Path, framework: str) -> None:
     """A ratio of interleaved launches, at a level by which one run in 1,000 fails by luck."""
-    found = log_ratios(TINY, framework, 4, tmp_path)
+    found = log_ratios(TINY, framework, 8, tmp_path)
     mean, low, high = t_interval(found, 1e-3)
     assert abs(mean) < 0.1
     assert low <= 0 <= high, [math.exp(v) for v in found]

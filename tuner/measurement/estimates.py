@@ -5,15 +5,17 @@ score of a launch = median over its clean slices of
 
 The pacer is a resident launch of the default, measured before, between and after the launch's
 slices; pacer(t) is interpolated. beta in [0, 1] is estimated from configurations that were launched
-more than once (0: the pacer's swings say nothing about others; 1: everything swings alike). A
-respawned pacer is a block of its own, tied to the earlier ones by anchors: configurations that were
-launched again in it.
+more than once (0: the pacer's swings say nothing about others; 1: everything swings alike). As long
+as few were, beta is hardly known: a launch beside an unusual pacer says little then, and counts for
+less than the others of its configuration. A respawned pacer is a block of its own, tied to the
+earlier ones by anchors: configurations that were launched again in it.
 
 Scores steer the search. Claims never use them: they rest on fresh launches of the default.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -24,7 +26,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.outcome import Outcome
 
-# The prior for beta: one pair of launches between which the pacer moved 5 %, fully shared.
+# The prior for beta: two pairs of launches between which the pacer moved 5 %, fully shared.
 _PRIOR_BETA = 1.0
 _PRIOR_WEIGHT = 0.05**2
 # A second launch of one configuration differs by 2 % on a quiet shared host (SD; measured).
@@ -77,8 +79,10 @@ class Estimates:
                 self._blocks[record.request.id] = series
             elif _counts(record):
                 self._records[record.request.configuration].append(record)
-        self.beta = self._estimate_beta()
+        self.beta, information = self._estimate_beta()
         self._offsets = self._estimate_offsets()
+        self.launch_sd = self._estimate_launch_sd()
+        self._beta_sd = self.launch_sd / math.sqrt(information)
 
     def _deviation(self, record: LaunchRecord, at: float) -> float:
         """Return how far the pacer was from its block's mean at a time."""
@@ -87,17 +91,23 @@ class Estimates:
             return 0.0
         return float(np.interp(at, *block)) - statistics.fmean(block[1])
 
-    def _estimate_beta(self) -> float:
-        """Regress repeated launches of a configuration on where the pacer was, within a block."""
+    def _mean_deviation(self, record: LaunchRecord) -> float:
+        return statistics.fmean(self._deviation(record, s.at) for s in clean_slices(record))
+
+    def _estimate_beta(self) -> tuple[float, float]:
+        """Regress repeated launches of a configuration on where the pacer was, within a block.
+
+        Returns beta, and the sum of squares that it rests on: its variance is that of a launch,
+        divided by it.
+        """
         xy, xx = _PRIOR_BETA * _PRIOR_WEIGHT, _PRIOR_WEIGHT
         for records in self._records.values():
             by_block: dict[int, list[tuple[float, float]]] = defaultdict(list)
             for record in records:
-                slices = clean_slices(record)
                 by_block[record.request.pacer_block].append(
                     (
-                        statistics.median(_log_rate(s) for s in slices),
-                        statistics.fmean(self._deviation(record, s.at) for s in slices),
+                        statistics.median(_log_rate(s) for s in clean_slices(record)),
+                        self._mean_deviation(record),
                     )
                 )
             for pairs in by_block.values():
@@ -105,7 +115,7 @@ class Estimates:
                     y, x = np.array(pairs).T
                     xy += float(((x - x.mean()) * (y - y.mean())).sum())
                     xx += float(((x - x.mean()) ** 2).sum())
-        return min(1.0, max(0.0, xy / xx))
+        return min(1.0, max(0.0, xy / xx)), xx
 
     def _corrected(self, record: LaunchRecord) -> float:
         return statistics.median(
@@ -136,16 +146,44 @@ class Estimates:
             for record in self._records.get(configuration, [])
         ]
 
+    def _weights(self, configuration: Configuration) -> tuple[list[float], list[float]]:
+        """Return each launch's weight, of sum 1, and how far the pacer was from its usual then.
+
+        A launch beside an unusual pacer counts for less: its correction is only as good as beta.
+        """
+        deviations = [self._mean_deviation(r) for r in self._records.get(configuration, [])]
+        weights = [
+            1 / (self.launch_sd**2 + (self._beta_sd * deviation) ** 2) for deviation in deviations
+        ]
+        return [weight / sum(weights) for weight in weights], deviations
+
     def score(self, configuration: Configuration) -> float | None:
-        """Return the mean score over launches; None if it was never measured."""
+        """Return the weighted mean score over launches; None if it was never measured."""
         scores = self.launch_scores(configuration)
-        return statistics.fmean(scores) if scores else None
+        if not scores:
+            return None
+        weights, _ = self._weights(configuration)
+        return float(np.dot(weights, scores))
+
+    def standard_error(self, a: Configuration, b: Configuration) -> float:
+        """Return the standard error of the difference of two scores.
+
+        Launches' own scatter is independent. What beta is off by is the same for all, so that it
+        matters by how differently the pacer stood beside the two. One that was never measured is
+        taken as if launched once, beside the usual pacer.
+        """
+        variance, apart = 0.0, 0.0
+        for configuration, sign in ((a, 1), (b, -1)):
+            weights, deviations = self._weights(configuration)
+            variance += self.launch_sd**2 * (float(np.dot(weights, weights)) if weights else 1.0)
+            apart += sign * float(np.dot(weights, deviations))
+        return math.sqrt(variance + (self._beta_sd * apart) ** 2)
 
     def n_launches(self, configuration: Configuration) -> int:
         """Return how many launches the score rests on."""
         return len(self._records.get(configuration, []))
 
-    def launch_sd(self) -> float:
+    def _estimate_launch_sd(self) -> float:
         """Return the pooled SD of one launch's score, from repeated configurations and a prior."""
         squares, freedom = PRIOR_LAUNCH_SD**2 * _PRIOR_LAUNCH_DF, float(_PRIOR_LAUNCH_DF)
         for configuration in self._records:
@@ -153,7 +191,7 @@ class Estimates:
             if len(scores) > 1:
                 squares += float(np.var(scores, ddof=1)) * (len(scores) - 1)
                 freedom += len(scores) - 1
-        return float(np.sqrt(squares / freedom))
+        return math.sqrt(squares / freedom)
 
 
 def _counts(record: LaunchRecord) -> bool:

@@ -12,6 +12,7 @@ from tuner.output.assemble import outcome_counts, verdict_line
 from tuner.record.files import write_whole
 from tuner.record.launch import OutputCheck
 from tuner.record.result import BaselineSection, Interval, Result, WinnerSection
+from tuner.space.catalogue import BATCH
 
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
@@ -42,7 +43,10 @@ def settings(configuration: dict[str, Any]) -> str:
 
 def best_candidate(winner: WinnerSection) -> str:
     """Return what precedes the settings of a class that nothing is recommended for."""
-    return "" if winner.verdict == "faster" else "the default; best candidate: "
+    if winner.verdict == "faster" or not winner.configuration:
+        return ""
+    is_default = set(winner.configuration) == {BATCH}
+    return "the default, " if is_default else "the default; best candidate: "
 
 
 def is_recommended(result: Result, klass: str) -> bool:

@@ -206,22 +206,22 @@ class PortfolioSampler(BaseSampler):
         effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
         return dict(zip(columns, effects.tolist(), strict=True))
 
-    def expendable(self, configuration: Configuration, tolerance: float) -> list[str]:
-        """Name the settings that by the trials so far gain less than a tolerance (log rate).
+    def gains(self, configuration: Configuration) -> dict[str, float]:
+        """Return what each setting gains over the default's value, by all trials so far (log rate).
 
-        A guess from the additive model, to be tried at once; no proof of anything.
+        A guess from the additive model; no proof of anything. Settings of which the default has no
+        value (they only exist beside another setting) are left out, and all before any score.
         """
         tried = self._scores()
         if all(score is None for score in tried.values()):
-            return []
+            return {}
         gains = self._gains(tried)
         default = self.space.assignment(Configuration())
-        return [
-            knob
+        return {
+            knob: gains.get((knob, value), 0.0) - gains.get((knob, default[knob]), 0.0)
             for knob, value in configuration.settings
             if knob in default
-            if gains.get((knob, value), 0.0) - gains.get((knob, default[knob]), 0.0) <= tolerance
-        ]
+        }
 
     def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
         allowed = self._allowed(tried)

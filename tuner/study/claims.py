@@ -103,7 +103,7 @@ class Claims:
         """Estimate the noise over the rounds; without any, take the search's spread of launches."""
         arms = {c for values in self._rounds for c in values}
         table = [[values.get(c) for c in arms] for values in self._rounds]
-        return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd(), _MANY)
+        return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd, _MANY)
 
     def noise_floor(self, klass: WinnerClass) -> float:
         """Return the noise floor at the replication of a class's finalist."""

@@ -89,7 +89,7 @@ def choose_arms(study: Study) -> ArmsChosen:
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=best,
-        at_reference=study.budget.left_s() > MIN_ROUNDS * with_reference,
+        at_reference=study.budget.left_s() > LOOKS[1] * with_reference,  # or verdicts would suffer
         looks=LOOKS,
     )
     if not chosen.at_reference and launched != study.confirmation_arms(sound):

@@ -98,6 +98,8 @@ def _make_time(study: Study, configuration: Configuration) -> bool:
         kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
         if study.budget.left_s() >= kept_s + cost_s:
             return True
+        if study.first_look_s() < study.reserve_s():
+            return False  # a share of the budget, which a warm cache does not make less
         arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
         once = [c for c in arms if study.ledger.n_launches(c) == 1]
         dearest = max(once, key=study.cost_s, default=None)

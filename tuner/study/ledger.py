@@ -145,12 +145,11 @@ class Ledger:
 
     def floor(self) -> float:
         """Return what two search scores may differ by without meaning anything: at least 1 %."""
-        return max(0.01, self.estimates.launch_sd())
+        return max(0.01, self.estimates.launch_sd)
 
     def noise(self, a: Configuration, b: Configuration) -> float:
         """Return the standard error of the difference of two scores: at least 1 %."""
-        n_a, n_b = max(1, self.n_launches(a)), max(1, self.n_launches(b))
-        return max(0.01, self.estimates.launch_sd() * math.sqrt(1 / n_a + 1 / n_b))
+        return max(0.01, self.estimates.standard_error(a, b))
 
     def _ended(self) -> list[LaunchRecord]:
         """Return the launches whose seconds are known and say what a launch costs: no pacer."""
@@ -158,6 +157,7 @@ class Ledger:
             record
             for record in self._store.launches.values()
             if record.prepared is not None and record.ending is not None
+            if record.ending.outcome is not Outcome.INTERRUPTED  # its seconds are not known
             if record.request.purpose is not Purpose.PACER
         ]
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.study.ledger import is_default
+from tuner.study.ledger import Ledger, is_default
 from tuner.study.study import LONG_BUDGET_S, TURNS, Study
 
 _TOLERANCE_LONG = 0.01
+_TOLERANCE_MOST = 0.03
+"""However noisy the host: what does more good than this is not worth losing for a shorter list."""
 _QUANTILE = 1.64
 """A setting is needed once its loss exceeds the tolerance by this many standard errors."""
 _MAX_LAUNCHES = 3
@@ -18,10 +22,11 @@ def minimise(study: Study) -> None:
     """Reduce each class's finalist; what remains is what will be confirmed and shipped.
 
     Settings go if the configuration without all of them scores no worse than the tolerance below
-    the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise. A
-    setting whose removal there was no time to measure stays, unless nothing can observe whether it
-    took effect: then the best configuration without such settings takes the finalist's place. The
-    classes share the time; what ships by default comes first.
+    the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise, at
+    most 3 %; where the trials together speak for what is removed, after two launches of both. A
+    setting whose removal there was no time to measure stays, unless nothing can observe
+    whether it took effect: then the best configuration without such settings takes the finalist's
+    place. The classes share the time; what ships by default comes first.
     """
     if study.is_done(Phase.MINIMISE):
         return
@@ -90,15 +95,13 @@ class _Reduction:
         away = self._useless_at_once()
         losses: dict[str, float] = {}
         for knob in self._study.removals(self._without(away)):
-            loss = self._measured_loss(self._without([*away, knob]))
-            if loss is not None and loss <= self._tolerance():
+            loss = self._harmless_loss(self._without([*away, knob]))
+            if loss is not None:
                 losses[knob] = loss
         # the least missed first; all that are not missed at once, else one fewer at a time
         useless = sorted(losses, key=losses.__getitem__)
         while useless:
-            shortest = self._without([*away, *useless])
-            loss = self._measured_loss(shortest)
-            if loss is not None and loss <= self._tolerance():
+            if self._harmless_loss(self._without([*away, *useless])) is not None:
                 break
             useless.pop()
         removed = [*away, *useless]
@@ -107,57 +110,97 @@ class _Reduction:
     def _useless_at_once(self) -> list[str]:
         """Return the settings that together can go, by a launch without all of them."""
         removable = self._study.removals(self._finalist)
-        sampler = self._study.trials.sampler
-        guess = [k for k in sampler.expendable(self._finalist, self._tolerance()) if k in removable]
+        gains = self._study.trials.sampler.gains(self._finalist)
+        tolerance = self._tolerance()
+        guess = [k for k, gain in gains.items() if gain <= tolerance and k in removable]
         if len(guess) < 2 or self._study.space.refused(self._without(guess)):
             return []
-        loss = self._measured_loss(self._without(guess))
-        return guess if loss is not None and loss <= self._tolerance() else []
+        return guess if self._harmless_loss(self._without(guess)) is not None else []
 
     def _without(self, knobs: list[str]) -> Configuration:
         kept = {k: v for k, v in self._finalist.settings if k not in knobs}
         return self._study.space.canonical(kept)
 
     def _tolerance(self) -> float:
-        is_long = self._study.budget.total_s >= LONG_BUDGET_S
-        return _TOLERANCE_LONG if is_long else self._study.ledger.floor()
+        if self._study.budget.total_s >= LONG_BUDGET_S:
+            return _TOLERANCE_LONG
+        return min(_TOLERANCE_MOST, self._study.ledger.floor())
 
-    def _measured_loss(self, shorter: Configuration) -> float | None:
-        """Return the log rate that is lost; None if it failed, or there was no time to measure.
+    def _harmless_loss(self, shorter: Configuration) -> float | None:
+        """Return the log rate that is lost if it is known to be within the tolerance; else None.
 
         The finalist is the luckiest of many, so at first every removal looks like a loss: it is
-        launched a second time before any counts, and what is not clear then, again.
+        launched a second time before any counts, and what is not clear then, again. None as well
+        where it failed, or where there was no time to make sure.
         """
         study = self._study
-        while (unclear := self._unclear(shorter)) is not None:
-            ends_s = study.budget.used_s() + study.cost_s(unclear)
+        while (due := self._due(shorter)) is not None:
+            ends_s = study.budget.used_s() + study.cost_s(due)
             if ends_s > min(self._until_s, study.budget.total_s - study.reserve_s()):
                 break
-            study.measure(unclear, Purpose.ABLATION)
-        loss = self._loss(shorter)
-        if loss is None and not study.ledger.has_failed(shorter):
+            study.measure(due, Purpose.ABLATION)
+        loss = _loss(study.ledger, self._finalist, shorter)
+        if study.ledger.has_failed(shorter) or (loss is not None and loss > self._tolerance()):
+            return None
+        if loss is None or due is not None:
             self.is_complete = False
+            return None
         return loss
 
-    def _unclear(self, shorter: Configuration) -> Configuration | None:
-        """Return what to launch next to know the loss; None if it is clear enough."""
-        ledger = self._study.ledger
-        if any(ledger.has_failed(c) for c in (shorter, self._finalist)):
-            return None
-        loss = self._loss(shorter)
-        if loss is None:
-            return shorter
-        if loss > self._tolerance() and ledger.n_launches(self._finalist) == 1:
-            return self._finalist
-        least = min((self._finalist, shorter), key=ledger.n_launches)
-        margin = _QUANTILE * ledger.noise(shorter, self._finalist)
-        is_clear = not 0 < loss - self._tolerance() < margin
-        return None if is_clear or ledger.n_launches(least) >= _MAX_LAUNCHES else least
+    def _due(self, shorter: Configuration) -> Configuration | None:
+        return launch_due(
+            self._study.ledger,
+            self._finalist,
+            shorter,
+            self._tolerance(),
+            is_expected=self._is_expected(shorter),
+        )
 
-    def _loss(self, shorter: Configuration) -> float | None:
-        # the finalist's own score is asked for each time: drift is estimated anew after each launch
-        ledger = self._study.ledger
-        score, full = ledger.score(shorter), ledger.score(self._finalist)
-        if score is None or full is None or ledger.has_failed(shorter):
-            return None
-        return full - score
+    def _is_expected(self, shorter: Configuration) -> bool:
+        """Tell whether all trials together say that nothing is lost by what was removed.
+
+        A setting that nothing can observe has to prove itself, and needs no second launch to go.
+        """
+        study, left = self._study, dict(shorter.settings)
+        echoed = study.ledger.unobservable(self._finalist)
+        gains = study.trials.sampler.gains(self._finalist)
+        removed = [k for k, _ in self._finalist.settings if k not in left and k not in echoed]
+        return sum(gains.get(knob, math.inf) for knob in removed) <= self._tolerance()
+
+
+def launch_due(
+    ledger: Ledger,
+    full: Configuration,
+    shorter: Configuration,
+    tolerance: float,
+    *,
+    is_expected: bool,
+) -> Configuration | None:
+    """Return what to launch next to know whether a shorter configuration is as good; None if known.
+
+    tolerance: the log rate that may be lost. is_expected: all trials together say that what is
+    removed does no good; where they do not, one launch each may have been luck.
+    """
+    if any(ledger.has_failed(c) for c in (shorter, full)):
+        return None
+    loss = _loss(ledger, full, shorter)
+    if loss is None:
+        return shorter
+    least = min((full, shorter), key=ledger.n_launches)
+    excess = loss - tolerance
+    if excess <= 0:
+        is_clear = is_expected or ledger.n_launches(least) > 1
+    elif ledger.n_launches(full) == 1:
+        return full
+    else:
+        margin = _QUANTILE * ledger.noise(shorter, full)
+        is_clear = excess >= margin or ledger.n_launches(least) >= _MAX_LAUNCHES
+    return None if is_clear else least
+
+
+def _loss(ledger: Ledger, full: Configuration, shorter: Configuration) -> float | None:
+    # the full one's own score is asked for each time: drift is estimated anew after each launch
+    score, full_score = ledger.score(shorter), ledger.score(full)
+    if score is None or full_score is None or ledger.has_failed(shorter):
+        return None
+    return full_score - score

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
@@ -41,14 +39,14 @@ def race(study: Study) -> None:
 
 def _runners(study: Study, klass: WinnerClass) -> list[Configuration]:
     """Return the configurations that may still be the class's best, the leader first."""
-    ledger, sd = study.ledger, study.ledger.estimates.launch_sd()
+    ledger = study.ledger
     scores = ledger.measured(klass)
     if not scores:
         return []
     leader = max(scores, key=scores.__getitem__)
 
     def lag(c: Configuration) -> float:
-        error = sd * math.sqrt(1 / ledger.n_launches(c) + 1 / ledger.n_launches(leader))
+        error = ledger.estimates.standard_error(c, leader)
         return scores[leader] - scores[c] - _QUANTILE * error
 
     close = sorted((c for c in scores if lag(c) <= 0), key=lambda c: -scores[c])

@@ -31,6 +31,10 @@ LONG_BUDGET_S = 1800.0
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MIN_ROUNDS = 4
+_ENOUGH_ROUNDS = 9
+"""Rounds of the third look: on a busy host, four seldom decide an effect below 10 %."""
+_CONFIRM_SHARE = 1 / 3
+"""Of the budget, the most that is kept for the confirmation beyond its first look."""
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
 _SAFETY = 1.25
@@ -209,10 +213,17 @@ class Study:
         at_once = [self.cost_s(f) for f in finalists if len(f.settings) > 1]
         return _SAFETY * sum(one_by_one + again + at_once)
 
+    def first_look_s(self) -> float:
+        """Estimate the seconds of the confirmation's first look, at the least that it compares."""
+        arms = [*self.finalists().values(), self.best_baseline()]
+        return MIN_ROUNDS * self.round_cost_s(self.confirmation_arms(arms))
+
     def reserve_s(self) -> float:
-        """Estimate the seconds that the confirmation needs for its first look."""
-        arms = self.confirmation_arms([*self.finalists().values(), self.best_baseline()])
-        return MIN_ROUNDS * self.round_cost_s(arms)
+        """Estimate what to keep for the confirmation: its first look, and more looks if cheap."""
+        arms = [*self.finalists().values(), self.best_baseline()]
+        launched = self.confirmation_arms(arms, at_reference=True)
+        enough_s = _ENOUGH_ROUNDS * self.round_cost_s(launched)
+        return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self.budget.total_s))
 
     def confirmation_arms(
         self, candidates: Iterable[Configuration | None], *, at_reference: bool = False

@@ -1,0 +1,31 @@
+"""Studies on the fake framework whose launches are written by hand."""
+
+from pathlib import Path
+
+from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
+from tuner.measurement.bench import Bench
+from tuner.record.configuration import Configuration
+from tuner.record.events import Event
+from tuner.record.store import Store
+from tuner.search.trials import Trials
+from tuner.space.baselines import Baseline
+from tuner.study.budget import Budget
+from tuner.study.ledger import Ledger
+from tuner.study.study import Study
+
+BASELINE = Configuration.of({"env.FAKE_THREADS": 4})
+
+
+def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = Study) -> Study:
+    """Return a study over what the store holds, with one baseline."""
+    host = machine(folder / "machine")
+    space = resolved(host, "fake", FAKE_DEFAULTS, "fake")
+    ledger = Ledger(store, 4, (4,))
+    budget = Budget(budget_s)
+    said: list[Event] = []
+    facts = model(FAKE_DEFAULTS)
+    bench = Bench(store, host, workload("fake"), facts, said.append, session=1, seed=0,
+                  seconds_left=budget.left_s)  # fmt: skip
+    baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
+    trials = Trials(folder / "study.db", space, ledger.tried, 0)
+    return kind(store, space, baselines, bench, ledger, trials, budget, said.append)
