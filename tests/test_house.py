@@ -26,6 +26,7 @@ FLOORS = [
     "record",
     "supervisor",
     "galleries",
+    "interrupts",
     "errors",
 ]
 ADAPTERS = "tuner.worker.frameworks"

@@ -10,8 +10,8 @@ TuneError                    what happened, with what value, and what to do
 ├── NothingMeasured          no configuration gave a single measurement       exit 3
 ├── StorageFailed            the disk refused what was measured               exit 1
 ├── CannotRun                `run` cannot start the program (deploy/run.py)    exit 125-127
-├── WorkerFailed             a measured process broke, with its outcome       (an outcome)
-└── Interrupted              Ctrl-C or SIGTERM: resumable                      exit 130
+└── WorkerFailed             a measured process broke, with its outcome       (an outcome)
+Interrupted                  Ctrl-C or SIGTERM: resumable                      exit 130
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class WorkerFailed(TuneError):
     """The measured process ended or answered wrongly; carries the log's last lines."""
 
 
-class Interrupted(TuneError):
-    """Stopped by the user or by SIGTERM; the same command goes on where it stopped."""
+class Interrupted(KeyboardInterrupt):
+    """Stopped by the user or by SIGTERM; the same command goes on where it stopped.
+
+    No Exception: what catches those must not catch this.
+    """
 
     exit_code = 130

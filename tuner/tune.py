@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tuner import __version__
-from tuner.errors import Interrupted, StudyConflict, TuneError
+from tuner.errors import StudyConflict, TuneError
 from tuner.host.identity import Host, probe
 from tuner.measurement.bench import CONFIRM_PASSES, Bench, n_slices
 from tuner.measurement.describe import make_reference
@@ -66,8 +66,6 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
             result = run_study(each, request, host, budget_s, overhead_s, listen)
             finished.append(Finished(each.workload.framework, each.folder, result))
             spent_s += result.seconds.wall
-        except Interrupted:
-            raise
         except TuneError as error:
             finished.append(
                 Finished(each.workload.framework, each.folder, None, str(error), error.exit_code)

@@ -160,6 +160,59 @@ def test_what_a_killed_tool_left_running_is_closed(tmp_path: Path) -> None:
     assert again.ask(WinnerClass.SAME).number == 1
 
 
+_STOPPED_AT_ANY_MOMENT = """
+import os, random, signal, sqlite3, sys, threading
+from pathlib import Path
+from tests.search.test_trials import Search
+from tuner import interrupts
+from tuner.errors import Interrupted
+from tuner.record.journal import WinnerClass
+
+Search(Path(sys.argv[1]) / "imported").step(WinnerClass.SAME)
+moments, number = random.Random(5), signal.Signals[sys.argv[2]]
+for i in range(30):
+    folder = Path(sys.argv[1]) / str(i % 5 if number is signal.SIGTERM else i)
+    child = os.fork()
+    if not child:
+        moment = moments.uniform(0.0, 0.15)
+        try:
+            with interrupts.heeded():
+                threading.Timer(moment, os.kill, (os.getpid(), number)).start()
+                search = Search(folder)
+                while True:
+                    search.step(WinnerClass.REDUCED)
+        except Interrupted:
+            os._exit(130)
+        except BaseException as error:
+            print(repr(error), flush=True)
+            os._exit(1)
+    moments.random()
+    _, status = os.waitpid(child, 0)
+    print(os.waitstatus_to_exitcode(status), flush=True)
+    if (folder / "study.db").exists():
+        with sqlite3.connect(folder / "study.db") as database:
+            found = database.execute("select name from sqlite_master").fetchall()
+        assert ("ix_studies_study_name",) in found
+    Search(folder).step(WinnerClass.SAME)
+"""
+
+
+@pytest.mark.parametrize(("number", "end"), [("SIGTERM", "130"), ("SIGKILL", "-9")])
+def test_a_signal_at_any_moment_leaves_a_study_that_goes_on(
+    tmp_path: Path, number: str, end: str
+) -> None:
+    ran = subprocess.run(
+        [sys.executable, "-c", _STOPPED_AT_ANY_MOMENT, tmp_path, number],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert ran.stdout.split("\n") == [end] * 30 + [""], ran.stderr
+    assert ran.returncode == 0, ran.stderr
+
+
 def test_what_was_noted_but_not_told_is_told_on_resume(tmp_path: Path) -> None:
     search = Search(tmp_path)
     proposal = search.trials.ask(WinnerClass.SAME)

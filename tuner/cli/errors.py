@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 import typer
 
-from tuner import __version__
+from tuner import __version__, interrupts
 from tuner.errors import Interrupted, TuneError
 
 
@@ -22,24 +20,15 @@ def complain(text: str) -> None:
     print(f"error: {' '.join(text.split())}", file=sys.stderr)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise Interrupted(
-        f"stopped by {signal.Signals(number).name}; everything measured is stored: the same "
-        "command goes on where it stopped"
-    )
-
-
 @contextmanager
 def handled(unforeseen: int = 1) -> Iterator[None]:
     """Turn errors into one line and an exit code; what is unforeseen, into a log to paste."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as nohup and shells leave it
-            signal.signal(number, _interrupt)
     try:
-        yield
+        with interrupts.heeded():
+            yield
     except typer.Exit:
         raise
-    except TuneError as error:
+    except (TuneError, Interrupted) as error:
         complain(str(error))
         raise typer.Exit(error.exit_code) from error
     except BrokenPipeError as error:

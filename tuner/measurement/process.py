@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from tuner import supervisor
+from tuner import interrupts, supervisor
 from tuner.errors import WorkerFailed
 from tuner.host.environment import FOR_WORKERS, untuned
 from tuner.record.outcome import Ending, Outcome
@@ -117,6 +117,7 @@ class WorkerProcess:
 
     def receive(self, timeout_s: float) -> Reply:
         """Wait for the next reply; blocks without using the CPU."""
+        interrupts.raise_asked()
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._buffer:
             left = deadline - time.monotonic()

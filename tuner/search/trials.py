@@ -11,8 +11,11 @@ from pathlib import Path
 import msgspec
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.storages import RDBStorage
 from optuna.trial import Trial, TrialState
+from sqlalchemy import URL
 
+from tuner import interrupts
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
@@ -28,15 +31,34 @@ class Proposal(msgspec.Struct, frozen=True):
     source: str
 
 
+def _create_tables(path: Path) -> None:
+    """Make Optuna's tables, all or none of them: a kill may come at any moment.
+
+    Without their unique index, which comes last, the study is added a second time.
+    """
+    draft = path.with_name(f"{path.name}.new")
+    for leftover in path.parent.glob(f"{path.name}[-.]*"):
+        leftover.unlink()
+    RDBStorage(_url(draft)).engine.dispose()
+    draft.replace(path)
+
+
+def _url(path: Path) -> str:
+    return URL.create("sqlite", database=str(path)).render_as_string()
+
+
 class Trials:
     """Ask for configurations and tell how they did. The value is a log rate, maximised."""
 
+    @interrupts.held_back()
     def __init__(self, path: Path, space: Space, scores: Scores, seed: int) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
+        if not path.exists():
+            _create_tables(path)
         self.sampler = PortfolioSampler(space, scores, seed)
         self._distributions = self.sampler.distributions()
         self._study = optuna.create_study(
-            storage=optuna.storages.RDBStorage(f"sqlite:///{path}"),
+            storage=RDBStorage(_url(path)),
             sampler=self.sampler,
             study_name="study",
             direction="maximize",
@@ -57,12 +79,14 @@ class Trials:
             else:
                 self._study.tell(trial.number, state=TrialState.PRUNED)
 
+    @interrupts.held_back()
     def ask(self, klass: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted."""
         self.sampler.focus = klass
         configuration = self.sampler.propose(self._study)
         return self.ask_for(configuration, self.sampler.source)
 
+    @interrupts.held_back()
     def ask_for(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration: what the search proposed, the default, or a baseline."""
         self.sampler.offer(configuration)
@@ -85,6 +109,7 @@ class Trials:
             and values[knob] in distribution.choices
         }
 
+    @interrupts.held_back()
     def tell(self, number: int, outcome: Outcome, reason: str, score: float | None) -> None:
         """Tell Optuna how a trial did.
 
