@@ -9,7 +9,7 @@ from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
-from tuner.study.study import TURNS, Study
+from tuner.study.study import MIN_ROUNDS, TURNS, Study
 
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
@@ -67,7 +67,7 @@ def explore(study: Study) -> None:
         except Exhausted as error:
             progress.settled[klass] = f"exhausted: {error}"
             continue
-        if not _make_time(study, proposal.configuration):
+        if not make_time_for(study, proposal.configuration):
             study.trials.tell(proposal.number, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
             break
@@ -84,7 +84,7 @@ def explore(study: Study) -> None:
     study.done(Phase.EXPLORE, reason)
 
 
-def _make_time(study: Study, configuration: Configuration) -> bool:
+def make_time_for(study: Study, configuration: Configuration) -> bool:
     """See to it that a launch of a configuration leaves enough for the phases that follow.
 
     What the confirmation needs is estimated from the launches of those who will be in it. Where one
@@ -101,8 +101,17 @@ def _make_time(study: Study, configuration: Configuration) -> bool:
         if study.first_look_s() < study.reserve_s():
             return False  # a share of the budget, which a warm cache does not make less
         arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
-        once = [c for c in arms if study.ledger.n_launches(c) == 1]
-        dearest = max(once, key=study.cost_s, default=None)
-        if dearest is None or study.budget.left_s() < study.reserve_s() + study.cost_s(dearest):
+        default_s = study.ledger.repeat_cost_s(arms[0])
+        cold = [
+            c
+            for c in arms
+            if study.ledger.n_launches(c) == 1 and study.ledger.repeat_cost_s(c) > default_s
+        ]
+        if not cold:
+            return False
+        dearest = max(cold, key=study.cost_s)
+        warm = [arms[0] if c in cold else c for c in arms]  # at best, like the default
+        at_best_s = MIN_ROUNDS * study.round_cost_s(warm) + study.cost_s(dearest) + cost_s
+        if study.budget.left_s() < at_best_s:
             return False
         study.measure(dearest, Purpose.RACE)

@@ -1,0 +1,79 @@
+"""When exploring ends, from launches that are written by a script."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.study.studies import BASELINE, new_study
+from tuner.record.configuration import Configuration
+from tuner.record.journal import TrialNoted
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.study.explore import make_time_for
+from tuner.study.study import Study
+
+COMPILED = Configuration.of({"fake.compile": "frozen"})
+PROPOSAL = Configuration.of({"fake.streams": 2})
+COLD_S, WARM_S = 40.0, 10.0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "study") as opened:
+        rates = ((Configuration(), 1.0), (BASELINE, 0.9), (COMPILED, 1.3))
+        for number, (configuration, log_rate) in enumerate(rates):
+            total_s = COLD_S if configuration == COMPILED else WARM_S
+            record = add(opened, configuration, log_rate, total_s)
+            ending = Ending(Outcome.MEASURED)
+            opened.add(
+                TrialNoted(number, configuration, "script", ending, (record.request.id,), log_rate)
+            )
+        yield opened
+
+
+def add(
+    store: Store, configuration: Configuration, log_rate: float, total_s: float
+) -> LaunchRecord:
+    id = store.next_launch_id()
+    store.launches[id] = LaunchRecord(
+        LaunchRequest(id, configuration, 4, Purpose.SEARCH),
+        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
+        slices=[Slice(id * 10 + k, 1, 1, math.exp(-log_rate), id + k / 10) for k in range(6)],
+        ending=Ending(Outcome.MEASURED),
+        total_s=total_s,
+    )
+    return store.launches[id]
+
+
+class Warm(Study):
+    """A study whose launches find a warm compiler's cache."""
+
+    def measure(
+        self, configuration: Configuration, purpose: Purpose, *, may_prune: bool = False
+    ) -> LaunchRecord:
+        found = add(self.store, configuration, 1.3, WARM_S)
+        self.ledger.refresh()
+        return found
+
+
+def n_launches(study: Study) -> int:
+    return study.ledger.n_launches(COMPILED)
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "has_time", "n"),
+    [
+        (500.0, True, 1),  # 4 rounds at 75 s, 50 s for minimising, two launches at 40 s
+        (290.0, True, 2),  # not so, but a warm cache makes a round 37.5 s
+        (190.0, False, 1),  # nor would that be enough
+    ],
+)
+def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(
+    store: Store, tmp_path: Path, budget_s: float, has_time: bool, n: int
+) -> None:
+    study = new_study(store, tmp_path, budget_s, Warm)
+    assert make_time_for(study, PROPOSAL) is has_time
+    assert n_launches(study) == n
