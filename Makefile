@@ -12,7 +12,8 @@ tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -m "not alone" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m alone
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

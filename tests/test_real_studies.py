@@ -13,6 +13,8 @@ from tests.command import MARKER, new_marker, run, wait_until_gone
 from tests.worker.workers import TINY, needs
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA
 
+pytestmark = pytest.mark.alone
+
 STUDIES = {
     # one batch size and few knobs: the phases are all there, the time is that of a test
     "torch": ("--batch", "8", "--exclude", "torch.compile.mode", "--exclude", "env.MALLOC_CONF",
@@ -44,7 +46,14 @@ def test_a_real_study_goes_through_every_phase(
     studied: tuple[Path, dict[str, Any], str],
 ) -> None:
     cwd, result, framework = studied
-    assert set(result["phases"]) == {"baselines", "explore", "race", "minimise", "confirm"}
+    assert set(result["phases"]) == {
+        "baselines",
+        "explore",
+        "race",
+        "minimise",
+        "confirm",
+        "explain",
+    }
     stored = json.loads((cwd / "out/result.json").read_text())
     jsonschema.validate(stored, json.loads(RESULT_SCHEMA.read_text()))
     assert result["framework"] == framework

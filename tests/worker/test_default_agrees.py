@@ -10,6 +10,7 @@ from tests.worker.workers import TINY, needs
 from tuner.measurement.confirmation import t_interval
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize(
     "framework",
     [pytest.param("torch", marks=needs("torch")),
