@@ -4,7 +4,9 @@
 
 Simulates studies in which an arm is exactly as fast as the default: after 4, 6, 9, 12 and 18 rounds
 a two-sided t test looks at the differences. The smallest p value over the looks of each study has
-a distribution; its quantile at the family's error rate is the level to test each look at.
+a distribution; its quantile at the family's error rate is the level to test each look at. A budget
+may also end between two looks, which makes its last round a look: the last column is the largest
+error rate over every round at which that may happen.
 """
 
 from __future__ import annotations
@@ -18,22 +20,29 @@ from scipy import stats
 
 from tuner.measurement.confirmation import LOOKS, nominal_alpha
 
-FAMILY = (0.05, 0.025, 0.05 / 3)
+FAMILY = (0.05, 0.025, 0.05 / 3, 0.01, 0.005, 0.0025, 0.00125)
+
+
+LASTS = range(LOOKS[0], LOOKS[-1] + 1)
 
 
 def smallest_p_values(n_studies: int, seed: int) -> np.ndarray:
-    """Return the smallest p value over the looks, of studies of a true null, (n_studies,)."""
+    """Return the smallest p value over the looks, of studies of a true null.
+
+    One row per round at which the budget may end, (15, n_studies): the last is all looks.
+    """
     random = np.random.default_rng(seed)
-    smallest = np.ones(n_studies)
+    smallest = np.ones((len(LASTS), n_studies))
     chunk = 20_000
     for start in range(0, n_studies, chunk):
         d = random.standard_normal((min(chunk, n_studies - start), LOOKS[-1]))
-        for n in LOOKS:
+        looked = np.ones(len(d))
+        for row, n in enumerate(LASTS):
             part = d[:, :n]
             t = part.mean(1) / (part.std(1, ddof=1) / np.sqrt(n))
-            p = 2 * stats.t.sf(np.abs(t), n - 1)
-            view = smallest[start : start + chunk]
-            np.minimum(view, p, out=view)
+            p = np.minimum(looked, 2 * stats.t.sf(np.abs(t), n - 1))
+            smallest[row, start : start + chunk] = p
+            looked = p if n in LOOKS else looked
     return smallest
 
 
@@ -50,15 +59,18 @@ def main() -> None:
         rows.append(
             {
                 "family_error": alpha,
-                "simulated_level": float(np.quantile(smallest, alpha)),
+                "simulated_level": float(np.quantile(smallest[-1], alpha)),
                 "level_in_use": used,
-                "error_at_level_in_use": float((smallest <= used).mean()),
+                "error_at_level_in_use": float((smallest[-1] <= used).mean()),
+                "worst_error_if_cut_short": float((smallest <= used).mean(axis=1).max()),
             }
         )
-    print("family error   simulated level   level in use   error with it")
+    print("family error   simulated level   level in use   error with it   worst if cut short")
     for row in rows:
-        print("{family_error:12.4f}   {simulated_level:15.5f}   {level_in_use:12.5f}   "
-              "{error_at_level_in_use:13.4f}".format(**row))  # fmt: skip
+        print(
+            "{family_error:12.5f}   {simulated_level:15.6f}   {level_in_use:12.6f}   "
+            "{error_at_level_in_use:13.5f}   {worst_error_if_cut_short:18.5f}".format(**row)
+        )
     if arguments.json:
         arguments.json.write_text(json.dumps(rows, indent=2) + "\n")
 

@@ -1,0 +1,142 @@
+"""How often is `faster` claimed where nothing is faster?
+
+    python -m benchmarks.false_claims [--studies 500] [--json OUT]
+
+Whole studies of a space in which no setting changes anything (A/A), replayed on noise that was
+recorded on this host, quiet and busy in turn (benchmarks/replay.py). Beside them what plain habits
+claim on the same recordings:
+
+  one run each      the best of 20 configurations, each run once, is "faster" if it is above the
+                    default's single run
+  ten repeats       ten repeats in one process each, the candidate after the default: Welch's t
+                    test at 5 %
+  best trial        the best trial of the same study against the default's trial, one launch each
+
+The intervals say how well so many replays know the share on these recordings, no more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import random
+import statistics
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy import stats
+
+from benchmarks.replay import Recording, Replayed, Tape, read_recording, replay_many
+
+NOISE = Path(__file__).parent / "noise"
+_ONE_RUN_EACH = 20
+_REPEATS = 10
+
+
+def recordings(folder: Path = NOISE) -> list[Recording]:
+    """Return the recordings that ship with the benchmarks."""
+    found = [read_recording(path) for path in sorted(folder.glob("*.json"))]
+    if not found:
+        sys.exit(f"no recording in {folder}: python -m benchmarks.record_noise {folder}/quiet.json")
+    return found
+
+
+def one_run_each(recording: Recording, seed: int) -> bool:
+    """Tell whether the best of many identical programs beats the default, each run once."""
+    tape = Tape(recording, seed)
+    rates = []
+    for _ in range(_ONE_RUN_EACH + 1):
+        tape.seek()
+        launch = tape.any_launch()
+        rates.append(launch.slice(tape.pass_).rate)
+        tape.now_s += launch.fixed_s + launch.slice_s
+    return max(rates[1:]) > rates[0]
+
+
+def ten_repeats(recording: Recording, seed: int) -> bool:
+    """Tell whether ten repeats in one process each make an identical program "faster"."""
+    tape = Tape(recording, seed)
+    samples = []
+    for _ in range(2):
+        tape.seek()
+        launch = tape.any_launch()
+        samples.append([math.log(launch.slice(tape.pass_ + k).rate) for k in range(_REPEATS)])
+        tape.now_s += launch.fixed_s + _REPEATS * launch.slice_s
+    default, candidate = samples
+    p = stats.ttest_ind(candidate, default, equal_var=False).pvalue
+    return bool(p < 0.05 and statistics.fmean(candidate) > statistics.fmean(default))
+
+
+def share(hits: Sequence[bool]) -> dict[str, Any]:
+    """Return a share with its 95 % interval (Clopper and Pearson)."""
+    interval = stats.binomtest(sum(hits), len(hits)).proportion_ci(0.95)
+    return {
+        "of": len(hits),
+        "share": sum(hits) / len(hits),
+        "low": float(interval.low),
+        "high": float(interval.high),
+    }
+
+
+def claims_faster(found: Replayed) -> bool:
+    """Tell whether a study claims any of its winners to be faster."""
+    return any(claim.verdict == "faster" for claim in found.claims.values())
+
+
+def summarise(found: Sequence[tuple[Recording, Replayed]]) -> dict[str, Any]:
+    """Return the shares of false claims, in all and per recording's kind."""
+    draw = random.Random(0)
+    table: dict[str, Any] = {}
+    for name, wanted in (("all", (False, True)), ("quiet", (False,)), ("busy", (True,))):
+        chosen = [(rec, rep) for rec, rep in found if rec.busy in wanted]
+        if not chosen:
+            continue
+        seeds = [draw.randrange(2**31) for _ in chosen]
+        table[name] = {
+            "tune-framework, any winner": share([claims_faster(rep) for _, rep in chosen]),
+            "tune-framework, recommended": share(
+                [rep.claims[rep.recommended].verdict == "faster" for _, rep in chosen]
+            ),
+            "one run each": share(
+                [one_run_each(rec, s) for (rec, _), s in zip(chosen, seeds, strict=True)]
+            ),
+            "ten repeats": share(
+                [ten_repeats(rec, s) for (rec, _), s in zip(chosen, seeds, strict=True)]
+            ),
+            "best trial": share([rep.best_trial > 1 for _, rep in chosen]),
+        }
+        verdicts = [claim.verdict for _, rep in chosen for claim in rep.claims.values()]
+        table[name]["verdicts"] = {v: verdicts.count(v) for v in sorted(set(verdicts))}
+    return table
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--studies", type=int, default=500)
+    parser.add_argument("--budget", type=float, default=600.0, help="virtual seconds of each")
+    parser.add_argument("--noise", type=Path, default=NOISE, help="folder of recordings")
+    parser.add_argument("--json", type=Path, help="write the table there as well")
+    arguments = parser.parse_args()
+    found = replay_many(
+        recordings(arguments.noise), {}, arguments.studies, arguments.budget,
+        told=lambda n: print(f"\r{n} studies", end="", file=sys.stderr, flush=True),
+    )  # fmt: skip
+    table = summarise(found)
+    print(file=sys.stderr)
+    for name, rows in table.items():
+        print(f"{name}:")
+        for habit, row in rows.items():
+            if habit == "verdicts":
+                print(f"  verdicts: {row}")
+            else:
+                print(f"  {habit:30} {row['share']:6.1%} ({row['low']:.1%} - {row['high']:.1%}) "
+                      f"of {row['of']}")  # fmt: skip
+    if arguments.json:
+        arguments.json.write_text(json.dumps(table, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
