@@ -13,6 +13,7 @@ from tuner.host.identity import Host, fingerprint
 from tuner.host.libraries import installed_frameworks, missing_framework
 from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.journal import StudyOpened
+from tuner.record.result import Goal
 from tuner.record.store import opened_in
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.space.baselines import Baseline, resolve_baselines
@@ -22,7 +23,8 @@ from tuner.space.resolve import knob_ids, profile_matches, resolve_space, withou
 from tuner.space.restrictions import Restrictions, check_known
 from tuner.space.space import Space
 
-METHOD = 1
+_LONGEST_NAME = 120
+METHOD = 2
 """Part of the identity: raise it when studies of two versions must not be mixed."""
 
 
@@ -42,6 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     allows_pickle: bool = False
     seed: int = 0
     restrictions: Restrictions = Restrictions()
+    goal: Goal = "fastest"
     command: str = ""
 
 
@@ -155,6 +158,7 @@ def _plan_one(
     baselines = resolve_baselines(profile, host, workload, facts, space)
     parts = {
         "method": str(METHOD),
+        "goal": request.goal,
         "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
         "versions": fingerprint({**host.versions, **facts.versions}),
         "workload": fingerprint(msgspec.to_builtins(workload)),
@@ -176,7 +180,7 @@ def _plan_one(
 
 
 def _safe(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)
+    return "".join(c if c.isalnum() or c in "-_." else "_" for c in name)[:_LONGEST_NAME]
 
 
 def difference(opened: StudyOpened, plan: Plan) -> str:

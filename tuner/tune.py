@@ -9,9 +9,12 @@ import msgspec
 
 from tuner import __version__
 from tuner.errors import StudyConflict, TuneError
+from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host, probe
-from tuner.measurement.bench import CONFIRM_PASSES, Bench, n_slices
+from tuner.measurement.bench import Bench
 from tuner.measurement.describe import make_reference
+from tuner.measurement.quiet import WAITING_SHARE
+from tuner.measurement.replication import CONFIRM, replication
 from tuner.output.assemble import Context, assemble
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
@@ -26,6 +29,7 @@ from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
+from tuner.study.explain import explain
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
@@ -139,8 +143,7 @@ def _assemble_study(
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    passes = n_slices(CONFIRM_PASSES, plan.workload.card)
-    ledger = Ledger(store, reference, batches, passes)
+    ledger = Ledger(store, reference, batches, replication(CONFIRM, plan.workload.card))
     bench = Bench(
         store,
         host,
@@ -150,8 +153,11 @@ def _assemble_study(
         session=session,
         seed=request.seed,
         seconds_left=budget.left_s,
+        waiting_s=WAITING_SHARE * budget.total_s,
     )
-    trials = Trials(plan.folder / "study.db", plan.space, ledger.tried, request.seed)
+    trials = Trials(
+        plan.folder / "study.db", plan.space, ledger.tried, request.seed, ledger.trials()
+    )
     is_reduced = request.restrictions.numerics == "reduced"
     return Study(
         store,
@@ -163,12 +169,16 @@ def _assemble_study(
         budget,
         listen,
         WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
+        goal=request.goal,
     )
 
 
 def _measure(study: Study, plan: Plan, host: Host) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
+    if study.trials.was_damaged:
+        study.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
     _warn_about_the_host(study, plan, host)
+    study.store.check_room()
     if not study.store.reference_path.exists():
         workload = plan.workload
         make_reference(
@@ -184,6 +194,7 @@ def _measure(study: Study, plan: Plan, host: Host) -> None:
     race(study)
     minimise(study)
     confirm(study)
+    explain(study)
 
 
 def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
@@ -195,12 +206,9 @@ def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
         )
     if plan.profile.name == "cuda":
         study.warn("the knobs of the GPU are not searched by this version: the CPU side is tuned")
-    quota = host.limits.quota_cores
-    if quota is not None and quota < len(host.cpus):
-        study.warn(
-            f"the cgroup grants {quota:g} cores of {len(host.cpus)} CPUs: more threads than that "
-            "are throttled"
-        )
+    for finding in examine(look_around(host, plan.folder)):
+        if finding.severity == "shaky" or finding.id == "smt":
+            study.warn(f"{finding.message} (tune-framework doctor)")
 
 
 def _open(store: Store, plan: Plan) -> None:

@@ -11,6 +11,8 @@ from tests.command import run
 CASES = {
     "no model": ((), "name a model"),
     "unknown model": (("--model", "resnet5O"), "did you mean resnet50"),
+    "a name too long": (("--model", "x" * 300), "is too long for the name of a model or a file"),
+    "unknown goal": (("--model", "fake", "--goal", "robost"), "did you mean robust"),
     "unknown profile": (("--model", "fake", "--hw", "xenon"), "did you mean xeon"),
     "unknown framework": (("--model", "fake", "--framework", "pytorch"), "did you mean torch"),
     "framework without the model": (

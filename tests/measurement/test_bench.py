@@ -9,16 +9,18 @@ import pytest
 from tests.command import MARKER, new_marker, wait_until_gone
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.measurement.bench import CONFIRM_PASSES, SEARCH_SLICES, Bench
+from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
 from tuner.record.launch import LaunchRecord, Purpose
-from tuner.record.outcome import Outcome
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.record.workload import Workload
 
 Maker = Callable[..., Bench]
+NOISE = Scatter(0.02, 0.01)
 
 
 @pytest.fixture
@@ -37,7 +39,7 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]
         make_reference(ref, "fake", 0, store.reference_path)
         workload = Workload(ref, "fake", "offline", card)
         bench = Bench(store, probe(), workload, facts, listen, session=1, seed=0,
-                      seconds_left=lambda: seconds_left)  # fmt: skip
+                      seconds_left=lambda: seconds_left, waiting_s=0.0)  # fmt: skip
         benches.append(bench)
         return bench
 
@@ -51,7 +53,7 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]
 
 def measured(bench: Bench, **settings: Value) -> LaunchRecord:
     chosen = Configuration.of({k.replace("__", "."): v for k, v in settings.items()})
-    return bench.measure(chosen, Purpose.SEARCH)
+    return bench.measure(chosen, Purpose.SEARCH, noise=NOISE)
 
 
 def test_a_launch_has_its_slices_between_those_of_the_pacer(bench_of: Maker) -> None:
@@ -59,7 +61,7 @@ def test_a_launch_has_its_slices_between_those_of_the_pacer(bench_of: Maker) -> 
     record = measured(bench, fake__layout="packed")
     assert record.ending is not None
     assert record.ending.outcome is Outcome.MEASURED
-    assert len(record.slices) >= SEARCH_SLICES
+    assert len(record.slices) >= SEARCH.least
     assert all(s.seconds >= 0.2 and s.calls >= 1 for s in record.slices)
     pacer = bench.store.launches[record.request.pacer_block]
     assert pacer.request.purpose is Purpose.PACER
@@ -121,9 +123,31 @@ def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.Mo
     assert record.ending.outcome is Outcome.TIMED_OUT
 
 
+def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
+    bench = bench_of()
+    bench.pacer_block()
+    (pacer,) = bench._running
+    pid = pacer._worker.pid  # type: ignore[union-attr]
+    variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    padding = next(v for v in variables if v.startswith(b"TUNE_FRAMEWORK_PADDING="))
+    assert len(padding.partition(b"=")[2]) == pacer.record.request.padding_bytes
+    lengths = [measured(bench, fake__streams=2).request.padding_bytes for _ in range(3)]
+    assert len({*lengths, pacer.record.request.padding_bytes}) == 4
+
+
+def test_slices_go_on_where_they_scatter_more_than_launches_do(bench_of: Maker) -> None:
+    bench = bench_of(noise=0.3)
+    arm = Configuration.of({"fake.streams": 2})
+    few = bench.measure(arm, Purpose.SEARCH, noise=Scatter(100.0, 0.01))
+    many = bench.measure(arm, Purpose.SEARCH, noise=Scatter(1e-6, 0.01))
+    assert len(few.slices) < len(many.slices)
+    assert len(many.slices) >= SEARCH.most
+
+
 def test_a_hopeless_proposal_is_pruned_after_one_slice(bench_of: Maker) -> None:
     bench = bench_of()
-    record = bench.measure(Configuration.of({"fake.streams": 2}), Purpose.SEARCH, 1e9)
+    record = bench.measure(Configuration.of({"fake.streams": 2}), Purpose.SEARCH, noise=NOISE,
+                           hopeless_below=1e9)  # fmt: skip
     assert record.ending is not None
     assert record.ending.outcome is Outcome.PRUNED
     assert len(record.slices) == 1
@@ -151,12 +175,12 @@ def test_in_a_round_all_are_resident_and_each_pass_visits_every_arm(bench_of: Ma
     arms = [Configuration(), Configuration.of({"fake.layout": "packed"}),
             Configuration.of({"fake.streams": 2})]  # fmt: skip
     for arm in arms:
-        bench.measure(arm, Purpose.SEARCH)
+        bench.measure(arm, Purpose.SEARCH, noise=NOISE)
     bench.retire_pacer()
-    records = bench.confirm_round(arms, 1)
+    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE)
     assert [r.request.configuration for r in records] == arms
     n = len(records[0].slices)
-    assert n >= CONFIRM_PASSES
+    assert n >= CONFIRM.least
     order = sorted((s.at, i) for i, r in enumerate(records) for s in r.slices)
     for k in range(n):
         assert {i for _, i in order[3 * k : 3 * k + 3]} == {0, 1, 2}
@@ -170,20 +194,63 @@ def test_arms_that_do_not_fit_in_memory_take_turns(
     bench = bench_of()
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]
     for arm in arms:
-        bench.measure(arm, Purpose.SEARCH)
+        bench.measure(arm, Purpose.SEARCH, noise=NOISE)
     bench.retire_pacer()
     monkeypatch.setattr(module, "RESIDENT_SHARE", 0.0)
-    records = bench.confirm_round(arms, 1)
+    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE)
     spans = sorted((r.slices[0].at, r.slices[-1].at) for r in records)
     assert spans[0][1] < spans[1][0]
+
+
+def test_a_round_may_end_beside_a_neighbour(bench_of: Maker) -> None:
+    bench = bench_of(faults="fake.layout=packed:crash")
+    arms = [Configuration(), Configuration.of({"fake.streams": 2}),
+            Configuration.of({"fake.layout": "packed"})]  # fmt: skip
+    bench.measure(arms[0], Purpose.SEARCH, noise=NOISE)
+    bench.retire_pacer()
+    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE, beside_neighbour=True)
+    for record in records[:2]:
+        assert record.ending == Ending(Outcome.MEASURED)
+        assert len(record.slices) >= CONFIRM.least
+        (beside,) = record.beside
+        assert beside.at > record.slices[-1].at
+        assert record.n_neighbours == max(1, len(bench.host.cpus) // 2)
+    assert records[2].beside == []
+    indices = [s.index for r in bench.store.launches.values() for s in (*r.slices, *r.beside)]
+    assert len(set(indices)) == len(indices)
+    bench.store.close()
+    with Store(bench.store.folder) as again:
+        assert again.launches[records[0].request.id].beside == records[0].beside
+
+
+def test_what_does_not_bear_a_neighbour_was_measured_all_the_same(bench_of: Maker) -> None:
+    bench = bench_of(faults="fake.streams=2:lonely")
+    arms = [Configuration(), Configuration.of({"fake.streams": 2})]
+    bench.measure(arms[0], Purpose.SEARCH, noise=NOISE)
+    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE, beside_neighbour=True)
+    assert [len(r.beside) for r in records] == [1, 0]
+    ending = records[1].ending
+    assert ending is not None
+    assert ending.outcome is Outcome.MEASURED
+    assert "beside a busy neighbour: killed by SIGKILL" in ending.reason
+    assert len(records[1].slices) >= CONFIRM.least
+
+
+def test_a_single_launch_may_end_beside_a_neighbour(bench_of: Maker) -> None:
+    bench = bench_of()
+    record = bench.measure(
+        Configuration.of({"fake.streams": 2}), Purpose.RACE, noise=NOISE, beside_neighbour=True
+    )
+    assert len(record.beside) == 1
+    assert record.check is not None
 
 
 def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) -> None:
     bench = bench_of(faults="fake.layout=packed:crash")
     arms = [Configuration(), Configuration.of({"fake.layout": "packed"}),
             Configuration.of({"fake.streams": 2})]  # fmt: skip
-    bench.measure(arms[0], Purpose.SEARCH)
-    records = bench.confirm_round(arms, 1)
+    bench.measure(arms[0], Purpose.SEARCH, noise=NOISE)
+    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE)
     outcomes = [r.ending.outcome for r in records if r.ending]
     assert outcomes == [Outcome.MEASURED, Outcome.CRASHED, Outcome.MEASURED]
 

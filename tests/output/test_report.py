@@ -1,14 +1,19 @@
 """Reports are rendered from the result alone, and a hostile name does no harm in them."""
 
 import json
+from pathlib import Path
 from typing import Any
 
+import jsonschema
 import msgspec
 import pytest
 
 from tests.command import run, seconds_here
 from tuner.output.report import ratio, render
+from tuner.record.files import RESULT_SCHEMA, read_result
 from tuner.record.result import Interval, Result
+
+SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +63,40 @@ def test_the_default_is_not_called_a_candidate(
     lines = render(msgspec.convert(data, Result), "report.md.j2").splitlines()
     row = next(line for line in lines if line.startswith("| same") and "keep the default" in line)
     assert row.split(" | ")[-1] == f"{text} |"
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_what_each_setting_is_worth_is_told_with_its_evidence(
+    result: Result, template: str
+) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    worth = {"point": 1.3, "low": 1.1, "high": 1.5, "confidence": 0.95}
+    data["winners"]["same"]["contributions"] = [
+        {"knob": "fake.streams", "value": 2, "ratio": 1.3, "speedup": worth, "n_rounds": 4},
+        {"knob": "fake.layout", "value": "packed", "ratio": 1.2, "speedup": None, "n_rounds": 0},
+    ]
+    data["winners"]["same"]["compile_seconds"] = {"cold": 40.0, "warm": 5.0, "items_to_pay": 1234.5}
+    text = render(msgspec.convert(data, Result), template)
+    rows = {"2": "", "packed": ""}
+    for line in text.splitlines():
+        for value in rows:
+            if "fake." in line and f"={value}" in line and ("rounds" in line or "hint" in line):
+                rows[value] += line
+    assert "1.30x (1.10 - 1.50)" in rows["2"]
+    assert "4 rounds" in rows["2"]
+    assert "1.20x" in rows["packed"]
+    assert "hint" in rows["packed"]
+    assert "40.0 s / 5.0 s, pays after 1,234 items" in text
+    for name in data["winners"]:
+        data["winners"][name]["contributions"] = []
+    nothing = render(msgspec.convert(data, Result), template)
+    assert "each setting is worth" not in nothing
+
+
+@pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)
+def test_the_committed_samples_are_results_of_this_version(path: Path) -> None:
+    jsonschema.validate(json.loads(path.read_text()), json.loads(RESULT_SCHEMA.read_text()))
+    assert read_result(path).baselines[0].name in render(read_result(path), "report.html.j2")
 
 
 def test_markdown_tables_are_whole(result: Result) -> None:

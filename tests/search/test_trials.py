@@ -11,9 +11,10 @@ import optuna
 import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
+from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
-from tuner.record.outcome import Outcome
+from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.outcome import Ending, Outcome
 from tuner.search.sampler import Exhausted
 from tuner.search.trials import Trials
 from tuner.space.knobs import winner_class
@@ -42,6 +43,76 @@ class Search:
         self.tried[proposal.configuration] = score
         self.trials.tell(proposal.number, Outcome.MEASURED, "", score)
         return proposal.configuration
+
+
+@pytest.mark.parametrize("damage", ["half", "empty", "gone", "scribbled", "shorter"])
+def test_a_damaged_file_is_made_again_from_what_is_noted(tmp_path: Path, damage: str) -> None:
+    search = Search(tmp_path)
+    noted = []
+    for number in range(12):
+        earlier = (tmp_path / "study.db").read_bytes()
+        proposal = search.trials.ask(WinnerClass.REDUCED)
+        assert proposal.number == number
+        score = None if number == 5 else search.surface.log_rate(proposal.configuration.as_dict())
+        search.trials.tell(number, Outcome.MEASURED, "", score)
+        search.tried[proposal.configuration] = score
+        ending = Ending(Outcome.MEASURED)
+        noted.append(TrialNoted(number, proposal.configuration, proposal.source, ending, (), score))
+    del noted[3]  # asked for by a tool that was killed before it was measured
+    path = tmp_path / "study.db"
+    whole = path.read_bytes()
+    match damage:
+        case "half":
+            path.write_bytes(whole[: len(whole) // 2])
+        case "empty":
+            path.write_bytes(b"")
+        case "gone":
+            path.unlink()
+        case "scribbled":
+            path.write_bytes(whole[:20_000] + bytes(range(256)) * 80 + whole[40_480:])
+        case "shorter":
+            path.write_bytes(earlier[:-1] if earlier == whole else earlier)
+    again = Trials(path, search.space, search.scores, 0, noted)
+    assert again.was_damaged
+    stored = optuna.load_study(study_name="study", storage=f"sqlite:///{path}").trials
+    assert [t.number for t in stored] == list(range(12))
+    labels = {t.number: t.user_attrs.get("configuration") for t in stored}
+    assert labels == {**{n.number: n.configuration.label() for n in noted}, 3: None}
+    assert {t.number: t.value for t in stored if t.value is not None} == {
+        n.number: pytest.approx(n.score) for n in noted if n.score is not None
+    }
+    new = again.ask(WinnerClass.REDUCED)
+    assert new.number == 12
+    assert new.configuration not in {n.configuration for n in noted}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize("kib", [60, 100, 140, 180])
+def test_a_full_disk_is_said_to_be_full(tmp_path: Path, kib: int) -> None:
+    small = tmp_path / "small"
+    small.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(small)]
+    if subprocess.run(mount, check=False).returncode:
+        pytest.skip("this container may not mount a tmpfs")
+    search = Search(tmp_path)
+    try:
+        with pytest.raises(StorageFailed, match="make room"):
+            search.trials = Trials(small / "study.db", search.space, search.scores, 0)
+            for _ in range(100):
+                search.step(WinnerClass.REDUCED)
+        subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
+        search.trials = Trials(small / "study.db", search.space, search.scores, 0)
+        search.step(WinnerClass.REDUCED)
+    finally:  # SQLite's connections are closed with the process
+        subprocess.run(["umount", "--lazy", str(small)], check=True)
+
+
+def test_a_sound_file_is_left_alone(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    configuration = search.step(WinnerClass.SAME)
+    note = TrialNoted(0, configuration, "random", Ending(Outcome.MEASURED), (), 1.0)
+    again = Trials(tmp_path / "study.db", search.space, search.scores, 0, [note])
+    assert not again.was_damaged
 
 
 def test_nothing_is_proposed_twice_and_everything_is_feasible(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
     said: list[Event] = []
     facts = model(FAKE_DEFAULTS)
     bench = Bench(store, host, workload("fake"), facts, said.append, session=1, seed=0,
-                  seconds_left=budget.left_s)  # fmt: skip
+                  seconds_left=budget.left_s, waiting_s=0.0)  # fmt: skip
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
     trials = Trials(folder / "study.db", space, ledger.tried, 0)
     return kind(store, space, baselines, bench, ledger, trials, budget, said.append)

@@ -7,9 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import RoundDone, TrialNoted, WinnerClass
-from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.journal import ArmsChosen, RoundDone, TrialNoted, WinnerClass
+from tuner.record.launch import (
+    Interference,
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Purpose,
+    ReadBack,
+    Slice,
+)
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.claims import Claims
@@ -44,14 +53,19 @@ def add_round(store: Store, number: int, rates: dict[Configuration, float | None
     store.add(RoundDone(number, tuple(ids)))
 
 
-def claims(store: Store, tuned: Configuration = TUNED, n_rounds: int | None = None) -> Claims:
+def claims(
+    store: Store,
+    tuned: Configuration = TUNED,
+    n_rounds: int | None = None,
+    chosen: ArmsChosen | None = None,
+) -> Claims:
     finalists = {
         WinnerClass.LAUNCH_ONLY: DEFAULT,
         WinnerClass.SAME: tuned,
         WinnerClass.REDUCED: tuned,
     }
     ledger = Ledger(store, 4, (4, 16))
-    return Claims(store, ledger, finalists, None, n_rounds)
+    return Claims(store, ledger, finalists, chosen, n_rounds)
 
 
 def rounds(store: Store, gain: float, n: int, noise: float = 0.02, seed: int = 0) -> None:
@@ -101,6 +115,80 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
     kept = claims(store).claim(WinnerClass.LAUNCH_ONLY)
     assert kept.verdict == "keep_default"
     assert "none of the 1 other" in kept.reason
+
+
+def disturb(store: Store, n: int) -> None:
+    """Write a launch of the search with so many disturbed slices."""
+    request = LaunchRequest(store.next_launch_id(), DEFAULT, 4, Purpose.SEARCH)
+    busy = Interference(dirty=("other processes used 50% of the CPU time",))
+    store.launches[request.id] = LaunchRecord(
+        request, slices=[Slice(9000 + k, 1, 1, 0.3, float(k), busy) for k in range(n)]
+    )
+
+
+def test_on_a_busy_host_the_search_alone_keeps_no_default(store: Store) -> None:
+    rounds(store, gain=0.0, n=4)
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
+    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+    disturb(store, 40)
+    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert claim.verdict == "ambiguous"
+    assert "of the slices were disturbed" in claim.reason
+
+
+def test_on_such_a_host_an_interval_still_decides(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    disturb(store, 40)
+    assert claims(store).claim(WinnerClass.SAME).verdict == "faster"
+
+
+BASELINE = Configuration.of({"launch.allocator": "jemalloc"})
+CHOSEN = ArmsChosen((TUNED, BASELINE), BASELINE, False, LOOKS)
+
+
+def baseline_rounds(store: Store, tuned: float, baseline: float, n: int = 9) -> None:
+    random = np.random.default_rng(2)
+    for number in range(1, n + 1):
+        jitter = random.normal(0, 0.01, 3)
+        rates = {DEFAULT: jitter[0], TUNED: tuned + jitter[1], BASELINE: baseline + jitter[2]}
+        add_round(store, number, rates)
+
+
+def test_a_baseline_that_proved_faster_is_not_passed_over_for_the_default(store: Store) -> None:
+    baseline_rounds(store, tuned=0.0, baseline=0.2)
+    found = claims(store, chosen=CHOSEN)
+    for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
+        claim = found.claim(klass)
+        assert (claim.verdict, claim.configuration) == ("faster", BASELINE)
+        assert "own finalist did not reach" in claim.reason
+    assert found.against_default(BASELINE) == found.claim(WinnerClass.SAME).speedup
+
+
+def test_a_baseline_of_another_class_wins_nothing(store: Store) -> None:
+    reduced = Configuration.of({"fake.precision": "bf16"})
+    random = np.random.default_rng(2)
+    for number in range(1, 7):
+        jitter = random.normal(0, 0.01, 3)
+        rates = {DEFAULT: jitter[0], TUNED: jitter[1], reduced: 0.3 + jitter[2]}
+        add_round(store, number, rates)
+    found = claims(store, chosen=ArmsChosen((TUNED, reduced), None, False, LOOKS))
+    assert found.claim(WinnerClass.SAME).verdict != "faster"
+    assert found.claim(WinnerClass.REDUCED).configuration == reduced
+
+
+def test_a_baseline_with_a_setting_that_nothing_shows_wins_nothing(store: Store) -> None:
+    baseline_rounds(store, tuned=0.0, baseline=0.2)
+    echoed = ReadBack("launch.allocator", "jemalloc", None, "environment_only", "nothing shows it")
+    for record in store.launches.values():
+        if record.request.configuration == BASELINE:
+            record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,))
+    assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME).verdict != "faster"
+
+
+def test_where_the_finalist_is_faster_it_stays_the_winner(store: Store) -> None:
+    baseline_rounds(store, tuned=0.1, baseline=0.4)
+    assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME).configuration == TUNED
 
 
 def test_an_arm_that_failed_before_the_rounds_is_neither_claimed_nor_open(store: Store) -> None:

@@ -52,7 +52,12 @@ class Warm(Study):
     """A study whose launches find a warm compiler's cache."""
 
     def measure(
-        self, configuration: Configuration, purpose: Purpose, *, may_prune: bool = False
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
     ) -> LaunchRecord:
         found = add(self.store, configuration, 1.3, WARM_S)
         self.ledger.refresh()
@@ -69,6 +74,7 @@ def n_launches(study: Study) -> int:
         (500.0, True, 1),  # 4 rounds at 75 s, 50 s for minimising, two launches at 40 s
         (290.0, True, 2),  # not so, but a warm cache makes a round 37.5 s
         (190.0, False, 1),  # nor would that be enough
+        (340.0, True, 2),  # as above, with a neighbour in the confirmation
     ],
 )
 def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tuner.record.configuration import Configuration
@@ -32,7 +33,21 @@ def test_a_launch_that_still_runs_does_not_cost_nothing(tmp_path: Path) -> None:
         add(store, Purpose.PACER, total_s=None)
         ledger = Ledger(store, 4, (4,))
         assert ledger.cost_s(DEFAULT) == pytest.approx(9.0)
-        assert ledger.repeat_cost_s(DEFAULT) == pytest.approx(9.0 + 2 * 0.5)
+        assert ledger.repeat_cost_s(DEFAULT) == pytest.approx(9.0)
+
+
+def test_where_slices_scatter_a_confirming_launch_takes_more_of_them(tmp_path: Path) -> None:
+    """And its cost is reckoned so, or the first look would not fit."""
+    with Store(tmp_path) as store:
+        add(store, Purpose.BASELINE, total_s=9.0)
+        quiet = Ledger(store, 4, (4,)).repeat_cost_s(DEFAULT)
+        (record,) = store.launches.values()
+        record.slices = [
+            msgspec.structs.replace(s, seconds=s.seconds * factor)
+            for s, factor in zip(record.slices, (1.0, 1.4, 0.8, 1.2), strict=True)
+        ]
+        noisy = Ledger(store, 4, (4,)).repeat_cost_s(DEFAULT)
+        assert noisy > quiet + 5 * 0.5
 
 
 def test_a_long_lived_pacer_says_nothing_of_what_a_launch_costs(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from tuner.study.study import Study
 
 DEFAULT = Configuration()
 SHORTER = Configuration.of({"fake.layout": "packed"})
+OTHER = Configuration.of({"fake.streams": 2})
 FULL = Configuration.of({"fake.layout": "packed", "fake.streams": 2})
 TOLERANCE = 0.02
 
@@ -88,19 +89,45 @@ class Scripted(Study):
     """A study whose further launches have the rate that is true."""
 
     def measure(
-        self, configuration: Configuration, purpose: Purpose, *, may_prune: bool = False
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
     ) -> LaunchRecord:
         record = add(self.store, configuration, TRUE[configuration])
         self.ledger.refresh()
         return record
 
 
-TRUE = {
-    DEFAULT: 1.0,
-    SHORTER: 1.1,
-    Configuration.of({"fake.streams": 2}): 1.15,
-    FULL: 1.25,
-}
+TRUE = {DEFAULT: 1.0, SHORTER: 1.1, OTHER: 1.15, FULL: 1.25}
+
+
+class Flat(Study):
+    """A study in which everything is as fast as the default."""
+
+    def measure(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
+    ) -> LaunchRecord:
+        record = add(self.store, configuration, 1.0)
+        self.ledger.refresh()
+        return record
+
+
+def name_finalist(store: Store, rates: dict[Configuration, float]) -> None:
+    """Write a search that ended with FULL as the finalist of every class."""
+    for number, (configuration, rate) in enumerate(rates.items()):
+        record = add(store, configuration, rate)
+        ending = Ending(Outcome.MEASURED)
+        store.add(TrialNoted(number, configuration, "script", ending, (record.request.id,), rate))
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, klass, FULL))
 
 
 def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "") -> Configuration:
@@ -120,6 +147,24 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
 def test_one_lucky_launch_takes_no_setting_away(store: Store, tmp_path: Path) -> None:
     assert reduced(store, tmp_path, budget_s=1500.0) == FULL
     assert Ledger(store, 4, (4,)).n_launches(SHORTER) > 1
+
+
+def test_the_last_setting_stays_for_the_confirmation_to_judge(store: Store, tmp_path: Path) -> None:
+    """None does any good, and the search was lucky with both together."""
+    rates = {DEFAULT: 1.0, SHORTER: 1.0, OTHER: 1.001, FULL: 1.004}
+    name_finalist(store, rates)
+    study = new_study(store, tmp_path, 1500.0, Flat)
+    minimise(study)
+    assert study.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
+
+
+def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) -> None:
+    name_finalist(store, {DEFAULT: 1.0, FULL: 0.99})
+    before = len(store.launches)
+    study = new_study(store, tmp_path, 1500.0, Flat)
+    minimise(study)
+    assert study.finalists()[WinnerClass.SAME] == FULL
+    assert len(store.launches) == before
 
 
 def test_without_the_time_to_make_sure_a_setting_stays(store: Store, tmp_path: Path) -> None:

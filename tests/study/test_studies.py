@@ -56,6 +56,7 @@ def optimum(surface: Surface) -> float:
     return max(truth(surface, dict(zip(CHOICES, c, strict=True))) for c in combinations)
 
 
+@pytest.mark.alone
 def test_the_optimum_is_found_wherever_the_seed_puts_it(tmp_path: Path) -> None:
     """In at least 18 of 20 studies. Two at a time: the fake's clock is virtual."""
 
@@ -147,7 +148,28 @@ def test_baselines_are_listed_told_apart_and_confirmed(
     assert result["speedup_over_best_baseline"]["point"] > 1
 
 
-def test_every_setting_of_a_winner_was_read_back_in_force(
+def test_every_setting_of_a_winner_is_worth_something(
+    finished: tuple[Path, dict[str, Any]],
+) -> None:
+    _, result = finished
+    surface = Surface(0)
+    for winner in result["winners"].values():
+        full = truth(surface, winner["configuration"])
+        settings = set(winner["configuration"]) - {"workload.batch"}
+        assert {c["knob"] for c in winner["contributions"]} == settings
+        for each in winner["contributions"]:
+            less = {k: v for k, v in winner["configuration"].items() if k != each["knob"]}
+            true = math.exp(full - truth(surface, less))
+            # one in twenty intervals misses; by how little is a matter of the fixture's low noise
+            if each["speedup"] is None:
+                assert each["ratio"] == pytest.approx(true, rel=0.05)
+            else:
+                assert each["speedup"]["low"] <= true * 1.02, each
+                assert each["speedup"]["high"] >= true * 0.98, each
+    assert result["contributions"] == result["winners"]["same"]["contributions"]
+
+
+def test_every_setting_of_a_winner_was_was_read_back_in_force(
     finished: tuple[Path, dict[str, Any]],
 ) -> None:
     _, result = finished
@@ -226,6 +248,11 @@ def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
     assert result["verdict"] in ("keep_default", "ambiguous")
     for winner in result["winners"].values():
         assert winner["verdict"] != "faster"
+        if winner["speedup"] is None:
+            assert "came within the noise" in winner["reason"] or "rounds" in winner["reason"]
+        elif winner["verdict"] == "keep_default":
+            assert winner["speedup"]["high"] < 1.05
+        assert winner["contributions"] == []
     shipped = read_recommendation(tmp_path / "out/recommended.toml")
     assert shipped.settings == []
 

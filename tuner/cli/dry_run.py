@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import Any
 
@@ -17,6 +18,8 @@ from tuner.output.report import settings
 from tuner.plan import Plan, outlook
 from tuner.space.baselines import Baseline
 from tuner.space.space import Space
+
+_WANTED_LAUNCHES = 40
 
 
 def _estimate(plan: Plan, budget_s: float) -> dict[str, float]:
@@ -163,3 +166,12 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
         f"about {estimate['launch_s']:.0f} s a launch without compilation: {duration(budget_s)} "
         f"hold about {estimate['launches']:.0f}; {outlook(plan)}"
     )
+    if estimate["launches"] < _WANTED_LAUNCHES:
+        console.print(
+            Text(
+                f"a study wants some {_WANTED_LAUNCHES}: give this framework "
+                f"{math.ceil(_WANTED_LAUNCHES * estimate['launch_s'] / 60)}m, or some time on a "
+                "quieter host",
+                style="yellow",
+            )
+        )

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import tempfile
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import typer
 
 from tuner import __version__, interrupts
-from tuner.errors import Interrupted, TuneError
+from tuner.errors import Interrupted, TuneError, UsageError
+
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 def complain(text: str) -> None:
@@ -36,14 +40,32 @@ def handled(unforeseen: int = 1) -> Iterator[None]:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         raise typer.Exit(1) from error
     except Exception as error:
-        log = tempfile.NamedTemporaryFile(
-            "w", prefix="tune-framework-", suffix=".log", delete=False
-        )
-        with log:
-            log.write(f"tune-framework {__version__}\n{' '.join(sys.argv)}\n\n")
-            traceback.print_exc(file=log)
+        if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
+            name = Path(str(error.filename)).name
+            complain(
+                f"{name[:60]}... is too long for the name of a model or a file; "
+                "list the built-in models with: tune-framework models"
+            )
+            raise typer.Exit(UsageError.exit_code) from error
+        if isinstance(error, OSError) and error.errno in _NO_ROOM:
+            complain(f"cannot write {error.filename or 'a file'}: {error.strerror}; make room")
+            raise typer.Exit(unforeseen) from error
         complain(
             f"unexpected {type(error).__name__}: {error}; this is a fault of tune-framework: "
-            f"please report it with {log.name}"
+            f"please report it with {_write_log()}"
         )
         raise typer.Exit(unforeseen) from error
+
+
+def _write_log() -> str:
+    """Write what is being handled to a file, and return its name."""
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="tune-framework-", suffix=".log", delete=False
+        ) as log:
+            log.write(f"tune-framework {__version__}\n{' '.join(sys.argv)}\n\n")
+            traceback.print_exc(file=log)
+    except OSError:  # no room for it: then here
+        traceback.print_exc()
+        return "the lines above"
+    return log.name

@@ -86,6 +86,12 @@ def run(
             "both: search both, recommend the same-numerics one."
         ),
     ] = "both",
+    goal: Annotated[
+        str,
+        typer.Option(
+            help="fastest, or robust: prefer winners that do not collapse beside a busy neighbour."
+        ),
+    ] = "fastest",
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
     ] = None,
@@ -130,6 +136,7 @@ def run(
             tolerance=tolerance,
             allow_pickle=allow_pickle,
             numerics=numerics,
+            goal=goal,
             set_=set_ or [],
             fix=fix or [],
             exclude=exclude or [],

@@ -6,6 +6,7 @@ once; events come between slices, when nothing is timed.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections import deque
@@ -30,6 +31,7 @@ from tuner.record.events import (
     StudyBegins,
     StudyEnds,
     TimeLeft,
+    WaitingForQuiet,
     Warned,
 )
 from tuner.record.launch import Purpose
@@ -51,6 +53,7 @@ class _State:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.workload = self.phase = self.launch = self.stage = self.best = ""
+        self.waited_s = math.inf
         self.deadline: float | None = None
         self.recent: deque[Text] = deque(maxlen=_RECENT)
 
@@ -97,6 +100,11 @@ def _line(event: Event, state: _State) -> str | None:
                 for name, (point, low, high) in event.speedups.items()
             ]
             return f"  round {event.number}: {', '.join(parts) or 'measured'}"
+        case WaitingForQuiet():
+            state.stage = f"waiting for quiet: {event.reason}"
+            text = f"  waiting for quiet, at most {duration(event.at_most_s)}: {event.reason}"
+            is_new, state.waited_s = event.seconds <= state.waited_s, event.seconds
+            return text if is_new else None
         case TimeLeft():
             state.deadline = time.monotonic() + event.seconds
             return None

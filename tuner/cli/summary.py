@@ -11,11 +11,13 @@ from rich.text import Text
 from tuner.output.assemble import verdict_line
 from tuner.output.report import (
     best_candidate,
+    disturbance,
     is_recommended,
     rate,
     ratio,
     settings,
     standing,
+    with_along,
 )
 from tuner.record.result import Result
 
@@ -35,10 +37,18 @@ def show(result: Result, folder: Path) -> None:
             speedup,
         )
     )
+    if disturbance(result):
+        console.print(Text(disturbance(result), style="bold yellow"))
     console.print(_table(result))
     for name, winner in result.winners.items():
         shown = best_candidate(winner) + settings(winner.configuration)
         console.print(Text.assemble((f"{name}: ", "bold"), shown))
+    if result.contributions:
+        worth = ", ".join(
+            f"{with_along(c)} {c.ratio:.2f}x{'' if c.speedup else ' (in the search)'}"
+            for c in result.contributions
+        )
+        console.print(Text.assemble(("the recommended settings are worth: ", "bold"), worth))
     ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
     refused = sum("is not in force" in trial.reason for trial in result.trials)
     in_force = f"not in force: {', '.join(ignored) or 'nothing among the winners'}"

@@ -19,6 +19,7 @@ from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
 from tuner.plan import Request, plan
+from tuner.record.result import Goal
 from tuner.record.workload import FRAMEWORKS
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tune import Finished, tune
@@ -55,6 +56,7 @@ def main(
     tolerance: float | None,
     allow_pickle: bool,
     numerics: str,
+    goal: str,
     set_: list[str],
     fix: list[str],
     exclude: list[str],
@@ -67,6 +69,7 @@ def main(
     _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
     _check_choice("--scenario", scenario, ("offline",))
     _check_choice("--numerics", numerics, ("both", "same", "reduced"))
+    _check_choice("--goal", goal, ("fastest", "robust"))
     for name in frameworks:
         _check_choice("--framework", name, FRAMEWORKS)
     if tolerance is not None and not math.isfinite(tolerance):
@@ -84,6 +87,7 @@ def main(
         allows_pickle=allow_pickle,
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
+        goal=cast(Goal, goal),
         command=shlex.join(["tune-framework", *command]),
     )
     if dry_run:

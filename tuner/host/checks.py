@@ -184,7 +184,7 @@ def _activity(s: Surroundings) -> list[Finding]:
             Finding(
                 "busy",
                 "shaky",
-                f"other programs use {s.idle.foreign:.0%} of the allowed CPUs",
+                f"other programs use {min(1.0, s.idle.foreign):.0%} of the allowed CPUs",
                 "end them (ps aux --sort=-pcpu | head), or wait",
             )
         )

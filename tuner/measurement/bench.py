@@ -6,36 +6,45 @@ is stopped.
 
 from __future__ import annotations
 
+import math
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
 from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
+from tuner.measurement.neighbour import n_neighbours, neighbour
+from tuner.measurement.passes import passes_of
 from tuner.measurement.process import WorkerProcess
+from tuner.measurement.quiet import Quiet
+from tuner.measurement.replication import (
+    CONFIRM,
+    FIXED,
+    SEARCH,
+    Replication,
+    Scatter,
+    n_needed,
+    replication,
+    scatter,
+    wants_more,
+)
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
-from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
+from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin, Check, Prepare
 from tuner.record.store import Store
-from tuner.record.workload import ModelCard, ModelFacts, Workload
+from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH, Applies
 from tuner.space.knobs import describe
 from tuner.space.launching import plan_launch
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
-SEARCH_SLICES = 4
-PROGRAM_RUNS = 2
-CONFIRM_PASSES = 6
-"""Slices of a launch. A launch costs many times a slice, so the confirmation takes more."""
-EXTRA_SHARE = 0.5
-"""How many disturbed slices or passes are taken again: half as many as were planned."""
 RESIDENT_SHARE = 0.6
 """Of the allowed memory: with more residents than that, the arms take turns."""
-"""Inputs of an output check: enough for a drift; enough for 64 with a clear class."""
+_MAX_PADDING_BYTES = 4096
 
 
 class Bench:
@@ -52,6 +61,7 @@ class Bench:
         session: int,
         seed: int,
         seconds_left: Callable[[], float],
+        waiting_s: float,
     ) -> None:
         self.store = store
         self.host = host
@@ -61,6 +71,7 @@ class Bench:
         self._session = session
         self._random = random.Random(seed * 1000 + session)
         self._seconds_left = seconds_left
+        self._quiet = Quiet(store, listen, waiting_s, seconds_left)
         self._pacer: Launch | None = None
         self.why_no_pacer = ""
         self._running: list[Launch] = []
@@ -85,6 +96,7 @@ class Bench:
         round_number: int = 0,
     ) -> Launch:
         """Start a launch and prepare it; the worker runs on return. Raises LaunchFailed."""
+        self.store.check_room()
         request = LaunchRequest(
             id=self.store.next_launch_id(),
             configuration=configuration,
@@ -94,13 +106,18 @@ class Bench:
             round=round_number,
             session=self._session,
             started_s=self.store.used_s(),
+            padding_bytes=self._random.randint(0, _MAX_PADDING_BYTES),
         )
         file = self.store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
         plan = plan_launch(configuration, self.host)
         compiled = (self.store.folder / "compiled").absolute()
         compiled.mkdir(exist_ok=True)
-        extra = {"TORCHINDUCTOR_CACHE_DIR": str(compiled), "TUNE_FRAMEWORK_PACKAGES": str(compiled)}
+        extra = {
+            "TORCHINDUCTOR_CACHE_DIR": str(compiled),
+            "TUNE_FRAMEWORK_PACKAGES": str(compiled),
+            "TUNE_FRAMEWORK_PADDING": "." * request.padding_bytes,
+        }
         try:
             launch = Launch(
                 file,
@@ -163,8 +180,19 @@ class Bench:
     def _slice(self, launch: Launch) -> None:
         launch.measure(self.store.next_slice_index(), SLICE_S)
 
-    def _n_slices(self, planned: int) -> int:
-        return n_slices(planned, self.workload.card)
+    def _measure_beside(self, launches: Iterable[Launch]) -> None:
+        """Take a slice of each launch beside a synthetic busy neighbour, which one may not bear."""
+        n = n_neighbours(self.host)
+        waiting = list(launches)
+        with neighbour(n, self.store.neighbour_log) as is_busy:
+            for launch in self._random.sample(waiting, len(waiting)) if is_busy else []:
+                if launch.measure_beside(self.store.next_slice_index(), SLICE_S, n):
+                    launch.pause()
+
+    def _await_quiet(self, slices: Iterable[Slice]) -> None:
+        """Wait for quiet if one of the slices was disturbed; every worker is stopped meanwhile."""
+        disturbed = [s.interference for s in slices if s.interference.dirty]
+        self._quiet.after(disturbed[0] if disturbed else Interference())
 
     def _check_once(self, launch: Launch) -> None:
         """Check the outputs of a configuration that was not checked yet."""
@@ -236,12 +264,19 @@ class Bench:
     # ---------------------------------------------------------------- what a study asks for
 
     def measure(
-        self, configuration: Configuration, purpose: Purpose, hopeless_below: float = 0.0
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        noise: Scatter,
+        hopeless_below: float = 0.0,
+        beside_neighbour: bool = False,
     ) -> LaunchRecord:
         """Measure a configuration in one fresh launch, each slice between two of the pacer.
 
+        noise: what launches and slices scattered by so far, which says how many slices help.
         hopeless_below: items per second; an undisturbed first slice below it ends the launch as
-        pruned.
+        pruned. beside_neighbour: at the end, take a slice beside a synthetic busy neighbour.
         A failure is the record's ending, never an exception.
         """
         block = self.pacer_block()
@@ -252,42 +287,76 @@ class Bench:
         try:
             launch.pause()
             self._pace()
-            while _wants_more(launch.record, self._n_slices(SEARCH_SLICES)):
+            while self._wants_slice(launch, SEARCH, noise):
+                self._await_quiet(launch.record.slices[-1:])
                 self._slice(launch)
                 launch.pause()
                 self._pace()
                 rate = launch.record.clean_rate
                 if rate is not None and rate < hopeless_below:
                     return self._finish(launch, _pruned(rate, hopeless_below))
-            self._check_once(launch)
+            if beside_neighbour:
+                self._measure_beside([launch])
+            if launch.record.ending is None:
+                self._check_once(launch)
         except LaunchFailed:
             self._forget_ended()
             self._announce(launch.record)
             return launch.record
         return self._finish(launch)
 
-    def confirm_round(self, arms: list[Configuration], number: int) -> list[LaunchRecord]:
+    def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
+        """Tell whether one more slice of a launch tells more than its seconds are worth."""
+        slices = launch.record.slices
+        clean = [s for s in slices if not s.interference.dirty]
+        logs = [math.log(s.rate) for s in clean or slices]
+        seen = noise.with_slices(scatter(logs) if slices else 0.0, len(logs))
+        slice_s = launch.slice_s + (self._pacer.slice_s if self._pacer is not None else 0.0)
+        limits = replication(planned, self.workload.card)
+        needed = n_needed(limits, seen, launch.fixed_s, slice_s)
+        return wants_more(len(clean), len(slices), needed)
+
+    def measure_round(
+        self,
+        arms: list[Configuration],
+        number: int,
+        purpose: Purpose,
+        *,
+        noise: Scatter,
+        seconds: float = math.inf,
+        beside_neighbour: bool = False,
+    ) -> list[LaunchRecord]:
         """Measure one fresh launch of every arm, side by side; records in the order of the arms.
 
         All are resident. In each pass every arm takes one slice, in random order; a pass in which
         a slice was disturbed is made again, as a whole. Where memory does not allow all of them,
-        the launches take turns in random order. Failures are endings, not exceptions.
+        the launches take turns in random order. seconds: no more passes than the least are begun
+        after so long. beside_neighbour: at the end, every arm takes a slice beside a synthetic busy
+        neighbour. Failures are endings, not exceptions.
         """
+        began_s = self.store.used_s()
         order = self._random.sample(range(len(arms)), len(arms))
         if not self._fits([self._last_prepared(arm) for arm in arms]):
-            records = {i: self._measure_alone(arms[i], number) for i in order}
+            records = {
+                i: self._measure_alone(
+                    arms[i], number, purpose, noise, beside_neighbour=beside_neighbour
+                )
+                for i in order
+            }
             return [records[i] for i in range(len(arms))]
         launches: dict[int, Launch] = {}
         records = {}
         for i in order:
             try:
-                launches[i] = self._launch(arms[i], Purpose.CONFIRM, round_number=number)
+                launches[i] = self._launch(arms[i], purpose, round_number=number)
                 launches[i].pause()
             except LaunchFailed:
                 launches.pop(i, None)
                 records[i] = self._latest()
-        n_passes = n_clean = 0
-        while launches and _want_more(n_clean, n_passes, self._n_slices(CONFIRM_PASSES)):
+        while launches and self._wants_pass(
+            list(launches.values()), noise, in_haste=self.store.used_s() - began_s > seconds
+        ):
+            self._await_quiet([s for each in launches.values() for s in each.record.slices[-1:]])
             for i in self._random.sample(list(launches), len(launches)):
                 try:
                     self._slice(launches[i])
@@ -296,21 +365,47 @@ class Bench:
                     records[i] = launches.pop(i).record
                     self._forget_ended()
                     self._announce(records[i])
-            n_passes += 1
-            last = [launch.record.slices[-1] for launch in launches.values()]
-            n_clean += not any(s.interference.dirty for s in last)
+        if beside_neighbour:
+            self._measure_beside(launches.values())
         for i, launch in launches.items():
             records[i] = self._finish(launch)
         return [records[i] for i in range(len(arms))]
 
-    def _measure_alone(self, arm: Configuration, number: int) -> LaunchRecord:
+    def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
+        """Tell whether one more slice of every arm tells more than its seconds are worth."""
+        passes = passes_of([launch.record for launch in launches])
+        planned = replication(CONFIRM, self.workload.card)
+        if in_haste and passes.n_taken >= planned.least:
+            return False
+        needed = n_needed(
+            planned,
+            noise.with_slices(passes.scatter(), len(launches) * len(passes.log_rates)),
+            sum(launch.fixed_s for launch in launches),
+            sum(launch.slice_s for launch in launches),
+        )
+        return wants_more(passes.n_clean, passes.n_taken, needed)
+
+    def _measure_alone(
+        self,
+        arm: Configuration,
+        number: int,
+        purpose: Purpose,
+        noise: Scatter,
+        *,
+        beside_neighbour: bool,
+    ) -> LaunchRecord:
         try:
-            launch = self._launch(arm, Purpose.CONFIRM, round_number=number)
+            launch = self._launch(arm, purpose, round_number=number)
         except LaunchFailed:
             return self._latest()
         try:
-            while _wants_more(launch.record, self._n_slices(CONFIRM_PASSES)):
+            while self._wants_slice(launch, FIXED, noise):
+                launch.pause()
+                self._await_quiet(launch.record.slices[-1:])
                 self._slice(launch)
+            if beside_neighbour:
+                launch.pause()
+                self._measure_beside([launch])
         except LaunchFailed:
             self._forget_ended()
             self._announce(launch.record)
@@ -332,21 +427,6 @@ class Bench:
         waiting = sum(p.memory_private_bytes for p in prepared)
         starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
         return waiting + starting <= RESIDENT_SHARE * self.host.limits.memory_bytes
-
-
-def n_slices(planned: int, card: ModelCard) -> int:
-    """Return how many slices a launch gets; a program's are whole runs, each started anew."""
-    return min(planned, PROGRAM_RUNS) if card.form == "program" else planned
-
-
-def _want_more(n_clean: int, n_taken: int, planned: int) -> bool:
-    """Tell whether to go on: until enough are clean, or half as many again were taken."""
-    return n_clean < planned and n_taken < planned + int(EXTRA_SHARE * planned)
-
-
-def _wants_more(record: LaunchRecord, planned: int) -> bool:
-    clean = sum(not s.interference.dirty for s in record.slices)
-    return _want_more(clean, len(record.slices), planned)
 
 
 def _pruned(rate: float, hopeless_below: float) -> Ending:

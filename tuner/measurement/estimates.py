@@ -22,8 +22,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from tuner.measurement.passes import passes_of
+from tuner.measurement.replication import Scatter, scatter, variance_of_median
 from tuner.record.configuration import Configuration
-from tuner.record.launch import LaunchRecord, Purpose, Slice
+from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose, Slice
 from tuner.record.outcome import Outcome
 
 # The prior for beta: two pairs of launches between which the pacer moved 5 %, fully shared.
@@ -40,24 +42,26 @@ def clean_slices(record: LaunchRecord) -> list[Slice]:
 
 
 def round_values(records: Sequence[LaunchRecord]) -> list[float | None]:
-    """Return the log rate of each launch of a confirmation round, its passes taken as blocks.
+    """Return the log rate of each launch of a round, its passes taken as blocks.
 
-    In a pass every launch took one slice, within seconds of each other. What a pass has in common
-    (a slow moment of the host) is taken out before the median over the launch's clean passes: a
-    pass is clean if all of its slices are; without a clean one, all count. A launch that was not
-    measured to its end has no value.
+    A launch that was not measured to its end has no value.
     """
     there = [r for r in records if _counts(r) and r.slices]
     if not there:
         return [None] * len(records)
-    n_passes = min(len(r.slices) for r in there)
-    table = np.array([[_log_rate(r.slices[k]) for r in there] for k in range(n_passes)])
-    clean = [k for k in range(n_passes) if not any(r.slices[k].interference.dirty for r in there)]
-    table = table[clean] if clean else table
-    common = table.mean(axis=1, keepdims=True)
-    values = np.median(table - common, axis=0) + common.mean()
-    by_launch = {r.request.id: float(v) for r, v in zip(there, values, strict=True)}
+    values = passes_of(there).values()
+    by_launch = {r.request.id: value for r, value in zip(there, values, strict=True)}
     return [by_launch.get(r.request.id) for r in records]
+
+
+def log_beside(record: LaunchRecord) -> float:
+    """Return a launch's log rate beside a synthetic busy neighbour, which it must have had."""
+    return statistics.median(_log_rate(s) for s in record.beside)
+
+
+def log_kept(record: LaunchRecord) -> float:
+    """Return what of its undisturbed rate a launch keeps beside the neighbour, as a logarithm."""
+    return log_beside(record) - statistics.median(_log_rate(s) for s in clean_slices(record))
 
 
 def _log_rate(s: Slice) -> float:
@@ -72,7 +76,7 @@ class Estimates:
         self._records: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
         for record in launches.values():
             slices = clean_slices(record)
-            if not slices or record.request.purpose is Purpose.CONFIRM:
+            if not slices or record.request.purpose in IN_ROUNDS:
                 continue
             if record.request.purpose is Purpose.PACER:
                 series = [s.at for s in slices], [_log_rate(s) for s in slices]
@@ -82,6 +86,8 @@ class Estimates:
         self.beta, information = self._estimate_beta()
         self._offsets = self._estimate_offsets()
         self.launch_sd = self._estimate_launch_sd()
+        self.scatter = self._estimate_scatter()
+        """The same without what the slices' own noise adds to it, and that noise."""
         self._beta_sd = self.launch_sd / math.sqrt(information)
 
     def _deviation(self, record: LaunchRecord, at: float) -> float:
@@ -192,6 +198,21 @@ class Estimates:
                 squares += float(np.var(scores, ddof=1)) * (len(scores) - 1)
                 freedom += len(scores) - 1
         return math.sqrt(squares / freedom)
+
+    def _estimate_scatter(self) -> Scatter:
+        """Return the SD between launches that more slices could not reduce, and that of slices."""
+        slices = [
+            [_log_rate(s) for s in clean_slices(record)]
+            for records in self._records.values()
+            for record in records
+        ]
+        several = [logs for logs in slices if len(logs) > 2]
+        if not several:
+            return Scatter(self.launch_sd, self.launch_sd / 2)
+        of_medians = statistics.median(variance_of_median(logs) for logs in several)
+        total = self.launch_sd**2
+        within = statistics.fmean(scatter(logs) for logs in several)
+        return Scatter(math.sqrt(max(total - of_medians, total / 16)), within)
 
 
 def _counts(record: LaunchRecord) -> bool:

@@ -9,7 +9,7 @@ from typing import NoReturn
 
 import msgspec
 
-from tuner.errors import WorkerFailed
+from tuner.errors import StorageFailed, WorkerFailed
 from tuner.measurement.process import WorkerEnded, WorkerProcess
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
@@ -72,6 +72,16 @@ class Launch:
         """What is known of the launch so far."""
         return self.file.record
 
+    @property
+    def fixed_s(self) -> float:
+        """Seconds spent on everything but the slices so far: what another launch would cost."""
+        return self._spent_s - self._slicing_s
+
+    @property
+    def slice_s(self) -> float:
+        """Mean seconds spent on a slice so far, its discarded call included; 0 without any."""
+        return self._slicing_s / max(1, len(self.record.slices))
+
     @contextmanager
     def _spending(self) -> Iterator[None]:
         """Count the seconds inside as spent on this launch."""
@@ -82,6 +92,12 @@ class Launch:
             self._spent_s += time.monotonic() - began
 
     def _fail(self, ending: Ending) -> NoReturn:
+        if ending.outcome is Outcome.CRASHED:
+            try:
+                self.file.check_room()  # else it is the disk's fault, and no outcome
+            except StorageFailed:
+                self.abandon()
+                raise
         self._close(ending)
         raise LaunchFailed(ending)
 
@@ -136,6 +152,26 @@ class Launch:
         self._slicing_s += self._spent_s - spent_before_s
         self.file.add(SliceTaken(reply.slice))
         return reply.slice
+
+    def measure_beside(self, index: int, seconds: float, n_neighbours: int) -> bool:
+        """Take a slice beside so many busy processes; tell whether the launch goes on.
+
+        What was measured undisturbed stands: one that does not bear the neighbour has ended well.
+        """
+        assert self._worker is not None
+        self.resume()
+        with self._spending():
+            try:
+                self._worker.send(Measure(index, seconds, 1))
+                reply = self._worker.receive(self._timeouts.slice_s)
+            except WorkerEnded as error:
+                reply = Failed(error.ending.outcome, error.ending.reason)
+        if isinstance(reply, Measured):
+            self.file.add(SliceTaken(reply.slice, n_neighbours))
+            return True
+        why = reply.reason if isinstance(reply, Failed) else f"the worker answered {reply!r}"
+        self.finish(Ending(Outcome.MEASURED, f"ended beside a busy neighbour: {why}"))
+        return False
 
     def pause(self) -> None:
         """Stop the worker until it is needed again."""

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import os
 import select
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from tuner import interrupts, supervisor
 from tuner.errors import WorkerFailed
 from tuner.host.environment import FOR_WORKERS, untuned
+from tuner.measurement.supervised import Supervised
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Command, Hello, Reply
 from tuner.space.launching import LaunchPlan
@@ -51,54 +48,28 @@ class WorkerProcess:
     def __init__(self, plan: LaunchPlan, log: Path, extra_environment: Mapping[str, str]) -> None:
         self._log = log
         self._buffer = b""
-        self._exit: dict[str, Any] | None = None
         self._is_closed = False
         self._oom_kills = _oom_kills()
         self._decoder = msgspec.json.Decoder(Reply)
-        control_read, self._control = os.pipe()
-        self._status, status_write = os.pipe()
         command_read, self._commands = os.pipe()
         self._replies, reply_write = os.pipe()
-        theirs = (control_read, status_write, command_read, reply_write)
+        theirs = (command_read, reply_write)
         try:
-            self._supervisor = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-I",
-                    "-S",
-                    supervisor.__file__,
-                    str(control_read),
-                    str(status_write),
-                ],
+            self._process = Supervised(
+                ("-m", "tuner.worker.main", *map(str, theirs)),
+                {
+                    **untuned(os.environ),
+                    **FOR_WORKERS,
+                    **extra_environment,
+                    **plan.environment,
+                },
+                log,
+                cpus=plan.cpus,
                 pass_fds=theirs,
-                stdin=subprocess.DEVNULL,
-                start_new_session=True,  # Ctrl-C is for the tool, which then closes this
             )
         finally:
             for fd in theirs:
                 os.close(fd)
-        argv = [
-            sys.executable,
-            "-P",
-            "-m",
-            "tuner.worker.main",
-            str(command_read),
-            str(reply_write),
-        ]
-        order = {
-            "argv": argv,
-            "env": {
-                **untuned(os.environ),
-                **FOR_WORKERS,
-                **extra_environment,
-                **plan.environment,
-            },
-            "cwd": str(Path.cwd()),
-            "log": str(log.absolute()),
-            "cpus": plan.cpus,
-            "pass_fds": [command_read, reply_write],
-        }
-        os.write(self._control, json.dumps(order).encode() + b"\n")
         try:
             hello = self.receive(_HELLO_TIMEOUT_S)
             if not isinstance(hello, Hello):
@@ -138,8 +109,7 @@ class WorkerProcess:
 
     def _death(self) -> Ending:
         """Say how the worker died, from the supervisor's account and the log's last words."""
-        self._await_exit()
-        status = self._exit or {}
+        status = self._process.account()
         last = self._last_words()
         if status.get("signal") == signal.SIGKILL and _oom_kills() > self._oom_kills:
             return Ending(Outcome.OUT_OF_MEMORY, "killed by the kernel for want of memory")
@@ -158,14 +128,6 @@ class WorkerProcess:
             return ""
         words = [line.strip() for line in lines if line.strip()]
         return f" ({words[-1][:200]})" if words else ""
-
-    def _await_exit(self) -> None:
-        """Read the supervisor's account until its end of file."""
-        data = b""
-        while piece := os.read(self._status, 1 << 12):
-            data += piece
-        for line in data.splitlines():
-            self._exit = {**(self._exit or {}), **json.loads(line)}
 
     def _signal(self, number: signal.Signals) -> list[int]:
         pids = [self.pid, *supervisor.descendants(self.pid)]
@@ -197,10 +159,8 @@ class WorkerProcess:
         if self._is_closed:
             return
         self._is_closed = True
-        os.close(self._control)  # the supervisor's order to kill
-        self._await_exit()
-        self._supervisor.wait()
-        for fd in (self._commands, self._replies, self._status):
+        self._process.close()
+        for fd in (self._commands, self._replies):
             os.close(fd)
 
 

@@ -12,6 +12,7 @@ import msgspec
 from tuner import __version__
 from tuner.host.identity import Host
 from tuner.measurement.confirmation import ALPHA
+from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -19,6 +20,7 @@ from tuner.record.journal import (
     PhaseDone,
     RoundDone,
     StudyOpened,
+    Waited,
     WarningNoted,
     WinnerClass,
 )
@@ -48,7 +50,9 @@ from tuner.space.knobs import winner_class
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claim, Claims
 from tuner.study.confirm import make_claims
+from tuner.study.explain import contributions
 from tuner.study.ledger import Ledger
+from tuner.study.neighbours import beside_neighbour
 from tuner.study.study import Study
 
 _MEMORY_REMARK = 1.5
@@ -87,9 +91,10 @@ def assemble(study: Study, context: Context) -> Result:
     claims = make_claims(study)
     klass = recommended_class(claims, context.numerics)
     recommended = claims.claim(klass)
+    winners = {str(k): _winner(study, claims, k) for k in WinnerClass}
     best = claims.best_baseline
     over_best = None
-    if best is not None and recommended.verdict == "faster":
+    if best not in (None, recommended.configuration) and recommended.verdict == "faster":
         over_best = claims.against(recommended.configuration, best)
     names = {b.configuration: b.name for b in study.baselines if b.is_applicable and not b.same_as}
     opened = store.opened
@@ -111,6 +116,7 @@ def assemble(study: Study, context: Context) -> Result:
         host=_host(context, opened),
         versions={**context.host.versions, **context.facts.versions},
         numerics=context.numerics,
+        goal=study.goal,
         seed=context.workload.seed,
         recommended_class=str(klass),
         verdict=recommended.verdict,
@@ -118,18 +124,18 @@ def assemble(study: Study, context: Context) -> Result:
         speedup_over_best_baseline=over_best,
         best_baseline=names.get(best.without(BATCH)) if best is not None else None,
         default=_default(store, claims, card.reference_batch),
-        winners={str(k): _winner(study, claims.claim(k), k) for k in WinnerClass},
+        winners=winners,
         baselines=[_baseline(study, claims, b) for b in study.baselines],
         noise_floor=claims.noise_floor(klass),
         noise=_noise(store, claims, klass),
         confirmation=_confirmation(store, claims),
         trials=_trials(ledger),
-        contributions=None,
+        contributions=winners[str(klass)].contributions,
         seconds=_seconds(store, study.budget.used_s()),
         budget_s=context.budget_s,
         budget_shares=_shares(store),
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
-        warnings=_warnings(store, claims, klass),
+        warnings=_warnings(study, claims, klass),
         command=context.command,
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,
@@ -197,10 +203,12 @@ def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSecti
         ),
         memory_peak_bytes=_memory_peak(records),
         read_back=_read_back(records),
+        beside_neighbour=beside_neighbour(claims, claims.default),
     )
 
 
-def _winner(study: Study, claim: Claim, klass: WinnerClass) -> WinnerSection:
+def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
+    claim = claims.claim(klass)
     records = _launches(study.store, claim.configuration)
     read_back = _read_back(records)
     named = [note for note in study.store.all(FinalistNamed) if note.klass is klass]
@@ -214,28 +222,54 @@ def _winner(study: Study, claim: Claim, klass: WinnerClass) -> WinnerSection:
         speedup_at_reference_batch=claim.at_reference_batch,
         batch_gain=claim.batch_gain,
         output_drift=_check(records),
-        compile_seconds=_compile_seconds(study.store, claim.configuration),
+        compile_seconds=_compile_seconds(study.store, claims, claim),
         memory_peak_bytes=_memory_peak(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],
-        removed=list(named[-1].removed) if named else [],
+        removed=[
+            knob
+            for note in named[-1:]
+            if note.configuration == claim.configuration
+            for knob in note.removed
+        ],
+        contributions=(
+            contributions(study, claim.configuration) if claim.verdict == "faster" else []
+        ),
+        beside_neighbour=beside_neighbour(claims, claim.configuration),
+        disturbed=claim.disturbed,
     )
 
 
-def _compile_seconds(store: Store, configuration: Configuration) -> CompileSeconds:
+def _compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSeconds:
     """Return what compiling cost the first time, and what it costs with the cache there.
 
     The compiler's cache is kept per study; what is compiled depends on everything but the launch
     settings, so the first launch that shares the rest was the cold one.
     """
+    cold, warm = _cold_and_warm(store, claim.configuration)
+    return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim))
+
+
+def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
+    """Return after how many items a winner's longer start is paid back by its speed."""
+    warm = _cold_and_warm(store, claim.configuration)[1]
+    default_s, default_rate = _cold_and_warm(store, claims.default)[1], claims.default_rate()
+    if claim.verdict != "faster" or None in (warm, default_s, claim.rate, default_rate):
+        return None
+    assert warm is not None and default_s is not None and claim.rate and default_rate
+    saved_s = 1 / default_rate.point - 1 / claim.rate.point
+    items = (warm - default_s) / saved_s if saved_s > 0 else 0.0
+    return items if items >= 1 else None
+
+
+def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | None, float | None]:
     each = [
         record.compile_s
         for record in store.launches.values()
         if record.prepared is not None
         and _compiled_settings(record.request.configuration) == _compiled_settings(configuration)
     ]
-    warm = statistics.median(each[1:]) if len(each) > 1 else None
-    return CompileSeconds(each[0] if each else None, warm)
+    return each[0] if each else None, statistics.median(each[1:]) if len(each) > 1 else None
 
 
 def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:
@@ -244,7 +278,7 @@ def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]
 
 def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSection:
     ledger = study.ledger
-    speedup = ratio = None
+    speedup = ratio = fared = None
     reason = baseline.reason
     if baseline.is_applicable:
         at_batches = [ledger.at_batch(baseline.configuration, batch) for batch in ledger.batches]
@@ -252,7 +286,9 @@ def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSecti
         best = ledger.best(at_batches)
         ratio = ledger.ratio(best[0]) if best else None
         if confirmed and baseline.same_as != "default":
-            speedup = claims.against_default(best[0] if best else confirmed[0])
+            arm = best[0] if best else confirmed[0]
+            speedup = claims.against_default(arm)
+            fared = beside_neighbour(claims, arm)
         if ratio is None:
             endings = [t.ending for t in ledger.trials() if t.configuration in at_batches]
             reason = f"{endings[0].outcome}: {endings[0].reason}" if endings else "no time"
@@ -267,6 +303,7 @@ def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSecti
         configuration=baseline.configuration.as_dict(),
         speedup=speedup,
         search_ratio=_rounded(ratio),
+        beside_neighbour=fared,
     )
 
 
@@ -312,11 +349,16 @@ def _seconds(store: Store, wall_s: float) -> Seconds:
             sums["start_up"] += record.built.import_s + record.built.build_s
         sums["compile"] += record.compile_s
         sums["warm_up"] += (record.prepared.warm_up_s if record.prepared else 0) + record.check_s
+        sums["warm_up"] += sum(s.seconds for s in record.beside)
+        counted = clean_slices(record)
         for s in record.slices:
             if is_pacer:
                 sums["pacer"] += s.seconds
             else:
-                sums["waiting" if s.interference.dirty else "scored"] += s.seconds
+                sums["scored" if s in counted else "waiting"] += s.seconds
+        discarded_s = record.slicing_s - sum(s.seconds for s in record.slices)
+        sums["pacer" if is_pacer else "warm_up"] += max(0.0, discarded_s)
+    sums["waiting"] += sum(note.seconds for note in store.all(Waited))
     return Seconds(
         wall=wall_s,
         scored=sums["scored"],
@@ -337,8 +379,9 @@ def _shares(store: Store) -> dict[str, float]:
     return {purpose: total / whole for purpose, total in totals.items()}
 
 
-def _warnings(store: Store, claims: Claims, klass: WinnerClass) -> list[str]:
+def _warnings(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     """Return what a reader must know: noted while measuring, or seen in the measurements."""
+    store = study.store
     texts = [note.text for note in store.all(WarningNoted)]
     slices = [s for record in store.launches.values() for s in record.slices]
     dirty = [s for s in slices if s.interference.dirty]
@@ -346,6 +389,14 @@ def _warnings(store: Store, claims: Claims, klass: WinnerClass) -> list[str]:
         texts.append(
             f"{len(dirty)} of {len(slices)} slices were disturbed, for example: "
             f"{dirty[-1].interference.dirty[0]}; the host was not quiet"
+        )
+    waits = store.all(Waited)
+    in_vain = [wait for wait in waits if not wait.is_quiet]
+    if in_vain:
+        texts.append(
+            f"the host did not become quiet in {len(in_vain)} of {len(waits)} waits "
+            f"({sum(w.seconds for w in in_vain):.0f} s; {in_vain[-1].reason}): what was measured "
+            "meanwhile counts all the same; a verdict stands only where its interval decides"
         )
     for record in store.launches.values():
         is_claimed = record.request.purpose is Purpose.CONFIRM
@@ -362,6 +413,26 @@ def _warnings(store: Store, claims: Claims, klass: WinnerClass) -> list[str]:
             texts.append(
                 f"top-1 agreement of {configuration.label()} says little: {check.top1_inputs} "
                 f"inputs with a clear class, in {check.top1_classes} classes"
+            )
+    for each in WinnerClass:
+        claim = claims.claim(each)
+        fared = beside_neighbour(claims, claim.configuration)
+        is_whole = len(claim.configuration.settings) > 1
+        if claim.verdict == "faster" and is_whole and not study.beats_default(claim.configuration):
+            texts.append(
+                f"{claim.configuration.label()} did not lead in the search, so that its settings "
+                "were not tried one by one: some may do nothing"
+            )
+        if claim.verdict == "faster" and fared is None and study.goal == "robust":
+            texts.append(
+                f"{claim.configuration.label()} was not seen beside a busy neighbour, for want of "
+                "time: whether it is robust is not known; give a larger --budget and a new --out"
+            )
+        if claim.verdict == "faster" and fared is not None and fared.collapses:
+            texts.append(
+                f"{claim.configuration.label()} collapses beside a busy neighbour: "
+                f"{fared.kept:.0%} of its rate is left, {fared.speedup:.2f}x the default there; "
+                "where the host is shared, use --goal robust"
             )
     recommended = claims.claim(klass)
     if recommended.verdict == "faster":

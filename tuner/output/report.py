@@ -11,9 +11,19 @@ from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
 from tuner.record.files import write_whole
 from tuner.record.launch import OutputCheck
-from tuner.record.result import BaselineSection, Interval, Result, WinnerSection
+from tuner.record.result import (
+    BaselineSection,
+    BesideNeighbour,
+    CompileSeconds,
+    Contribution,
+    Interval,
+    Result,
+    WinnerSection,
+)
 from tuner.space.catalogue import BATCH
 
+_MOSTLY = 1 / 3
+"""Of the slices behind a verdict: where more were disturbed, the headline says so."""
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 
@@ -76,7 +86,7 @@ def _time_spent(result: Result) -> str:
         f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
         f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up and output checks "
         f"{spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
-        f"{spent.start_up:.0f} s, disturbed slices {spent.waiting:.0f} s."
+        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s."
     )
 
 
@@ -93,6 +103,65 @@ def _drift(check: OutputCheck | None) -> str:
         meaning = "" if check.top1_informative else " (uninformative)"
         text += f", top-1 {check.top1_agreement:.1%}{meaning}"
     return text
+
+
+def _compiling(cost: CompileSeconds) -> str:
+    """Write what compiling costs, cold / warm, and after how many items a start has paid."""
+    cold, warm = ("-" if s is None else f"{s:.1f} s" for s in (cost.cold, cost.warm))
+    pays = f", pays after {cost.items_to_pay:,.0f} items" if cost.items_to_pay else ""
+    return f"{cold} / {warm}{pays}"
+
+
+def disturbance(result: Result) -> str:
+    """Say that the headline was measured on a busy host, where it was; empty where not."""
+    share = result.winners[result.recommended_class].disturbed
+    if share <= _MOSTLY:
+        return ""
+    return (
+        f"The host was busy: {share:.0%} of the slices behind this were disturbed. It says what is "
+        "so beside such a load, and may not hold on a quiet host."
+    )
+
+
+def with_along(contribution: Contribution) -> str:
+    """Write a setting, with those that mean nothing without it."""
+    along = f" (with {', '.join(contribution.along)})" if contribution.along else ""
+    return f"{contribution.knob}={contribution.value}{along}"
+
+
+def _worth(contribution: Contribution) -> str:
+    """Write what a setting is worth; with an interval, unless it is a hint of the search."""
+    if contribution.speedup is None:
+        return f"{contribution.ratio:.2f}x"
+    return ratio(contribution.speedup)
+
+
+def _evidence(contribution: Contribution) -> str:
+    """Say what a contribution rests on."""
+    n = contribution.n_rounds
+    return f"{n} rounds of fresh, interleaved launches" if n else "the search: a hint, no claim"
+
+
+def _beside(fared: BesideNeighbour) -> str:
+    """Write how a configuration fares beside a busy neighbour, against the default there."""
+    if fared.interval is not None and fared.interval.low < fared.interval.high:
+        return ratio(fared.interval)
+    if fared.interval is not None:  # the default itself
+        return "1.00x"
+    rounds = "1 round" if fared.n_rounds == 1 else f"{fared.n_rounds} rounds"
+    return f"{fared.speedup:.2f}x (from {rounds})"
+
+
+def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
+    """Return by name what was measured beside a busy neighbour, the default first."""
+    baselines = {b.name: b.beside_neighbour for b in result.baselines if not b.same_as}
+    winners = {
+        name: w.beside_neighbour for name, w in result.winners.items() if w.verdict == "faster"
+    }
+    of_winners = list(winners.values())
+    baselines = {name: fared for name, fared in baselines.items() if fared not in of_winners}
+    everything = {"the default": result.default.beside_neighbour, **baselines, **winners}
+    return {name: fared for name, fared in everything.items() if fared is not None}
 
 
 def _cell(text: object) -> str:
@@ -123,6 +192,13 @@ def render(result: Result, template: str) -> str:
         "changes": changes,
         "time_spent": _time_spent,
         "drift": _drift,
+        "compiling": _compiling,
+        "worth": _worth,
+        "with_along": with_along,
+        "disturbance": disturbance,
+        "evidence": _evidence,
+        "beside": _beside,
+        "fared": fared_beside,
         "cell": _cell,
         "mebibytes": _mebibytes,
         "verdict": verdict_line,

@@ -72,6 +72,15 @@ class RoundEnds(msgspec.Struct, frozen=True, tag="round_ends"):
     speedups: dict[str, tuple[float, float, float]]
 
 
+class WaitingForQuiet(msgspec.Struct, frozen=True, tag="waiting_for_quiet"):
+    """Something else uses the CPUs; measuring waits until they are quiet, or for so long."""
+
+    reason: str
+    seconds: float
+    """Waited so far."""
+    at_most_s: float
+
+
 class TimeLeft(msgspec.Struct, frozen=True, tag="time_left"):
     """How much of the study's budget is left."""
 
@@ -100,6 +109,7 @@ Event: TypeAlias = (
     | LaunchDone
     | BestSoFar
     | RoundEnds
+    | WaitingForQuiet
     | TimeLeft
     | Warned
     | StudyEnds

@@ -52,7 +52,10 @@ def read_result(path: Path) -> Result:
         raise UsageError(f"{path} is not a result that this version reads: {error}") from error
 
 
-_NOTHING_HEADER = "# Keep the default: nothing was confirmed to be faster.\n\n"
+_NOTHING_HEADER = {
+    "keep_default": "# Keep the default: nothing is faster.\n\n",
+    "ambiguous": "# Not decided: nothing was confirmed to be faster, so that nothing is set.\n\n",
+}
 _SETTINGS_HEADER = """\
 # What to set, as confirmed by tune-framework. Launch settings stand in [environment] as
 # variables; where needs_code_change is true, `how` says what the program must do.
@@ -62,7 +65,7 @@ _SETTINGS_HEADER = """\
 
 def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     """Write a `recommended.toml`."""
-    header = _SETTINGS_HEADER if recommendation.settings else _NOTHING_HEADER
+    header = _NOTHING_HEADER.get(recommendation.claim.verdict, _SETTINGS_HEADER)
     write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
 
 

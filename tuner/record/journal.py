@@ -31,6 +31,7 @@ class Phase(StrEnum):
     RACE = "race"
     MINIMISE = "minimise"
     CONFIRM = "confirm"
+    EXPLAIN = "explain"
 
 
 class StudyOpened(msgspec.Struct, frozen=True, tag="study"):
@@ -100,10 +101,27 @@ class RoundDone(msgspec.Struct, frozen=True, tag="round"):
     launches: tuple[int, ...]
 
 
+class AblationRound(msgspec.Struct, frozen=True, tag="ablation_round"):
+    """One fresh launch of a winner, and of the winner without each of its settings."""
+
+    winner: Configuration
+    launches: tuple[int, ...]
+
+
 class WarningNoted(msgspec.Struct, frozen=True, tag="warning"):
     """Something a reader of the result must know."""
 
     text: str
+
+
+class Waited(msgspec.Struct, frozen=True, tag="waited"):
+    """The tool waited for a quiet moment, after a disturbed slice."""
+
+    seconds: float
+    reason: str
+    """What disturbed it last."""
+    is_quiet: bool
+    """Whether the moment came before the wait was given up."""
 
 
 class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
@@ -120,7 +138,9 @@ Note: TypeAlias = (
     | FinalistNamed
     | ArmsChosen
     | RoundDone
+    | AblationRound
     | WarningNoted
+    | Waited
     | StudyFinished
 )
 
@@ -129,6 +149,8 @@ class SliceTaken(msgspec.Struct, frozen=True, tag="slice"):
     """A slice, as it stands in a launch's file."""
 
     slice: Slice
+    n_neighbours: int = 0
+    """Busy processes that the tool itself kept beside it."""
 
 
 class LaunchEnded(msgspec.Struct, frozen=True, tag="ended"):

@@ -30,6 +30,11 @@ class Purpose(StrEnum):
     RACE = "race"
     ABLATION = "ablation"
     CONFIRM = "confirm"
+    EXPLAIN = "explain"
+
+
+IN_ROUNDS = (Purpose.CONFIRM, Purpose.EXPLAIN)
+"""Purposes of launches that took turns in rounds; the others were measured beside the pacer."""
 
 
 class Interference(msgspec.Struct, frozen=True):
@@ -159,6 +164,9 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     session: int = 0
     started_s: float = 0.0
     """Seconds of the study's budget used when the launch began."""
+    padding_bytes: int = 0
+    """Length of a variable that does nothing but move the stack: where it begins changes speeds
+    (Mytkowicz et al. 2009), so that it is drawn anew for every launch."""
 
 
 class LaunchRecord(msgspec.Struct):
@@ -168,6 +176,10 @@ class LaunchRecord(msgspec.Struct):
     built: Built | None = None
     prepared: Prepared | None = None
     slices: list[Slice] = []
+    beside: list[Slice] = []
+    """Slices taken beside a synthetic busy neighbour, after the others."""
+    n_neighbours: int = 0
+    """Of how many processes."""
     check: OutputCheck | None = None
     check_s: float = 0.0
     ending: Ending | None = None

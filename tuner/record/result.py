@@ -16,6 +16,7 @@ from tuner.record.outcome import Outcome
 SCHEMA_VERSION = 1
 
 Verdict = Literal["faster", "keep_default", "ambiguous"]
+Goal = Literal["fastest", "robust"]
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -57,7 +58,21 @@ class Seconds(msgspec.Struct, frozen=True):
     compile: float
     start_up: float
     waiting: float
-    """Slices retried because something else used the CPUs."""
+    """Waiting for a quiet moment, and slices during which something else used the CPUs."""
+
+
+class Contribution(msgspec.Struct, frozen=True):
+    """What one setting of a winner is worth: the winner against the winner without it."""
+
+    knob: str
+    value: Value
+    ratio: float
+    speedup: Interval | None
+    """None where only launches of the search tell: a hint, not a claim."""
+    n_rounds: int
+    """Interleaved rounds behind it; 0 for a hint."""
+    along: list[str] = []
+    """Settings that mean nothing without it: theirs is in its worth."""
 
 
 class CompileSeconds(msgspec.Struct, frozen=True):
@@ -65,6 +80,28 @@ class CompileSeconds(msgspec.Struct, frozen=True):
 
     cold: float | None
     warm: float | None
+    items_to_pay: float | None = None
+    """Items after which a start with the compiler's cache there is paid back by speed; None where
+    nothing is gained, or nothing has to be paid back."""
+
+
+class BesideNeighbour(msgspec.Struct, frozen=True):
+    """How a configuration fared in the confirmation beside a synthetic busy neighbour.
+
+    collapses: surely, by a 95 % interval, it keeps less than half of the share of its rate that the
+    default keeps, or is slower there than the default.
+    """
+
+    processes: int
+    """Busy ones, on the same CPUs."""
+    n_rounds: int
+    kept: float
+    """Share of its undisturbed rate."""
+    speedup: float
+    """Against the default beside the same neighbour."""
+    interval: Interval | None
+    """Of that; None from fewer than three rounds."""
+    collapses: bool
 
 
 class WinnerSection(msgspec.Struct, frozen=True):
@@ -87,6 +124,11 @@ class WinnerSection(msgspec.Struct, frozen=True):
     not_in_force: list[str]
     removed: list[str]
     """Settings that the search had chosen and minimising took away."""
+    contributions: list[Contribution] = []
+    """What each setting is worth; empty unless the verdict is `faster`."""
+    beside_neighbour: BesideNeighbour | None = None
+    disturbed: float = 0.0
+    """Share of the slices behind the verdict that something else disturbed."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -98,6 +140,7 @@ class DefaultSection(msgspec.Struct, frozen=True):
     rate_at_reference_batch: float | None
     memory_peak_bytes: int | None
     read_back: list[ReadBack]
+    beside_neighbour: BesideNeighbour | None = None
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
@@ -116,6 +159,7 @@ class BaselineSection(msgspec.Struct, frozen=True):
     """Confirmed; None where it was only searched."""
     search_ratio: float | None
     """Against the default in the search: a hint, not a claim."""
+    beside_neighbour: BesideNeighbour | None = None
 
 
 class TrialSection(msgspec.Struct, frozen=True):
@@ -129,14 +173,6 @@ class TrialSection(msgspec.Struct, frozen=True):
     launches: list[int]
     search_ratio: float | None
     """Against the default in the search: a hint, not a claim."""
-
-
-class Contribution(msgspec.Struct, frozen=True):
-    """What one setting of a winner is worth: the winner against the winner without it."""
-
-    knob: str
-    value: Value
-    speedup: Interval
 
 
 class Noise(msgspec.Struct, frozen=True):
@@ -197,6 +233,7 @@ class Result(msgspec.Struct, frozen=True):
     confirmation: ConfirmationSection
     trials: list[TrialSection]
     contributions: list[Contribution] | None
+    """Those of the recommended winner."""
     seconds: Seconds
     budget_s: float
     budget_shares: dict[str, float]
@@ -210,3 +247,5 @@ class Result(msgspec.Struct, frozen=True):
     """Drift that the user allowed to reduced precision; None for the tool's own bound."""
     accuracy_loss: float | None = None
     """By how much the user's accuracy was allowed to fall, which then decided in its place."""
+    goal: Goal = "fastest"
+    """robust: winners that do not collapse beside a busy neighbour are preferred."""

@@ -32,6 +32,8 @@ from tuner.record.journal import (
 from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared
 from tuner.record.outcome import Ending, Outcome
 
+MIN_ROOM_BYTES = 8 << 20
+"""A launch's own files take some kilobytes, a compiler's cache megabytes."""
 _NoteT = TypeVar("_NoteT", bound=msgspec.Struct)
 
 
@@ -128,6 +130,10 @@ class LaunchFile:
     def _append(self, line: LaunchLine) -> None:
         self._file.append(_LaunchFileLine(self._store.used_s(), line))
 
+    def check_room(self) -> None:
+        """Raise StorageFailed if the disk is all but full."""
+        self._store.check_room()
+
     def add(self, line: Started | Built | Prepared | SliceTaken | Checked) -> None:
         """Store what the worker told."""
         self._append(line)
@@ -154,7 +160,11 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
         case Prepared():
             record.prepared = line
         case SliceTaken():
-            record.slices.append(line.slice)
+            if line.n_neighbours:
+                record.beside.append(line.slice)
+                record.n_neighbours = line.n_neighbours
+            else:
+                record.slices.append(line.slice)
         case Checked():
             record.check, record.check_s = line.check, line.seconds
         case LaunchEnded():
@@ -222,7 +232,9 @@ class Store:
 
     def next_slice_index(self) -> int:
         """Return an ordinal that no slice of this study has had."""
-        indices = (s.index for record in self.launches.values() for s in record.slices)
+        indices = (
+            s.index for record in self.launches.values() for s in (*record.slices, *record.beside)
+        )
         return max(indices, default=-1) + 1
 
     def open_launch(self, request: LaunchRequest) -> LaunchFile:
@@ -236,6 +248,27 @@ class Store:
     def reference_path(self) -> Path:
         """Where the conditioned tensors and the default's outputs are kept."""
         return self.folder / "reference.npz"
+
+    @property
+    def neighbour_log(self) -> Path:
+        """Where the synthetic busy neighbour prints, should it fail."""
+        return self._launches_folder / "neighbour.log"
+
+    def check_room(self) -> None:
+        """Raise StorageFailed if the disk is all but full: what fails then fails for that reason.
+
+        A compiler or a library that could not write is no fault of the setting that asked for it.
+        """
+        try:
+            disk = os.statvfs(self.folder)
+        except OSError as error:
+            raise StorageFailed(f"cannot use {self.folder}: {error.strerror}") from error
+        free = disk.f_bavail * disk.f_frsize
+        if free < MIN_ROOM_BYTES or (disk.f_files and not disk.f_favail):
+            raise StorageFailed(
+                f"the disk of {self.folder} is all but full ({free / 2**20:.0f} MiB left); what "
+                "was measured before is stored: make room, then run the same command to go on"
+            )
 
     def log_of(self, launch: int) -> Path:
         """Return the path of what a launch printed."""

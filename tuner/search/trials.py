@@ -1,23 +1,30 @@
 """The Optuna study behind a study: ask and tell over configurations, in an SQLite file.
 
 SQLite, because it survives kill -9 without a lock to break, and because Optuna's dashboard opens
-it; one tool works on it at a time.
+it; one tool works on it at a time. The truth is the study's journal: a file that was damaged or
+lost is made again from what is noted there.
 """
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.exceptions import StorageInternalError
 from optuna.storages import RDBStorage
-from optuna.trial import Trial, TrialState
+from optuna.trial import Trial, TrialState, create_trial
 from sqlalchemy import URL
+from sqlalchemy.exc import SQLAlchemyError
 
 from tuner import interrupts
+from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import PortfolioSampler, Scores
 from tuner.space.space import Space
@@ -43,29 +50,103 @@ def _create_tables(path: Path) -> None:
     draft.replace(path)
 
 
+def _is_sound(path: Path, n_noted: int) -> bool:
+    """Tell whether Optuna's file can be read and holds every noted trial."""
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            if database.execute("PRAGMA integrity_check").fetchone() != ("ok",):
+                return False
+            (n_trials,) = database.execute("SELECT count(*) FROM trials").fetchone()
+    except sqlite3.DatabaseError:
+        return False
+    return bool(n_trials >= n_noted)
+
+
 def _url(path: Path) -> str:
     return URL.create("sqlite", database=str(path)).render_as_string()
 
 
-class Trials:
-    """Ask for configurations and tell how they did. The value is a log rate, maximised."""
+@contextmanager
+def _stored(path: Path) -> Iterator[None]:
+    """Let a signal wait until Optuna's call has ended; raise StorageFailed where it cannot write.
 
-    @interrupts.held_back()
-    def __init__(self, path: Path, space: Space, scores: Scores, seed: int) -> None:
+    Optuna raises an error of its own for what SQLite refuses, whatever the reason.
+    """
+    try:
+        with interrupts.held_back():
+            yield
+    except (SQLAlchemyError, StorageInternalError) as error:
+        reason = getattr(error.__cause__ or error, "orig", None) or error
+        raise StorageFailed(
+            f"cannot write {path}: {reason}; what was measured before is stored: make room, then "
+            "run the same command to go on"
+        ) from error
+
+
+class Trials:
+    """Ask for configurations and tell how they did. The value is a log rate, maximised.
+
+    noted: every trial that the study's journal holds.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        space: Space,
+        scores: Scores,
+        seed: int,
+        noted: Sequence[TrialNoted] = (),
+    ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
-        if not path.exists():
-            _create_tables(path)
+        self._path = path
         self.sampler = PortfolioSampler(space, scores, seed)
         self._distributions = self.sampler.distributions()
-        self._study = optuna.create_study(
-            storage=RDBStorage(_url(path)),
-            sampler=self.sampler,
-            study_name="study",
-            direction="maximize",
-            load_if_exists=True,
-        )
-        self._open: dict[int, Trial] = {}
-        self._close_what_a_killed_tool_left(scores)
+        n_noted = max((note.number + 1 for note in noted), default=0)
+        is_there = path.exists()
+        self.was_damaged = not _is_sound(path, n_noted) if is_there else n_noted > 0
+        """Whether Optuna's file had to be made again."""
+        with _stored(path):
+            if self.was_damaged and is_there:
+                path.replace(path.with_name(f"broken-{path.name}"))
+            if not path.exists():
+                _create_tables(path)
+            self._study = optuna.create_study(
+                storage=RDBStorage(_url(path)),
+                sampler=self.sampler,
+                study_name="study",
+                direction="maximize",
+                load_if_exists=True,
+            )
+            if self.was_damaged:
+                self._restore({note.number: note for note in noted}, scores())
+            self._open: dict[int, Trial] = {}
+            self._close_what_a_killed_tool_left(scores)
+
+    def _restore(
+        self, noted: Mapping[int, TrialNoted], scores: Mapping[Configuration, float | None]
+    ) -> None:
+        """Enter every noted trial under its number; what lay between was never measured."""
+        for number in range(max(noted, default=-1) + 1):
+            if (note := noted.get(number)) is None:
+                self._study.add_trial(create_trial(state=TrialState.FAIL))
+                continue
+            within = self._within(note.configuration)
+            values = self.sampler.space.assignment(note.configuration)
+            score = scores.get(note.configuration)
+            self._study.add_trial(
+                create_trial(
+                    state=TrialState.PRUNED if score is None else TrialState.COMPLETE,
+                    value=score,
+                    params={knob: values[knob] for knob in within},
+                    distributions=within,
+                    user_attrs={
+                        "configuration": note.configuration.label(),
+                        "source": note.source,
+                        "outcome": str(note.ending.outcome),
+                        "reason": note.ending.reason[:1000],
+                    },
+                )
+            )
 
     def _close_what_a_killed_tool_left(self, scores: Scores) -> None:
         """Tell trials that were noted but not told; those not measured are new again."""
@@ -79,20 +160,20 @@ class Trials:
             else:
                 self._study.tell(trial.number, state=TrialState.PRUNED)
 
-    @interrupts.held_back()
     def ask(self, klass: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted."""
         self.sampler.focus = klass
-        configuration = self.sampler.propose(self._study)
+        with _stored(self._path):
+            configuration = self.sampler.propose(self._study)
         return self.ask_for(configuration, self.sampler.source)
 
-    @interrupts.held_back()
     def ask_for(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration: what the search proposed, the default, or a baseline."""
         self.sampler.offer(configuration)
-        trial = self._study.ask(fixed_distributions=self._within(configuration))
-        trial.set_user_attr("configuration", configuration.label())
-        trial.set_user_attr("source", source)
+        with _stored(self._path):
+            trial = self._study.ask(fixed_distributions=self._within(configuration))
+            trial.set_user_attr("configuration", configuration.label())
+            trial.set_user_attr("source", source)
         self._open[trial.number] = trial
         return Proposal(trial.number, configuration, source)
 
@@ -109,7 +190,6 @@ class Trials:
             and values[knob] in distribution.choices
         }
 
-    @interrupts.held_back()
     def tell(self, number: int, outcome: Outcome, reason: str, score: float | None) -> None:
         """Tell Optuna how a trial did.
 
@@ -117,10 +197,11 @@ class Trials:
         that is told as failed.
         """
         trial = self._open.pop(number)
-        trial.set_user_attr("outcome", str(outcome))
-        if reason:
-            trial.set_user_attr("reason", reason[:1000])
-        if score is not None:
-            self._study.tell(trial, score)
-        else:
-            self._study.tell(trial, state=TrialState.PRUNED)
+        with _stored(self._path):
+            trial.set_user_attr("outcome", str(outcome))
+            if reason:
+                trial.set_user_attr("reason", reason[:1000])
+            if score is not None:
+                self._study.tell(trial, score)
+            else:
+                self._study.tell(trial, state=TrialState.PRUNED)

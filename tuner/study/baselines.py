@@ -64,7 +64,7 @@ def measure_baselines(study: Study) -> None:
     if skipped:
         study.warn(
             "the budget left no time to measure at every batch: "
-            f"{', '.join(dict.fromkeys(skipped))}; give a larger one"
+            f"{', '.join(dict.fromkeys(skipped))}; give a larger --budget and a new --out"
         )
     study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 

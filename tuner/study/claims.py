@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Iterable
 
 import msgspec
 
@@ -15,15 +16,19 @@ from tuner.measurement.confirmation import (
     holm_alphas,
     judge,
     rate_interval,
+    simultaneous_interval,
     speedup_interval,
 )
 from tuner.measurement.estimates import round_values
 from tuner.record.configuration import Configuration
-from tuner.record.journal import RoundDone, WinnerClass
+from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
+from tuner.record.launch import LaunchRecord
 from tuner.record.result import Interval, Verdict
 from tuner.record.store import Store
-from tuner.study.ledger import Ledger, is_default
+from tuner.study.ledger import Ledger, allowed_in, is_default
 
+_MOSTLY = 1 / 3
+"""Of the slices: where more were disturbed, the search alone proves nothing."""
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
 
@@ -39,6 +44,8 @@ class Claim(msgspec.Struct, frozen=True):
     at_reference_batch: Interval | None = None
     batch_gain: float | None = None
     rate: Interval | None = None
+    disturbed: float = 0.0
+    """Share of the slices behind it, the default's included, that something else disturbed."""
 
 
 class Claims:
@@ -52,17 +59,25 @@ class Claims:
         store: Store,
         ledger: Ledger,
         finalists: dict[WinnerClass, Configuration],
-        best_baseline: Configuration | None,
+        chosen: ArmsChosen | None,
         n_rounds: int | None = None,
+        *,
+        is_robust: bool = False,
     ) -> None:
         self._ledger = ledger
+        self._is_robust = is_robust
         self._finalists = finalists
-        self.best_baseline = best_baseline
+        self.best_baseline = chosen.best_baseline if chosen else None
+        self._others = [c for c in chosen.arms if c not in finalists.values()] if chosen else []
+        self._disturbed = _disturbed_share(store.launches.values())
         self.rounds = store.all(RoundDone)[:n_rounds]
+        self.launches: list[dict[Configuration, LaunchRecord]] = []
+        """Round by round, each arm's launch."""
         self._rounds: list[dict[Configuration, float | None]] = []
         for done in self.rounds:
             records = [store.launches[i] for i in done.launches]
             names = [record.request.configuration for record in records]
+            self.launches.append(dict(zip(names, records, strict=True)))
             self._rounds.append(dict(zip(names, round_values(records), strict=True)))
         self.default = self._default()
         self.noise = self._noise()
@@ -113,8 +128,23 @@ class Claims:
     # ---------------------------------------------------------------- verdicts
 
     def claim(self, klass: WinnerClass) -> Claim:
-        """Say what holds for a class's finalist."""
-        configuration = self._finalists[klass]
+        """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
+
+        Only one whose every setting was observed: nobody tried it without the others.
+        """
+        found = self._claim_of(klass, self._finalists[klass])
+        if found.verdict == "faster":
+            return found
+        baselines = [
+            self._claim_of(klass, other)
+            for other in self._others
+            if allowed_in(klass, other) and not self._ledger.unobservable(other)
+            if not (self._is_robust and self._ledger.collapses(other))
+        ]
+        faster = [claim for claim in baselines if claim.verdict == "faster" and claim.speedup]
+        return max(faster, key=lambda c: c.speedup.low if c.speedup else 0.0, default=found)
+
+    def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
         if is_default(configuration):
             return self._nothing_better(klass, configuration)
         differences = self.differences(configuration)
@@ -128,9 +158,8 @@ class Claims:
         if n < LOOKS[0]:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
             return Claim(configuration, "ambiguous", reason, n)
-        level = self._levels[configuration.label()]
-        speedup = speedup_interval(differences, level)
-        floor = self.noise_floor(klass)
+        speedup = self._interval(configuration, differences)
+        floor = self.noise.floor(n)
         verdict = judge(speedup, floor)
         own = self.series(configuration)
         at_reference = self.series(
@@ -141,13 +170,20 @@ class Claims:
         return Claim(
             configuration=configuration,
             verdict=verdict,
-            reason=_explain(verdict, floor),
+            reason=_explain(verdict, floor, is_finalist=configuration == self._finalists[klass]),
             n_rounds=n,
             speedup=speedup,
-            at_reference_batch=speedup_interval(pairs, level) if len(pairs) > 1 else None,
+            at_reference_batch=self._interval(configuration, pairs) if len(pairs) > 1 else None,
             batch_gain=math.exp(statistics.fmean(gains)) if gains else None,
             rate=rate_interval(own.known()),
+            disturbed=self._disturbed_behind(configuration),
         )
+
+    def _disturbed_behind(self, configuration: Configuration) -> float:
+        records = [
+            arms[c] for arms in self.launches for c in (configuration, self.default) if c in arms
+        ]
+        return _disturbed_share(records)
 
     def _nothing_better(self, klass: WinnerClass, default: Configuration) -> Claim:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
@@ -155,12 +191,21 @@ class Claims:
         if n == 0:
             reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
-        reason = f"none of the {n} other configurations tried was better than the default"
+        if (passed_over := self._ledger.challenger(klass)) is not None:
+            why = "collapses beside a busy neighbour" if self._is_robust else "could not be proved"
+            return Claim(default, "ambiguous", f"the best candidate, {passed_over.label()}, {why}")
+        reason = (
+            f"none of the {n} other configurations tried came within the noise of the default in "
+            "the search"
+        )
+        if self._disturbed > _MOSTLY:
+            reason += f", but {self._disturbed:.0%} of the slices were disturbed"
+            return Claim(default, "ambiguous", reason)
         return Claim(default, "keep_default", reason)
 
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
-        claims = [self.claim(klass) for klass in WinnerClass]
+        claims = [self._claim_of(klass, self._finalists[klass]) for klass in WinnerClass]
         return list(
             dict.fromkeys(
                 claim.configuration
@@ -172,11 +217,22 @@ class Claims:
         )
 
     def against_default(self, configuration: Configuration) -> Interval | None:
-        """Return the interval of an arm outside the family (a baseline): look-adjusted only."""
+        """Return an arm's interval against the default; None if it took part in too few rounds."""
         if is_default(configuration):
             return None
         differences = self.differences(configuration)
-        return speedup_interval(differences, 0.05) if len(differences) >= LOOKS[0] else None
+        return self._interval(configuration, differences) if len(differences) >= LOOKS[0] else None
+
+    def _interval(self, configuration: Configuration, differences: list[float]) -> Interval:
+        """Return an arm's interval: among the finalists' by Holm, else simultaneous with the rest.
+
+        Each of the two families is wrong about any of its arms in at most 5 %, and calls one
+        `faster` that is not in half of that: one bound of two.
+        """
+        level = self._levels.get(configuration.label())
+        if level is not None:
+            return speedup_interval(differences, level)
+        return simultaneous_interval(differences, self.noise, max(1, len(self._others)))
 
     def against(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return the interval of one arm against another, over their common rounds."""
@@ -189,10 +245,16 @@ class Claims:
         return rate_interval(known) if len(known) > 1 else None
 
 
-def _explain(verdict: Verdict, floor: float) -> str:
+def _disturbed_share(records: Iterable[LaunchRecord]) -> float:
+    slices = [s for record in records for s in record.slices]
+    return sum(bool(s.interference.dirty) for s in slices) / max(1, len(slices))
+
+
+def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
     match verdict:
         case "faster":
-            return f"the interval lies above 1 and the point above the noise floor of {floor:.1%}"
+            text = f"the interval lies above 1 and the point above the noise floor of {floor:.1%}"
+            return text if is_finalist else f"{text}, which the search's own finalist did not reach"
         case "keep_default":
             return f"the interval leaves no room for more than the noise floor of {floor:.1%}"
     return f"the interval does not decide it against a noise floor of {floor:.1%}"

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
+from tuner.record.launch import Purpose
 from tuner.space.baselines import to_measure
 from tuner.study.claims import Claims
 from tuner.study.ledger import is_default
+from tuner.study.neighbours import wants_neighbour
 from tuner.study.study import LONG_BUDGET_S, MIN_ROUNDS, Study
 
 
@@ -51,8 +55,9 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
         study.store,
         study.ledger,
         finalists=study.finalists(),
-        best_baseline=_chosen(study).best_baseline if study.store.all(ArmsChosen) else None,
+        chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
+        is_robust=study.goal == "robust",
     )
 
 
@@ -107,9 +112,23 @@ def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuratio
     return study.confirmation_arms(open_arms, at_reference=_chosen(study).at_reference)
 
 
+def _seconds_for(study: Study, number: int) -> float:
+    """Return what a round may take so that those up to the first look fit: a verdict needs them."""
+    n_missing = LOOKS[0] - number + 1
+    return study.budget.left_s() / n_missing if n_missing > 0 else math.inf
+
+
 def _run_round(study: Study, open_arms: list[Configuration], number: int) -> None:
     """Measure one fresh launch of the default and of every open arm, side by side."""
-    records = study.bench.confirm_round(_launched(study, open_arms), number)
+    arms = _launched(study, open_arms)
+    records = study.bench.measure_round(
+        arms,
+        number,
+        Purpose.CONFIRM,
+        noise=study.ledger.estimates.scatter,
+        seconds=_seconds_for(study, number),
+        beside_neighbour=wants_neighbour(study, arms, number - 1),
+    )
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
     study.ledger.refresh()
     study.listen(TimeLeft(study.budget.left_s()))

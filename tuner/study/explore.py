@@ -79,7 +79,7 @@ def explore(study: Study) -> None:
     ):
         study.warn(
             "nothing beyond the default and the baselines was tried: "
-            f"{reason}; give a larger --budget"
+            f"{reason}; give a larger --budget and a new --out"
         )
     study.done(Phase.EXPLORE, reason)
 
@@ -98,7 +98,7 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
         kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
         if study.budget.left_s() >= kept_s + cost_s:
             return True
-        if study.first_look_s() < study.reserve_s():
+        if study.first_look_s() < study.looks_s():
             return False  # a share of the budget, which a warm cache does not make less
         arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
         default_s = study.ledger.repeat_cost_s(arms[0])

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Callable
 
-from tuner.measurement.bench import CONFIRM_PASSES
-from tuner.measurement.estimates import Estimates
+from tuner.measurement.estimates import Estimates, log_kept
+from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
-from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import winner_class
 
+COLLAPSE = 0.5
+"""Beside a busy neighbour: what keeps less than this of the share that the default keeps."""
+_CLEARLY = 0.1
+"""Log rate: single slices beside a neighbour scatter by several percent."""
 _CLASSES = list(WinnerClass)
 _UNKNOWN_S = 30.0
+_QUANTILE = 1.64
+"""What lags behind the default by more standard errors than this is not confirmed any more."""
 _NO_FAULT = (Outcome.MEASURED, Outcome.INTERRUPTED, Outcome.PRUNED)
 
 
@@ -38,10 +45,10 @@ class Ledger:
         store: Store,
         reference_batch: int,
         batches: tuple[int, ...],
-        confirm_passes: int = CONFIRM_PASSES,
+        confirming: Replication = CONFIRM,
     ) -> None:
         self._store = store
-        self._confirm_passes = confirm_passes
+        self._confirming = confirming
         self.reference_batch = reference_batch
         self.batches = batches
         """The batches over which the default and every baseline are measured."""
@@ -138,6 +145,61 @@ class Ledger:
         """Return the best measured configuration that a class allows."""
         return max(self.measured(klass).items(), key=lambda pair: pair[1], default=None)
 
+    def challenger(
+        self, klass: WinnerClass, allows: Callable[[Configuration], bool] = lambda _: True
+    ) -> Configuration | None:
+        """Return a class's best configuration beside the default; None if none can be better.
+
+        One that scored below the default by less than the noise may yet be better.
+        """
+        default = self.default_at_best()
+        others = {c: s for c, s in self.measured(klass).items() if not is_default(c) and allows(c)}
+        best = max(others, key=others.__getitem__, default=None)
+        if best is None or default is None:
+            return None
+        lag = default[1] - others[best]
+        return best if lag < _QUANTILE * self.noise(best, default[0]) else None
+
+    def kept(self, configuration: Configuration) -> float | None:
+        """Return the log share of its rate that is left beside a busy neighbour; None if unknown.
+
+        From launches of the search; those of the confirmation choose nothing.
+        """
+        found = [
+            log_kept(record)
+            for record in self._store.launches.values()
+            if record.request.configuration == configuration and record.beside and record.slices
+            if record.request.purpose not in IN_ROUNDS
+        ]
+        return statistics.fmean(found) if found else None
+
+    def default_kept(self) -> float | None:
+        """Return what the default keeps beside a busy neighbour, at any batch; None if unknown."""
+        found = [self.kept(self.at_batch(Configuration(), batch)) for batch in self.batches]
+        known = [kept for kept in found if kept is not None]
+        return statistics.fmean(known) if known else None
+
+    def collapses(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration is known to collapse beside a busy neighbour.
+
+        It then keeps less than half of what the default keeps, or is clearly slower there than the
+        default. From a slice or two: a preference of the search, no claim.
+        """
+        default, score = self.default_at_best(), self.score(configuration)
+        kept, default_kept = self.kept(configuration), self.default_kept()
+        if default is None or score is None or kept is None or default_kept is None:
+            return False
+        lead = score + kept - default[1] - default_kept
+        return kept < math.log(COLLAPSE) + default_kept or lead < -_CLEARLY
+
+    def slice_s(self, configuration: Configuration) -> float:
+        """Return the seconds of a slice with its discarded call, in an earlier launch; 1 if none.
+
+        The first call after a pause takes as long as the timed ones.
+        """
+        own = [r for r in self._ended() if r.request.configuration == configuration and r.slices]
+        return own[-1].slicing_s / len(own[-1].slices) if own else 1.0
+
     def ratio(self, configuration: Configuration) -> float | None:
         """Return the search's rate against the default, both at their best batch: no claim."""
         default, score = self.default_at_best(), self.score(configuration)
@@ -188,5 +250,6 @@ class Ledger:
             return self.cost_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
-        extra = max(0, self._confirm_passes - len(shortest.slices))
-        return shortest.total_s - shortest.check_s + extra * slice_s
+        fixed_s = shortest.total_s - shortest.check_s - shortest.slicing_s
+        needed = n_needed(self._confirming, self.estimates.scatter, fixed_s, slice_s)
+        return fixed_s + max(needed, len(shortest.slices)) * slice_s

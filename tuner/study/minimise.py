@@ -26,7 +26,8 @@ def minimise(study: Study) -> None:
     most 3 %; where the trials together speak for what is removed, after two launches of both. A
     setting whose removal there was no time to measure stays, unless nothing can observe
     whether it took effect: then the best configuration without such settings takes the finalist's
-    place. The classes share the time; what ships by default comes first.
+    place. The last setting always stays: whether it does any good is for the confirmation to say.
+    The classes share the time; what ships by default comes first.
     """
     if study.is_done(Phase.MINIMISE):
         return
@@ -42,12 +43,15 @@ def minimise(study: Study) -> None:
         klass = waiting.pop(0)
         reduction = _Reduction(study, finalists[klass], until_s)
         shortest, removed = reduction.carry_out()
+        if study.goal == "robust" and removed and _is_fragile(study, shortest):
+            shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
         if unproven := _unproven(study, shortest):
-            study.warn(
-                f"{shortest.label()} is not recommended: nothing shows that {', '.join(unproven)} "
-                "took effect, and there was no time to measure without"
-            )
+            if study.beats_default(shortest):
+                study.warn(
+                    f"{shortest.label()} is not recommended: nothing shows that "
+                    f"{', '.join(unproven)} took effect, and there was no time to measure without"
+                )
             shortest, removed = _best_proven(study, klass), []
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     if not is_complete:
@@ -58,6 +62,15 @@ def minimise(study: Study) -> None:
     study.done(Phase.MINIMISE, "minimal" if is_complete else "no time to try every removal")
 
 
+def _is_fragile(study: Study, shortest: Configuration) -> bool:
+    """Measure a reduced finalist beside a busy neighbour: it may miss there what was removed."""
+    if study.ledger.kept(shortest) is None:
+        if study.budget.left_s() < study.reserve_s() + study.cost_s(shortest):
+            return True
+        study.measure(shortest, Purpose.ABLATION, beside_neighbour=True)
+    return study.ledger.collapses(shortest)
+
+
 def _unproven(study: Study, configuration: Configuration) -> list[str]:
     """Return the settings that cannot be observed and whose removal was not measured."""
     echoed = study.ledger.unobservable(configuration)
@@ -66,13 +79,8 @@ def _unproven(study: Study, configuration: Configuration) -> list[str]:
 
 
 def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
-    """Return the class's best configuration of which everything was observed; else the default."""
-    candidates = [c for c in study.ledger.measured(klass) if not study.ledger.unobservable(c)]
-    found = study.ledger.best(candidates)
-    if found is not None and study.beats_default(found[0]):
-        return found[0]
-    default = study.ledger.default_at_best()
-    return default[0] if default else Configuration()
+    """Return the class's best candidate of which everything was observed; else the default."""
+    return study.candidate(klass, lambda c: not study.ledger.unobservable(c))
 
 
 class _Reduction:
@@ -90,8 +98,8 @@ class _Reduction:
 
     def carry_out(self) -> tuple[Configuration, list[str]]:
         """Return the shortest configuration that is as good, and what was removed."""
-        if is_default(self._finalist) or self._study.ledger.score(self._finalist) is None:
-            return self._finalist, []
+        if not self._study.beats_default(self._finalist):
+            return self._finalist, []  # only confirmed to say that nothing is better
         away = self._useless_at_once()
         losses: dict[str, float] = {}
         for knob in self._study.removals(self._without(away)):
@@ -101,6 +109,9 @@ class _Reduction:
         # the least missed first; all that are not missed at once, else one fewer at a time
         useless = sorted(losses, key=losses.__getitem__)
         while useless:
+            if is_default(self._without([*away, *useless])):
+                useless.pop()
+                continue
             if self._harmless_loss(self._without([*away, *useless])) is not None:
                 break
             useless.pop()
@@ -113,6 +124,8 @@ class _Reduction:
         gains = self._study.trials.sampler.gains(self._finalist)
         tolerance = self._tolerance()
         guess = [k for k, gain in gains.items() if gain <= tolerance and k in removable]
+        if guess and is_default(self._without(guess)):
+            guess.remove(max(guess, key=gains.__getitem__))
         if len(guess) < 2 or self._study.space.refused(self._without(guess)):
             return []
         return guess if self._harmless_loss(self._without(guess)) is not None else []

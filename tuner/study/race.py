@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
+from tuner.study.neighbours import probe_finalists
 from tuner.study.study import Study
 
 _MAX_RUNNERS = 3
@@ -28,12 +29,10 @@ def race(study: Study) -> None:
         study.measure(runner, Purpose.RACE)
         if study.ledger.has_failed(runner):
             study.warn(f"{runner.label()} failed when it was launched again, and is out")
-    default = study.ledger.default_at_best()
-    assert default is not None  # the baselines would have raised
+    if study.goal == "robust":
+        probe_finalists(study)
     for klass in WinnerClass:
-        runners = _runners(study, klass)
-        leads = bool(runners) and study.beats_default(runners[0])
-        study.store.add(FinalistNamed(Phase.RACE, klass, runners[0] if leads else default[0]))
+        study.store.add(FinalistNamed(Phase.RACE, klass, study.candidate(klass)))
     study.done(Phase.RACE, reason)
 
 

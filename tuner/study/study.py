@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
@@ -19,6 +19,7 @@ from tuner.record.journal import (
 )
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.result import Goal
 from tuner.record.store import Store
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline
@@ -37,6 +38,14 @@ _CONFIRM_SHARE = 1 / 3
 """Of the budget, the most that is kept for the confirmation beyond its first look."""
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
+NEIGHBOURS_SHARE = 0.06
+"""Of the budget, the most that slices beside a busy neighbour may take."""
+NEIGHBOURS_FROM_S = 300.0
+"""A smaller budget has no time for them."""
+NEIGHBOUR_ROUNDS = 4
+"""The first rounds of the confirmation end beside a busy neighbour."""
+_SLOWER = 2.5
+"""Beside it a slice is reckoned to take so many times as long."""
 _SAFETY = 1.25
 """Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 _NEARLY_BEST = 0.05
@@ -57,6 +66,8 @@ class Study:
         budget: Budget,
         listen: Listener,
         widest: WinnerClass = WinnerClass.SAME,
+        *,
+        goal: Goal = "fastest",
     ) -> None:
         self.store = store
         self.space = space
@@ -68,6 +79,7 @@ class Study:
         self.listen = listen
         self.widest = widest
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
+        self.goal = goal
         self._overheads_s: list[float] = []
 
     # ---------------------------------------------------------------- phases
@@ -93,14 +105,28 @@ class Study:
     # ---------------------------------------------------------------- measuring
 
     def measure(
-        self, configuration: Configuration, purpose: Purpose, *, may_prune: bool = False
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
     ) -> LaunchRecord:
-        """Measure one launch of a configuration; with `may_prune`, not to its end if hopeless."""
+        """Measure one launch of a configuration; with `may_prune`, not to its end if hopeless.
+
+        beside_neighbour: at its end also beside a synthetic busy neighbour.
+        """
         self.start_pacer()
         began_s = self.budget.used_s()
         default = self.ledger.default_at_best()
         hopeless = HOPELESS * math.exp(default[1]) if may_prune and default else 0.0
-        record = self.bench.measure(configuration, purpose, hopeless)
+        record = self.bench.measure(
+            configuration,
+            purpose,
+            noise=self.ledger.estimates.scatter,
+            hopeless_below=hopeless,
+            beside_neighbour=beside_neighbour,
+        )
         self._overheads_s.append(self.budget.used_s() - began_s - record.total_s)
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
@@ -119,7 +145,8 @@ class Study:
             return
         leaders = (self.ledger.default_at_best(), self.ledger.best_in(WinnerClass.REDUCED))
         for configuration in dict.fromkeys(found[0] for found in leaders if found is not None):
-            self.bench.measure(configuration, Purpose.ANCHOR)
+            noise = self.ledger.estimates.scatter
+            self.bench.measure(configuration, Purpose.ANCHOR, noise=noise)
         self.ledger.refresh()
 
     def adopt_orphans(self) -> None:
@@ -162,15 +189,28 @@ class Study:
     # ---------------------------------------------------------------- finalists and their cost
 
     def finalists(self) -> dict[WinnerClass, Configuration]:
-        """Return the latest finalist of each class; the leader of the search before the race."""
+        """Return the latest finalist of each class; before the race, who would be it now."""
         found: dict[WinnerClass, Configuration] = {}
         for klass in WinnerClass:
             named = [n for n in self.store.all(FinalistNamed) if n.klass is klass]
-            leader = self.ledger.best_in(klass)
-            found[klass] = (
-                named[-1].configuration if named else leader[0] if leader else Configuration()
-            )
+            found[klass] = named[-1].configuration if named else self.candidate(klass)
         return found
+
+    def candidate(
+        self, klass: WinnerClass, allows: Callable[[Configuration], bool] = lambda _: True
+    ) -> Configuration:
+        """Return what a class would confirm: its best beside the default, if it may be better.
+
+        Even where the default leads: that nothing is better is for the confirmation to say. With
+        the goal "robust", what is known to collapse beside a busy neighbour is passed over.
+        """
+
+        def may_be(c: Configuration) -> bool:
+            return allows(c) and not (self.goal == "robust" and self.ledger.collapses(c))
+
+        challenger = self.ledger.challenger(klass, may_be)
+        default = self.ledger.default_at_best()
+        return challenger or (default[0] if default else Configuration())
 
     def best_baseline(self) -> Configuration | None:
         """Return the baseline that scored best, at its best batch; None if there is none.
@@ -219,11 +259,29 @@ class Study:
         return MIN_ROUNDS * self.round_cost_s(self.confirmation_arms(arms))
 
     def reserve_s(self) -> float:
-        """Estimate what to keep for the confirmation: its first look, and more looks if cheap."""
+        """Estimate what to keep for the confirmation: its looks, some beside a neighbour."""
+        arms = [*self.finalists().values(), self.best_baseline()]
+        launched = self.confirmation_arms(arms, at_reference=True)
+        beside_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
+        return self.looks_s() + min(self.neighbours_s(), beside_s)
+
+    def looks_s(self) -> float:
+        """Estimate the seconds of the confirmation's first look, and of more looks if cheap."""
         arms = [*self.finalists().values(), self.best_baseline()]
         launched = self.confirmation_arms(arms, at_reference=True)
         enough_s = _ENOUGH_ROUNDS * self.round_cost_s(launched)
         return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self.budget.total_s))
+
+    def neighbours_s(self) -> float:
+        """Return the seconds that slices beside a busy neighbour may take in all."""
+        total_s = self.budget.total_s
+        if self.goal == "robust":
+            return 2 * NEIGHBOURS_SHARE * total_s
+        return NEIGHBOURS_SHARE * total_s if total_s >= NEIGHBOURS_FROM_S else 0.0
+
+    def beside_s(self, arms: Iterable[Configuration]) -> float:
+        """Estimate the seconds of a slice beside a busy neighbour, of each of these arms."""
+        return _SLOWER * sum(self.ledger.slice_s(arm) for arm in arms)
 
     def confirmation_arms(
         self, candidates: Iterable[Configuration | None], *, at_reference: bool = False

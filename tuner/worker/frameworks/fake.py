@@ -8,20 +8,25 @@ must be known. Noise follows what was recorded on shared hosts: launches of one 
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
+import resource
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
 from tuner.worker.graph import Node
@@ -37,13 +42,38 @@ CHOICES: dict[str, tuple[Value, ...]] = {
 }
 """Every knob that the surface knows; the first value is the default."""
 
-FAULTS = ("crash", "exit", "exception", "hang", "hang_in_call", "memory", "wrong_output", "nan",
-          "misshapen", "ignored", "garbage", "daemon", "slow_start")  # fmt: skip
+FAULTS = ("crash", "exit", "exception", "hang", "hang_in_call", "memory", "exhaust",
+          "wrong_output", "nan", "misshapen", "drifting", "ignored", "garbage", "daemon",
+          "slow_start", "lonely")  # fmt: skip
+
+
+_SAFE_BYTES = 8 << 30
 
 
 def _draw(*key: object) -> np.random.Generator:
     digest = hashlib.sha256(repr(key).encode()).digest()
     return np.random.default_rng(int.from_bytes(digest[:8], "big"))
+
+
+def _exhaust_memory() -> None:
+    """Take memory until there is none left; only where a limit keeps the machine out of it."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_AS)
+    limit = read_memory() if soft == resource.RLIM_INFINITY else soft
+    if limit > _SAFE_BYTES:
+        raise RuntimeError(f"memory is not limited to {_SAFE_BYTES} bytes here")
+    taken = []
+    while True:
+        taken.append(np.ones(1 << 23))
+
+
+def _has_neighbour() -> bool:
+    """Tell whether the tool that measures this process keeps a busy neighbour beside it."""
+    tool = parents().get(os.getppid(), 0)
+    for pid in descendants(tool):
+        with contextlib.suppress(OSError):
+            if b"tuner.worker.busy" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                return True
+    return False
 
 
 class Surface(msgspec.Struct, frozen=True):
@@ -165,6 +195,8 @@ class Fake:
                 os.write(1, b'\x00\xff{"type": "ready"}\n' * 100)
             case "daemon":
                 self._fork_daemon()
+            case "exhaust":
+                _exhaust_memory()
 
     def _fork_daemon(self) -> None:
         """Leave a process behind that escaped its session, as a careless library would."""
@@ -194,6 +226,8 @@ class Fake:
             nonlocal calls
             if self._fault == "hang_in_call" and calls > 3:
                 time.sleep(1e6)
+            if self._fault == "lonely" and _has_neighbour():
+                os.kill(os.getpid(), signal.SIGKILL)
             real = time.monotonic()
             log_rate = (
                 truth
@@ -219,6 +253,8 @@ class Fake:
                 return y * np.float32("nan")
             case "misshapen":
                 return y[:, :-1]
+            case "drifting":
+                return y * np.float32(1.01)
         if self._settings.get("fake.precision") == "bf16":
             y *= 1 + np.float32(0.002) * np.sign(y)
         return y

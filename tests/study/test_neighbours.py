@@ -1,0 +1,236 @@
+"""Beside a busy neighbour, from launches that are written by hand or by a script."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.study.studies import new_study
+from tuner.record.configuration import Configuration
+from tuner.record.journal import (
+    ArmsChosen,
+    FinalistNamed,
+    Phase,
+    RoundDone,
+    TrialNoted,
+    WarningNoted,
+    WinnerClass,
+)
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.study.confirm import make_claims
+from tuner.study.minimise import minimise
+from tuner.study.neighbours import beside_neighbour, probe_finalists, wants_neighbour
+from tuner.study.study import Study
+
+DEFAULT = Configuration()
+FRAGILE = Configuration.of({"fake.streams": 2})
+FIRM = Configuration.of({"fake.layout": "packed"})
+BOTH = Configuration.of({"fake.layout": "packed", "fake.streams": 2})
+DEFAULT_16 = Configuration.of({"workload.batch": 16})
+RATE = {DEFAULT: 0.0, DEFAULT_16: 0.01, FRAGILE: 0.5, FIRM: 0.2, BOTH: 0.505}
+KEPT = {
+    DEFAULT: math.log(0.4),
+    DEFAULT_16: math.log(0.4),
+    FRAGILE: math.log(0.05),
+    FIRM: math.log(0.4),
+    BOTH: math.log(0.4),
+}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "study") as opened:
+        yield opened
+
+
+def add(
+    store: Store,
+    configuration: Configuration,
+    purpose: Purpose,
+    *,
+    beside: bool = False,
+    kept: Mapping[Configuration, float] = KEPT,
+) -> LaunchRecord:
+    id = store.next_launch_id()
+    rate = RATE[configuration]
+    record = LaunchRecord(
+        LaunchRequest(id, configuration, 4, purpose),
+        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
+        slices=[Slice(id * 10 + k, 1, 1, math.exp(-rate), id + k / 10) for k in range(4)],
+        ending=Ending(Outcome.MEASURED),
+        total_s=10.0,
+        slicing_s=4.0,
+    )
+    if beside:
+        busy = math.exp(-(rate + kept[configuration]))
+        record.beside, record.n_neighbours = [Slice(id * 10 + 5, 1, 1, busy, id + 0.5)], 1
+    store.launches[id] = record
+    return record
+
+
+def search(store: Store, *configurations: Configuration) -> None:
+    for number, configuration in enumerate(configurations):
+        record = add(store, configuration, Purpose.SEARCH)
+        ending = Ending(Outcome.MEASURED)
+        store.add(TrialNoted(number, configuration, "script", ending, (record.request.id,), 0.0))
+
+
+class Scripted(Study):
+    """A study whose further launches are as is written above."""
+
+    def measure(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
+    ) -> LaunchRecord:
+        record = add(self.store, configuration, purpose, beside=beside_neighbour)
+        self.ledger.refresh()
+        return record
+
+
+def robust(store: Store, folder: Path, budget_s: float = 2000.0) -> Study:
+    study = new_study(store, folder, budget_s, Scripted)
+    study.goal = "robust"
+    return study
+
+
+# ------------------------------------------------------------------------ what is reported
+
+
+def rounds(store: Store, winner: Configuration, n: int, beside: int) -> None:
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, winner))
+    store.add(ArmsChosen((winner,), None, False, (4,)))
+    for number in range(1, n + 1):
+        arms = (DEFAULT, winner)
+        made = [add(store, c, Purpose.CONFIRM, beside=number <= beside) for c in arms]
+        store.add(RoundDone(number, tuple(r.request.id for r in made)))
+
+
+def test_a_winner_that_collapses_is_flagged(store: Store, tmp_path: Path) -> None:
+    rounds(store, FRAGILE, n=5, beside=4)
+    claims = make_claims(new_study(store, tmp_path, 2000.0))
+    fared = beside_neighbour(claims, FRAGILE)
+    assert fared is not None
+    assert fared.collapses
+    assert fared.kept == pytest.approx(0.05)
+    assert fared.speedup == pytest.approx(math.exp(0.5) * 0.05 / 0.4)
+    assert fared.interval is not None
+    assert (fared.n_rounds, fared.processes) == (4, 1)
+    default = beside_neighbour(claims, DEFAULT)
+    assert default is not None
+    assert default.kept == pytest.approx(0.4)
+    assert not default.collapses
+
+
+def test_a_winner_that_bears_a_neighbour_is_not(store: Store, tmp_path: Path) -> None:
+    rounds(store, FIRM, n=4, beside=2)
+    fared = beside_neighbour(make_claims(new_study(store, tmp_path, 2000.0)), FIRM)
+    assert fared is not None
+    assert not fared.collapses
+    assert fared.speedup == pytest.approx(math.exp(0.2))
+    assert fared.interval is None  # two rounds are no interval
+
+
+def test_two_rounds_accuse_nobody(store: Store, tmp_path: Path) -> None:
+    rounds(store, FRAGILE, n=4, beside=2)
+    fared = beside_neighbour(make_claims(new_study(store, tmp_path, 2000.0)), FRAGILE)
+    assert fared is not None
+    assert fared.speedup < 1
+    assert not fared.collapses
+
+
+def test_where_no_round_had_a_neighbour_nothing_is_said(store: Store, tmp_path: Path) -> None:
+    rounds(store, FIRM, n=4, beside=0)
+    claims = make_claims(new_study(store, tmp_path, 2000.0))
+    assert beside_neighbour(claims, FIRM) is None
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "n_rounds", "wanted"),
+    [(2000.0, 0, True), (2000.0, 3, True), (2000.0, 4, False), (120.0, 0, False)],
+)
+def test_a_few_rounds_end_beside_a_neighbour_where_time_allows(
+    store: Store, tmp_path: Path, budget_s: float, n_rounds: int, wanted: bool
+) -> None:
+    search(store, DEFAULT, FIRM)
+    study = new_study(store, tmp_path, budget_s)
+    assert wants_neighbour(study, [DEFAULT, FIRM], n_rounds) is wanted
+
+
+def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, FIRM)
+    study = new_study(store, tmp_path, 400.0)
+    assert wants_neighbour(study, [DEFAULT, FIRM], 1)
+    slow = add(store, FIRM, Purpose.CONFIRM, beside=True)
+    slow.beside = [Slice(99, 1, 1, 15.0, 99.0)]
+    assert not wants_neighbour(study, [DEFAULT, FIRM], 1)
+
+
+# ------------------------------------------------------------------------ --goal robust
+
+
+def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, FRAGILE, FIRM)
+    study = robust(store, tmp_path)
+    assert study.candidate(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
+    probe_finalists(study)
+    assert study.candidate(WinnerClass.SAME) == FIRM
+    assert study.ledger.kept(FIRM) is not None
+    study.goal = "fastest"
+    assert study.candidate(WinnerClass.SAME) == FRAGILE
+
+
+def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path) -> None:
+    """Which batch is its best may change with every launch."""
+    search(store, DEFAULT, FRAGILE, FIRM)
+    study = robust(store, tmp_path)
+    study.ledger.batches = (4, 16)
+    add(store, DEFAULT_16, Purpose.RACE, beside=True)
+    add(store, FRAGILE, Purpose.RACE, beside=True)
+    study.ledger.refresh()
+    assert study.ledger.collapses(FRAGILE)
+
+
+def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, FRAGILE)
+    study = robust(store, tmp_path)
+    probe_finalists(study)
+    assert study.candidate(WinnerClass.SAME) == DEFAULT
+    claim = make_claims(study).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert "collapses beside a busy neighbour" in claim.reason
+
+
+def test_without_time_to_see_it_says_so(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, FRAGILE, FIRM)
+    study = robust(store, tmp_path, budget_s=20.0)
+    probe_finalists(study)
+    assert any("beside a busy neighbour" in note.text for note in store.all(WarningNoted))
+
+
+def test_a_setting_that_only_a_neighbour_makes_needed_stays(store: Store, tmp_path: Path) -> None:
+    """Without the layout it is as fast, and collapses."""
+    search(store, DEFAULT, FRAGILE, FIRM, BOTH)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, klass, BOTH))
+    add(store, DEFAULT, Purpose.RACE, beside=True)
+    study = robust(store, tmp_path)
+    minimise(study)
+    assert study.finalists()[WinnerClass.SAME] == BOTH
+
+
+def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, FRAGILE, FIRM, BOTH)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, klass, BOTH))
+    study = robust(store, tmp_path)
+    study.goal = "fastest"
+    minimise(study)
+    assert study.finalists()[WinnerClass.SAME] == FRAGILE

@@ -1,0 +1,304 @@
+"""Whole studies through everything that goes wrong, on the real worker.
+
+Each ends with the right outcome and its reason; the study goes on, nothing measured is lost, and no
+process is left. Hangs, a dead pacer and a preload that does not load: tests/measurement. Signals,
+kills and two tools: tests/study/test_studies.py.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import MARKER, command, new_marker, run, seconds_here, wait_until_gone
+from tests.study.test_studies import check_store
+from tests.worker.workers import Launched, needs
+from tuner.host.limits import cgroup_folders
+from tuner.record.outcome import Outcome
+from tuner.record.store import MIN_ROOM_BYTES, Store
+
+IS_ROOT = os.geteuid() == 0
+FAULTS = {
+    "launch.allocator=jemalloc:crash": ("crashed", "killed by SIGSEGV"),
+    "launch.allocator=tcmalloc:exit": ("crashed", "ended with exit code 3"),
+    "fake.layout=packed:nan": ("wrong_output", "not finite"),
+    "fake.layout=blocked:misshapen": ("wrong_output", "another number or shape"),
+    "fake.streams=2:exception": ("crashed", "told to fail"),
+    "fake.compile=fast:drifting": ("wrong_output", "drift 0.01"),
+    "fake.compile=frozen:wrong_output": ("wrong_output", "drift"),
+    "fake.precision=bf16:memory": ("out_of_memory", "MemoryError"),
+    "env.FAKE_THREADS=1:garbage": ("measured", ""),
+    "env.FAKE_THREADS=4:daemon": ("measured", ""),
+    "env.FAKE_THREADS=8:ignored": ("not_applicable", "env.FAKE_THREADS=8 is not in force: 2"),
+}
+
+
+def arguments(model: str, budget: str, *more: str, out: Path | str = "out") -> tuple[str, ...]:
+    return ("--model", model, "--hw", "fake", "--json", "--budget", budget, "--out", str(out),
+            *more)  # fmt: skip
+
+
+def limited(
+    cwd: Path, wrapper: str, *given: str, marker: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """Run the command from a shell that puts a limit on itself first."""
+    return subprocess.run(
+        ["sh", "-c", f'{wrapper} && exec "$@"', "sh", *command(*given)],
+        cwd=cwd,
+        env={**os.environ, MARKER: marker or "x", "COLUMNS": "200"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+
+
+def outcomes(result: dict[str, Any]) -> set[tuple[str, str]]:
+    return {(t["outcome"], t["reason"]) for t in result["trials"]}
+
+
+def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
+    marker = new_marker()
+    done = run(
+        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", seconds_here(20), "--batch", "4"),
+        cwd=tmp_path,
+        environment={MARKER: marker},
+    )
+    assert done.returncode == 0, done.stderr
+    assert wait_until_gone(marker) == []
+    check_store(tmp_path / "out")
+    result = json.loads(done.stdout)
+    n_seen = 0
+    for rule, (outcome, reason) in FAULTS.items():
+        knob, _, value = rule.rpartition(":")[0].partition("=")
+        alone = [t for t in result["trials"] if set(t["configuration"]) == {knob}
+                 and str(t["configuration"][knob]) == value]  # fmt: skip
+        n_seen += bool(alone)
+        for trial in alone:
+            assert trial["outcome"] in (outcome, "pruned"), trial
+            assert reason in trial["reason"] or trial["outcome"] == "pruned", trial
+    assert n_seen > len(FAULTS) / 2
+    seen = {t["outcome"] for t in result["trials"]}
+    assert {"measured", "crashed", "wrong_output", "out_of_memory", "not_applicable"} <= seen
+    for winner in result["winners"].values():
+        assert set(winner["configuration"]) <= {"env.FAKE_THREADS"}
+        assert winner["configuration"].get("env.FAKE_THREADS") != 8
+
+
+# ------------------------------------------------------------------------ memory
+
+
+def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path: Path) -> None:
+    marker = new_marker()
+    model = "fake@faults=launch.allocator=jemalloc:exhaust;fake.streams=2:exhaust"
+    done = limited(tmp_path, "ulimit -v 6000000", *arguments(model, seconds_here(6)), marker=marker)
+    assert done.returncode == 0, done.stderr
+    assert wait_until_gone(marker) == []
+    check_store(tmp_path / "out")
+    failed = [t for t in json.loads(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
+    assert failed
+    assert all("MemoryError" in t["reason"] for t in failed)
+
+
+@contextmanager
+def cgroup(controller: str) -> Iterator[Path]:
+    """Make a cgroup of our own below this process's; skip where that is not allowed."""
+    version, folders = cgroup_folders(Path("/"), controller)
+    if not IS_ROOT or not folders:
+        pytest.skip("making a cgroup needs root and a mounted hierarchy")
+    folder = folders[0] / f"tune-framework-test-{uuid.uuid4().hex[:8]}"
+    try:
+        folder.mkdir()
+    except OSError as error:
+        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+    try:
+        if version == 2 and not (folder / f"{controller}.max").exists():
+            pytest.skip(f"the {controller} controller is not delegated to this cgroup")
+        yield folder
+    finally:
+        folder.rmdir()
+
+
+def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_path: Path) -> None:
+    marker = new_marker()
+    with cgroup("memory") as folder:
+        file = "memory.max" if (folder / "memory.max").exists() else "memory.limit_in_bytes"
+        (folder / file).write_text(str(1500 << 20))
+        model = "fake@faults=launch.allocator=jemalloc:exhaust;fake.streams=2:exhaust"
+        done = limited(
+            tmp_path,
+            f"echo $$ > {folder}/cgroup.procs",
+            *arguments(model, seconds_here(6)),
+            marker=marker,
+        )
+        left = wait_until_gone(marker)
+    assert left == []
+    assert done.returncode == 0, done.stderr
+    check_store(tmp_path / "out")
+    failed = [t for t in json.loads(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
+    assert failed
+    assert any("killed by the kernel" in t["reason"] for t in failed), failed
+
+
+# ------------------------------------------------------------------------ the quota
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [pytest.param("torch", marks=needs("torch")),
+     pytest.param("tensorflow", marks=needs("tensorflow"))],
+)  # fmt: skip
+def test_a_quota_that_is_lowered_during_the_run_flags_the_slices(
+    tmp_path: Path, framework: str
+) -> None:
+    """Ended as measured and flagged; on a real model, in a real cgroup."""
+    with cgroup("cpu") as folder:
+        home = folder.parent / "cgroup.procs"
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+        try:
+            with Launched(tmp_path, framework, {}) as launched:
+                launched.prepare()
+                before = launched.measured().slice
+                if (folder / "cpu.max").exists():
+                    (folder / "cpu.max").write_text("20000 100000")
+                else:
+                    (folder / "cpu.cfs_quota_us").write_text("20000")
+                launched.measured()  # the period under way ends
+                after = launched.measured().slice
+        finally:
+            home.write_text(str(os.getpid()))
+    assert before.interference.throttled_periods == 0
+    assert after.interference.throttled_periods > 0
+    assert any("quota throttled" in reason for reason in after.interference.dirty)
+
+
+# ------------------------------------------------------------------------ the disk
+
+
+@contextmanager
+def small_disk(tmp_path: Path, size_bytes: int) -> Iterator[Path]:
+    """Mount a file system of so many bytes; skip where that is not allowed."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
+    if not IS_ROOT or subprocess.run(mount, check=False).returncode:
+        pytest.skip("mounting a file system needs root")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+def remount(folder: Path, option: str) -> None:
+    subprocess.run(["mount", "-o", f"remount,{option}", str(folder)], check=True)
+
+
+def n_slices(folder: Path) -> int:
+    return sum(p.read_text().count('"type":"slice"') for p in (folder / "launches").glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("room", ["some", "little"])
+def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
+    tmp_path: Path, room: str
+) -> None:
+    """With some room left it stops in time; with little, whatever is written fails."""
+    marker, budget = new_marker(), seconds_here(6)
+    size = MIN_ROOM_BYTES + (260 << 10) if room == "some" else 300 << 10
+    with small_disk(tmp_path, size) as disk:
+        out = disk / "out"
+        done = run(
+            *arguments("fake@seed=1", budget, out=out), cwd=tmp_path, environment={MARKER: marker}
+        )
+        assert done.returncode == 1
+        assert "make room, then run the same command to go on" in done.stderr
+        assert "Traceback" not in done.stderr
+        assert wait_until_gone(marker) == []
+        before = n_slices(out)
+        assert (before > 0) is (room == "some")
+        remount(disk, "size=64m")
+        again = run(*arguments("fake@seed=1", budget, out=out), cwd=tmp_path)
+        assert again.returncode == 0, again.stderr
+        check_store(out)
+        assert n_slices(out) > before
+        with Store(out) as store:
+            ended = [r.ending.outcome for r in store.launches.values() if r.ending]
+        assert set(ended) <= {Outcome.MEASURED, Outcome.PRUNED, Outcome.INTERRUPTED}
+
+
+def test_a_read_only_folder_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+    with small_disk(tmp_path, 64 << 20) as disk:
+        remount(disk, "ro")
+        done = run(*arguments("fake", "5s", out=disk / "out"), cwd=tmp_path)
+    assert done.returncode == 2
+    assert "name a writable folder with --out" in done.stderr
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study that was killed while it explored."""
+    cwd = tmp_path_factory.mktemp("stopped")
+    tool = subprocess.Popen(
+        command(*arguments("fake@seed=1,start_s=0.05", seconds_here(20))),
+        cwd=cwd,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not (cwd / "out/launches/0012.jsonl").exists():
+        assert tool.poll() is None
+        time.sleep(0.01)
+    tool.kill()
+    tool.wait()
+    return cwd
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [{"study.jsonl": 0.9, "launches/0008.jsonl": 0.8}, {"study.db": 0.5}],
+    ids=["the journal and a launch", "Optuna's file"],
+)
+def test_files_that_were_cut_short_are_mended_and_the_study_goes_on(
+    stopped: Path, tmp_path: Path, cuts: dict[str, float]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(stopped / "out", out)
+    for file, keep in cuts.items():
+        os.truncate(out / file, int(keep * (out / file).stat().st_size))
+    before = n_slices(out)
+    done = run(*arguments("fake@seed=1,start_s=0.05", seconds_here(12)), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert n_slices(out) > before
+    if "study.db" in cuts:
+        assert "study.db was damaged" in done.stderr
+        assert (out / "broken-study.db").exists()
+    check_store(out)
+
+
+# ------------------------------------------------------------------------ the clock
+
+
+def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
+    """Back and forth by a day, in the tool and in every worker."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(
+        "import itertools, time\n"
+        "real, jumps = time.time, itertools.cycle((0, 86400, -86400))\n"
+        "time.time = lambda: real() + next(jumps)\n"
+        "time.time_ns = lambda: int(1e9 * time.time())\n"
+        f"open({str(tmp_path / 'loaded')!r}, 'a').write('x')\n"
+    )
+    jumping = {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
+    done = run(*arguments("fake@seed=1", seconds_here(6)), cwd=tmp_path, environment=jumping)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert result["winners"]["reduced"]["verdict"] == "faster"
+    assert 0 < result["seconds"]["wall"] < 3600
+    assert len((tmp_path / "loaded").read_text()) > 10  # in the tool, and in every worker
+    check_store(tmp_path / "out")

@@ -1,0 +1,89 @@
+"""How configurations fare beside a busy neighbour: most deployments share their hosts.
+
+In the first rounds of the confirmation every arm takes one more slice beside a synthetic busy
+neighbour, in the launch in which it was measured undisturbed just before. Claims do not use these.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from tuner.measurement.confirmation import plain_interval
+from tuner.measurement.estimates import log_beside, log_kept
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import Purpose
+from tuner.record.result import BesideNeighbour
+from tuner.study.claims import Claims
+from tuner.study.ledger import COLLAPSE, is_default
+from tuner.study.study import NEIGHBOUR_ROUNDS, Study
+
+_MIN_FOR_INTERVAL = 3
+
+
+def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> bool:
+    """Tell whether the next round should end beside a neighbour: a few, within their share."""
+    if n_rounds >= NEIGHBOUR_ROUNDS:
+        return False
+    records = study.store.launches.values()
+    spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and the discarded
+    return spent_s + study.beside_s(arms) <= study.neighbours_s()
+
+
+def probe_finalists(study: Study) -> None:
+    """For `--goal robust`: make sure that no class's candidate collapses, while there is time.
+
+    Each candidate is launched once more and measured beside the neighbour too; one that collapses
+    gives way to the next best, which is measured in its turn.
+    """
+    while (wanted := _unprobed(study)) is not None:
+        if study.budget.left_s() < study.reserve_s() + study.cost_s(wanted):
+            study.warn("the budget left no time to measure every finalist beside a busy neighbour")
+            return
+        record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)
+        if not record.beside:
+            study.warn(f"{wanted.label()} could not be measured beside a busy neighbour")
+            return
+
+
+def _unprobed(study: Study) -> Configuration | None:
+    """Return the default, or a class's candidate, if it was not seen beside the neighbour yet."""
+    default = study.ledger.default_at_best()
+    if default is not None and study.ledger.default_kept() is None:
+        return default[0]
+    candidates = [study.candidate(klass) for klass in WinnerClass]
+    unseen = [c for c in candidates if not is_default(c) and study.ledger.kept(c) is None]
+    return unseen[0] if unseen else None
+
+
+def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeighbour | None:
+    """Return how an arm of the confirmation fared beside the neighbour; None if it was not tried.
+
+    Slices beside a neighbour scatter widely: only an interval says that a winner collapses.
+    """
+    kept, default_kept, differences = [], [], []
+    n_processes = 0
+    for arms in claims.launches:
+        own, default = arms.get(configuration), arms.get(claims.default)
+        if own is None or default is None or not own.beside or not default.beside:
+            continue
+        n_processes = own.n_neighbours
+        kept.append(log_kept(own))
+        default_kept.append(log_kept(default))
+        differences.append(log_beside(own) - log_beside(default))
+    if not differences:
+        return None
+    interval, collapses = None, False
+    if len(differences) >= _MIN_FOR_INTERVAL:
+        interval = plain_interval(differences)
+        shares = plain_interval([a - b for a, b in zip(kept, default_kept, strict=True)])
+        collapses = interval.high < 1 or shares.high < COLLAPSE
+    return BesideNeighbour(
+        processes=n_processes,
+        n_rounds=len(differences),
+        kept=math.exp(statistics.fmean(kept)),
+        speedup=math.exp(statistics.fmean(differences)),
+        interval=interval,
+        collapses=collapses,
+    )
