@@ -6,6 +6,7 @@ from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
+from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
 from tuner.search.trials import Trials
 from tuner.space.baselines import Baseline
@@ -14,6 +15,27 @@ from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 
 BASELINE = Configuration.of({"env.FAKE_THREADS": 4})
+
+
+class Scripted(Study):
+    """A study whose further launches are written by `write`."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        raise NotImplementedError
+
+    def measure(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
+    ) -> LaunchRecord:
+        record = self.write(configuration, purpose, beside=beside_neighbour)
+        self.ledger.refresh()
+        return record
 
 
 def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = Study) -> Study:

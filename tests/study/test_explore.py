@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.study.studies import BASELINE, new_study
+from tests.study.studies import BASELINE, Scripted, new_study
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
@@ -48,20 +48,13 @@ def add(
     return store.launches[id]
 
 
-class Warm(Study):
+class Warm(Scripted):
     """A study whose launches find a warm compiler's cache."""
 
-    def measure(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        *,
-        may_prune: bool = False,
-        beside_neighbour: bool = False,
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
     ) -> LaunchRecord:
-        found = add(self.store, configuration, 1.3, WARM_S)
-        self.ledger.refresh()
-        return found
+        return add(self.store, configuration, 1.3, WARM_S)
 
 
 def n_launches(study: Study) -> int:

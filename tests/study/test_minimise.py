@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.study.studies import new_study
+from tests.study.studies import Scripted, new_study
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, TrialNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, ReadBack, Slice
@@ -14,7 +14,6 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise
-from tuner.study.study import Study
 
 DEFAULT = Configuration()
 SHORTER = Configuration.of({"fake.layout": "packed"})
@@ -85,39 +84,25 @@ def test_unclear_pairs_are_launched_three_times_at_most(store: Store) -> None:
     assert due(store) is None
 
 
-class Scripted(Study):
+class AsWritten(Scripted):
     """A study whose further launches have the rate that is true."""
 
-    def measure(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        *,
-        may_prune: bool = False,
-        beside_neighbour: bool = False,
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
     ) -> LaunchRecord:
-        record = add(self.store, configuration, TRUE[configuration])
-        self.ledger.refresh()
-        return record
+        return add(self.store, configuration, TRUE[configuration])
 
 
 TRUE = {DEFAULT: 1.0, SHORTER: 1.1, OTHER: 1.15, FULL: 1.25}
 
 
-class Flat(Study):
+class Flat(Scripted):
     """A study in which everything is as fast as the default."""
 
-    def measure(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        *,
-        may_prune: bool = False,
-        beside_neighbour: bool = False,
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
     ) -> LaunchRecord:
-        record = add(self.store, configuration, 1.0)
-        self.ledger.refresh()
-        return record
+        return add(self.store, configuration, 1.0)
 
 
 def name_finalist(store: Store, rates: dict[Configuration, float]) -> None:
@@ -139,7 +124,7 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
         store.add(TrialNoted(number, configuration, "script", ending, (record.request.id,), rate))
     for klass in WinnerClass:
         store.add(FinalistNamed(Phase.RACE, klass, FULL))
-    study = new_study(store, folder, budget_s, Scripted)
+    study = new_study(store, folder, budget_s, AsWritten)
     minimise(study)
     return study.finalists()[WinnerClass.SAME]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.study.studies import new_study
+from tests.study.studies import Scripted, new_study
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -78,24 +78,17 @@ def search(store: Store, *configurations: Configuration) -> None:
         store.add(TrialNoted(number, configuration, "script", ending, (record.request.id,), 0.0))
 
 
-class Scripted(Study):
+class AsWritten(Scripted):
     """A study whose further launches are as is written above."""
 
-    def measure(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        *,
-        may_prune: bool = False,
-        beside_neighbour: bool = False,
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
     ) -> LaunchRecord:
-        record = add(self.store, configuration, purpose, beside=beside_neighbour)
-        self.ledger.refresh()
-        return record
+        return add(self.store, configuration, purpose, beside=beside)
 
 
 def robust(store: Store, folder: Path, budget_s: float = 2000.0) -> Study:
-    study = new_study(store, folder, budget_s, Scripted)
+    study = new_study(store, folder, budget_s, AsWritten)
     study.goal = "robust"
     return study
 

@@ -13,6 +13,8 @@ from tuner import __version__
 from tuner.host.identity import Host
 from tuner.measurement.confirmation import ALPHA
 from tuner.measurement.estimates import clean_slices
+from tuner.output.launches import check_of, launches_of, memory_peak
+from tuner.output.remarks import remarks
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -21,10 +23,9 @@ from tuner.record.journal import (
     RoundDone,
     StudyOpened,
     Waited,
-    WarningNoted,
     WinnerClass,
 )
-from tuner.record.launch import LaunchRecord, OutputCheck, Purpose, ReadBack
+from tuner.record.launch import LaunchRecord, Purpose, ReadBack
 from tuner.record.outcome import Outcome
 from tuner.record.result import (
     SCHEMA_VERSION,
@@ -46,7 +47,6 @@ from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.baselines import Baseline
 from tuner.space.catalogue import BATCH
-from tuner.space.knobs import winner_class
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claim, Claims
 from tuner.study.confirm import make_claims
@@ -54,9 +54,6 @@ from tuner.study.explain import contributions
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import beside_neighbour
 from tuner.study.study import Study
-
-_MEMORY_REMARK = 1.5
-"""A recommendation that takes this many times the default's memory says so."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -135,7 +132,7 @@ def assemble(study: Study, context: Context) -> Result:
         budget_s=context.budget_s,
         budget_shares=_shares(store),
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
-        warnings=_warnings(study, claims, klass),
+        warnings=remarks(study, claims, klass),
         command=context.command,
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,
@@ -171,29 +168,12 @@ def _host(context: Context, opened: StudyOpened) -> HostSection:
     )
 
 
-def _launches(store: Store, configuration: Configuration) -> list[LaunchRecord]:
-    """Return the launches of a configuration that got as far as their read-back, oldest first."""
-    return [
-        record
-        for record in store.launches.values()
-        if record.request.configuration == configuration and record.prepared is not None
-    ]
-
-
-def _memory_peak(records: list[LaunchRecord]) -> int | None:
-    return max((r.prepared.memory_peak_bytes for r in records if r.prepared), default=None)
-
-
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
     return list(records[-1].prepared.read_back) if records and records[-1].prepared else []
 
 
-def _check(records: list[LaunchRecord]) -> OutputCheck | None:
-    return next((r.check for r in records if r.check is not None), None)
-
-
 def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSection:
-    records = _launches(store, claims.default)
+    records = launches_of(store, claims.default)
     at_reference = claims.series(Configuration()).known()
     return DefaultSection(
         batch=int(claims.default.get(BATCH) or reference_batch),
@@ -201,7 +181,7 @@ def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSecti
         rate_at_reference_batch=(
             math.exp(statistics.fmean(at_reference)) if at_reference else None
         ),
-        memory_peak_bytes=_memory_peak(records),
+        memory_peak_bytes=memory_peak(records),
         read_back=_read_back(records),
         beside_neighbour=beside_neighbour(claims, claims.default),
     )
@@ -209,7 +189,7 @@ def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSecti
 
 def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
     claim = claims.claim(klass)
-    records = _launches(study.store, claim.configuration)
+    records = launches_of(study.store, claim.configuration)
     read_back = _read_back(records)
     named = [note for note in study.store.all(FinalistNamed) if note.klass is klass]
     return WinnerSection(
@@ -221,9 +201,9 @@ def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
         speedup=claim.speedup,
         speedup_at_reference_batch=claim.at_reference_batch,
         batch_gain=claim.batch_gain,
-        output_drift=_check(records),
+        output_drift=check_of(records),
         compile_seconds=_compile_seconds(study.store, claims, claim),
-        memory_peak_bytes=_memory_peak(records),
+        memory_peak_bytes=memory_peak(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],
         removed=[
@@ -377,74 +357,6 @@ def _shares(store: Store) -> dict[str, float]:
         totals[str(record.request.purpose)] += record.total_s
     whole = sum(totals.values()) or 1.0
     return {purpose: total / whole for purpose, total in totals.items()}
-
-
-def _warnings(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
-    """Return what a reader must know: noted while measuring, or seen in the measurements."""
-    store = study.store
-    texts = [note.text for note in store.all(WarningNoted)]
-    slices = [s for record in store.launches.values() for s in record.slices]
-    dirty = [s for s in slices if s.interference.dirty]
-    if len(dirty) > 0.1 * len(slices):
-        texts.append(
-            f"{len(dirty)} of {len(slices)} slices were disturbed, for example: "
-            f"{dirty[-1].interference.dirty[0]}; the host was not quiet"
-        )
-    waits = store.all(Waited)
-    in_vain = [wait for wait in waits if not wait.is_quiet]
-    if in_vain:
-        texts.append(
-            f"the host did not become quiet in {len(in_vain)} of {len(waits)} waits "
-            f"({sum(w.seconds for w in in_vain):.0f} s; {in_vain[-1].reason}): what was measured "
-            "meanwhile counts all the same; a verdict stands only where its interval decides"
-        )
-    for record in store.launches.values():
-        is_claimed = record.request.purpose is Purpose.CONFIRM
-        if is_claimed and record.prepared is not None and not record.prepared.is_steady:
-            texts.append(
-                f"{record.request.configuration.label()} was not steady after a warm-up in the "
-                "confirmation"
-            )
-    for each in WinnerClass:
-        configuration = claims.claim(each).configuration
-        check = _check(_launches(store, configuration))
-        reduced = winner_class(configuration) is WinnerClass.REDUCED
-        if reduced and check and check.top1_agreement is not None and not check.top1_informative:
-            texts.append(
-                f"top-1 agreement of {configuration.label()} says little: {check.top1_inputs} "
-                f"inputs with a clear class, in {check.top1_classes} classes"
-            )
-    for each in WinnerClass:
-        claim = claims.claim(each)
-        fared = beside_neighbour(claims, claim.configuration)
-        is_whole = len(claim.configuration.settings) > 1
-        if claim.verdict == "faster" and is_whole and not study.beats_default(claim.configuration):
-            texts.append(
-                f"{claim.configuration.label()} did not lead in the search, so that its settings "
-                "were not tried one by one: some may do nothing"
-            )
-        if claim.verdict == "faster" and fared is None and study.goal == "robust":
-            texts.append(
-                f"{claim.configuration.label()} was not seen beside a busy neighbour, for want of "
-                "time: whether it is robust is not known; give a larger --budget and a new --out"
-            )
-        if claim.verdict == "faster" and fared is not None and fared.collapses:
-            texts.append(
-                f"{claim.configuration.label()} collapses beside a busy neighbour: "
-                f"{fared.kept:.0%} of its rate is left, {fared.speedup:.2f}x the default there; "
-                "where the host is shared, use --goal robust"
-            )
-    recommended = claims.claim(klass)
-    if recommended.verdict == "faster":
-        peaks = [
-            _memory_peak(_launches(store, c)) for c in (claims.default, recommended.configuration)
-        ]
-        if peaks[0] and peaks[1] and peaks[1] > _MEMORY_REMARK * peaks[0]:
-            texts.append(
-                f"the recommended settings take up to {peaks[1] / 2**20:.0f} MiB, the default "
-                f"{peaks[0] / 2**20:.0f} MiB (while starting; a running one may hold less)"
-            )
-    return list(dict.fromkeys(texts))
 
 
 def outcome_counts(result: Result) -> dict[Outcome, int]:

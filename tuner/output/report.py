@@ -21,9 +21,8 @@ from tuner.record.result import (
     WinnerSection,
 )
 from tuner.space.catalogue import BATCH
+from tuner.study.claims import MOSTLY_DISTURBED
 
-_MOSTLY = 1 / 3
-"""Of the slices behind a verdict: where more were disturbed, the headline says so."""
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 
@@ -115,7 +114,7 @@ def _compiling(cost: CompileSeconds) -> str:
 def disturbance(result: Result) -> str:
     """Say that the headline was measured on a busy host, where it was; empty where not."""
     share = result.winners[result.recommended_class].disturbed
-    if share <= _MOSTLY:
+    if share <= MOSTLY_DISTURBED:
         return ""
     return (
         f"The host was busy: {share:.0%} of the slices behind this were disturbed. It says what is "

@@ -27,8 +27,9 @@ from tuner.record.result import Interval, Verdict
 from tuner.record.store import Store
 from tuner.study.ledger import Ledger, allowed_in, is_default
 
-_MOSTLY = 1 / 3
-"""Of the slices: where more were disturbed, the search alone proves nothing."""
+MOSTLY_DISTURBED = 1 / 3
+"""Of the slices: where more were disturbed, the search alone proves nothing, and a headline that
+rests on them says so."""
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
 
@@ -198,7 +199,7 @@ class Claims:
             f"none of the {n} other configurations tried came within the noise of the default in "
             "the search"
         )
-        if self._disturbed > _MOSTLY:
+        if self._disturbed > MOSTLY_DISTURBED:
             reason += f", but {self._disturbed:.0%} of the slices were disturbed"
             return Claim(default, "ambiguous", reason)
         return Claim(default, "keep_default", reason)

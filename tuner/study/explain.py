@@ -24,7 +24,7 @@ def explain(study: Study) -> None:
     """Measure each winner and each shorter one in fresh, interleaved launches, while time is left.
 
     The time that an early decision of the confirmation left is used for this, and no other. Where
-    it does not suffice, the launches of the search that minimising made say it less sharply.
+    it does not suffice, the launches of the search that minimising made give a hint.
     """
     if study.is_done(Phase.EXPLAIN):
         return
@@ -68,8 +68,7 @@ def _run_round(study: Study, winner: Configuration, arms: list[Configuration]) -
 def contributions(study: Study, winner: Configuration) -> list[Contribution]:
     """Return what each setting is worth, the most first; without those nothing is known of.
 
-    By this order of evidence: the confirmation, where only the default is left without it; rounds
-    of their own; the launches of the search.
+    By the confirmation, where it compared both; else by rounds of their own; else a hint.
     """
     shorter = study.removals(winner)
     found = []

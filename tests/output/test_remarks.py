@@ -1,0 +1,38 @@
+"""What a reader is told beside the figures, from launches that are written by hand."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.study.studies import new_study
+from tests.study.test_neighbours import FIRM, FRAGILE, rounds, search
+from tuner.output.remarks import remarks
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.record.result import Goal
+from tuner.record.store import Store
+from tuner.study.confirm import make_claims
+
+
+@pytest.mark.parametrize(
+    ("winner", "beside", "goal", "words"),
+    [
+        (FRAGILE, 4, "fastest", "collapses beside a busy neighbour: 5% of its rate is left"),
+        (FIRM, 4, "fastest", ""),
+        (FIRM, 0, "fastest", ""),
+        (FIRM, 0, "robust", "was not seen beside a busy neighbour"),
+        (FIRM, 4, "robust", ""),
+    ],
+)
+def test_how_a_winner_bears_a_neighbour_is_remarked(
+    tmp_path: Path, winner: Configuration, beside: int, goal: Goal, words: str
+) -> None:
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), winner)
+        rounds(store, winner, n=4, beside=beside)
+        study = new_study(store, tmp_path, 2000.0)
+        study.goal = goal
+        found = [text for text in remarks(study, make_claims(study), WinnerClass.SAME)
+                 if "neighbour" in text]  # fmt: skip
+    assert len(found) == bool(words)
+    assert all(words in text for text in found)

@@ -1,0 +1,108 @@
+"""What a reader must know beside the figures: noted while measuring, or seen in the launches."""
+
+from __future__ import annotations
+
+from tuner.output.launches import check_of, launches_of, memory_peak
+from tuner.record.journal import Waited, WarningNoted, WinnerClass
+from tuner.record.launch import Purpose
+from tuner.record.store import Store
+from tuner.space.knobs import winner_class
+from tuner.study.claims import Claim, Claims
+from tuner.study.neighbours import beside_neighbour
+from tuner.study.study import Study
+
+_DISTURBED = 0.1
+"""Of all slices: more disturbed ones than this are worth a remark."""
+_MEMORY = 1.5
+"""A recommendation that takes this many times the default's memory says so."""
+
+
+def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
+    """Return the warnings of a study, each once. klass: that of the recommended winner."""
+    store = study.store
+    texts = [note.text for note in store.all(WarningNoted)]
+    texts += _of_the_host(store)
+    texts += _of_warm_ups(store)
+    found = [claims.claim(each) for each in WinnerClass]
+    for claim in found:
+        texts += _of_outputs(store, claim)
+    for claim in found:
+        if claim.verdict == "faster":
+            texts += _of_a_winner(study, claims, claim)
+    texts += _of_memory(store, claims, claims.claim(klass))
+    return list(dict.fromkeys(texts))
+
+
+def _of_the_host(store: Store) -> list[str]:
+    texts = []
+    slices = [s for record in store.launches.values() for s in record.slices]
+    dirty = [s for s in slices if s.interference.dirty]
+    if len(dirty) > _DISTURBED * len(slices):
+        texts.append(
+            f"{len(dirty)} of {len(slices)} slices were disturbed, for example: "
+            f"{dirty[-1].interference.dirty[0]}; the host was not quiet"
+        )
+    waits = store.all(Waited)
+    in_vain = [wait for wait in waits if not wait.is_quiet]
+    if in_vain:
+        texts.append(
+            f"the host did not become quiet in {len(in_vain)} of {len(waits)} waits "
+            f"({sum(w.seconds for w in in_vain):.0f} s; {in_vain[-1].reason}): what was measured "
+            "meanwhile counts all the same; a verdict stands only where its interval decides"
+        )
+    return texts
+
+
+def _of_warm_ups(store: Store) -> list[str]:
+    return [
+        f"{record.request.configuration.label()} was not steady after a warm-up in the confirmation"
+        for record in store.launches.values()
+        if record.request.purpose is Purpose.CONFIRM
+        if record.prepared is not None and not record.prepared.is_steady
+    ]
+
+
+def _of_outputs(store: Store, claim: Claim) -> list[str]:
+    check = check_of(launches_of(store, claim.configuration))
+    reduced = winner_class(claim.configuration) is WinnerClass.REDUCED
+    if not reduced or not check or check.top1_agreement is None or check.top1_informative:
+        return []
+    return [
+        f"top-1 agreement of {claim.configuration.label()} says little: {check.top1_inputs} "
+        f"inputs with a clear class, in {check.top1_classes} classes"
+    ]
+
+
+def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
+    """Return what its being faster does not say."""
+    name, texts = claim.configuration.label(), []
+    if len(claim.configuration.settings) > 1 and not study.beats_default(claim.configuration):
+        texts.append(
+            f"{name} did not lead in the search, so that its settings were not tried one by one: "
+            "some may do nothing"
+        )
+    fared = beside_neighbour(claims, claim.configuration)
+    if fared is None and study.goal == "robust":
+        texts.append(
+            f"{name} was not seen beside a busy neighbour, for want of time: whether it is robust "
+            "is not known; give a larger --budget and a new --out"
+        )
+    if fared is not None and fared.collapses:
+        texts.append(
+            f"{name} collapses beside a busy neighbour: {fared.kept:.0%} of its rate is left, "
+            f"{fared.speedup:.2f}x the default there; where the host is shared, use --goal robust"
+        )
+    return texts
+
+
+def _of_memory(store: Store, claims: Claims, recommended: Claim) -> list[str]:
+    if recommended.verdict != "faster":
+        return []
+    default = memory_peak(launches_of(store, claims.default))
+    own = memory_peak(launches_of(store, recommended.configuration))
+    if not default or not own or own <= _MEMORY * default:
+        return []
+    return [
+        f"the recommended settings take up to {own / 2**20:.0f} MiB, the default "
+        f"{default / 2**20:.0f} MiB (while starting; a running one may hold less)"
+    ]
