@@ -22,6 +22,9 @@ _CLEARLY = 0.1
 """Log rate: single slices beside a neighbour scatter by several percent."""
 _CLASSES = list(WinnerClass)
 _UNKNOWN_S = 30.0
+_RECKONED = 8
+"""Slices of a confirming launch that time is kept for, at the most: rounds take more where time
+is left, and are cut short where a first look would not fit; the search needs time as well."""
 _QUANTILE = 1.64
 """What lags behind the default by more standard errors than this is not confirmed any more."""
 _NO_FAULT = (Outcome.MEASURED, Outcome.INTERRUPTED, Outcome.PRUNED)
@@ -251,5 +254,7 @@ class Ledger:
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
         fixed_s = shortest.total_s - shortest.check_s - shortest.slicing_s
-        needed = n_needed(self._confirming, self.estimates.scatter, fixed_s, slice_s)
-        return fixed_s + max(needed, len(shortest.slices)) * slice_s
+        needed = min(
+            _RECKONED, n_needed(self._confirming, self.estimates.scatter, fixed_s, slice_s)
+        )
+        return fixed_s + needed * slice_s
