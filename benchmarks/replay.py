@@ -27,6 +27,7 @@ import msgspec
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.launch import Launch
+from tuner.measurement.launcher import Launcher
 from tuner.measurement.quiet import WAITING_SHARE, Quiet
 from tuner.measurement.replication import Scatter
 from tuner.output.assemble import recommended_class
@@ -210,28 +211,15 @@ class ReplayedLaunch:
         pass
 
 
-class ReplayBench(Bench):
-    """The bench, with launches from a tape; everything else is the tool's own."""
+class ReplayLauncher(Launcher):
+    """Launches from a tape, which need no memory."""
 
     def __init__(self, tape: Tape, effects: Effects, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
         self._tape = tape
         self._effects = effects
-        self._quiet = Quiet(
-            self.store,
-            self._listen,
-            named["waiting_s"],
-            named["seconds_left"],
-            self._look,
-            lambda: tape.now_s,
-        )
 
-    def _look(self, seconds: float) -> Interference:
-        self._tape.now_s += seconds
-        self._tape.pass_ += 1
-        return Interference(dirty=self._tape.pacer_slice().dirty)
-
-    def _launch(
+    def start(
         self,
         configuration: Configuration,
         purpose: Purpose,
@@ -240,14 +228,14 @@ class ReplayBench(Bench):
         round_number: int = 0,
     ) -> Launch:
         request = LaunchRequest(
-            id=self.store.next_launch_id(),
+            id=self._store.next_launch_id(),
             configuration=configuration,
-            batch=int(configuration.get(BATCH) or self.workload.card.reference_batch),
+            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
             purpose=purpose,
             pacer_block=pacer_block,
             round=round_number,
         )
-        record = self.store.launches[request.id] = LaunchRecord(request)
+        record = self._store.launches[request.id] = LaunchRecord(request)
         source = None
         if purpose is Purpose.CONFIRM:
             source = self._tape.side_by_side(round_number)
@@ -256,8 +244,35 @@ class ReplayBench(Bench):
             source = self._tape.any_launch()
         effect = sum(self._effects.get(f"{k}={v}", 0.0) for k, v in configuration.settings)
         launch: Any = ReplayedLaunch(record, self._tape, source, effect)
-        self._running.append(launch)
+        self.running.append(launch)
         return launch  # type: ignore[no-any-return]
+
+    def fit(self, records: list[LaunchRecord]) -> bool:
+        return True
+
+
+class ReplayBench(Bench):
+    """The bench, on a tape's launches and clock; everything else is the tool's own."""
+
+    def __init__(
+        self, tape: Tape, effects: Effects, store: Store, plan: Plan, budget: Budget, seed: int
+    ) -> None:
+        host, waiting_s = probe(), WAITING_SHARE * budget.total_s
+        super().__init__(store, host, plan.workload, plan.facts, lambda _: None, session=1,
+                         seed=seed, seconds_left=budget.left_s, waiting_s=waiting_s)  # fmt: skip
+        self._tape = tape
+        self.launcher = ReplayLauncher(
+            tape, effects, store, host, plan.workload, plan.facts, lambda _: None, session=1,
+            draw=random.Random(seed), seconds_left=budget.left_s,
+        )  # fmt: skip
+        self._quiet = Quiet(
+            store, lambda _: None, waiting_s, budget.left_s, self._look, lambda: tape.now_s
+        )
+
+    def _look(self, seconds: float) -> Interference:
+        self._tape.now_s += seconds
+        self._tape.pass_ += 1
+        return Interference(dirty=self._tape.pacer_slice().dirty)
 
     def measure_round(
         self,
@@ -271,9 +286,6 @@ class ReplayBench(Bench):
     ) -> list[LaunchRecord]:
         # a recording holds nothing beside a synthetic neighbour
         return super().measure_round(arms, number, purpose, noise=noise, seconds=seconds)
-
-    def _fits(self, records: list[LaunchRecord]) -> bool:
-        return True
 
 
 class _VirtualBudget(Budget):
@@ -327,9 +339,7 @@ def replay(
         store.used_s = budget.used_s
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
-        bench = ReplayBench(tape, effects, store, probe(), plan.workload, plan.facts,
-                            lambda _: None, session=1, seed=seed, seconds_left=budget.left_s,
-                            waiting_s=WAITING_SHARE * budget_s)  # fmt: skip
+        bench = ReplayBench(tape, effects, store, plan, budget, seed)
         trials = Trials(store.folder / "study.db", plan.space, ledger.tried, seed)
         study = Study(store, plan.space, plan.baselines, bench, ledger, trials, budget,
                       lambda _: None)  # fmt: skip

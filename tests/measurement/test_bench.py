@@ -112,7 +112,7 @@ def test_a_fault_is_an_outcome_with_its_reason(bench_of: Maker, fault: str) -> N
 
 @pytest.mark.parametrize("fault", ["hang", "hang_in_call"])
 def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuner.measurement import bench as module
+    from tuner.measurement import launcher as module
     from tuner.measurement.launch import Timeouts
 
     bench = bench_of(faults=f"env.FAKE_THREADS=8:{fault}")
@@ -126,7 +126,7 @@ def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.Mo
 def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
     bench = bench_of()
     bench.pacer_block()
-    (pacer,) = bench._running
+    (pacer,) = bench.launcher.running
     pid = pacer._worker.pid  # type: ignore[union-attr]
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     padding = next(v for v in variables if v.startswith(b"TUNE_FRAMEWORK_PADDING="))
@@ -189,7 +189,7 @@ def test_in_a_round_all_are_resident_and_each_pass_visits_every_arm(bench_of: Ma
 def test_arms_that_do_not_fit_in_memory_take_turns(
     bench_of: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.measurement import bench as module
+    from tuner.measurement import launcher as module
 
     bench = bench_of()
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]
@@ -258,7 +258,7 @@ def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) 
 def test_a_dead_pacer_is_replaced(bench_of: Maker) -> None:
     bench = bench_of()
     first = bench.pacer_block()
-    pid = next(iter(bench._running))._worker.pid  # type: ignore[union-attr]
+    pid = next(iter(bench.launcher.running))._worker.pid  # type: ignore[union-attr]
     os.kill(pid, 9)
     measured(bench, fake__streams=2)
     assert not bench.has_pacer()

@@ -1,4 +1,4 @@
-"""The measuring bench of a study: starts launches, interleaves slices, keeps the pacer alive.
+"""The measuring bench of a study: interleaves slices of launches, keeps the pacer alive.
 
 The parent blocks while a slice runs and works only between slices; whatever is not being measured
 is stopped.
@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 import random
-import statistics
 from collections.abc import Callable, Iterable
 
 from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
-from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
+from tuner.measurement.launch import Launch, LaunchFailed
+from tuner.measurement.launcher import Launcher
 from tuner.measurement.neighbour import n_neighbours, neighbour
 from tuner.measurement.passes import passes_of
-from tuner.measurement.process import WorkerProcess
 from tuner.measurement.quiet import Quiet
 from tuner.measurement.replication import (
     CONFIRM,
@@ -30,21 +29,16 @@ from tuner.measurement.replication import (
     wants_more,
 )
 from tuner.record.configuration import Configuration
-from tuner.record.events import LaunchBegins, LaunchDone, Listener
-from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.events import Listener
+from tuner.record.launch import Interference, LaunchRecord, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Begin, Check, Prepare
+from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, Applies
 from tuner.space.knobs import describe
-from tuner.space.launching import plan_launch
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
-RESIDENT_SHARE = 0.6
-"""Of the allowed memory: with more residents than that, the arms take turns."""
-_MAX_PADDING_BYTES = 4096
 
 
 class Bench:
@@ -66,113 +60,25 @@ class Bench:
         self.store = store
         self.host = host
         self.workload = workload
-        self._facts = facts
         self._listen = listen
-        self._session = session
         self._random = random.Random(seed * 1000 + session)
-        self._seconds_left = seconds_left
+        self.launcher = Launcher(
+            store,
+            host,
+            workload,
+            facts,
+            listen,
+            session=session,
+            draw=self._random,
+            seconds_left=seconds_left,
+        )
         self._quiet = Quiet(store, listen, waiting_s, seconds_left)
         self._pacer: Launch | None = None
         self.why_no_pacer = ""
-        self._running: list[Launch] = []
-
-    # ---------------------------------------------------------------- launching
-
-    def _timeouts(self, configuration: Configuration) -> Timeouts:
-        """Give up what takes many times as long as the default did."""
-        facts = self._facts
-        compiles = any(describe(k).applies is Applies.MODEL for k, _ in configuration.settings)
-        begin = 20 + 10 * (facts.import_s + facts.build_s)
-        prepare = (300.0 if compiles else 30.0) + 200 * facts.call_s
-        left = max(60.0, self._seconds_left())
-        return Timeouts(min(begin, left), min(prepare, left), min(20 + 100 * facts.call_s, left))
-
-    def _launch(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        *,
-        pacer_block: int = 0,
-        round_number: int = 0,
-    ) -> Launch:
-        """Start a launch and prepare it; the worker runs on return. Raises LaunchFailed."""
-        self.store.check_room()
-        request = LaunchRequest(
-            id=self.store.next_launch_id(),
-            configuration=configuration,
-            batch=int(configuration.get(BATCH) or self.workload.card.reference_batch),
-            purpose=purpose,
-            pacer_block=pacer_block,
-            round=round_number,
-            session=self._session,
-            started_s=self.store.used_s(),
-            padding_bytes=self._random.randint(0, _MAX_PADDING_BYTES),
-        )
-        file = self.store.open_launch(request)
-        self._listen(LaunchBegins(request.id, configuration.label(), purpose))
-        plan = plan_launch(configuration, self.host)
-        compiled = (self.store.folder / "compiled").absolute()
-        compiled.mkdir(exist_ok=True)
-        extra = {
-            "TORCHINDUCTOR_CACHE_DIR": str(compiled),
-            "TUNE_FRAMEWORK_PACKAGES": str(compiled),
-            "TUNE_FRAMEWORK_PADDING": "." * request.padding_bytes,
-        }
-        try:
-            launch = Launch(
-                file,
-                lambda: WorkerProcess(plan, file.log_path, extra),
-                self._timeouts(configuration),
-                self._listen,
-            )
-            self._running.append(launch)
-            launch.begin(
-                Begin(
-                    launch=request.id,
-                    model=self.workload.model,
-                    framework=self.workload.framework,
-                    seed=self.workload.seed,
-                    settings=configuration.as_dict(),
-                    memory_policy=plan.memory_policy,
-                    reference=str(self.store.reference_path.absolute()),
-                )
-            )
-            launch.prepare(Prepare(request.batch))
-        except LaunchFailed:
-            self._forget_ended()
-            self._announce(file.record)
-            raise
-        return launch
-
-    def _finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
-        record = launch.finish(ending)
-        self._forget_ended()
-        self._announce(record)
-        return record
-
-    def _forget_ended(self) -> None:
-        self._running = [launch for launch in self._running if launch.record.ending is None]
-
-    def _announce(self, record: LaunchRecord) -> None:
-        request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
-        rates = [s.rate for s in record.slices]
-        self._listen(
-            LaunchDone(
-                launch=request.id,
-                label=request.configuration.label(),
-                purpose=request.purpose,
-                outcome=ending.outcome,
-                reason=ending.reason,
-                rate=statistics.median(rates) if rates else None,
-                seconds=record.total_s,
-            )
-        )
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
-        for launch in self._running:
-            launch.abandon()
-        self._running.clear()
+        self.launcher.close()
         self._pacer = None
 
     # ---------------------------------------------------------------- slices
@@ -218,7 +124,7 @@ class Bench:
             return 0
         if self._pacer is None:
             try:
-                self._pacer = self._launch(Configuration(), Purpose.PACER)
+                self._pacer = self.launcher.start(Configuration(), Purpose.PACER)
             except LaunchFailed as error:
                 if self._was_default_measured():
                     self.why_no_pacer = f"it could not be started again: {error.ending.reason}"
@@ -227,7 +133,7 @@ class Bench:
                     f"the default configuration cannot be measured: {error.ending.outcome}: "
                     f"{error.ending.reason}; see {self.store.log_of(max(self.store.launches))}"
                 ) from error
-            if not self._fits([self._pacer.record, self._pacer.record]):
+            if not self.launcher.fit([self._pacer.record, self._pacer.record]):
                 self.why_no_pacer = "the default needs more than a third of the memory"
                 self.retire_pacer()
                 return 0
@@ -247,7 +153,7 @@ class Bench:
     def retire_pacer(self) -> None:
         """End the pacer; claims are made without it."""
         if self._pacer is not None:
-            self._finish(self._pacer)
+            self.launcher.finish(self._pacer)
         self._pacer = None
 
     def _pace(self) -> None:
@@ -258,7 +164,7 @@ class Bench:
             self._slice(self._pacer)
             self._pacer.pause()
         except LaunchFailed:
-            self._forget_ended()
+            self.launcher.ended(self._pacer.record)
             self._pacer = None
 
     # ---------------------------------------------------------------- what a study asks for
@@ -281,7 +187,7 @@ class Bench:
         """
         block = self.pacer_block()
         try:
-            launch = self._launch(configuration, purpose, pacer_block=block)
+            launch = self.launcher.start(configuration, purpose, pacer_block=block)
         except LaunchFailed:
             return self._latest()
         try:
@@ -294,16 +200,14 @@ class Bench:
                 self._pace()
                 rate = launch.record.clean_rate
                 if rate is not None and rate < hopeless_below:
-                    return self._finish(launch, _pruned(rate, hopeless_below))
+                    return self.launcher.finish(launch, _pruned(rate, hopeless_below))
             if beside_neighbour:
                 self._measure_beside([launch])
             if launch.record.ending is None:
                 self._check_once(launch)
         except LaunchFailed:
-            self._forget_ended()
-            self._announce(launch.record)
-            return launch.record
-        return self._finish(launch)
+            return self.launcher.ended(launch.record)
+        return self.launcher.finish(launch)
 
     def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
         """Tell whether one more slice of a launch tells more than its seconds are worth."""
@@ -336,7 +240,7 @@ class Bench:
         """
         began_s = self.store.used_s()
         order = self._random.sample(range(len(arms)), len(arms))
-        if not self._fits([self._last_prepared(arm) for arm in arms]):
+        if not self.launcher.fit([self._last_prepared(arm) for arm in arms]):
             records = {
                 i: self._measure_alone(
                     arms[i], number, purpose, noise, beside_neighbour=beside_neighbour
@@ -348,7 +252,7 @@ class Bench:
         records = {}
         for i in order:
             try:
-                launches[i] = self._launch(arms[i], purpose, round_number=number)
+                launches[i] = self.launcher.start(arms[i], purpose, round_number=number)
                 launches[i].pause()
             except LaunchFailed:
                 launches.pop(i, None)
@@ -362,13 +266,11 @@ class Bench:
                     self._slice(launches[i])
                     launches[i].pause()
                 except LaunchFailed:
-                    records[i] = launches.pop(i).record
-                    self._forget_ended()
-                    self._announce(records[i])
+                    records[i] = self.launcher.ended(launches.pop(i).record)
         if beside_neighbour:
             self._measure_beside(launches.values())
         for i, launch in launches.items():
-            records[i] = self._finish(launch)
+            records[i] = self.launcher.finish(launch)
         return [records[i] for i in range(len(arms))]
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
@@ -395,7 +297,7 @@ class Bench:
         beside_neighbour: bool,
     ) -> LaunchRecord:
         try:
-            launch = self._launch(arm, purpose, round_number=number)
+            launch = self.launcher.start(arm, purpose, round_number=number)
         except LaunchFailed:
             return self._latest()
         try:
@@ -407,10 +309,8 @@ class Bench:
                 launch.pause()
                 self._measure_beside([launch])
         except LaunchFailed:
-            self._forget_ended()
-            self._announce(launch.record)
-            return launch.record
-        return self._finish(launch)
+            return self.launcher.ended(launch.record)
+        return self.launcher.finish(launch)
 
     def _latest(self) -> LaunchRecord:
         return self.store.launches[max(self.store.launches)]
@@ -420,13 +320,6 @@ class Bench:
         everything = [r for r in self.store.launches.values() if r.prepared is not None]
         own = [r for r in everything if r.request.configuration == arm]
         return (own or everything)[-1]
-
-    def _fits(self, records: list[LaunchRecord]) -> bool:
-        """Tell whether launches like these can be resident together, one of them starting."""
-        prepared = [r.prepared for r in records if r.prepared is not None]
-        waiting = sum(p.memory_private_bytes for p in prepared)
-        starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
-        return waiting + starting <= RESIDENT_SHARE * self.host.limits.memory_bytes
 
 
 def _pruned(rate: float, hopeless_below: float) -> Ending:

@@ -1,0 +1,154 @@
+"""Starts the launches of a study, one worker process each, and sees to it that each one ends."""
+
+from __future__ import annotations
+
+import random
+import statistics
+from collections.abc import Callable
+
+from tuner.host.identity import Host
+from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
+from tuner.measurement.process import WorkerProcess
+from tuner.record.configuration import Configuration
+from tuner.record.events import LaunchBegins, LaunchDone, Listener
+from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.protocol import Begin, Prepare
+from tuner.record.store import Store
+from tuner.record.workload import ModelFacts, Workload
+from tuner.space.catalogue import BATCH, Applies
+from tuner.space.knobs import describe
+from tuner.space.launching import plan_launch
+
+RESIDENT_SHARE = 0.6
+"""Of the allowed memory: with more residents than that, the arms take turns."""
+_MAX_PADDING_BYTES = 4096
+
+
+class Launcher:
+    """Launches configurations of one workload on this host into one store."""
+
+    def __init__(
+        self,
+        store: Store,
+        host: Host,
+        workload: Workload,
+        facts: ModelFacts,
+        listen: Listener,
+        *,
+        session: int,
+        draw: random.Random,
+        seconds_left: Callable[[], float],
+    ) -> None:
+        self._store = store
+        self._host = host
+        self._workload = workload
+        self._facts = facts
+        self._listen = listen
+        self._session = session
+        self._draw = draw
+        self._seconds_left = seconds_left
+        self.running: list[Launch] = []
+
+    def start(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+    ) -> Launch:
+        """Start a launch and prepare it; the worker runs on return. Raises LaunchFailed."""
+        self._store.check_room()
+        request = LaunchRequest(
+            id=self._store.next_launch_id(),
+            configuration=configuration,
+            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
+            purpose=purpose,
+            pacer_block=pacer_block,
+            round=round_number,
+            session=self._session,
+            started_s=self._store.used_s(),
+            padding_bytes=self._draw.randint(0, _MAX_PADDING_BYTES),
+        )
+        file = self._store.open_launch(request)
+        self._listen(LaunchBegins(request.id, configuration.label(), purpose))
+        plan = plan_launch(configuration, self._host)
+        compiled = (self._store.folder / "compiled").absolute()
+        compiled.mkdir(exist_ok=True)
+        extra = {
+            "TORCHINDUCTOR_CACHE_DIR": str(compiled),
+            "TUNE_FRAMEWORK_PACKAGES": str(compiled),
+            "TUNE_FRAMEWORK_PADDING": "." * request.padding_bytes,
+        }
+        try:
+            launch = Launch(
+                file,
+                lambda: WorkerProcess(plan, file.log_path, extra),
+                self._timeouts(configuration),
+                self._listen,
+            )
+            self.running.append(launch)
+            launch.begin(
+                Begin(
+                    launch=request.id,
+                    model=self._workload.model,
+                    framework=self._workload.framework,
+                    seed=self._workload.seed,
+                    settings=configuration.as_dict(),
+                    memory_policy=plan.memory_policy,
+                    reference=str(self._store.reference_path.absolute()),
+                )
+            )
+            launch.prepare(Prepare(request.batch))
+        except LaunchFailed:
+            self.ended(file.record)
+            raise
+        return launch
+
+    def finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
+        """End a launch, as measured unless another ending is given."""
+        return self.ended(launch.finish(ending))
+
+    def ended(self, record: LaunchRecord) -> LaunchRecord:
+        """Let go of a launch that has ended, be it by itself, and say how."""
+        self.running = [launch for launch in self.running if launch.record.ending is None]
+        self._announce(record)
+        return record
+
+    def fit(self, records: list[LaunchRecord]) -> bool:
+        """Tell whether launches like these can be resident together, one of them starting."""
+        prepared = [r.prepared for r in records if r.prepared is not None]
+        waiting = sum(p.memory_private_bytes for p in prepared)
+        starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
+        return waiting + starting <= RESIDENT_SHARE * self._host.limits.memory_bytes
+
+    def close(self) -> None:
+        """Kill whatever runs; its launches stay open in the store, as interrupted."""
+        for launch in self.running:
+            launch.abandon()
+        self.running.clear()
+
+    def _timeouts(self, configuration: Configuration) -> Timeouts:
+        """Give up what takes many times as long as the default did."""
+        facts = self._facts
+        compiles = any(describe(k).applies is Applies.MODEL for k, _ in configuration.settings)
+        begin = 20 + 10 * (facts.import_s + facts.build_s)
+        prepare = (300.0 if compiles else 30.0) + 200 * facts.call_s
+        left = max(60.0, self._seconds_left())
+        return Timeouts(min(begin, left), min(prepare, left), min(20 + 100 * facts.call_s, left))
+
+    def _announce(self, record: LaunchRecord) -> None:
+        request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
+        rates = [s.rate for s in record.slices]
+        self._listen(
+            LaunchDone(
+                launch=request.id,
+                label=request.configuration.label(),
+                purpose=request.purpose,
+                outcome=ending.outcome,
+                reason=ending.reason,
+                rate=statistics.median(rates) if rates else None,
+                seconds=record.total_s,
+            )
+        )
