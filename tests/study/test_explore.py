@@ -76,3 +76,20 @@ def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(
     study = new_study(store, tmp_path, budget_s, Warm)
     assert make_time_for(study, PROPOSAL) is has_time
     assert n_launches(study) == n
+
+
+@pytest.mark.parametrize(("n_proposed", "n"), [(3, 1), (6, 2)])
+def test_the_first_few_proposals_only_leave_time_for_a_first_look(
+    store: Store, tmp_path: Path, n_proposed: int, n: int
+) -> None:
+    """At 8, 8 and 38 s a launch: 270 s for a first look, 41 s for minimising, two launches at 40 s.
+
+    25 s for slices beside a neighbour would not fit.
+    """
+    for streams in range(n_proposed - 3):  # three are there
+        add(store, Configuration.of({"env.FAKE_THREADS": streams}), 0.5, WARM_S)
+    for record in store.launches.values():
+        record.slicing_s = 6.0
+    study = new_study(store, tmp_path, 410.0, Warm)
+    assert make_time_for(study, PROPOSAL)
+    assert n_launches(study) == n

@@ -17,14 +17,20 @@ from tuner.record.launch import Purpose
 from tuner.record.result import BesideNeighbour
 from tuner.study.claims import Claims
 from tuner.study.ledger import COLLAPSE, is_default
-from tuner.study.study import NEIGHBOUR_ROUNDS, Study
+from tuner.study.study import MIN_ROUNDS, NEIGHBOUR_ROUNDS, Study
 
 _MIN_FOR_INTERVAL = 3
 
 
 def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> bool:
-    """Tell whether the next round should end beside a neighbour: a few, within their share."""
+    """Tell whether the next round should end beside a neighbour: a few, within their share.
+
+    And none that the first look would not fit after: unless that is the study's goal.
+    """
     if n_rounds >= NEIGHBOUR_ROUNDS:
+        return False
+    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
+    if study.goal != "robust" and study.budget.left_s() < looking_s + study.beside_s(arms):
         return False
     records = study.store.launches.values()
     spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and the discarded

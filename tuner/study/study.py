@@ -258,6 +258,10 @@ class Study:
         arms = [*self.finalists().values(), self.best_baseline()]
         return MIN_ROUNDS * self.round_cost_s(self.confirmation_arms(arms))
 
+    def least_s(self) -> float:
+        """Estimate the least to keep for the confirmation: what no verdict can do without."""
+        return self.reserve_s() if self.goal == "robust" else self.first_look_s()
+
     def reserve_s(self) -> float:
         """Estimate what to keep for the confirmation: its looks, some beside a neighbour."""
         arms = [*self.finalists().values(), self.best_baseline()]
