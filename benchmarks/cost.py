@@ -1,11 +1,12 @@
 """What a verdict costs, where the seconds go, and how little the tool itself computes meanwhile.
 
     python -m benchmarks.cost --model resnet50 --framework torch [--budget 10m] [--json OUT]
+                              [--out FOLDER]
 
-Runs one study. Seconds to a verdict are counted from the start of the tool to the end of the round
-after which the recommended class was decided, or the confirmation ended. The tool's own CPU use is
-that of its process while it waits for slices, as a share of one core. Beside it, what plain habits
-would have spent on the same trials, by the launches of this very study:
+Runs one study (--out keeps it). Seconds to a verdict are counted from the start of the tool to the
+end of the round after which the recommended class was decided, or the confirmation ended. The
+tool's own CPU use is that of its process while it waits for slices, as a share of one core. Beside
+it, what plain habits would have spent on the same trials, by the launches of this very study:
 
   one run each      every configuration once
   ten repeats       every configuration once, ten slices each
@@ -113,10 +114,12 @@ def main() -> None:
     parser.add_argument("--framework", default="torch")
     parser.add_argument("--budget", default="10m")
     parser.add_argument("--json", type=Path, help="write the figures there as well")
+    parser.add_argument("--out", type=Path, help="keep the study there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         budget_s = parse_duration(arguments.budget)
-        found = measure(arguments.model, arguments.framework, budget_s, Path(folder) / "study")
+        out = arguments.out or Path(folder) / "study"
+        found = measure(arguments.model, arguments.framework, budget_s, out)
     print(f"{found['model']}, {found['framework']}: {found['verdicts']}")
     print(f"seconds to the verdict: {found['seconds_to_verdict']:.0f}, {found['n_trials']} trials")
     for name, value in found["seconds"].items():

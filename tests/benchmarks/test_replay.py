@@ -101,3 +101,6 @@ def test_quiet_and_busy_recordings_are_told_apart_in_the_table() -> None:
         "quiet": 1,
         "busy": 1,
     }
+    for way in ("one run each", "ten repeats", "best trial"):  # all are those of both kinds
+        hits = {name: row[way]["share"] * row[way]["of"] for name, row in table.items()}
+        assert hits["all"] == hits["quiet"] + hits["busy"]

@@ -1,0 +1,52 @@
+"""How real studies in which nothing is faster are counted."""
+
+from pathlib import Path
+
+from benchmarks.false_claims import summarise_real
+from benchmarks.real_studies import SPACE, RealStudy
+from tuner.host.identity import probe
+from tuner.plan import Request, plan
+from tuner.record.result import Interval
+
+
+def study(verdict: str, low: float, high: float, *, repeats: bool | None = False) -> RealStudy:
+    return RealStudy(
+        model="fc",
+        verdicts={"launch_only": "keep_default", "same": verdict, "reduced": "ambiguous"},
+        recommended="same",
+        interval=Interval((low * high) ** 0.5, low, high, 0.95),
+        n_trials=4,
+        n_rounds=4,
+        one_run_each=True,
+        repeats=repeats,
+        best_trial=verdict == "faster",
+        seconds=80.0,
+    )
+
+
+def test_false_claims_and_intervals_of_real_studies_are_counted() -> None:
+    found = [
+        study("faster", 1.1, 1.3),
+        study("keep_default", 0.9, 1.05, repeats=True),
+        study("ambiguous", 0.9, 1.2, repeats=None),
+        study("keep_default", 0.97, 1.02),
+    ]
+    table = summarise_real(found)
+    assert table["tune-framework, any winner"]["share"] == 0.25
+    assert table["one run each"]["share"] == 1.0
+    assert table["repeats"]["of"] == 3  # one had no round to compare
+    assert table["best trial"]["share"] == 0.25
+    assert table["interval holds 1"]["share"] == 0.75
+    assert table["verdicts"] == {"ambiguous": 5, "faster": 1, "keep_default": 6}
+
+
+def test_every_setting_that_does_nothing_is_live_all_the_same(tmp_path: Path) -> None:
+    request = Request(
+        model="fc", hardware=str(SPACE), frameworks=("torch",), batch=64, out=tmp_path / "study"
+    )
+    (found,) = plan(request, probe())
+    assert found.space.upper_size() == 4 * 3 * 3
+    (baseline,) = found.baselines
+    assert baseline.is_applicable
+    assert not baseline.dead_settings
+    assert baseline.same_as is None
