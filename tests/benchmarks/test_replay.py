@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.coverage import SETTING
-from benchmarks.false_claims import claims_faster, one_run_each, share, summarise, ten_repeats
+from benchmarks.false_claims import claims_faster, share, summarise
+from benchmarks.habits import one_run_each, ten_repeats
 from benchmarks.replay import (
     RecordedLaunch,
     RecordedSlice,
@@ -82,8 +83,21 @@ def test_arms_of_a_round_are_launches_that_were_recorded_side_by_side() -> None:
 
 def test_plain_habits_are_judged_on_the_same_noise() -> None:
     noise = recording(launch_sd=0.05)
-    assert sum(one_run_each(noise, seed) for seed in range(40)) > 30
-    assert 0 < sum(ten_repeats(noise, seed) for seed in range(200)) < 200
+    best = [one_run_each(noise, 0.0, seed) for seed in range(40)]
+    assert sum(each.claims_faster for each in best) > 30
+    repeats = [ten_repeats(noise, 0.0, seed) for seed in range(200)]
+    assert 0 < sum(each.claims_faster for each in repeats) < 200
+    assert sum(each.low <= each.truth <= each.high for each in repeats) < 100  # launches differ
+
+
+def test_plain_habits_see_an_effect_that_is_larger_than_the_noise() -> None:
+    noise, effect = recording(launch_sd=0.001), math.log(1.5)
+    best = one_run_each(noise, effect, 1)
+    assert best.truth == effect
+    assert best.point == pytest.approx(effect, abs=0.3)  # drift of +-10 %, and the best of ten
+    repeats = ten_repeats(noise, effect, 1)
+    assert repeats.claims_faster
+    assert repeats.low < repeats.point < repeats.high
 
 
 def test_shares_carry_their_interval() -> None:

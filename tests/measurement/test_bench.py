@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import MARKER, new_marker, wait_until_gone
+from tuner.errors import StorageFailed
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
@@ -14,9 +15,10 @@ from tuner.measurement.describe import describe_model, find_model, make_referenc
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
+from tuner.record.journal import Started
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.store import Store
+from tuner.record.store import LaunchFile, Store
 from tuner.record.workload import Workload
 
 Maker = Callable[..., Bench]
@@ -272,3 +274,19 @@ def test_what_a_launch_took_is_counted_without_the_others(bench_of: Maker) -> No
     assert 0 < record.slicing_s < record.total_s
     done = [e for e in seen if isinstance(e, LaunchDone)]
     assert [e.launch for e in done] == [record.request.id]
+
+
+def test_a_disk_that_is_full_when_a_worker_has_just_started_leaves_none_behind(
+    bench_of: Maker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = bench_of()
+    add = LaunchFile.add
+
+    def full(file: LaunchFile, note: object) -> None:
+        if isinstance(note, Started):
+            raise StorageFailed("no space left on device")
+        add(file, note)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(LaunchFile, "add", full)
+    with pytest.raises(StorageFailed):
+        measured(bench)  # that no process is left, the fixture sees

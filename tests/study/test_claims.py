@@ -117,6 +117,49 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
     assert "none of the 1 other" in kept.reason
 
 
+def test_where_launches_scatter_widely_the_search_alone_keeps_no_default(store: Store) -> None:
+    """The search thought that it knew: 10 % behind, with launches that seemed to differ by 2 %."""
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    for number, (configuration, log_rate) in enumerate(((DEFAULT, 1.0), (other, 0.9))):
+        request = LaunchRequest(store.next_launch_id(), configuration, 4, Purpose.SEARCH)
+        slices = [Slice(100 * number + k, 1, 1, math.exp(-log_rate), float(k)) for k in range(4)]
+        ending = Ending(Outcome.MEASURED)
+        store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
+        store.add(TrialNoted(number, configuration, "search", ending, (request.id,), log_rate))
+    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+    rounds(store, gain=0.0, n=4, noise=0.1)
+    unsure = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert unsure.verdict == "ambiguous"
+    assert "scatter by" in unsure.reason
+
+
+def test_what_more_launches_brought_near_the_default_is_not_said_to_be_worse(store: Store) -> None:
+    """When the finalists were named it lagged behind; now it is within the noise."""
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    for number, (configuration, log_rate) in enumerate(((DEFAULT, 1.0), (other, 0.99))):
+        request = LaunchRequest(store.next_launch_id(), configuration, 4, Purpose.SEARCH)
+        slices = [Slice(100 * number + k, 1, 1, math.exp(-log_rate), float(k)) for k in range(4)]
+        ending = Ending(Outcome.MEASURED)
+        store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
+        store.add(TrialNoted(number, configuration, "search", ending, (request.id,), log_rate))
+    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert claim.verdict == "ambiguous"
+    assert "after more launches env.FAKE_THREADS=4 does" in claim.reason
+
+
+def test_what_is_said_of_an_arm_that_left_does_not_change(store: Store) -> None:
+    """A baseline leaves after the first look; quiet rounds of others say nothing more of it."""
+    baseline = Configuration.of({"env.FAKE_THREADS": 4})
+    random = np.random.default_rng(3)
+    for number in range(1, 5):
+        add_round(store, number, {c: random.normal(0, 0.1) for c in (DEFAULT, TUNED, baseline)})
+    chosen = ArmsChosen((TUNED, baseline), baseline, at_reference=False, looks=LOOKS)
+    first = claims(store, chosen=chosen).against_default(baseline)
+    for number in range(5, 13):
+        add_round(store, number, {c: random.normal(0, 0.001) for c in (DEFAULT, TUNED)})
+    assert claims(store, chosen=chosen).against_default(baseline) == first
+
+
 def disturb(store: Store, n: int) -> None:
     """Write a launch of the search with so many disturbed slices."""
     request = LaunchRequest(store.next_launch_id(), DEFAULT, 4, Purpose.SEARCH)

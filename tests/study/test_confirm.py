@@ -7,13 +7,23 @@ from pathlib import Path
 import pytest
 
 from tests.study.studies import BASELINE, new_study
+from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, WarningNoted, WinnerClass
+from tuner.record.journal import (
+    FinalistNamed,
+    Phase,
+    PhaseDone,
+    RoundDone,
+    WarningNoted,
+    WinnerClass,
+)
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.baselines import Baseline
-from tuner.study.confirm import choose_arms
+from tuner.study.budget import Budget
+from tuner.study.confirm import choose_arms, confirm
+from tuner.study.study import Study
 
 DEFAULT = Configuration()
 LAUNCH_ONLY = Configuration.of({"launch.allocator": "jemalloc"})
@@ -38,6 +48,17 @@ def store(tmp_path: Path) -> Iterator[Store]:
             ]
             opened.launches[id] = record
         yield opened
+
+
+def launch_again(store: Store, configuration: Configuration, log_rate: float) -> None:
+    id = store.next_launch_id()
+    store.launches[id] = LaunchRecord(
+        LaunchRequest(id, configuration, 4, Purpose.SEARCH),
+        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
+        ending=Ending(Outcome.MEASURED),
+        slices=[Slice(id * 10 + k, 1, 1, math.exp(-log_rate), id + k / 10) for k in range(8)],
+        total_s=LAUNCH_S,
+    )
 
 
 def name_finalists(store: Store, same: Configuration) -> None:
@@ -105,7 +126,59 @@ def test_cheap_rounds_are_given_the_time_to_decide(
 ) -> None:
     """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
     name_finalists(store, SAME)
+    launch_again(store, DEFAULT, 1.3)
     assert new_study(store, tmp_path, budget_s).reserve_s() == pytest.approx(reserve_s)
+
+
+def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
+    store: Store, tmp_path: Path
+) -> None:
+    """20 and 30 % in a search that scatters by 2 % will be decided after four rounds."""
+    name_finalists(store, SAME)
+    assert new_study(store, tmp_path, budget_s=3600).reserve_s() == pytest.approx(200)
+
+
+def long_study(store: Store, folder: Path, left_s: float) -> Study:
+    """Return a study of half an hour with four baselines, the last the best."""
+    study = new_study(store, folder, budget_s=1800)
+    for threads, log_rate in ((1, 0.7), (2, 0.8), (8, 1.15)):
+        configuration = Configuration.of({"env.FAKE_THREADS": threads})
+        launch_again(store, configuration, log_rate)
+        study.baselines.append(Baseline(f"{threads}", "a guide", configuration, True, "", None, ()))
+    study.ledger.refresh()
+    study.budget = Budget(1800, used_before_s=1800 - left_s)
+    return study
+
+
+@pytest.mark.parametrize(
+    ("left_s", "threads", "warning"),
+    [
+        (1800, (8, 4, 2, 1), ""),
+        (255, (8, 4), "every baseline"),
+        (205, (8,), "every baseline"),
+        (155, (), "the best baseline"),
+    ],
+)
+def test_half_an_hour_confirms_as_many_baselines_as_a_first_look_allows(
+    store: Store, tmp_path: Path, left_s: float, threads: tuple[int, ...], warning: str
+) -> None:
+    """Four rounds of the default and the finalists take 150 s, each baseline 50 s more."""
+    name_finalists(store, SAME)
+    chosen = choose_arms(long_study(store, tmp_path, left_s))
+    baselines = [Configuration.of({"env.FAKE_THREADS": n}) for n in threads]
+    assert list(chosen.arms) == [LAUNCH_ONLY, SAME, *baselines]
+    warnings = [note.text for note in store.all(WarningNoted) if "baseline" in note.text]
+    assert [warning in text for text in warnings] == ([True] if warning else [])
+
+
+def test_further_baselines_do_not_take_the_time_of_later_looks(
+    store: Store, tmp_path: Path
+) -> None:
+    """Where a finalist's lead is not clear, nine rounds of the main arms are kept."""
+    name_finalists(store, SAME)
+    launch_again(store, DEFAULT, 1.3)
+    chosen = choose_arms(long_study(store, tmp_path, left_s=9 * 50 + 60))
+    assert chosen.arms == (LAUNCH_ONLY, SAME, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
 
 
 def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
@@ -119,3 +192,45 @@ def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
         ending=Ending(Outcome.INTERRUPTED),
     )
     assert new_study(store, tmp_path, budget_s=600).reserve_s() > 0
+
+
+def test_a_baseline_that_failed_when_launched_again_is_not_the_best(
+    store: Store, tmp_path: Path
+) -> None:
+    study = long_study(store, tmp_path, left_s=1800)
+    best = Configuration.of({"env.FAKE_THREADS": 8})
+    assert study.best_baseline() == best
+    request = LaunchRequest(store.next_launch_id(), best, 4, Purpose.RACE)
+    store.launches[request.id] = LaunchRecord(request, ending=Ending(Outcome.CRASHED, "it crashed"))
+    study.ledger.refresh()
+    assert study.best_baseline() == BASELINE
+
+
+class Failing(Bench):
+    """A bench on which every arm but the default fails."""
+
+    def measure_round(
+        self, arms: list[Configuration], number: int, purpose: Purpose, **_: object
+    ) -> list[LaunchRecord]:
+        records = []
+        for arm in arms:
+            id = self.store.next_launch_id()
+            outcome = Outcome.MEASURED if arm == DEFAULT else Outcome.CRASHED
+            record = LaunchRecord(
+                LaunchRequest(id, arm, 4, purpose, round=number), ending=Ending(outcome)
+            )
+            if outcome is Outcome.MEASURED:
+                record.slices = [Slice(id * 10, 1, 1, 1.0, float(id))]
+            self.store.launches[id] = record
+            records.append(record)
+        return records
+
+
+def test_what_failed_in_a_round_is_not_launched_in_the_next(store: Store, tmp_path: Path) -> None:
+    name_finalists(store, SAME)
+    study = new_study(store, tmp_path, budget_s=1000)
+    study.bench.__class__ = Failing
+    confirm(study)
+    assert len(store.all(RoundDone)) == 1
+    (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
+    assert done.reason == "every arm had failed by round 1"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.study.studies import BASELINE, Scripted, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TrialNoted
+from tuner.record.journal import Phase, PhaseDone, TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
@@ -78,7 +78,7 @@ def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(
     assert n_launches(study) == n
 
 
-@pytest.mark.parametrize(("n_proposed", "n"), [(3, 1), (6, 2)])
+@pytest.mark.parametrize(("n_proposed", "n"), [(6, 1), (7, 2)])
 def test_the_first_few_proposals_only_leave_time_for_a_first_look(
     store: Store, tmp_path: Path, n_proposed: int, n: int
 ) -> None:
@@ -90,6 +90,7 @@ def test_the_first_few_proposals_only_leave_time_for_a_first_look(
         add(store, Configuration.of({"env.FAKE_THREADS": streams}), 0.5, WARM_S)
     for record in store.launches.values():
         record.slicing_s = 6.0
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
     study = new_study(store, tmp_path, 410.0, Warm)
     assert make_time_for(study, PROPOSAL)
     assert n_launches(study) == n

@@ -234,9 +234,9 @@ class Bench:
 
         All are resident. In each pass every arm takes one slice, in random order; a pass in which
         a slice was disturbed is made again, as a whole. Where memory does not allow all of them,
-        the launches take turns in random order. seconds: no more passes than the least are begun
-        after so long. beside_neighbour: at the end, every arm takes a slice beside a synthetic busy
-        neighbour. Failures are endings, not exceptions.
+        the launches take turns in random order. seconds: after so long no more passes than the
+        least are begun, and no quiet is waited for. beside_neighbour: at the end, every arm takes a
+        slice beside a synthetic busy neighbour. Failures are endings, not exceptions.
         """
         began_s = self.store.used_s()
         order = self._random.sample(range(len(arms)), len(arms))
@@ -253,14 +253,21 @@ class Bench:
         for i in order:
             try:
                 launches[i] = self.launcher.start(arms[i], purpose, round_number=number)
+            except LaunchFailed:
+                records[i] = self._latest()
+                continue
+            try:
                 launches[i].pause()
             except LaunchFailed:
-                launches.pop(i, None)
-                records[i] = self._latest()
-        while launches and self._wants_pass(
-            list(launches.values()), noise, in_haste=self.store.used_s() - began_s > seconds
-        ):
-            self._await_quiet([s for each in launches.values() for s in each.record.slices[-1:]])
+                records[i] = self.launcher.ended(launches.pop(i).record)
+
+        def in_haste() -> bool:
+            return self.store.used_s() - began_s > seconds
+
+        while launches and self._wants_pass(list(launches.values()), noise, in_haste=in_haste()):
+            last = [s for each in launches.values() for s in each.record.slices[-1:]]
+            if not in_haste():
+                self._await_quiet(last)
             for i in self._random.sample(list(launches), len(launches)):
                 try:
                     self._slice(launches[i])

@@ -109,12 +109,14 @@ def simultaneous_interval(differences: Sequence[float], noise: Noise, n_interval
 
     Few rounds say little of an arm's own scatter, and at so small a level the price for that is
     high: the scatter of all arms stands in for it where it is larger than its own, and lends its
-    degrees of freedom (as in Dunnett's comparisons).
+    degrees of freedom (as in Dunnett's comparisons). An arm that scatters more than the others has
+    its own only.
     """
     n, level = len(differences), nominal_alpha(max(ALPHA / n_intervals, min(_NOMINAL)))
     mean = float(np.mean(differences))
-    sd = max(float(np.std(differences, ddof=1)), math.sqrt(2) * noise.launch_sd)
-    half = float(-stdtrit(max(noise.freedom, n - 1), level / 2)) * sd / math.sqrt(n)
+    own, pooled = float(np.std(differences, ddof=1)), math.sqrt(2) * noise.launch_sd
+    freedom = max(noise.freedom, n - 1) if pooled >= own else n - 1
+    half = float(-stdtrit(freedom, level / 2)) * max(own, pooled) / math.sqrt(n)
     return Interval(math.exp(mean), math.exp(mean - half), _exp(mean + half), 1 - ALPHA)
 
 
@@ -146,6 +148,12 @@ class Noise(msgspec.Struct, frozen=True):
         return max(MIN_FLOOR, math.expm1(quantile))
 
 
+def expected_half_width(launch_sd: float, n_rounds: int, n_arms: int) -> float:
+    """Return the log half-width to expect of the first of `n_arms` at a look after `n_rounds`."""
+    level = nominal_alpha(ALPHA / n_arms)
+    return float(-stdtrit(n_rounds - 1, level / 2)) * launch_sd * math.sqrt(2 / n_rounds)
+
+
 def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:
     """Estimate the noise from rounds x arms of log rates, None where an arm took no part.
 
@@ -168,12 +176,12 @@ def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:
 def judge(interval: Interval, floor: float) -> Verdict:
     """Say what an interval means: faster, keep_default, or ambiguous.
 
-    faster: the lower bound is above 1 and the point above 1 + floor. keep_default: the upper bound
-    is not above 1 + floor, so nothing worth having can be there.
+    faster: the lower bound is above 1 and the point above 1 + floor. keep_default: the lower bound
+    is not above 1, and the upper bound not above 1 + floor: nothing worth having can be there.
     """
     if interval.low > 1 and interval.point > 1 + floor:
         return "faster"
-    if interval.high <= 1 + floor:
+    if interval.low <= 1 and interval.high <= 1 + floor:
         return "keep_default"
     return "ambiguous"
 

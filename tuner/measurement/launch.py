@@ -65,7 +65,11 @@ class Launch:
                 self._worker = start()
             except WorkerEnded as error:
                 self._fail(error.ending)
-        file.add(Started(self._spent_s))
+        try:
+            file.add(Started(self._spent_s))
+        except BaseException:  # a full disk: nobody else knows of the worker yet
+            self.abandon()
+            raise
 
     @property
     def record(self) -> LaunchRecord:

@@ -25,7 +25,7 @@ from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
 from tuner.record.result import Interval, Verdict
 from tuner.record.store import Store
-from tuner.study.ledger import Ledger, allowed_in, is_default
+from tuner.study.ledger import BEHIND, Ledger, allowed_in, is_default
 
 MOSTLY_DISTURBED = 1 / 3
 """Of the slices: where more were disturbed, the search alone proves nothing, and a headline that
@@ -115,16 +115,23 @@ class Claims:
         """Return the arm's log rates less the default's, each at its best batch."""
         return self.series(configuration).against(self.series(self.default))
 
-    def _noise(self) -> Noise:
-        """Estimate the noise over the rounds; without any, take the search's spread of launches."""
-        arms = {c for values in self._rounds for c in values}
-        table = [[values.get(c) for c in arms] for values in self._rounds]
+    def _noise(self, configuration: Configuration | None = None) -> Noise:
+        """Estimate the noise over the rounds; without any, take the search's spread of launches.
+
+        configuration: over the rounds until it left: later ones must not move what is said of it.
+        """
+        rounds = self._rounds
+        if configuration is not None:
+            took_part = [i for i, values in enumerate(rounds) if configuration in values]
+            rounds = rounds[: took_part[-1] + 1] if took_part else []
+        arms = {c for values in rounds for c in values}
+        table = [[values.get(c) for c in arms] for values in rounds]
         return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd, _MANY)
 
     def noise_floor(self, klass: WinnerClass) -> float:
         """Return the noise floor at the replication of a class's finalist."""
-        n = len(self.differences(self._finalists[klass]))
-        return self.noise.floor(max(n, LOOKS[0]))
+        finalist = self._finalists[klass]
+        return self._noise(finalist).floor(max(len(self.differences(finalist)), LOOKS[0]))
 
     # ---------------------------------------------------------------- verdicts
 
@@ -160,7 +167,7 @@ class Claims:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
             return Claim(configuration, "ambiguous", reason, n)
         speedup = self._interval(configuration, differences)
-        floor = self.noise.floor(n)
+        floor = self._noise(configuration).floor(n)
         verdict = judge(speedup, floor)
         own = self.series(configuration)
         at_reference = self.series(
@@ -192,15 +199,24 @@ class Claims:
         if n == 0:
             reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
-        if (passed_over := self._ledger.challenger(klass)) is not None:
+        best = self._ledger.challenger(klass)
+        if best is not None and (self._is_robust or self._ledger.unobservable(best)):
             why = "collapses beside a busy neighbour" if self._is_robust else "could not be proved"
-            return Claim(default, "ambiguous", f"the best candidate, {passed_over.label()}, {why}")
+            return Claim(default, "ambiguous", f"the best candidate, {best.label()}, {why}")
+        lag = self._ledger.lag(klass)
+        scatter = BEHIND * math.sqrt(2) * self.noise.launch_sd
         reason = (
             f"none of the {n} other configurations tried came within the noise of the default in "
             "the search"
         )
+        if best is not None:
+            reason += f" when the finalists were named; after more launches {best.label()} does"
+            return Claim(default, "ambiguous", reason)
         if self._disturbed > MOSTLY_DISTURBED:
             reason += f", but {self._disturbed:.0%} of the slices were disturbed"
+            return Claim(default, "ambiguous", reason)
+        if lag is not None and lag < scatter:
+            reason += f", but launches scatter by {self.noise.launch_sd:.1%} in the confirmation"
             return Claim(default, "ambiguous", reason)
         return Claim(default, "keep_default", reason)
 
@@ -227,13 +243,14 @@ class Claims:
     def _interval(self, configuration: Configuration, differences: list[float]) -> Interval:
         """Return an arm's interval: among the finalists' by Holm, else simultaneous with the rest.
 
-        Each of the two families is wrong about any of its arms in at most 5 %, and calls one
-        `faster` that is not in half of that: one bound of two.
+        Of each of the two families any arm is called `faster` that is not in at most 2.5 %: one
+        bound of two. Holm's intervals hold the truth in 95 % each, not all of them together.
         """
         level = self._levels.get(configuration.label())
         if level is not None:
             return speedup_interval(differences, level)
-        return simultaneous_interval(differences, self.noise, max(1, len(self._others)))
+        noise = self._noise(configuration)
+        return simultaneous_interval(differences, noise, max(1, len(self._others)))
 
     def against(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return the interval of one arm against another, over their common rounds."""

@@ -31,8 +31,11 @@ def confirm(study: Study) -> None:
         n = len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
         open_arms = make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
-        if n in LOOKS and not open_arms:
+        open_arms = [c for c in open_arms if not study.ledger.has_failed(c)]
+        if last_look and not open_arms:
             reason = f"decided after {n} rounds"
+        elif chosen.arms and not open_arms:
+            reason = f"every arm had failed by round {n}"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         elif study.budget.left_s() + _allowance_s(study, n) < study.round_cost_s(
@@ -68,27 +71,27 @@ def _chosen(study: Study) -> ArmsChosen:
 def choose_arms(study: Study) -> ArmsChosen:
     """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
 
-    Where a first look at all of them does not fit, the winners' verdicts come before the baselines.
+    Where a first look at all of them does not fit, the winners' verdicts come before the baselines,
+    and the best of these before the others.
     """
     if study.store.all(ArmsChosen):
         return _chosen(study)
     arms = [c for c in study.finalists().values() if not is_default(c)]
     best = study.best_baseline()
-    wanted = [best] if best is not None else []
-    if study.budget.total_s >= LONG_BUDGET_S:
-        for baseline in to_measure(study.baselines):
-            at_batches = [
-                study.ledger.at_batch(baseline.configuration, b) for b in study.ledger.batches
-            ]
-            found = study.ledger.best(at_batches)
-            wanted += [found[0]] if found else []
-    are_more = any(c not in arms for c in wanted)
-    if arms and are_more and not _has_time_for_a_look(study, [*arms, *wanted]):
+    wanted = [c for c in _baselines(study, best) if c not in arms]
+    later_looks_s = study.looks_s() - study.first_look_s()
+    fitting = [*arms]
+    for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside
+        kept_s = 0.0 if baseline == best else later_looks_s
+        if not fitting or _has_time_for_a_look(study, [*fitting, baseline], kept_s):
+            fitting.append(baseline)
+    if best in wanted and best not in fitting:
         study.warn("the budget left no time to confirm the best baseline beside the winners")
-        wanted = []
-        best = best if best in arms else None
-    sound = tuple(dict.fromkeys(c for c in [*arms, *wanted] if not study.ledger.has_failed(c)))
+        best = None
+    elif len(fitting) < len(arms) + len(wanted):
+        study.warn("the budget left no time to confirm every baseline beside the winners")
+    sound = tuple(dict.fromkeys(c for c in fitting if not study.ledger.has_failed(c)))
     launched = study.confirmation_arms(sound, at_reference=True)
     with_reference = study.round_cost_s(launched)
     chosen = ArmsChosen(
@@ -103,9 +106,24 @@ def choose_arms(study: Study) -> ArmsChosen:
     return chosen
 
 
-def _has_time_for_a_look(study: Study, arms: list[Configuration]) -> bool:
+def _baselines(study: Study, best: Configuration | None) -> list[Configuration]:
+    """Return the baselines to confirm, the best first; below 30 minutes only that one."""
+    found = [] if best is None else [best]
+    if study.budget.total_s >= LONG_BUDGET_S:
+        at_their_best = [
+            study.ledger.best(
+                [study.ledger.at_batch(baseline.configuration, b) for b in study.ledger.batches]
+            )
+            for baseline in to_measure(study.baselines)
+        ]
+        scored = [pair for pair in at_their_best if pair is not None]
+        found += [c for c, _ in sorted(scored, key=lambda pair: -pair[1])]
+    return list(dict.fromkeys(found))
+
+
+def _has_time_for_a_look(study: Study, arms: list[Configuration], kept_s: float) -> bool:
     needed_s = MIN_ROUNDS * study.round_cost_s(study.confirmation_arms(arms))
-    return study.budget.left_s() + _allowance_s(study, 0) >= needed_s
+    return study.budget.left_s() + _allowance_s(study, 0) >= needed_s + kept_s
 
 
 def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:

@@ -16,10 +16,6 @@ PATIENCE = 5
 proposals brought nothing."""
 _SPARE_LAUNCHES = 1
 """Launches kept for the race, beside what minimising and the confirmation need."""
-_FEW = 6
-"""Proposals, two for each question: before so many, only what a verdict needs is kept for the
-confirmation. A study that looks beyond the recommendations a little tells more than one whose
-intervals of them are narrower."""
 _MINIMISE_SHARE = 0.1
 """Of the budget, at most this much is kept for minimising: looking further comes first."""
 
@@ -78,18 +74,12 @@ def explore(study: Study) -> None:
         record = study.measure(proposal.configuration, Purpose.SEARCH, may_prune=True)
         study.tell(proposal, record)
         progress.after(klass)
-    if not _n_proposed(study):
+    if not study.n_proposed():
         study.warn(
             "nothing beyond the default and the baselines was tried: "
             f"{reason}; give a larger --budget and a new --out"
         )
     study.done(Phase.EXPLORE, reason)
-
-
-def _n_proposed(study: Study) -> int:
-    """Return how many proposals were measured."""
-    searched = (r for r in study.store.launches.values() if r.request.purpose is Purpose.SEARCH)
-    return len({record.request.configuration for record in searched})
 
 
 def make_time_for(study: Study, configuration: Configuration) -> bool:
@@ -101,14 +91,12 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
     there is time.
     """
     cost_s = study.cost_s(configuration)
-    are_few = _n_proposed(study) < _FEW
     while True:
         minimising_s = min(study.reduction_cost_s(), _MINIMISE_SHARE * study.budget.total_s)
-        confirming_s = study.least_s() if are_few else study.reserve_s()
-        kept_s = confirming_s + minimising_s + _SPARE_LAUNCHES * cost_s
+        kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
         if study.budget.left_s() >= kept_s + cost_s:
             return True
-        if not are_few and study.first_look_s() < study.looks_s():
+        if not study.has_few_proposals() and study.first_look_s() < study.looks_s():
             return False  # a share of the budget, which a warm cache does not make less
         arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
         default_s = study.ledger.repeat_cost_s(arms[0])

@@ -25,7 +25,7 @@ _UNKNOWN_S = 30.0
 _RECKONED = 8
 """Slices of a confirming launch that time is kept for, at the most: rounds take more where time
 is left, and are cut short where a first look would not fit; the search needs time as well."""
-_QUANTILE = 1.64
+BEHIND = 3.0
 """What lags behind the default by more standard errors than this is not confirmed any more."""
 _NO_FAULT = (Outcome.MEASURED, Outcome.INTERRUPTED, Outcome.PRUNED)
 
@@ -156,12 +156,24 @@ class Ledger:
         One that scored below the default by less than the noise may yet be better.
         """
         default = self.default_at_best()
-        others = {c: s for c, s in self.measured(klass).items() if not is_default(c) and allows(c)}
-        best = max(others, key=others.__getitem__, default=None)
+        best = self._best_other(klass, allows)
         if best is None or default is None:
             return None
-        lag = default[1] - others[best]
-        return best if lag < _QUANTILE * self.noise(best, default[0]) else None
+        lag = default[1] - best[1]
+        return best[0] if lag < BEHIND * self.noise(best[0], default[0]) else None
+
+    def lag(self, klass: WinnerClass) -> float | None:
+        """Return by how much (log rate) a class's best is behind the default; None if unknown."""
+        default, best = self.default_at_best(), self._best_other(klass, lambda _: True)
+        return default[1] - best[1] if default and best else None
+
+    def _best_other(
+        self, klass: WinnerClass, allows: Callable[[Configuration], bool]
+    ) -> tuple[Configuration, float] | None:
+        others = [
+            (c, s) for c, s in self.measured(klass).items() if not is_default(c) and allows(c)
+        ]
+        return max(others, key=lambda pair: pair[1], default=None)
 
     def kept(self, configuration: Configuration) -> float | None:
         """Return the log share of its rate that is left beside a busy neighbour; None if unknown.

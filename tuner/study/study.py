@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from tuner.measurement.bench import Bench
+from tuner.measurement.confirmation import expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.events import BestSoFar, Listener, PhaseBegins, TimeLeft, Warned
 from tuner.record.journal import (
@@ -36,6 +37,12 @@ _ENOUGH_ROUNDS = 9
 """Rounds of the third look: on a busy host, four seldom decide an effect below 10 %."""
 _CONFIRM_SHARE = 1 / 3
 """Of the budget, the most that is kept for the confirmation beyond its first look."""
+_QUANTILE = 1.64
+"""Standard errors by which a score may be off."""
+FEW = 6
+"""Proposals, two for each question: up to so many, only what a verdict needs is kept for the
+confirmation. A study that looks beyond the recommendations a little tells more than one whose
+intervals of them are narrower."""
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
 NEIGHBOURS_SHARE = 0.06
@@ -222,9 +229,8 @@ class Study:
             for b in self.baselines
             if b.is_applicable and not b.same_as and allowed_in(self.widest, b.configuration)
         ]
-        found = self.ledger.best(
-            [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
-        )
+        at_batches = [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
+        found = self.ledger.best([c for c in at_batches if not self.ledger.has_failed(c)])
         return found[0] if found else None
 
     def cost_s(self, configuration: Configuration) -> float:
@@ -258,23 +264,53 @@ class Study:
         arms = [*self.finalists().values(), self.best_baseline()]
         return MIN_ROUNDS * self.round_cost_s(self.confirmation_arms(arms))
 
-    def least_s(self) -> float:
-        """Estimate the least to keep for the confirmation: what no verdict can do without."""
-        return self.reserve_s() if self.goal == "robust" else self.first_look_s()
+    def n_proposed(self) -> int:
+        """Return how many proposals were measured."""
+        records = self.store.launches.values()
+        searched = (r.request for r in records if r.request.purpose is Purpose.SEARCH)
+        return len({request.configuration for request in searched})
+
+    def has_few_proposals(self) -> bool:
+        """Tell whether exploring has begun and gone no further than a few proposals."""
+        return self.is_done(Phase.BASELINES) and self.n_proposed() <= FEW
 
     def reserve_s(self) -> float:
-        """Estimate what to keep for the confirmation: its looks, some beside a neighbour."""
+        """Estimate what to keep for the confirmation: its looks, some beside a neighbour.
+
+        After few proposals, the least that a verdict needs.
+        """
+        if self.goal != "robust" and self.has_few_proposals():
+            return self.first_look_s()
         arms = [*self.finalists().values(), self.best_baseline()]
         launched = self.confirmation_arms(arms, at_reference=True)
         beside_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
         return self.looks_s() + min(self.neighbours_s(), beside_s)
 
     def looks_s(self) -> float:
-        """Estimate the seconds of the confirmation's first look, and of more looks if cheap."""
+        """Estimate the seconds of the confirmation's first look, and of more looks if cheap.
+
+        Where the first will do, those after it are not reckoned with.
+        """
+        if self._leads_are_clear():
+            return self.first_look_s()
         arms = [*self.finalists().values(), self.best_baseline()]
         launched = self.confirmation_arms(arms, at_reference=True)
         enough_s = _ENOUGH_ROUNDS * self.round_cost_s(launched)
         return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self.budget.total_s))
+
+    def _leads_are_clear(self) -> bool:
+        """Tell whether a first look should find every finalist faster than the default."""
+        default = self.ledger.default_at_best()
+        finalists = [c for c in self.finalists().values() if not is_default(c)]
+        if default is None or not finalists:
+            return False
+        sd, n_arms = self.ledger.estimates.launch_sd, len(set(finalists))
+        half_width = expected_half_width(sd, MIN_ROUNDS, n_arms)
+        return all(
+            (score := self.ledger.score(c)) is not None
+            and score - default[1] > half_width + _QUANTILE * self.ledger.noise(c, default[0])
+            for c in finalists
+        )
 
     def neighbours_s(self) -> float:
         """Return the seconds that slices beside a busy neighbour may take in all."""
