@@ -4,9 +4,10 @@
                               [--out FOLDER]
 
 Runs one study (--out keeps it). Seconds to a verdict are counted from the start of the tool to the
-end of the round after which the recommended class was decided, or the confirmation ended. The
-tool's own CPU use is that of its process while it waits for slices, as a share of one core. Beside
-it, what plain habits would have spent on the same trials, by the launches of this very study:
+end of the last round of the confirmation, with which every class was decided or the time was up.
+The tool's own CPU use is that of its process while it waits for slices, as a share of one core.
+Beside it, what plain habits would have spent on the same trials, by the launches of this very
+study:
 
   one run each      every configuration once
   ten repeats       every configuration once, ten slices each
@@ -119,6 +120,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         budget_s = parse_duration(arguments.budget)
         out = arguments.out or Path(folder) / "study"
+        if out.exists():
+            sys.exit(f"{out} exists: a study that was begun before cannot be timed; name another")
         found = measure(arguments.model, arguments.framework, budget_s, out)
     print(f"{found['model']}, {found['framework']}: {found['verdicts']}")
     print(f"seconds to the verdict: {found['seconds_to_verdict']:.0f}, {found['n_trials']} trials")

@@ -4,13 +4,8 @@
 
 Whole studies of a space in which no setting changes anything (A/A), replayed on noise that was
 recorded on this host, quiet and busy in turn (benchmarks/replay.py). Beside them what plain habits
-claim on the same recordings:
-
-  one run each      the best of 20 configurations, each run once, is "faster" if it is above the
-                    default's single run
-  ten repeats       ten repeats in one process each, the candidate after the default: Welch's t
-                    test at 5 %
-  best trial        the best trial of the same study against the default's trial, one launch each
+claim on the same recordings (benchmarks/habits.py), and the best trial of the same study against
+the default's trial, one launch each.
 
 The intervals say how well so many replays know the share on these recordings, no more.
 
@@ -22,9 +17,7 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
-import statistics
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,12 +26,11 @@ from typing import Any
 import msgspec
 from scipy import stats
 
+from benchmarks.habits import one_run_each, ten_repeats
 from benchmarks.real_studies import RealStudy, real_studies
-from benchmarks.replay import Recording, Replayed, Tape, read_recording, replay_many
+from benchmarks.replay import Recording, Replayed, read_recording, replay_many
 
 NOISE = Path(__file__).parent / "noise"
-_ONE_RUN_EACH = 20
-_REPEATS = 10
 
 
 def recordings(folder: Path = NOISE) -> list[Recording]:
@@ -47,32 +39,6 @@ def recordings(folder: Path = NOISE) -> list[Recording]:
     if not found:
         sys.exit(f"no recording in {folder}: python -m benchmarks.record_noise {folder}/quiet.json")
     return found
-
-
-def one_run_each(recording: Recording, seed: int) -> bool:
-    """Tell whether the best of many identical programs beats the default, each run once."""
-    tape = Tape(recording, seed)
-    rates = []
-    for _ in range(_ONE_RUN_EACH + 1):
-        tape.seek()
-        launch = tape.any_launch()
-        rates.append(launch.slice(tape.pass_).rate)
-        tape.now_s += launch.fixed_s + launch.slice_s
-    return max(rates[1:]) > rates[0]
-
-
-def ten_repeats(recording: Recording, seed: int) -> bool:
-    """Tell whether ten repeats in one process each make an identical program "faster"."""
-    tape = Tape(recording, seed)
-    samples = []
-    for _ in range(2):
-        tape.seek()
-        launch = tape.any_launch()
-        samples.append([math.log(launch.slice(tape.pass_ + k).rate) for k in range(_REPEATS)])
-        tape.now_s += launch.fixed_s + _REPEATS * launch.slice_s
-    default, candidate = samples
-    p = stats.ttest_ind(candidate, default, equal_var=False).pvalue
-    return bool(p < 0.05 and statistics.fmean(candidate) > statistics.fmean(default))
 
 
 def share(hits: Sequence[bool]) -> dict[str, Any]:
@@ -100,8 +66,8 @@ def claims_of(recording: Recording, found: Replayed, seed: int) -> Claims:
     return {
         "tune-framework, any winner": claims_faster(found),
         "tune-framework, recommended": found.claims[found.recommended].verdict == "faster",
-        "one run each": one_run_each(recording, seed),
-        "ten repeats": ten_repeats(recording, seed),
+        "one run each": one_run_each(recording, 0.0, seed).claims_faster,
+        "ten repeats": ten_repeats(recording, 0.0, seed).claims_faster,
         "best trial": found.best_trial > 1,
     }
 
