@@ -25,7 +25,8 @@ from typing import Any
 
 from benchmarks.false_claims import NOISE, recordings, share
 from benchmarks.habits import Habit, one_run_each, ten_repeats
-from benchmarks.replay import Recording, Replayed, replay_many
+from benchmarks.replay import Replayed, replay_many
+from benchmarks.tape import Recording
 
 SPEEDUPS = (0.0, 0.01, 0.03, 0.10, 0.50)
 SETTING = "launch.allocator=tcmalloc"

@@ -28,7 +28,8 @@ from scipy import stats
 
 from benchmarks.habits import one_run_each, ten_repeats
 from benchmarks.real_studies import RealStudy, real_studies
-from benchmarks.replay import Recording, Replayed, read_recording, replay_many
+from benchmarks.replay import Replayed, replay_many
+from benchmarks.tape import Recording, read_recording
 
 NOISE = Path(__file__).parent / "noise"
 

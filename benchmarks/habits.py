@@ -1,4 +1,4 @@
-"""What people do instead, on the same recorded noise (benchmarks/replay.py).
+"""What people do instead, on the same recorded noise (benchmarks/tape.py).
 
 one run each      the best of 20 configurations, each run once, against the default's single run;
                   half of them hold the setting that is worth something, if one is
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from scipy import stats
 
-from benchmarks.replay import Recording, Tape
+from benchmarks.tape import Recording, Tape
 
 _CONFIGURATIONS = 20
 _REPEATS = 10

@@ -8,14 +8,8 @@ import pytest
 from benchmarks.coverage import SETTING
 from benchmarks.false_claims import claims_faster, share, summarise
 from benchmarks.habits import one_run_each, ten_repeats
-from benchmarks.replay import (
-    RecordedLaunch,
-    RecordedSlice,
-    Recording,
-    Tape,
-    fake_plan,
-    replay,
-)
+from benchmarks.replay import fake_plan, replay
+from benchmarks.tape import RecordedLaunch, RecordedSlice, Recording, Tape
 
 BUDGET_S = 600.0  # what the benchmarks give
 

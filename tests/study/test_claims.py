@@ -117,15 +117,19 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
     assert "none of the 1 other" in kept.reason
 
 
-def test_where_launches_scatter_widely_the_search_alone_keeps_no_default(store: Store) -> None:
-    """The search thought that it knew: 10 % behind, with launches that seemed to differ by 2 %."""
-    other = Configuration.of({"env.FAKE_THREADS": 4})
-    for number, (configuration, log_rate) in enumerate(((DEFAULT, 1.0), (other, 0.9))):
+def search(store: Store, rates: dict[Configuration, float]) -> None:
+    for number, (configuration, log_rate) in enumerate(rates.items()):
         request = LaunchRequest(store.next_launch_id(), configuration, 4, Purpose.SEARCH)
         slices = [Slice(100 * number + k, 1, 1, math.exp(-log_rate), float(k)) for k in range(4)]
         ending = Ending(Outcome.MEASURED)
         store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
         store.add(TrialNoted(number, configuration, "search", ending, (request.id,), log_rate))
+
+
+def test_where_launches_scatter_widely_the_search_alone_keeps_no_default(store: Store) -> None:
+    """The search thought that it knew: 10 % behind, with launches that seemed to differ by 2 %."""
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    search(store, {DEFAULT: 1.0, other: 0.9})
     assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
     rounds(store, gain=0.0, n=4, noise=0.1)
     unsure = claims(store).claim(WinnerClass.LAUNCH_ONLY)
@@ -136,12 +140,7 @@ def test_where_launches_scatter_widely_the_search_alone_keeps_no_default(store: 
 def test_what_more_launches_brought_near_the_default_is_not_said_to_be_worse(store: Store) -> None:
     """When the finalists were named it lagged behind; now it is within the noise."""
     other = Configuration.of({"env.FAKE_THREADS": 4})
-    for number, (configuration, log_rate) in enumerate(((DEFAULT, 1.0), (other, 0.99))):
-        request = LaunchRequest(store.next_launch_id(), configuration, 4, Purpose.SEARCH)
-        slices = [Slice(100 * number + k, 1, 1, math.exp(-log_rate), float(k)) for k in range(4)]
-        ending = Ending(Outcome.MEASURED)
-        store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
-        store.add(TrialNoted(number, configuration, "search", ending, (request.id,), log_rate))
+    search(store, {DEFAULT: 1.0, other: 0.99})
     claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
     assert claim.verdict == "ambiguous"
     assert "after more launches env.FAKE_THREADS=4 does" in claim.reason

@@ -36,21 +36,11 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "study") as opened:
         for configuration, rate in ((DEFAULT, 1.0), (BASELINE, 1.1), (LAUNCH_ONLY, 1.2),
                                     (SAME, 1.3)):  # fmt: skip
-            id = opened.next_launch_id()
-            record = LaunchRecord(
-                LaunchRequest(id, configuration, 4, Purpose.SEARCH),
-                prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
-                ending=Ending(Outcome.MEASURED),
-                total_s=LAUNCH_S,
-            )
-            record.slices = [
-                Slice(id * 10 + k, 1, 1, math.exp(-rate), id + k / 10) for k in range(8)
-            ]
-            opened.launches[id] = record
+            launch(opened, configuration, rate)
         yield opened
 
 
-def launch_again(store: Store, configuration: Configuration, log_rate: float) -> None:
+def launch(store: Store, configuration: Configuration, log_rate: float) -> None:
     id = store.next_launch_id()
     store.launches[id] = LaunchRecord(
         LaunchRequest(id, configuration, 4, Purpose.SEARCH),
@@ -126,7 +116,7 @@ def test_cheap_rounds_are_given_the_time_to_decide(
 ) -> None:
     """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
     name_finalists(store, SAME)
-    launch_again(store, DEFAULT, 1.3)
+    launch(store, DEFAULT, 1.3)
     assert new_study(store, tmp_path, budget_s).reserve_s() == pytest.approx(reserve_s)
 
 
@@ -143,7 +133,7 @@ def long_study(store: Store, folder: Path, left_s: float) -> Study:
     study = new_study(store, folder, budget_s=1800)
     for threads, log_rate in ((1, 0.7), (2, 0.8), (8, 1.15)):
         configuration = Configuration.of({"env.FAKE_THREADS": threads})
-        launch_again(store, configuration, log_rate)
+        launch(store, configuration, log_rate)
         study.baselines.append(Baseline(f"{threads}", "a guide", configuration, True, "", None, ()))
     study.ledger.refresh()
     study.budget = Budget(1800, used_before_s=1800 - left_s)
@@ -176,7 +166,7 @@ def test_further_baselines_do_not_take_the_time_of_later_looks(
 ) -> None:
     """Where a finalist's lead is not clear, nine rounds of the main arms are kept."""
     name_finalists(store, SAME)
-    launch_again(store, DEFAULT, 1.3)
+    launch(store, DEFAULT, 1.3)
     chosen = choose_arms(long_study(store, tmp_path, left_s=9 * 50 + 60))
     assert chosen.arms == (LAUNCH_ONLY, SAME, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
 

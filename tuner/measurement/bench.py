@@ -60,7 +60,6 @@ class Bench:
         self.store = store
         self.host = host
         self.workload = workload
-        self._listen = listen
         self._random = random.Random(seed * 1000 + session)
         self.launcher = Launcher(
             store,
