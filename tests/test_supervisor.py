@@ -24,6 +24,7 @@ if os.fork() == 0:
         time.sleep(1000)
     os._exit(0)
 os.wait()
+print("whole", flush=True)
 {after}
 """
 
@@ -31,6 +32,8 @@ os.wait()
 class Supervised:
     def __init__(self, tmp_path: Path, code: str, program: str = sys.executable) -> None:
         self.marker = new_marker()
+        self.log = tmp_path / "log"
+        self.log.touch()
         control_read, self.control = os.pipe()
         self.status, status_write = os.pipe()
         self.process = subprocess.Popen(
@@ -44,15 +47,19 @@ class Supervised:
             "argv": [program, "-c", code],
             "env": {**os.environ, MARKER: self.marker},
             "cwd": str(tmp_path),
-            "log": str(tmp_path / "log"),
+            "log": str(self.log),
             "cpus": None,
             "pass_fds": [],
         }
         os.write(self.control, json.dumps(order).encode() + b"\n")
 
-    def await_family(self, size: int) -> None:
+    def await_line(self, line: str) -> None:
+        """Wait until the process has printed `line`.
+
+        Counting the family would not do: the one between it and the daemon counts, then ends.
+        """
         deadline = time.monotonic() + 20
-        while len(marked_processes(self.marker)) < size:
+        while line not in self.log.read_text().splitlines():
             assert time.monotonic() < deadline, marked_processes(self.marker)
             time.sleep(0.01)
 
@@ -67,7 +74,8 @@ class Supervised:
 
 def test_closing_the_pipe_kills_children_other_sessions_and_daemons(tmp_path: Path) -> None:
     family = Supervised(tmp_path, FAMILY.format(after="time.sleep(1000)"))
-    family.await_family(4)
+    family.await_line("whole")
+    assert len(marked_processes(family.marker)) == 4
     os.close(family.control)
     assert family.statuses()[-1]["signal"] == signal.SIGKILL
     assert wait_until_gone(family.marker) == []
@@ -82,7 +90,7 @@ def test_what_an_ended_process_left_behind_is_killed(tmp_path: Path) -> None:
 
 def test_a_stopped_process_is_killed_too(tmp_path: Path) -> None:
     family = Supervised(tmp_path, FAMILY.format(after="time.sleep(1000)"))
-    family.await_family(4)
+    family.await_line("whole")
     for pid in marked_processes(family.marker):
         os.kill(pid, signal.SIGSTOP)
     os.close(family.control)
@@ -91,8 +99,8 @@ def test_a_stopped_process_is_killed_too(tmp_path: Path) -> None:
 
 
 def test_killing_the_supervisor_itself_kills_the_process(tmp_path: Path) -> None:
-    lone = Supervised(tmp_path, "import time; time.sleep(1000)")
-    lone.await_family(1)
+    lone = Supervised(tmp_path, "import time; print('up', flush=True); time.sleep(1000)")
+    lone.await_line("up")
     lone.process.kill()
     lone.process.wait()
     assert wait_until_gone(lone.marker) == []
@@ -109,7 +117,7 @@ def test_a_signal_is_told_as_such(tmp_path: Path) -> None:
 def test_a_program_that_cannot_start_is_told_in_the_log(tmp_path: Path) -> None:
     broken = Supervised(tmp_path, "", program="/nowhere/program")
     assert broken.statuses()[-1]["exit"] == 127
-    assert "cannot start /nowhere/program" in (tmp_path / "log").read_text()
+    assert "cannot start /nowhere/program" in broken.log.read_text()
     os.close(broken.control)
 
 
