@@ -103,8 +103,15 @@ def _ask(worker: WorkerProcess, command: Command) -> Reply:
 
 
 def image_size(facts: ModelFacts) -> tuple[int, int]:
-    """Return height and width of a model's one image, which PyTorch takes channels first."""
-    (shape,) = facts.input_shapes
+    """Return height and width of a model's one image, which PyTorch takes channels first.
+
+    Ends the program where the model takes anything else.
+    """
+    shape, *others = facts.input_shapes
+    if others or len(shape) != 3:
+        sys.exit(
+            f"the plain scripts serve models of one image; this one takes {facts.input_shapes}"
+        )
     height, width = shape[1:] if "torch" in facts.versions else shape[:2]
     return height, width
 

@@ -65,6 +65,7 @@ CASES = {
     "no tolerance": (("--model", "fake", "--tolerance", "-1"), "'--tolerance'"),
     "missing file": (("--model", "mine.py"), "there is no model file mine.py"),
     "missing space": (("--model", "fake", "--space", "no.toml"), "there is no file no.toml"),
+    "space of another kind": (("--model", "fake", "--space", __file__), "does not end in .toml"),
     "space and profile": (
         ("--model", "fake", "--hw", "fake", "--space", "no.toml"), "give one of them",
     ),

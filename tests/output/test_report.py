@@ -11,7 +11,7 @@ import pytest
 from tests.command import run, seconds_here
 from tuner.output.report import ratio, render
 from tuner.record.files import RESULT_SCHEMA, read_result
-from tuner.record.result import Interval, Result
+from tuner.record.result import Interval, Result, Seconds
 
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
 
@@ -131,6 +131,40 @@ def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
     assert "http://" not in html
     assert "https://" not in html
     assert "<script" not in html
+
+
+@pytest.mark.parametrize(
+    ("changed", "text"),
+    [
+        ({}, "1.20x (1.10 - 1.30) over vendor"),
+        ({"speedup_over_best_baseline": None}, "the winner is vendor"),
+        (
+            {"speedup_over_best_baseline": None, "verdict": "keep_default"},
+            "nothing is recommended; the best baseline is vendor",
+        ),
+        (
+            {"speedup_over_best_baseline": None, "best_baseline": None},
+            "no baseline was confirmed",
+        ),
+    ],
+)
+def test_the_gain_over_the_best_baseline_is_told_or_why_there_is_none(
+    result: Result, changed: dict[str, Any], text: str
+) -> None:
+    found = {
+        "speedup_over_best_baseline": Interval(1.2, 1.1, 1.3, 0.95),
+        "best_baseline": "vendor",
+        "verdict": "faster",
+    }
+    changed_result = msgspec.structs.replace(result, **(found | changed))
+    assert f"| over the best baseline | {text} |" in render(changed_result, "report.md.j2")
+
+
+def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:
+    real = msgspec.structs.replace(
+        result, framework="torch", seconds=Seconds(100.0, 20.0, 15.0, 10.0, 9.0, 8.0, 7.0)
+    )
+    assert "the tool itself and ending processes 31 s" in render(real, "report.md.j2")
 
 
 @pytest.mark.parametrize(

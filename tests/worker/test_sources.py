@@ -175,6 +175,7 @@ def folded():
         ("own.py:bare", {"x": np.ones((9, 4)), "labels": np.ones(9)}, "the model takes input"),
         ("folder", {}, "neither config.json (Hugging Face) nor saved_model.pb"),
         ("own.txt", {}, "is no model that is known"),
+        ("cut.pt2", {}, "is damaged"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(
@@ -182,6 +183,7 @@ def test_what_cannot_be_used_is_one_line(
 ) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "own.txt").write_text("nothing")
+    (tmp_path / "cut.pt2").write_bytes(b"PK and no more")
     (tmp_path / "folder").mkdir()
     recorded = samples(tmp_path / "in.npz", **inputs) if inputs else None
     assert words in refused(str(tmp_path / model), recorded)

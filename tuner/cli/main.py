@@ -154,6 +154,8 @@ def _space_or_hw(space: Path | None, hw: str) -> str:
         raise UsageError(f"--space {space} stands instead of --hw {hw}; give one of them")
     if not space.is_file():
         raise UsageError(f"there is no file {space}; --space names a TOML file")
+    if space.suffix != ".toml":
+        raise UsageError(f"{space} does not end in .toml; --space names a TOML file")
     return str(space)
 
 

@@ -51,7 +51,7 @@ def show(result: Result, folder: Path) -> None:
         console.print(Text.assemble(("the recommended settings are worth: ", "bold"), worth))
     ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
     refused = sum("is not in force" in trial.reason for trial in result.trials)
-    in_force = f"not in force: {', '.join(ignored) or 'nothing among the winners'}"
+    in_force = f"settings of the winners not in force: {', '.join(ignored) or 'none'}"
     if refused:
         in_force += f"; {refused} trial(s) not credited because a setting was not in force"
     console.print(Text(in_force))

@@ -8,7 +8,7 @@ from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.knobs import winner_class
 from tuner.study.claims import Claim, Claims
-from tuner.study.neighbours import beside_neighbour
+from tuner.study.neighbours import MIN_FOR_INTERVAL, beside_neighbour
 from tuner.study.study import Study
 
 _DISTURBED = 0.1
@@ -82,10 +82,12 @@ def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
             "some may do nothing"
         )
     fared = beside_neighbour(claims, claim.configuration)
-    if fared is None and study.goal == "robust":
+    if fared is None or (fared.interval is None and study.goal == "robust"):
+        n_rounds = fared.n_rounds if fared else 0
         texts.append(
-            f"{name} was not seen beside a busy neighbour, for want of time: whether it is robust "
-            "is not known; give a larger --budget and a new --out"
+            f"{name} was measured beside a busy neighbour in {n_rounds} of the {MIN_FOR_INTERVAL} "
+            "rounds that an interval needs, for want of time: whether it is robust is not known; "
+            "give a larger --budget and a new --out"
         )
     if fared is not None and fared.collapses:
         texts.append(

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import msgspec
 
 from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
@@ -77,15 +78,30 @@ def changes(baseline: BaselineSection) -> list[str]:
     return [*baseline.substituted, *(f"dead: {text}" for text in baseline.dead_settings)]
 
 
+def over_best_baseline(result: Result) -> str:
+    """Write the gain over the best baseline; where there is none, why."""
+    name = result.best_baseline
+    if name is None:
+        return "no baseline was confirmed"
+    if result.speedup_over_best_baseline is not None:
+        return f"{ratio(result.speedup_over_best_baseline)} over {name}"
+    if result.verdict != "faster":
+        return f"nothing is recommended; the best baseline is {name}"
+    return f"the winner is {name}"
+
+
 def _time_spent(result: Result) -> str:
     """Write where the seconds of a study went."""
     spent = result.seconds
-    whose = "of the launches' virtual seconds: " if result.framework == "fake" else ""
+    known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
+    is_fake = result.framework == "fake"
+    whose = "of the launches' virtual seconds: " if is_fake else ""
+    rest = "" if is_fake else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
     return (
         f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
         f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up and output checks "
         f"{spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
-        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s."
+        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s{rest}."
     )
 
 
@@ -191,6 +207,7 @@ def render(result: Result, template: str) -> str:
         "changes": changes,
         "time_spent": _time_spent,
         "drift": _drift,
+        "over_best_baseline": over_best_baseline,
         "compiling": _compiling,
         "worth": _worth,
         "with_along": with_along,

@@ -75,10 +75,10 @@ def explore(study: Study) -> None:
         study.tell(proposal, record)
         progress.after(klass)
     if not study.n_proposed():
-        study.warn(
-            "nothing beyond the default and the baselines was tried: "
-            f"{reason}; give a larger --budget and a new --out"
-        )
+        remedy = "give a larger --budget and a new --out"
+        if len(progress.settled) == len(TURNS):
+            remedy = "the space holds nothing else that applies here"
+        study.warn(f"nothing beyond the default and the baselines was tried: {reason}; {remedy}")
     study.done(Phase.EXPLORE, reason)
 
 

@@ -19,7 +19,8 @@ from tuner.study.claims import Claims
 from tuner.study.ledger import COLLAPSE, is_default
 from tuner.study.study import MIN_ROUNDS, NEIGHBOUR_ROUNDS, Study
 
-_MIN_FOR_INTERVAL = 3
+MIN_FOR_INTERVAL = 3
+"""Rounds beside a neighbour; fewer have no interval."""
 
 
 def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> bool:
@@ -81,7 +82,7 @@ def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeig
     if not differences:
         return None
     interval, collapses = None, False
-    if len(differences) >= _MIN_FOR_INTERVAL:
+    if len(differences) >= MIN_FOR_INTERVAL:
         interval = plain_interval(differences)
         shares = plain_interval([a - b for a, b in zip(kept, default_kept, strict=True)])
         collapses = interval.high < 1 or shares.high < COLLAPSE

@@ -40,6 +40,11 @@ def kind_of_archive(path: Path) -> str:
             "with torch.export.save or torch.jit.save; or give a function that loads it: "
             "--model PATH.py:FUNCTION"
         )
+    if not names and path.suffix in {".pt", ".pt2", ".pth"}:
+        raise UsageError(
+            f"{path} is damaged: PyTorch's files are zip archives, and this one cannot be read as "
+            "such; save the model again"
+        )
     raise UsageError(
         f"{path} is no model that is known: give PATH.py, PATH.py:FUNCTION, a file of "
         "torch.export.save or torch.jit.save, a .keras file, or the folder of a SavedModel or of "
