@@ -84,14 +84,20 @@ def plain_habits(folder: Path) -> dict[str, float]:
     }
 
 
-def measure(model: str, framework: str, budget_s: float, out: Path) -> dict[str, Any]:
+def measure(model: str, framework: str, budget: str, out: Path) -> dict[str, Any]:
     """Run the study and return its figures."""
+    command = f"tune-framework --model {model} --framework {framework} --budget {budget}"
+    request = Request(
+        model=model,
+        frameworks=(framework,),
+        budget_s=parse_duration(budget),
+        out=out,
+        command=command,
+    )
     use = OwnUse()
     use.watch()
     with progress(quiet=True) as listen:
-        (finished,) = tune(
-            Request(model=model, frameworks=(framework,), budget_s=budget_s, out=out), listen
-        )
+        (finished,) = tune(request, listen)
     if finished.result is None:
         sys.exit(finished.error)
     result: Result = finished.result
@@ -118,11 +124,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="keep the study there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        budget_s = parse_duration(arguments.budget)
         out = arguments.out or Path(folder) / "study"
         if out.exists():
             sys.exit(f"{out} exists: a study that was begun before cannot be timed; name another")
-        found = measure(arguments.model, arguments.framework, budget_s, out)
+        found = measure(arguments.model, arguments.framework, arguments.budget, out)
     print(f"{found['model']}, {found['framework']}: {found['verdicts']}")
     print(f"seconds to the verdict: {found['seconds_to_verdict']:.0f}, {found['n_trials']} trials")
     for name, value in found["seconds"].items():
