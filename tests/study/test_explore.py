@@ -12,7 +12,7 @@ from tuner.record.journal import Phase, PhaseDone, TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.study.explore import make_time_for
+from tuner.study.explore import explore, make_time_for
 from tuner.study.study import Study
 
 COMPILED = Configuration.of({"fake.compile": "frozen"})
@@ -49,7 +49,7 @@ def add(
 
 
 class Warm(Scripted):
-    """A study whose launches find a warm compiler's cache."""
+    """A study whose launches find a warm compiler's cache, and are all as fast as the best."""
 
     def write(
         self, configuration: Configuration, purpose: Purpose, *, beside: bool
@@ -94,3 +94,22 @@ def test_the_first_few_proposals_only_leave_time_for_a_first_look(
     study = new_study(store, tmp_path, 410.0, Warm)
     assert make_time_for(study, PROPOSAL)
     assert n_launches(study) == n
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "is_spent"),
+    [
+        (600.0, True),  # the rest would be useful for minimising and explaining
+        (90_000.0, False),  # there is time for both
+    ],
+)
+def test_a_search_that_finds_nothing_more_leaves_its_time_to_the_later_phases(
+    store: Store, tmp_path: Path, budget_s: float, is_spent: bool
+) -> None:
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
+    study = new_study(store, tmp_path, budget_s, Warm)
+    explore(study)
+    (reason,) = [note.reason for note in store.all(PhaseDone) if note.phase is Phase.EXPLORE]
+    n_new = study.n_proposed() - 3  # three are there
+    assert ("nothing better was found" in reason) is is_spent
+    assert (n_new == 3 * 3) is is_spent

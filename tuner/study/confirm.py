@@ -9,11 +9,10 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.space.baselines import to_measure
 from tuner.study.claims import Claims
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
-from tuner.study.study import LONG_BUDGET_S, MIN_ROUNDS, Study
+from tuner.study.study import MIN_ROUNDS, Study
 
 
 def confirm(study: Study) -> None:
@@ -78,7 +77,7 @@ def choose_arms(study: Study) -> ArmsChosen:
         return _chosen(study)
     arms = [c for c in study.finalists().values() if not is_default(c)]
     best = study.best_baseline()
-    wanted = [c for c in _baselines(study, best) if c not in arms]
+    wanted = [c for c in study.baselines_to_confirm() if c not in arms]
     later_looks_s = study.looks_s() - study.first_look_s()
     fitting = [*arms]
     for baseline in wanted:
@@ -104,21 +103,6 @@ def choose_arms(study: Study) -> ArmsChosen:
         study.warn("the budget left no time to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen
-
-
-def _baselines(study: Study, best: Configuration | None) -> list[Configuration]:
-    """Return the baselines to confirm, the best first; below 30 minutes only that one."""
-    found = [] if best is None else [best]
-    if study.budget.total_s >= LONG_BUDGET_S:
-        at_their_best = [
-            study.ledger.best(
-                [study.ledger.at_batch(baseline.configuration, b) for b in study.ledger.batches]
-            )
-            for baseline in to_measure(study.baselines)
-        ]
-        scored = [pair for pair in at_their_best if pair is not None]
-        found += [c for c, _ in sorted(scored, key=lambda pair: -pair[1])]
-    return list(dict.fromkeys(found))
 
 
 def _has_time_for_a_look(study: Study, arms: list[Configuration], kept_s: float) -> bool:

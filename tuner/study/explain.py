@@ -32,8 +32,7 @@ def explain(study: Study) -> None:
     study.enter(Phase.EXPLAIN, f"what each setting of {len(winners)} winner(s) is worth")
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
-        without = {k: c for k, c in study.removals(winner).items() if k != BATCH}
-        arms = [winner, *dict.fromkeys(without.values())]
+        arms = _arms(study, winner)
         has_unknown = any(not is_default(arm) for arm in arms[1:])  # else the claim tells
         while has_unknown and len(_rounds(study, winner)) < _ROUNDS:
             missing = _ROUNDS - len(_rounds(study, winner))
@@ -42,6 +41,17 @@ def explain(study: Study) -> None:
                 break
             _run_round(study, winner, arms)
     study.done(Phase.EXPLAIN, reason)
+
+
+def seconds_to_explain(study: Study, winner: Configuration) -> float:
+    """Estimate the seconds that all settings of a winner take."""
+    return _ROUNDS * study.round_cost_s(_arms(study, winner))
+
+
+def _arms(study: Study, winner: Configuration) -> list[Configuration]:
+    """Return the winner, and what it is without each setting; the batch's gain is the default's."""
+    without = [c for knob, c in study.removals(winner).items() if knob != BATCH]
+    return [winner, *dict.fromkeys(without)]
 
 
 def _winners(study: Study) -> list[Configuration]:

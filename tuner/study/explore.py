@@ -9,15 +9,15 @@ from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
+from tuner.study.reserves import least_s, useful_s
 from tuner.study.study import MIN_ROUNDS, TURNS, Study
 
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
 proposals brought nothing."""
-_SPARE_LAUNCHES = 1
-"""Launches kept for the race, beside what minimising and the confirmation need."""
-_MINIMISE_SHARE = 0.1
-"""Of the budget, at most this much is kept for minimising: looking further comes first."""
+_STALLED = 3
+"""A search has stalled when so many turns of every class brought nothing: what it leaves to the
+later phases then tells more."""
 
 
 class _Progress:
@@ -46,6 +46,10 @@ class _Progress:
         if is_local_best and self._since_better[klass] >= PATIENCE:
             self.settled[klass] = "settled: no neighbour of the best is better, nor anything beyond"
 
+    def has_stalled(self) -> bool:
+        """Tell whether no class has found anything better for some turns."""
+        return all(self._since_better[k] >= _STALLED for k in TURNS if k not in self.settled)
+
 
 def explore(study: Study) -> None:
     """Try new configurations until every class is settled, or the confirmation's time has come."""
@@ -59,6 +63,9 @@ def explore(study: Study) -> None:
         open_classes = [k for k in TURNS if k not in progress.settled]
         if not open_classes:
             reason = "; ".join(f"{k}: {why}" for k, why in progress.settled.items())
+            break
+        if progress.has_stalled() and study.budget.left_s() < useful_s(study):
+            reason = "nothing better was found for some time: the rest is for the later phases"
             break
         klass = open_classes[turn % len(open_classes)]
         turn += 1
@@ -92,9 +99,7 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
     """
     cost_s = study.cost_s(configuration)
     while True:
-        minimising_s = min(study.reduction_cost_s(), _MINIMISE_SHARE * study.budget.total_s)
-        kept_s = study.reserve_s() + minimising_s + _SPARE_LAUNCHES * cost_s
-        if study.budget.left_s() >= kept_s + cost_s:
+        if study.budget.left_s() >= least_s(study, cost_s) + cost_s:
             return True
         if not study.has_few_proposals() and study.first_look_s() < study.looks_s():
             return False  # a share of the budget, which a warm cache does not make less

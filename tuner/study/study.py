@@ -23,7 +23,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Goal
 from tuner.record.store import Store
 from tuner.search.trials import Proposal, Trials
-from tuner.space.baselines import Baseline
+from tuner.space.baselines import Baseline, to_measure
 from tuner.space.space import Space
 from tuner.study.budget import Budget
 from tuner.study.ledger import Ledger, allowed_in, is_default
@@ -232,6 +232,19 @@ class Study:
         at_batches = [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
         found = self.ledger.best([c for c in at_batches if not self.ledger.has_failed(c)])
         return found[0] if found else None
+
+    def baselines_to_confirm(self) -> list[Configuration]:
+        """Return the baselines to confirm, the best first; below 30 minutes only that one."""
+        best, ledger = self.best_baseline(), self.ledger
+        found = [] if best is None else [best]
+        if self.budget.total_s >= LONG_BUDGET_S:
+            at_their_best = [
+                ledger.best([ledger.at_batch(baseline.configuration, b) for b in ledger.batches])
+                for baseline in to_measure(self.baselines)
+            ]
+            scored = [pair for pair in at_their_best if pair is not None]
+            found += [c for c, _ in sorted(scored, key=lambda pair: -pair[1])]
+        return list(dict.fromkeys(found))
 
     def cost_s(self, configuration: Configuration) -> float:
         """Estimate the seconds of measuring a configuration, the pacer's slices included."""
