@@ -134,30 +134,44 @@ def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "text"),
+    ("changed", "configuration", "text"),
     [
-        ({}, "1.20x (1.10 - 1.30) over vendor"),
-        ({"speedup_over_best_baseline": None}, "the winner is vendor"),
+        ({}, {}, "1.20x (1.10 - 1.30) over NAME"),
+        ({"speedup_over_best_baseline": None}, {"workload.batch": 16}, "the winner is NAME"),
+        (
+            {"speedup_over_best_baseline": None},
+            {"fake.streams": 9},
+            "too few rounds compare it with NAME",
+        ),
         (
             {"speedup_over_best_baseline": None, "verdict": "keep_default"},
-            "nothing is recommended; the best baseline is vendor",
+            {},
+            "nothing is recommended; the best baseline is NAME",
         ),
         (
             {"speedup_over_best_baseline": None, "best_baseline": None},
+            {},
             "no baseline was confirmed",
         ),
     ],
 )
 def test_the_gain_over_the_best_baseline_is_told_or_why_there_is_none(
-    result: Result, changed: dict[str, Any], text: str
+    result: Result, changed: dict[str, Any], configuration: dict[str, Any], text: str
 ) -> None:
+    best = next(b for b in result.baselines if b.configuration and not b.same_as)
+    klass = result.recommended_class
+    winner = msgspec.structs.replace(
+        result.winners[klass], configuration=best.configuration | configuration
+    )
     found = {
         "speedup_over_best_baseline": Interval(1.2, 1.1, 1.3, 0.95),
-        "best_baseline": "vendor",
+        "best_baseline": best.name,
         "verdict": "faster",
+        "winners": result.winners | {klass: winner},
     }
     changed_result = msgspec.structs.replace(result, **(found | changed))
-    assert f"| over the best baseline | {text} |" in render(changed_result, "report.md.j2")
+    line = f"| over the best baseline | {text.replace('NAME', best.name)} |"
+    assert line in render(changed_result, "report.md.j2")
 
 
 def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:

@@ -87,7 +87,11 @@ def over_best_baseline(result: Result) -> str:
         return f"{ratio(result.speedup_over_best_baseline)} over {name}"
     if result.verdict != "faster":
         return f"nothing is recommended; the best baseline is {name}"
-    return f"the winner is {name}"
+    winner = result.winners[result.recommended_class].configuration
+    own = {knob: value for knob, value in winner.items() if knob != BATCH}
+    if any(b.name == name and b.configuration == own for b in result.baselines):
+        return f"the winner is {name}"
+    return f"too few rounds compare it with {name}"
 
 
 def _time_spent(result: Result) -> str:

@@ -39,7 +39,7 @@ _CONFIRM_SHARE = 1 / 3
 """Of the budget, the most that is kept for the confirmation beyond its first look."""
 _QUANTILE = 1.64
 """Standard errors by which a score may be off."""
-FEW = 6
+_FEW = 6
 """Proposals, two for each question: up to so many, only what a verdict needs is kept for the
 confirmation. A study that looks beyond the recommendations a little tells more than one whose
 intervals of them are narrower."""
@@ -285,7 +285,7 @@ class Study:
 
     def has_few_proposals(self) -> bool:
         """Tell whether exploring has begun and gone no further than a few proposals."""
-        return self.is_done(Phase.BASELINES) and self.n_proposed() <= FEW
+        return self.is_done(Phase.BASELINES) and self.n_proposed() <= _FEW
 
     def reserve_s(self) -> float:
         """Estimate what to keep for the confirmation: its looks, some beside a neighbour.

@@ -42,8 +42,8 @@ def kind_of_archive(path: Path) -> str:
         )
     if not names and path.suffix in {".pt", ".pt2", ".pth"}:
         raise UsageError(
-            f"{path} is damaged: PyTorch's files are zip archives, and this one cannot be read as "
-            "such; save the model again"
+            f"{path} is damaged or of an old format: PyTorch's files are zip archives, and this "
+            "one cannot be read as such; save the model again"
         )
     raise UsageError(
         f"{path} is no model that is known: give PATH.py, PATH.py:FUNCTION, a file of "
