@@ -69,11 +69,7 @@ SETTINGS = [
     ),
     pytest.param(
         "torch",
-        {
-            "torch.compile.mode": "freezing",
-            "torch.compile.max_autotune": True,
-            "torch.compile.cpp_wrapper": True,
-        },
+        {"torch.compile.mode": "freezing", "torch.compile.cpp_wrapper": True},
         marks=[torch, needs_cxx],
     ),
     pytest.param("torch", {"torch.export.mode": "aot_inductor"}, marks=[torch, needs_cxx]),
@@ -294,6 +290,21 @@ def test_compiling_without_freezing_does_not_pass_for_freezing(folder: Path) -> 
         item = launched.read_back()["torch.compile.mode"]
         assert item.observed == "default"
         assert "0 frozen parameters" in item.how
+
+
+@torch
+@needs_cxx
+@pytest.mark.parametrize(("backend", "observed"), [("CPP", True), ("ATEN", False)])
+def test_tuned_products_are_in_force_where_the_trial_chose_any(
+    folder: Path, backend: str, observed: bool
+) -> None:
+    """Which kernel wins the trial is a matter of the moment: only one side takes part here."""
+    settings = {"torch.compile.mode": "freezing", "torch.compile.max_autotune": True}
+    rivals = {"TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS": backend}
+    with Launched(folder, "torch", settings, environment=rivals) as launched:
+        item = launched.read_back()["torch.compile.max_autotune"]
+        assert (item.observed, item.evidence) == (observed, "effective"), item
+        assert isinstance(launched.checked(), Checked)
 
 
 @torch
