@@ -151,6 +151,11 @@ def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
         (
             {"speedup_over_best_baseline": None, "best_baseline": None},
             {},
+            "the best baseline was not confirmed",
+        ),
+        (
+            {"speedup_over_best_baseline": None, "best_baseline": None, "baselines": []},
+            {},
             "no baseline was confirmed",
         ),
     ],
@@ -158,7 +163,7 @@ def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
 def test_the_gain_over_the_best_baseline_is_told_or_why_there_is_none(
     result: Result, changed: dict[str, Any], configuration: dict[str, Any], text: str
 ) -> None:
-    best = next(b for b in result.baselines if b.configuration and not b.same_as)
+    best = next(b for b in result.baselines if b.speedup and not b.same_as)
     klass = result.recommended_class
     winner = msgspec.structs.replace(
         result.winners[klass], configuration=best.configuration | configuration
@@ -172,6 +177,37 @@ def test_the_gain_over_the_best_baseline_is_told_or_why_there_is_none(
     changed_result = msgspec.structs.replace(result, **(found | changed))
     line = f"| over the best baseline | {text.replace('NAME', best.name)} |"
     assert line in render(changed_result, "report.md.j2")
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+@pytest.mark.parametrize(
+    ("verdict", "differs", "recommended", "told"),
+    [
+        ("faster", True, "same", True),
+        ("ambiguous", True, "same", False),
+        ("faster", False, "same", False),
+        ("faster", True, "reduced", False),
+    ],
+)
+def test_what_reduced_numerics_would_gain_is_told_above_all_tables(
+    result: Result, template: str, verdict: str, differs: bool, recommended: str, told: bool
+) -> None:
+    same = result.winners["same"]
+    changed = msgspec.structs.replace(
+        same,
+        verdict=verdict,
+        speedup=Interval(2.5, 2.1, 2.9, 0.95),
+        configuration=same.configuration | ({"fake.precision": "low"} if differs else {}),
+    )
+    text = render(
+        msgspec.structs.replace(
+            result,
+            recommended_class=recommended,
+            winners=result.winners | {"reduced": changed},
+        ),
+        template,
+    )
+    assert ("2.50x (2.10 - 2.90): recommended.reduced.toml holds it" in text) == told
 
 
 def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:

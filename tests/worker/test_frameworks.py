@@ -299,7 +299,9 @@ def test_tuned_products_are_in_force_where_the_trial_chose_any(
     folder: Path, backend: str, observed: bool
 ) -> None:
     """Which kernel wins the trial is a matter of the moment: only one side takes part here."""
-    settings = {"torch.compile.mode": "freezing", "torch.compile.max_autotune": True}
+    settings: dict[str, str | bool] = {
+        "torch.compile.mode": "freezing", "torch.compile.max_autotune": True
+    }  # fmt: skip
     rivals = {"TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS": backend}
     with Launched(folder, "torch", settings, environment=rivals) as launched:
         item = launched.read_back()["torch.compile.max_autotune"]

@@ -11,6 +11,7 @@ import msgspec
 from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
 from tuner.record.files import write_whole
+from tuner.record.journal import WinnerClass
 from tuner.record.launch import OutputCheck
 from tuner.record.result import (
     BaselineSection,
@@ -82,7 +83,8 @@ def over_best_baseline(result: Result) -> str:
     """Write the gain over the best baseline; where there is none, why."""
     name = result.best_baseline
     if name is None:
-        return "no baseline was confirmed"
+        some = any(b.speedup is not None for b in result.baselines)
+        return "the best baseline was not confirmed" if some else "no baseline was confirmed"
     if result.speedup_over_best_baseline is not None:
         return f"{ratio(result.speedup_over_best_baseline)} over {name}"
     if result.verdict != "faster":
@@ -92,6 +94,14 @@ def over_best_baseline(result: Result) -> str:
     if any(b.name == name and b.configuration == own for b in result.baselines):
         return f"the winner is {name}"
     return f"too few rounds compare it with {name}"
+
+
+def with_reduced(result: Result) -> str:
+    """Write what the class reduced gains where it is not what is recommended; empty if nothing."""
+    winner, klass = result.winners[WinnerClass.REDUCED], result.recommended_class
+    if winner.verdict != "faster" or winner.configuration == result.winners[klass].configuration:
+        return ""
+    return f"{ratio(winner.speedup)}: recommended.reduced.toml holds it"
 
 
 def _time_spent(result: Result) -> str:
@@ -212,6 +222,7 @@ def render(result: Result, template: str) -> str:
         "time_spent": _time_spent,
         "drift": _drift,
         "over_best_baseline": over_best_baseline,
+        "with_reduced": with_reduced,
         "compiling": _compiling,
         "worth": _worth,
         "with_along": with_along,
