@@ -11,8 +11,9 @@ import pytest
 from tests.command import run, seconds_here
 from tuner.output.report import ratio, render
 from tuner.record.files import RESULT_SCHEMA, read_result
-from tuner.record.result import Interval, Result, Seconds
+from tuner.record.result import Interval, Result, Seconds, WinnerSection
 
+REDUCING = "fake.precision"
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
 
 
@@ -74,6 +75,7 @@ def test_what_each_setting_is_worth_is_told_with_its_evidence(
     data["winners"]["same"]["contributions"] = [
         {"knob": "fake.streams", "value": 2, "ratio": 1.3, "speedup": worth, "n_rounds": 4},
         {"knob": "fake.layout", "value": "packed", "ratio": 1.2, "speedup": None, "n_rounds": 0},
+        {"knob": "fake.stage", "value": "off", "ratio": 0.98, "speedup": None, "n_rounds": 0},
     ]
     data["winners"]["same"]["compile_seconds"] = {"cold": 40.0, "warm": 5.0, "items_to_pay": 1234.5}
     text = render(msgspec.convert(data, Result), template)
@@ -144,6 +146,11 @@ def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
             "too few rounds compare it with NAME",
         ),
         (
+            {"speedup_over_best_baseline": None, "confirmation": []},
+            {"fake.streams": 9},
+            "the best baseline, NAME, was not confirmed",
+        ),
+        (
             {"speedup_over_best_baseline": None, "verdict": "keep_default"},
             {},
             "nothing is recommended; the best baseline is NAME",
@@ -151,63 +158,74 @@ def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
         (
             {"speedup_over_best_baseline": None, "best_baseline": None},
             {},
-            "the best baseline was not confirmed",
-        ),
-        (
-            {"speedup_over_best_baseline": None, "best_baseline": None, "baselines": []},
-            {},
-            "no baseline was confirmed",
+            "the baselines were not measured",
         ),
     ],
 )
 def test_the_gain_over_the_best_baseline_is_told_or_why_there_is_none(
     result: Result, changed: dict[str, Any], configuration: dict[str, Any], text: str
 ) -> None:
-    best = next(b for b in result.baselines if b.speedup and not b.same_as)
+    best = next(b for b in result.baselines if b.configuration and not b.same_as)
     klass = result.recommended_class
     winner = msgspec.structs.replace(
         result.winners[klass], configuration=best.configuration | configuration
     )
+    arms = changed.get("confirmation", [{}, best.configuration | {"workload.batch": 16}])
     found = {
         "speedup_over_best_baseline": Interval(1.2, 1.1, 1.3, 0.95),
         "best_baseline": best.name,
         "verdict": "faster",
         "winners": result.winners | {klass: winner},
     }
-    changed_result = msgspec.structs.replace(result, **(found | changed))
+    confirmation = msgspec.structs.replace(result.confirmation, arms=arms, rounds=[])
+    changed_result = msgspec.structs.replace(
+        result, **(found | changed | {"confirmation": confirmation})
+    )
     line = f"| over the best baseline | {text.replace('NAME', best.name)} |"
     assert line in render(changed_result, "report.md.j2")
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 @pytest.mark.parametrize(
-    ("verdict", "differs", "recommended", "told"),
+    ("verdict", "setting", "recommended", "told"),
     [
-        ("faster", True, "same", True),
-        ("ambiguous", True, "same", False),
-        ("faster", False, "same", False),
-        ("faster", True, "reduced", False),
+        ("faster", {REDUCING: "bf16"}, ("faster", 1.5), True),
+        ("faster", {REDUCING: "bf16"}, ("ambiguous", 2.6), True),
+        ("ambiguous", {REDUCING: "bf16"}, ("faster", 1.5), False),
+        ("faster", {}, ("faster", 1.5), False),
+        ("faster", {REDUCING: "bf16"}, ("faster", 2.6), False),
     ],
 )
-def test_what_reduced_numerics_would_gain_is_told_above_all_tables(
-    result: Result, template: str, verdict: str, differs: bool, recommended: str, told: bool
+def test_what_reduced_numerics_gain_beyond_the_recommendation_is_told_above_all_tables(
+    result: Result,
+    template: str,
+    verdict: str,
+    setting: dict[str, Any],
+    recommended: tuple[str, float],
+    told: bool,
 ) -> None:
-    same = result.winners["same"]
-    changed = msgspec.structs.replace(
-        same,
-        verdict=verdict,
-        speedup=Interval(2.5, 2.1, 2.9, 0.95),
-        configuration=same.configuration | ({"fake.precision": "low"} if differs else {}),
-    )
+    def winner(verdict: str, point: float, setting: dict[str, Any]) -> WinnerSection:
+        return msgspec.structs.replace(
+            result.winners["same"],
+            verdict=verdict,
+            speedup=Interval(point, point - 0.4, point + 0.4, 0.95),
+            configuration={"fake.streams": 2, **setting},
+        )
+
+    winners = {"same": winner(*recommended, {}), "reduced": winner(verdict, 2.5, setting)}
     text = render(
         msgspec.structs.replace(
             result,
-            recommended_class=recommended,
-            winners=result.winners | {"reduced": changed},
+            recommended_class="same",
+            verdict=recommended[0],
+            winners=result.winners | winners,
         ),
         template,
     )
-    assert ("2.50x (2.10 - 2.90): recommended.reduced.toml holds it" in text) == told
+    row = "2.50x (2.10 - 2.90) against the default: recommended.reduced.toml holds it"
+    assert (row in text) == told
+    assert (row in text.split("three winners")[0]) == told
+    assert ("sets nothing" in text) == (recommended[0] != "faster")
 
 
 def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:

@@ -304,7 +304,9 @@ def test_tuned_products_are_in_force_where_the_trial_chose_any(
     }  # fmt: skip
     rivals = {"TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS": backend}
     with Launched(folder, "torch", settings, environment=rivals) as launched:
-        item = launched.read_back()["torch.compile.max_autotune"]
+        read_back = launched.read_back()
+        assert read_back["torch.compile.mode"].observed == "freezing"
+        item = read_back["torch.compile.max_autotune"]
         assert (item.observed, item.evidence) == (observed, "effective"), item
         assert isinstance(launched.checked(), Checked)
 

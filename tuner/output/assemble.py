@@ -19,6 +19,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
     FinalistNamed,
+    Phase,
     PhaseDone,
     RoundDone,
     StudyOpened,
@@ -35,6 +36,7 @@ from tuner.record.result import (
     ConfirmationSection,
     DefaultSection,
     HostSection,
+    Interval,
     Noise,
     Objective,
     Result,
@@ -89,11 +91,7 @@ def assemble(study: Study, context: Context) -> Result:
     klass = recommended_class(claims, context.numerics)
     recommended = claims.claim(klass)
     winners = {str(k): _winner(study, claims, k) for k in WinnerClass}
-    best = claims.best_baseline
-    over_best = None
-    if best not in (None, recommended.configuration) and recommended.verdict == "faster":
-        over_best = claims.against(recommended.configuration, best)
-    names = {b.configuration: b.name for b in study.baselines if b.is_applicable and not b.same_as}
+    best_baseline, over_best = _best_baseline(study, claims, recommended)
     opened = store.opened
     assert opened is not None
     card = context.workload.card
@@ -119,7 +117,7 @@ def assemble(study: Study, context: Context) -> Result:
         verdict=recommended.verdict,
         speedup=recommended.speedup,
         speedup_over_best_baseline=over_best,
-        best_baseline=names.get(best.without(BATCH)) if best is not None else None,
+        best_baseline=best_baseline,
         default=_default(store, claims, card.reference_batch),
         winners=winners,
         baselines=[_baseline(study, claims, b) for b in study.baselines],
@@ -137,6 +135,28 @@ def assemble(study: Study, context: Context) -> Result:
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,
     )
+
+
+def _best_baseline(
+    study: Study, claims: Claims, recommended: Claim
+) -> tuple[str | None, Interval | None]:
+    """Return the best baseline's name, and the recommended winner's gain over it where measured.
+
+    The default is a baseline as well: the best one, where the rounds show no other above it.
+    """
+    best = claims.best_baseline or study.best_baseline()
+    names = {b.configuration: b.name for b in study.baselines if b.is_applicable and not b.same_as}
+    differences = claims.differences(best) if best is not None else []
+    if best is not None and not (differences and statistics.fmean(differences) <= 0):
+        gain = None
+        if best != recommended.configuration and recommended.verdict == "faster":
+            gain = claims.against(recommended.configuration, best)
+        return names.get(best.without(BATCH)), gain
+    if best is None and not study.is_done(Phase.BASELINES):
+        return None, None
+    defaults = [b.name for b in study.baselines if b.same_as == "default"]
+    gain = recommended.speedup if recommended.verdict == "faster" else None
+    return next(iter(defaults), None), gain
 
 
 def _rounded(ratio: float | None) -> float | None:
@@ -217,15 +237,12 @@ def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
         ),
         beside_neighbour=beside_neighbour(claims, claim.configuration),
         disturbed=claim.disturbed,
+        noise_floor=claims.noise_floor(klass),
     )
 
 
 def _compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSeconds:
-    """Return what compiling cost the first time, and what it costs with the cache there.
-
-    The compiler's cache is kept per study; what is compiled depends on everything but the launch
-    settings, so the first launch that shares the rest was the cold one.
-    """
+    """Return what compiling cost the first time, and what it costs with the cache there."""
     cold, warm = _cold_and_warm(store, claim.configuration)
     return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim))
 
@@ -243,13 +260,28 @@ def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
 
 
 def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | None, float | None]:
-    each = [
-        record.compile_s
+    """Return the seconds of compiling a configuration without and with the compiler's cache.
+
+    The cache is kept per study; what is compiled depends on everything but the launch settings, so
+    that the first launch that shares the rest was the cold one. But an allocator may double what
+    compiling takes: its own launches come first, and a cold one that ran under other launch
+    settings, and took less than the warm ones here, says nothing.
+    """
+    sharing = [
+        record
         for record in store.launches.values()
         if record.prepared is not None
         and _compiled_settings(record.request.configuration) == _compiled_settings(configuration)
     ]
-    return each[0] if each else None, statistics.median(each[1:]) if len(each) > 1 else None
+    if not sharing:
+        return None, None
+    first, *others = sharing
+    own = [r for r in others if r.request.configuration == configuration]
+    warm_s = [r.compile_s for r in own or others]
+    warm = statistics.median(warm_s) if warm_s else None
+    is_own = first.request.configuration == configuration
+    says_nothing = not is_own and warm is not None and first.compile_s < warm
+    return None if says_nothing else first.compile_s, warm
 
 
 def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:

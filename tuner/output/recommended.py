@@ -51,7 +51,7 @@ def recommendation_of(result: Result, klass: str, host: Host) -> Recommendation:
             result.model, result.framework, result.scenario, int(batch or result.reference_batch)
         ),
         host=RecommendedHost(result.host.fingerprint, host.processor.model, host.physical_cores),
-        claim=Claim(winner.verdict, winner.n_rounds, result.noise_floor, winner.speedup),
+        claim=Claim(winner.verdict, winner.n_rounds, winner.noise_floor, winner.speedup),
         tolerances=held_to,
         versions=result.versions,
         environment=plan_launch(configuration, host).environment,

@@ -10,6 +10,7 @@ import msgspec
 
 from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
+from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_whole
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import OutputCheck
@@ -23,6 +24,7 @@ from tuner.record.result import (
     WinnerSection,
 )
 from tuner.space.catalogue import BATCH
+from tuner.space.knobs import winner_class
 from tuner.study.claims import MOSTLY_DISTURBED
 
 _N_TOP1 = 64
@@ -83,25 +85,37 @@ def over_best_baseline(result: Result) -> str:
     """Write the gain over the best baseline; where there is none, why."""
     name = result.best_baseline
     if name is None:
-        some = any(b.speedup is not None for b in result.baselines)
-        return "the best baseline was not confirmed" if some else "no baseline was confirmed"
+        return "the baselines were not measured"
     if result.speedup_over_best_baseline is not None:
         return f"{ratio(result.speedup_over_best_baseline)} over {name}"
     if result.verdict != "faster":
         return f"nothing is recommended; the best baseline is {name}"
-    winner = result.winners[result.recommended_class].configuration
-    own = {knob: value for knob, value in winner.items() if knob != BATCH}
-    if any(b.name == name and b.configuration == own for b in result.baselines):
+    best = next(b.configuration for b in result.baselines if b.name == name)
+    if _bare(result.winners[result.recommended_class].configuration) == best:
         return f"the winner is {name}"
+    if best not in map(_bare, result.confirmation.arms):
+        return f"the best baseline, {name}, was not confirmed"
     return f"too few rounds compare it with {name}"
 
 
+def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
+    """Return a configuration without its batch size, as baselines are written."""
+    return {knob: value for knob, value in configuration.items() if knob != BATCH}
+
+
 def with_reduced(result: Result) -> str:
-    """Write what the class reduced gains where it is not what is recommended; empty if nothing."""
-    winner, klass = result.winners[WinnerClass.REDUCED], result.recommended_class
-    if winner.verdict != "faster" or winner.configuration == result.winners[klass].configuration:
+    """Write what reduced numerics gain beyond what is recommended; empty if nothing."""
+    winner, recommended = (
+        result.winners[WinnerClass.REDUCED],
+        result.winners[result.recommended_class],
+    )
+    reduces = winner_class(Configuration.of(winner.configuration)) is WinnerClass.REDUCED
+    if not reduces or winner.verdict != "faster" or winner.speedup is None:
         return ""
-    return f"{ratio(winner.speedup)}: recommended.reduced.toml holds it"
+    gain = recommended.speedup if recommended.verdict == "faster" else None
+    if gain is not None and winner.speedup.point <= gain.point:
+        return ""
+    return f"{ratio(winner.speedup)} against the default: recommended.reduced.toml holds it"
 
 
 def _time_spent(result: Result) -> str:
@@ -167,8 +181,10 @@ def _worth(contribution: Contribution) -> str:
 
 def _evidence(contribution: Contribution) -> str:
     """Say what a contribution rests on."""
-    n = contribution.n_rounds
-    return f"{n} rounds of fresh, interleaved launches" if n else "the search: a hint, no claim"
+    if n := contribution.n_rounds:
+        return f"{n} rounds of fresh, interleaved launches"
+    too_few = ", from too few launches to remove it" if contribution.ratio < 1 else ""
+    return f"the search: a hint, no claim{too_few}"
 
 
 def _beside(fared: BesideNeighbour) -> str:

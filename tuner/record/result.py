@@ -124,6 +124,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     not_in_force: list[str]
     removed: list[str]
     """Settings that the search had chosen and minimising took away."""
+    noise_floor: float
+    """At as many rounds as the verdict has."""
     contributions: list[Contribution] = []
     """What each setting is worth; empty unless the verdict is `faster`."""
     beside_neighbour: BesideNeighbour | None = None
@@ -225,6 +227,7 @@ class Result(msgspec.Struct, frozen=True):
     speedup: Interval | None
     speedup_over_best_baseline: Interval | None
     best_baseline: str | None
+    """Of those that keep the numerics, where the winner has to; the default where none beat it."""
     default: DefaultSection
     winners: dict[str, WinnerSection]
     baselines: list[BaselineSection]

@@ -9,6 +9,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
+from tuner.space.catalogue import BATCH
 from tuner.study.claims import Claims
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
@@ -71,7 +72,7 @@ def choose_arms(study: Study) -> ArmsChosen:
     """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
 
     Where a first look at all of them does not fit, the winners' verdicts come before the baselines,
-    and the best of these before the others.
+    and the best of these before the others; a cheaper one may fit where a better one does not.
     """
     if study.store.all(ArmsChosen):
         return _chosen(study)
@@ -86,7 +87,8 @@ def choose_arms(study: Study) -> ArmsChosen:
         if not fitting or _has_time_for_a_look(study, [*fitting, baseline], kept_s):
             fitting.append(baseline)
     if best in wanted and best not in fitting:
-        study.warn("the budget left no time to confirm the best baseline beside the winners")
+        name = next(b.name for b in study.baselines if b.configuration == best.without(BATCH))
+        study.warn(f"the budget left no time to confirm the best baseline, {name}")
         best = None
     elif len(fitting) < len(arms) + len(wanted):
         study.warn("the budget left no time to confirm every baseline beside the winners")

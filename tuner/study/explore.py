@@ -14,10 +14,10 @@ from tuner.study.study import MIN_ROUNDS, TURNS, Study
 
 PATIENCE = 5
 """A class is settled when all one-knob neighbours of its best are tried and this many further
-proposals brought nothing."""
+proposals brought nothing, the one that found it counted."""
 _STALLED = 3
-"""A search has stalled when so many turns of every class brought nothing: what it leaves to the
-later phases then tells more."""
+"""A search has stalled after so many turns of every class since its best was found, that one
+counted: what it leaves to the later phases then tells more."""
 
 
 class _Progress:

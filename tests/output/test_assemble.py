@@ -1,0 +1,146 @@
+"""What a result says, from launches that are written by hand."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.space.spaces import FAKE_DEFAULTS, machine, model, workload
+from tests.study.studies import BASELINE, new_study
+from tuner.output.assemble import Context, assemble
+from tuner.record.configuration import Configuration
+from tuner.record.journal import (
+    ArmsChosen,
+    FinalistNamed,
+    Phase,
+    PhaseDone,
+    RoundDone,
+    StudyOpened,
+    WinnerClass,
+)
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.result import Result
+from tuner.record.store import Store
+from tuner.space.baselines import Baseline
+
+DEFAULT = Configuration()
+WINNER = Configuration.of({"fake.layout": "packed", "launch.allocator": "jemalloc"})
+PLAIN = Configuration.of({"fake.layout": "packed"})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "study") as opened:
+        opened.add(StudyOpened("identity", {}, "2026-11-22", "0"))
+        yield opened
+
+
+def add(store: Store, configuration: Configuration, purpose: Purpose, rate: float,
+        compile_s: float = 0.0) -> int:  # fmt: skip
+    id = store.next_launch_id()
+    seconds = math.exp(-rate)
+    store.launches[id] = LaunchRecord(
+        LaunchRequest(id, configuration, 4, purpose),
+        prepared=Prepared(seconds + compile_s, seconds, 0.5, True, 0, 0, ()),
+        slices=[Slice(id * 10 + k, 1, 1, seconds, id + k / 10) for k in range(4)],
+        ending=Ending(Outcome.MEASURED),
+        total_s=10.0,
+    )
+    return id
+
+
+def confirm(store: Store, rates: dict[Configuration, float], best: Configuration | None) -> None:
+    """Write four rounds of the default, the winner and perhaps the best baseline."""
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
+    store.add(ArmsChosen((WINNER, *([best] if best else [])), best, False, (4,)))
+    for number in range(1, 5):
+        wobble = 0.002 * (-1) ** number
+        launches = (
+            add(store, c, Purpose.CONFIRM, rate + (wobble if c == WINNER else 0))
+            for c, rate in rates.items()
+            if c in (DEFAULT, WINNER, best)
+        )
+        store.add(RoundDone(number, tuple(launches)))
+    store.add(PhaseDone(Phase.CONFIRM, "decided"))
+
+
+def assembled(store: Store, folder: Path, *, vendor: bool = True) -> Result:
+    study = new_study(store, folder, 1000.0)
+    default = Baseline("as_installed", "nothing set", DEFAULT, True, "", "default", ())
+    study.baselines = [default, *(study.baselines if vendor else [])]
+    context = Context(
+        host=machine(folder / "machine"), profile="fake", profile_matches=True,
+        workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics="same", budget_s=1000.0,
+        command="tune-framework",
+    )  # fmt: skip
+    return assemble(study, context)
+
+
+@pytest.mark.parametrize(
+    ("of_baseline", "confirmed", "name", "gain"),
+    [
+        (0.1, True, "vendor", math.exp(0.3)),
+        (-0.1, True, "as_installed", math.exp(0.4)),
+        (0.1, False, "vendor", None),
+    ],
+)
+def test_the_default_is_the_best_baseline_where_no_other_beats_it(
+    store: Store, tmp_path: Path, of_baseline: float, confirmed: bool, name: str, gain: float | None
+) -> None:
+    """Else a winner would gain more over the best baseline than over the default."""
+    rates = {DEFAULT: 0.0, BASELINE: of_baseline, WINNER: 0.4}
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, BASELINE if confirmed else None)
+    result = assembled(store, tmp_path)
+    assert result.verdict == "faster"
+    assert result.best_baseline == name
+    over = result.speedup_over_best_baseline
+    assert (over and over.point) == (pytest.approx(gain, rel=0.01) if gain else None)
+
+
+def test_without_any_other_baseline_the_default_is_the_best(store: Store, tmp_path: Path) -> None:
+    rates = {DEFAULT: 0.0, WINNER: 0.4}
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, None)
+    result = assembled(store, tmp_path, vendor=False)
+    assert (result.best_baseline, result.speedup_over_best_baseline) == (
+        "as_installed",
+        result.speedup,
+    )
+
+
+def test_before_the_baselines_are_measured_none_is_the_best(store: Store, tmp_path: Path) -> None:
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, DEFAULT))
+    result = assembled(store, tmp_path)
+    assert (result.best_baseline, result.speedup_over_best_baseline) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("own", "cold", "warm"),
+    [
+        ([], 8.0, 6.0),  # nothing better known: another allocator's warm launches
+        ([5.0, 7.0], 8.0, 6.0),
+        ([13.0, 15.0], None, 14.0),  # another allocator's cold launch says nothing of these
+    ],
+)
+def test_what_compiling_costs_is_told_of_the_winners_own_launches(
+    store: Store, tmp_path: Path, own: list[float], cold: float | None, warm: float
+) -> None:
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    for compile_s in (8.0, 6.0):
+        add(store, PLAIN, Purpose.SEARCH, 0.3, compile_s)
+    for compile_s in own:
+        add(store, WINNER, Purpose.SEARCH, 0.4, compile_s)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    assert found.cold == (pytest.approx(cold, abs=0.1) if cold else None)
+    assert found.warm == pytest.approx(warm, abs=0.1)
