@@ -51,8 +51,16 @@ def add(store: Store, configuration: Configuration, purpose: Purpose, rate: floa
     return id
 
 
-def confirm(store: Store, rates: dict[Configuration, float], best: Configuration | None) -> None:
-    """Write four rounds of the default, the winner and perhaps the best baseline."""
+def confirm(
+    store: Store,
+    rates: dict[Configuration, float],
+    best: Configuration | None,
+    compile_s: float = 0.0,
+) -> None:
+    """Write four rounds of the default, the winner and perhaps the best baseline.
+
+    compile_s: what the winner's launches spend on compiling.
+    """
     for klass in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
@@ -60,10 +68,11 @@ def confirm(store: Store, rates: dict[Configuration, float], best: Configuration
     for number in range(1, 5):
         wobble = 0.002 * (-1) ** number
         launches = (
-            add(store, c, Purpose.CONFIRM, rate + (wobble if c == WINNER else 0))
+            add(store, c, Purpose.CONFIRM, rate + (wobble if c == WINNER else 0),
+                compile_s if c == WINNER else 0.0)
             for c, rate in rates.items()
             if c in (DEFAULT, WINNER, best)
-        )
+        )  # fmt: skip
         store.add(RoundDone(number, tuple(launches)))
     store.add(PhaseDone(Phase.CONFIRM, "decided"))
 
@@ -144,3 +153,16 @@ def test_what_compiling_costs_is_told_of_the_winners_own_launches(
     found = assembled(store, tmp_path).winners["same"].compile_seconds
     assert found.cold == (pytest.approx(cold, abs=0.1) if cold else None)
     assert found.warm == pytest.approx(warm, abs=0.1)
+
+
+@pytest.mark.parametrize(("compile_s", "items"), [(6.0, 6.0 / (1 - math.exp(-0.4))), (0.3, None)])
+def test_a_longer_start_is_paid_back_after_so_many_items(
+    store: Store, tmp_path: Path, compile_s: float, items: float | None
+) -> None:
+    """Where nothing is compiled, a first call that took a moment longer is no such start."""
+    rates = {DEFAULT: 0.0, WINNER: 0.4}
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, None, compile_s)
+    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    assert found.items_to_pay == (pytest.approx(items, rel=0.02) if items else None)

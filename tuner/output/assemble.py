@@ -57,6 +57,9 @@ from tuner.study.ledger import Ledger
 from tuner.study.neighbours import beside_neighbour
 from tuner.study.study import Study
 
+_BRIEF_S = 0.5
+"""By less, first calls differ with the moment: nothing was compiled, or as fast."""
+
 
 class Context(msgspec.Struct, frozen=True):
     """What the result states about the run beside the study itself."""
@@ -255,8 +258,7 @@ def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
         return None
     assert warm is not None and default_s is not None and claim.rate and default_rate
     saved_s = 1 / default_rate.point - 1 / claim.rate.point
-    items = (warm - default_s) / saved_s if saved_s > 0 else 0.0
-    return items if items >= 1 else None
+    return (warm - default_s) / saved_s if saved_s > 0 and warm - default_s > _BRIEF_S else None
 
 
 def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | None, float | None]:
@@ -265,7 +267,7 @@ def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | 
     The cache is kept per study; what is compiled depends on everything but the launch settings, so
     that the first launch that shares the rest was the cold one. But an allocator may double what
     compiling takes: its own launches come first, and a cold one that ran under other launch
-    settings, and took less than the warm ones here, says nothing.
+    settings, and took clearly less than the warm ones here, says nothing.
     """
     sharing = [
         record
@@ -280,7 +282,7 @@ def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | 
     warm_s = [r.compile_s for r in own or others]
     warm = statistics.median(warm_s) if warm_s else None
     is_own = first.request.configuration == configuration
-    says_nothing = not is_own and warm is not None and first.compile_s < warm
+    says_nothing = not is_own and warm is not None and warm - first.compile_s > _BRIEF_S
     return None if says_nothing else first.compile_s, warm
 
 
