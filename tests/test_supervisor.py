@@ -98,6 +98,32 @@ def test_a_stopped_process_is_killed_too(tmp_path: Path) -> None:
     assert wait_until_gone(family.marker) == []
 
 
+def test_what_an_openmp_runtime_leaves_of_a_killed_process_is_removed(tmp_path: Path) -> None:
+    """The names are those of LLVM's runtime; a process that it did not start keeps its own."""
+    code = """
+import os, time
+for pid in (os.getpid(), os.getppid()):
+    open(f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_{os.getuid()}", "w").close()
+print(os.getpid(), flush=True)
+print("up", flush=True)
+time.sleep(1000)
+"""
+    supervised = Supervised(tmp_path, code)
+    supervised.await_line("up")
+    pid, uid = int(supervised.log.read_text().split()[0]), os.getuid()
+    own = Path(f"/dev/shm/__KMP_REGISTERED_LIB_{pid}_{uid}")
+    others = Path(f"/dev/shm/__KMP_REGISTERED_LIB_{supervised.process.pid}_{uid}")
+    try:
+        assert own.exists()
+        os.close(supervised.control)
+        supervised.statuses()
+        assert not own.exists()
+        assert others.exists()
+    finally:
+        own.unlink(missing_ok=True)
+        others.unlink(missing_ok=True)
+
+
 def test_killing_the_supervisor_itself_kills_the_process(tmp_path: Path) -> None:
     lone = Supervised(tmp_path, "import time; print('up', flush=True); time.sleep(1000)")
     lone.await_line("up")

@@ -24,6 +24,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Iterable
 from typing import Any
 
 # include/uapi/linux/prctl.h
@@ -87,6 +88,21 @@ def _kill_everything() -> dict[int, tuple[int, int]]:
                 pass
         time.sleep(0.002)
         ended.update(_reap())
+
+
+def _forget_openmp(pids: Iterable[int]) -> None:
+    """Remove what LLVM's and Intel's OpenMP runtimes leave of processes that were killed.
+
+    Each process with such a runtime has a file of this name until it ends by itself
+    (__kmp_register_library_startup in kmp_runtime.cpp).
+    """
+    for pid in pids:
+        for folder in ("/dev/shm", "/tmp"):
+            try:
+                # pathlib takes longer to import than all else here
+                os.unlink(f"{folder}/__KMP_REGISTERED_LIB_{pid}_{os.getuid()}")  # noqa: PTH108
+            except OSError:
+                pass
 
 
 def _start(order: dict[str, Any]) -> int:
@@ -163,6 +179,7 @@ def main(control: int, status: int) -> None:
             os.read(wake_read, 1 << 12)
         ended.update(_reap())
     ended.update(_kill_everything())
+    _forget_openmp(ended)
     wait_status, peak = ended.get(pid, (signal.SIGKILL, 0))
     code = os.waitstatus_to_exitcode(wait_status)
     if code < 0:

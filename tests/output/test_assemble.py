@@ -24,6 +24,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.space.baselines import Baseline
+from tuner.study.ledger import Ledger
 
 DEFAULT = Configuration()
 WINNER = Configuration.of({"fake.layout": "packed", "launch.allocator": "jemalloc"})
@@ -77,8 +78,11 @@ def confirm(
     store.add(PhaseDone(Phase.CONFIRM, "decided"))
 
 
-def assembled(store: Store, folder: Path, *, vendor: bool = True) -> Result:
+def assembled(
+    store: Store, folder: Path, *, vendor: bool = True, batches: tuple[int, ...] = (4,)
+) -> Result:
     study = new_study(store, folder, 1000.0)
+    study.ledger = Ledger(store, 4, batches)
     default = Baseline("as_installed", "nothing set", DEFAULT, True, "", "default", ())
     study.baselines = [default, *(study.baselines if vendor else [])]
     context = Context(
@@ -166,3 +170,17 @@ def test_a_longer_start_is_paid_back_after_so_many_items(
     confirm(store, rates, None, compile_s)
     found = assembled(store, tmp_path).winners["same"].compile_seconds
     assert found.items_to_pay == (pytest.approx(items, rel=0.02) if items else None)
+
+
+def test_without_any_round_the_defaults_batch_is_the_searchs_best(
+    store: Store, tmp_path: Path
+) -> None:
+    """Where nothing is recommended, recommended.toml names this one."""
+    default_16 = Configuration.of({"workload.batch": 16})
+    for configuration, rate in {DEFAULT: 0.0, default_16: 0.3, PLAIN: -0.2}.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, default_16))
+    result = assembled(store, tmp_path, batches=(4, 16))
+    assert result.winners["same"].configuration == {"workload.batch": 16}
+    assert result.default.batch == 16

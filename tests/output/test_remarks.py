@@ -11,6 +11,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.result import Goal
 from tuner.record.store import Store
+from tuner.study.budget import Budget
 from tuner.study.confirm import make_claims
 
 
@@ -37,3 +38,14 @@ def test_how_a_winner_bears_a_neighbour_is_remarked(
                  if "neighbour" in text]  # fmt: skip
     assert len(found) == bool(words)
     assert all(words in text for text in found)
+
+
+@pytest.mark.parametrize(("used_s", "told"), [(30.0, True), (10.5, False)])
+def test_a_budget_that_did_not_hold_is_remarked(tmp_path: Path, used_s: float, told: bool) -> None:
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), FIRM)
+        rounds(store, FIRM, n=4, beside=4)
+        study = new_study(store, tmp_path, 10.0)
+        study.budget = Budget(10.0, used_s)
+        found = remarks(study, make_claims(study), WinnerClass.SAME)
+    assert any(f"it took {used_s:.0f} s of a budget of 10 s" in text for text in found) == told

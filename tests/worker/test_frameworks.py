@@ -261,6 +261,16 @@ def test_precision_is_told_by_rounding(n_bits: int, name: str) -> None:
 
 
 @torch
+@needs_library("libomp")
+def test_an_openmp_runtime_leaves_nothing_of_a_launch(folder: Path) -> None:
+    with Launched(folder, "torch", {"launch.openmp": "libomp"}) as launched:
+        launched.prepare()
+        pattern = f"__KMP_REGISTERED_LIB_{launched.worker.pid}_*"
+        assert list(Path("/dev/shm").glob(pattern))
+    assert not list(Path("/dev/shm").glob(pattern))
+
+
+@torch
 @needs_cxx
 def test_a_compiler_that_fell_back_is_not_in_force(folder: Path) -> None:
     """The dead variant: Dynamo swallows the error and runs eagerly."""

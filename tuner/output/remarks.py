@@ -13,6 +13,8 @@ from tuner.study.study import Study
 
 _DISTURBED = 0.1
 """Of all slices: more disturbed ones than this are worth a remark."""
+_OVERRUN = 1.1
+"""A study that takes this many times its budget says so."""
 _MEMORY = 1.5
 """A recommendation that takes this many times the default's memory says so."""
 
@@ -21,6 +23,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     """Return the warnings of a study, each once. klass: that of the recommended winner."""
     store = study.store
     texts = [note.text for note in store.all(WarningNoted)]
+    texts += _of_the_budget(study)
     texts += _of_the_host(store)
     texts += _of_warm_ups(store)
     found = [claims.claim(each) for each in WinnerClass]
@@ -31,6 +34,16 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
             texts += _of_a_winner(study, claims, claim)
     texts += _of_memory(store, claims, claims.claim(klass))
     return list(dict.fromkeys(texts))
+
+
+def _of_the_budget(study: Study) -> list[str]:
+    used_s, total_s = study.budget.used_s(), study.budget.total_s
+    if used_s <= _OVERRUN * total_s:
+        return []
+    return [
+        f"it took {used_s:.0f} s of a budget of {total_s:.0f} s: a launch that has begun is "
+        "measured, and the default is launched whatever the budget"
+    ]
 
 
 def _of_the_host(store: Store) -> list[str]:

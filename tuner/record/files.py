@@ -53,7 +53,7 @@ def read_result(path: Path) -> Result:
 
 
 _NOTHING_HEADER = {
-    "keep_default": "# Keep the default: nothing is faster.\n\n",
+    "keep_default": "# Keep the default: nothing that was tried is faster.\n\n",
     "ambiguous": "# Not decided: nothing was confirmed to be faster, so that nothing is set.\n\n",
 }
 _SETTINGS_HEADER = """\

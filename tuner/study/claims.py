@@ -98,7 +98,7 @@ class Claims:
         )
 
     def _default(self) -> Configuration:
-        """Return the default at the batch at which it is fastest in these rounds.
+        """Return the default at the batch at which it is fastest in these rounds; else so far.
 
         Best is compared with best; choosing by the very data that is compared can only flatter
         the default.
@@ -109,7 +109,10 @@ class Claims:
             known = self.series(configuration).known()
             if known:
                 means[configuration] = statistics.fmean(known)
-        return max(means, key=means.__getitem__) if means else Configuration()
+        if means:
+            return max(means, key=means.__getitem__)
+        searched = self._ledger.default_at_best()
+        return searched[0] if searched else Configuration()
 
     def differences(self, configuration: Configuration) -> list[float]:
         """Return the arm's log rates less the default's, each at its best batch."""
@@ -124,7 +127,7 @@ class Claims:
         if configuration is not None:
             took_part = [i for i, values in enumerate(rounds) if configuration in values]
             rounds = rounds[: took_part[-1] + 1] if took_part else []
-        arms = {c for values in rounds for c in values}
+        arms = list(dict.fromkeys(c for values in rounds for c in values))
         table = [[values.get(c) for c in arms] for values in rounds]
         return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd, _MANY)
 
