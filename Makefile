@@ -36,7 +36,7 @@ clean:
 $(VENV)/bin/python:
 	@command -v $(PYTHON) >/dev/null 2>&1 || { \
 	  echo "error: $(PYTHON) is not installed; install it, or name another: make PYTHON=python3.12"; exit 2; }
-	$(PYTHON) -m venv $(VENV) || { \
+	@echo "$(PYTHON) -m venv $(VENV)"; $(PYTHON) -m venv $(VENV) || { \
 	  rm -rf $(VENV); echo "error: cannot create $(VENV); on Debian: apt-get install python3-venv"; exit 2; }
 
 $(VENV)/tune.stamp: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -13,6 +13,7 @@ from tuner import __version__
 from tuner.host.identity import Host
 from tuner.measurement.confirmation import ALPHA
 from tuner.measurement.estimates import clean_slices
+from tuner.output.compiling import compile_seconds
 from tuner.output.launches import check_of, launches_of, memory_peak
 from tuner.output.remarks import remarks
 from tuner.record.configuration import Configuration
@@ -31,7 +32,6 @@ from tuner.record.outcome import Outcome
 from tuner.record.result import (
     SCHEMA_VERSION,
     BaselineSection,
-    CompileSeconds,
     ConfirmationRound,
     ConfirmationSection,
     DefaultSection,
@@ -56,9 +56,6 @@ from tuner.study.explain import contributions
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import beside_neighbour
 from tuner.study.study import Study
-
-_BRIEF_S = 0.5
-"""By less, first calls differ with the moment: nothing was compiled, or as fast."""
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -148,18 +145,16 @@ def _best_baseline(
     The default is a baseline as well: the best one, where the rounds show no other above it.
     """
     best = claims.best_baseline or study.best_baseline()
-    names = {b.configuration: b.name for b in study.baselines if b.is_applicable and not b.same_as}
+    is_faster = recommended.verdict == "faster"
     differences = claims.differences(best) if best is not None else []
     if best is not None and not (differences and statistics.fmean(differences) <= 0):
-        gain = None
-        if best != recommended.configuration and recommended.verdict == "faster":
-            gain = claims.against(recommended.configuration, best)
-        return names.get(best.without(BATCH)), gain
+        is_another = best != recommended.configuration
+        gain = claims.against(recommended.configuration, best) if is_faster and is_another else None
+        return study.baseline_name(best), gain
     if best is None and not study.is_done(Phase.BASELINES):
         return None, None
-    defaults = [b.name for b in study.baselines if b.same_as == "default"]
-    gain = recommended.speedup if recommended.verdict == "faster" else None
-    return next(iter(defaults), None), gain
+    name = next((b.name for b in study.baselines if b.same_as == "default"), None)
+    return name, recommended.speedup if is_faster else None
 
 
 def _rounded(ratio: float | None) -> float | None:
@@ -225,7 +220,7 @@ def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
         speedup_at_reference_batch=claim.at_reference_batch,
         batch_gain=claim.batch_gain,
         output_drift=check_of(records),
-        compile_seconds=_compile_seconds(study.store, claims, claim),
+        compile_seconds=compile_seconds(study.store, claims, claim),
         memory_peak_bytes=memory_peak(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],
@@ -242,52 +237,6 @@ def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
         disturbed=claim.disturbed,
         noise_floor=claims.noise_floor(klass),
     )
-
-
-def _compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSeconds:
-    """Return what compiling cost the first time, and what it costs with the cache there."""
-    cold, warm = _cold_and_warm(store, claim.configuration)
-    return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim))
-
-
-def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
-    """Return after how many items a winner's longer start is paid back by its speed."""
-    warm = _cold_and_warm(store, claim.configuration)[1]
-    default_s, default_rate = _cold_and_warm(store, claims.default)[1], claims.default_rate()
-    if claim.verdict != "faster" or None in (warm, default_s, claim.rate, default_rate):
-        return None
-    assert warm is not None and default_s is not None and claim.rate and default_rate
-    saved_s = 1 / default_rate.point - 1 / claim.rate.point
-    return (warm - default_s) / saved_s if saved_s > 0 and warm - default_s > _BRIEF_S else None
-
-
-def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | None, float | None]:
-    """Return the seconds of compiling a configuration without and with the compiler's cache.
-
-    The cache is kept per study; what is compiled depends on everything but the launch settings, so
-    that the first launch that shares the rest was the cold one. But an allocator may double what
-    compiling takes: its own launches come first, and a cold one that ran under other launch
-    settings, and took clearly less than the warm ones here, says nothing.
-    """
-    sharing = [
-        record
-        for record in store.launches.values()
-        if record.prepared is not None
-        and _compiled_settings(record.request.configuration) == _compiled_settings(configuration)
-    ]
-    if not sharing:
-        return None, None
-    first, *others = sharing
-    own = [r for r in others if r.request.configuration == configuration]
-    warm_s = [r.compile_s for r in own or others]
-    warm = statistics.median(warm_s) if warm_s else None
-    is_own = first.request.configuration == configuration
-    says_nothing = not is_own and warm is not None and warm - first.compile_s > _BRIEF_S
-    return None if says_nothing else first.compile_s, warm
-
-
-def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:
-    return [(k, v) for k, v in configuration.settings if not k.startswith("launch.")]
 
 
 def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSection:

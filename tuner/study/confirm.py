@@ -9,7 +9,6 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.space.catalogue import BATCH
 from tuner.study.claims import Claims
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
@@ -86,8 +85,8 @@ def choose_arms(study: Study) -> ArmsChosen:
         kept_s = 0.0 if baseline == best else later_looks_s
         if not fitting or _has_time_for_a_look(study, [*fitting, baseline], kept_s):
             fitting.append(baseline)
-    if best in wanted and best not in fitting:
-        name = next(b.name for b in study.baselines if b.configuration == best.without(BATCH))
+    if best is not None and best in wanted and best not in fitting:
+        name = study.baseline_name(best)
         study.warn(f"the budget left no time to confirm the best baseline, {name}")
         best = None
     elif len(fitting) < len(arms) + len(wanted):

@@ -24,6 +24,7 @@ from tuner.record.result import Goal
 from tuner.record.store import Store
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline, to_measure
+from tuner.space.catalogue import BATCH
 from tuner.space.space import Space
 from tuner.study.budget import Budget
 from tuner.study.ledger import Ledger, allowed_in, is_default
@@ -232,6 +233,12 @@ class Study:
         at_batches = [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
         found = self.ledger.best([c for c in at_batches if not self.ledger.has_failed(c)])
         return found[0] if found else None
+
+    def baseline_name(self, configuration: Configuration) -> str | None:
+        """Return the name of the baseline that a configuration is, at whatever batch."""
+        named = (b for b in self.baselines if b.is_applicable and not b.same_as)
+        bare = configuration.without(BATCH)
+        return next((b.name for b in named if b.configuration == bare), None)
 
     def baselines_to_confirm(self) -> list[Configuration]:
         """Return the baselines to confirm, the best first; below 30 minutes only that one."""
