@@ -69,7 +69,7 @@ def one_round(
     environment: Mapping[str, str],
 ) -> float:
     """Measure worker, script, worker; return the log ratio of their mean rates."""
-    plan = plan_launch(Configuration(), probe())
+    (plan,) = plan_launch(Configuration(), probe())
     worker = WorkerProcess(plan, reference.parent / f"worker{number}.log", environment)
     try:
         begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,

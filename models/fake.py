@@ -26,6 +26,7 @@ def fake(
     faults: str = "",
     start_s: float = 0.0,
     neutral: str = "",
+    doubling: float = 0.0,
 ) -> Surface:
     """Return the surface; its optimum lies where `seed` puts it."""
-    return Surface(seed, noise, drift, flat, faults, start_s, neutral)
+    return Surface(seed, noise, drift, flat, faults, start_s, neutral, doubling)

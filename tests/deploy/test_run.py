@@ -86,7 +86,7 @@ def test_a_program_that_cannot_be_preloaded_is_noticed(tmp_path: Path) -> None:
 @needs("tcmalloc")
 def test_of_a_program_that_ended_too_soon_nothing_is_claimed(tmp_path: Path) -> None:
     host = probe()
-    plan = prepare(recommendation({"launch.allocator": "tcmalloc"}, host), host, {}).plan
+    plan = prepare(recommendation({"launch.allocator": "tcmalloc"}, host), host, {}).plans[0]
     ended = subprocess.Popen(["true"])
     time.sleep(0.2)  # ended, and not yet waited for: a zombie
     (line,) = observe(plan, ended.pid)
@@ -249,6 +249,6 @@ def test_what_is_missing_or_different_here_is_said(tmp_path: Path) -> None:
     assert "the program itself must: torch.compile.mode=default: mode" in notes
     assert "confirmed with workload.batch=16" in notes
     assert "set besides, and not measured: KMP_BLOCKTIME" in notes
-    assert elsewhere.plan.environment == {"OMP_NUM_THREADS": "4"}
+    assert elsewhere.plans[0].environment == {"OMP_NUM_THREADS": "4"}
     with pytest.raises(CannotRun, match="mimalloc"):
         prepare(recommendation({"launch.allocator": "mimalloc"}, host), host, {})

@@ -23,8 +23,8 @@ def in_child(code: str, cpus: set[int] | None = None) -> subprocess.CompletedPro
 @needs_libnuma
 def test_the_kernel_confirms_a_binding() -> None:
     done = in_child(
-        "from tuner.host.numa import bind_to_node, memory_policy; "
-        "print(memory_policy()); bind_to_node(0); print(memory_policy()); "
+        "from tuner.host.numa import bind_to_nodes, memory_policy; "
+        "print(memory_policy()); bind_to_nodes(0); print(memory_policy()); "
         "import os; print(sorted(os.sched_getaffinity(0)))"
     )
     node_0 = probe().topology.nodes[0]
@@ -36,7 +36,7 @@ def test_the_kernel_confirms_a_binding() -> None:
 def test_binding_never_widens_the_mask() -> None:
     cpu = min(os.sched_getaffinity(0))
     done = in_child(
-        "from tuner.host.numa import bind_to_node; bind_to_node(0); "
+        "from tuner.host.numa import bind_to_nodes; bind_to_nodes(0); "
         "import os; print(sorted(os.sched_getaffinity(0)))",
         cpus={cpu},
     )
@@ -47,9 +47,9 @@ def test_binding_never_widens_the_mask() -> None:
 @pytest.mark.parametrize("node", [-1, 7, 1000])
 def test_a_node_that_is_not_there_is_an_error_and_not_a_crash(node: int) -> None:
     done = in_child(
-        "from tuner.host.numa import NumaError, bind_to_node\n"
+        "from tuner.host.numa import NumaError, bind_to_nodes\n"
         "try:\n"
-        f"    bind_to_node({node})\n"
+        f"    bind_to_nodes({node})\n"
         "except NumaError as error:\n"
         "    print(error)\n"
     )

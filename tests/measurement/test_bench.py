@@ -129,7 +129,7 @@ def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
     bench = bench_of()
     bench.pacer_block()
     (pacer,) = bench.launcher.running
-    pid = pacer._worker.pid  # type: ignore[union-attr]
+    pid = pacer._team.pids[0]  # type: ignore[union-attr]
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     padding = next(v for v in variables if v.startswith(b"TUNE_FRAMEWORK_PADDING="))
     assert len(padding.partition(b"=")[2]) == pacer.record.request.padding_bytes
@@ -260,7 +260,7 @@ def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) 
 def test_a_dead_pacer_is_replaced(bench_of: Maker) -> None:
     bench = bench_of()
     first = bench.pacer_block()
-    pid = next(iter(bench.launcher.running))._worker.pid  # type: ignore[union-attr]
+    pid = next(iter(bench.launcher.running))._team.pids[0]  # type: ignore[union-attr]
     os.kill(pid, 9)
     measured(bench, fake__streams=2)
     assert not bench.has_pacer()

@@ -10,7 +10,7 @@ from tuner.space.launching import plan_launch
 
 def test_launch_knobs_become_environment_mask_and_policy(tmp_path: Path) -> None:
     host = machine(tmp_path, sockets=2, cores=2)
-    plan = plan_launch(
+    (plan,) = plan_launch(
         Configuration.of(
             {
                 "env.OMP_NUM_THREADS": 2,
@@ -27,7 +27,7 @@ def test_launch_knobs_become_environment_mask_and_policy(tmp_path: Path) -> None
 
 
 def test_the_default_changes_nothing(tmp_path: Path) -> None:
-    plan = plan_launch(Configuration(), machine(tmp_path))
+    (plan,) = plan_launch(Configuration(), machine(tmp_path))
     assert (plan.environment, plan.cpus, plan.memory_policy) == ({}, None, "none")
 
 
@@ -40,7 +40,7 @@ def test_what_is_not_here_is_refused(tmp_path: Path) -> None:
 
 def test_two_libraries_are_preloaded_side_by_side(tmp_path: Path) -> None:
     settings: dict[str, Value] = {"launch.allocator": "tcmalloc", "launch.openmp": "libomp"}
-    plan = plan_launch(Configuration.of(settings), machine(tmp_path))
+    (plan,) = plan_launch(Configuration.of(settings), machine(tmp_path))
     assert plan.environment == {"LD_PRELOAD": "/l/libtcmalloc.so:/l/libomp.so.5"}
 
 
@@ -50,11 +50,11 @@ def test_one_cpu_of_each_core_and_memory_over_the_nodes(tmp_path: Path) -> None:
         "launch.cpus": "one_per_core",
         "launch.memory_policy": "interleave",
     }
-    plan = plan_launch(Configuration.of(settings), host)
+    (plan,) = plan_launch(Configuration.of(settings), host)
     cores = {cpu.id: cpu.core for cpu in host.cpus}
     assert plan.cpus is not None
     assert sorted(cores[cpu] for cpu in plan.cpus) == sorted(set(cores.values()))
     assert plan.memory_policy == "interleave:0,1"
     on_node = Configuration.of({"launch.cpus": "one_per_core", "launch.numa_node": 1})
-    assert plan_launch(on_node, host).memory_policy == "bind:1"
-    assert len(plan_launch(on_node, host).cpus or ()) == 2
+    assert plan_launch(on_node, host)[0].memory_policy == "bind:1"
+    assert len(plan_launch(on_node, host)[0].cpus or ()) == 2

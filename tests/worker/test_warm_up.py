@@ -67,7 +67,7 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
 def test_a_slice_is_whole_calls_for_at_least_its_seconds(call_s: float, calls: int) -> None:
     clock = Clock(always(call_s))
     timed: Callable[[], None] = clock.call
-    found = measure(timed, clock.read, Watch(), index=7, batch=4, seconds=0.3)
+    found = measure(timed, clock.read, Watch(), index=7, batch=4, seconds=0.3).slice
     assert (found.index, found.calls) == (7, calls)
     assert found.seconds == pytest.approx(calls * call_s)
     assert found.rate == pytest.approx(4 / call_s)

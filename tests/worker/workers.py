@@ -50,7 +50,7 @@ class Launched:
         if not self.reference.exists():
             counts = [self.card.n_check_inputs(changes_numerics=c) for c in (False, True)]
             make_reference(self.ref, framework, 0, self.reference, max(counts))
-        self.plan = plan_launch(self.configuration, probe())
+        (self.plan,) = plan_launch(self.configuration, probe())
         self.worker = WorkerProcess(
             self.plan,
             folder / "worker.log",

@@ -7,13 +7,14 @@ import sys
 from pathlib import Path
 
 from tuner.deploy.run import CannotRun, execute, prepare
+from tuner.deploy.team import run_team
 from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation
 
 
 def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
-    """Become the command; raises CannotRun where that is not possible."""
+    """Become the command, or run it in several instances; raises CannotRun where impossible."""
 
     def tell(text: str) -> None:
         if not quiet:
@@ -29,4 +30,6 @@ def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
         raise CannotRun(str(error)) from error
     for note in deployment.notes:
         tell(note)
-    execute(deployment, command, tell)
+    if len(deployment.plans) > 1:
+        sys.exit(run_team(deployment.plans, command, tell))
+    execute(deployment.plans[0], command, tell)

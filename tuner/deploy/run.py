@@ -2,9 +2,9 @@
 
 What is applied is what was measured: the same plan (space/launching.py) that started the measured
 process. This process then becomes the program (exec): its streams, descriptors, signals, exit code
-and lifetime are its own by construction. Affinity only ever narrows: CPUs outside the mask that
-this process was given are never used. A short-lived observer looks at the running program and says
-what is in force.
+and lifetime are its own by construction; several instances are another matter (deploy/team.py).
+Affinity only ever narrows: CPUs outside the mask that this process was given are never used. A
+short-lived observer looks at the running program and says what is in force.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Deployment(msgspec.Struct, frozen=True):
 
     settings: tuple[Setting, ...]
     """The launch settings; the others need a change in the program."""
-    plan: LaunchPlan
+    plans: tuple[LaunchPlan, ...]
+    """One per instance, by rank."""
     notes: tuple[str, ...]
 
 
@@ -74,7 +75,7 @@ def prepare(
                 f"left out: {setting.knob}={setting.value} names CPUs that are not allowed"
             )
     try:
-        plan = plan_launch(Configuration.of({s.knob: s.value for s in ours}), host)
+        plans = plan_launch(Configuration.of({s.knob: s.value for s in ours}), host)
     except UsageError as error:
         raise CannotRun(f"{error}; install what is missing, or tune again on this host") from error
     if not recommendation.settings:
@@ -93,11 +94,11 @@ def prepare(
     besides = [
         name
         for name in tuning_variables(environment)
-        if name not in plan.environment or name == "LD_PRELOAD"
+        if name not in plans[0].environment or name == "LD_PRELOAD"
     ]
     if besides:
         notes.append(f"set besides, and not measured: {', '.join(besides)}")
-    return Deployment(tuple(ours), plan, tuple(notes))
+    return Deployment(tuple(ours), plans, tuple(notes))
 
 
 def _cpus_outside(setting: Setting, allowed: set[int]) -> bool:
@@ -110,37 +111,48 @@ def _cpus_outside(setting: Setting, allowed: set[int]) -> bool:
         return True
 
 
-def execute(deployment: Deployment, command: Sequence[str], tell: Tell) -> NoReturn:
+def execute(plan: LaunchPlan, command: Sequence[str], tell: Tell) -> NoReturn:
     """Become the command, under the plan.
 
     tell: is called in the observer, with a line at a time. Raises CannotRun: 126 if the command
     cannot be executed, 127 if it is not there, 125 for anything else.
     """
-    plan = deployment.plan
+    apply_placement(plan)
+    failed = _start_observer(plan, tell)
+    try:
+        become(plan, command)
+    except CannotRun:
+        os.write(failed, b"x")
+        raise
+
+
+def apply_placement(plan: LaunchPlan) -> None:
+    """Give this process the plan's CPUs and memory policy; raises CannotRun."""
     try:
         apply_memory_policy(plan.memory_policy)
     except NumaError as error:
         raise CannotRun(str(error)) from error
     if plan.cpus is not None:
         os.sched_setaffinity(0, plan.cpus)
-    failed = _start_observer(plan, tell)
+
+
+def become(plan: LaunchPlan, command: Sequence[str]) -> NoReturn:
+    """Execute the command in this process, with the plan's variables; raises CannotRun."""
     for number in _IGNORED_BY_PYTHON:
         signal.signal(number, signal.SIG_DFL)
     name = shlex.quote(command[0])
     try:
         os.execvpe(command[0], list(command), _environment(plan))
     except FileNotFoundError as error:
-        os.write(failed, b"x")
         raise CannotRun(f"there is no program {name}", 127) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the command or a variable
-        os.write(failed, b"x")
         why = error.strerror if isinstance(error, OSError) else error
         raise CannotRun(f"cannot execute {name}: {why}", 126) from error
 
 
 def _environment(plan: LaunchPlan) -> dict[str, str]:
     """Return this process's environment with the plan's variables; preloads come first."""
-    environment = {**os.environ, **plan.environment}
+    environment = {**os.environ, **plan.variables()}
     own, given = plan.environment.get("LD_PRELOAD"), os.environ.get("LD_PRELOAD")
     if own and given:
         environment["LD_PRELOAD"] = f"{own}:{given}"

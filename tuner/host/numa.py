@@ -1,4 +1,4 @@
-"""Bind this process to a NUMA node with py-libnuma, and prove it by the kernel.
+"""Bind this process to NUMA nodes with py-libnuma, and prove it by the kernel.
 
 For the measured process alone: py-libnuma 1.2 passes unchecked NULL masks to libnuma, so a bad
 argument is a segmentation fault, and it ignores the failures of set_mempolicy. Therefore arguments
@@ -33,29 +33,36 @@ def _mems_allowed() -> set[int]:
     return {0}  # a kernel without cpusets: the one node there is
 
 
-def bind_to_node(node: int) -> None:
-    """Restrict this process to one node's CPUs (of those it has) and to its memory.
+def bind_to_nodes(*nodes: int) -> None:
+    """Restrict this process to the CPUs of some nodes (of those it has) and to their memory.
 
-    Raises NumaError, before libnuma sees the arguments, if the node does not exist, has no memory,
+    Raises NumaError, before libnuma sees the arguments, if a node does not exist, has no memory,
     is outside the cpuset, or holds none of the allowed CPUs; and after, if the kernel disagrees.
     """
     known = {n.id: n for n in read_topology().nodes}
-    if node not in known:
-        raise NumaError(f"there is no NUMA node {node} here, only {sorted(known)}")
-    if node not in _mems_allowed():
-        raise NumaError(f"memory of NUMA node {node} is outside this process's cpuset")
-    cpus = set(known[node].cpus) & os.sched_getaffinity(0)
-    if not cpus:
-        raise NumaError(f"none of the allowed CPUs belongs to NUMA node {node}")
+    mine = os.sched_getaffinity(0)
+    if not nodes:
+        raise NumaError("no NUMA node was named to bind to")
+    for node in nodes:
+        if node not in known:
+            raise NumaError(f"there is no NUMA node {node} here, only {sorted(known)}")
+        if not known[node].memory_bytes:
+            raise NumaError(f"NUMA node {node} has no memory")
+        if node not in _mems_allowed():
+            raise NumaError(f"memory of NUMA node {node} is outside this process's cpuset")
+        if not set(known[node].cpus) & mine:
+            raise NumaError(f"none of the allowed CPUs belongs to NUMA node {node}")
+    cpus = {cpu for node in nodes for cpu in known[node].cpus} & mine
     memory, schedule = _libnuma()
     schedule.run_on_cpus(0, *sorted(cpus))
-    memory.set_membind_nodes(node)
+    memory.set_membind_nodes(*nodes)
     actual = os.sched_getaffinity(0)
     if actual != cpus:
         raise NumaError(f"asked for CPUs {sorted(cpus)}, the kernel shows {sorted(actual)}")
     policy = memory_policy()
-    if policy != f"bind:{node}":
-        raise NumaError(f"asked for memory policy bind:{node}, the kernel shows {policy}")
+    expected = "bind:" + ",".join(map(str, sorted(nodes)))
+    if policy != expected:
+        raise NumaError(f"asked for memory policy {expected}, the kernel shows {policy}")
 
 
 def interleave(nodes: Sequence[int]) -> None:
@@ -76,12 +83,15 @@ def interleave(nodes: Sequence[int]) -> None:
 
 
 def apply_memory_policy(policy: str) -> None:
-    """Apply "none", "bind:NODE" or "interleave:NODE,NODE"; raises NumaError."""
-    name, _, nodes = policy.partition(":")
+    """Apply "none", "bind:NODE,NODE" or "interleave:NODE,NODE"; raises NumaError."""
+    name, _, listed = policy.partition(":")
+    if name == "none":
+        return
+    nodes = [int(node) for node in listed.split(",")]
     if name == "bind":
-        bind_to_node(int(nodes))
+        bind_to_nodes(*nodes)
     elif name == "interleave":
-        interleave([int(node) for node in nodes.split(",")])
+        interleave(nodes)
 
 
 def _libnuma() -> tuple[Any, Any]:

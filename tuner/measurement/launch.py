@@ -10,7 +10,8 @@ from typing import NoReturn
 import msgspec
 
 from tuner.errors import StorageFailed, WorkerFailed
-from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.measurement.process import WorkerEnded
+from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
 from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, ReadBack, Slice
@@ -23,7 +24,6 @@ from tuner.record.protocol import (
     Measure,
     Measured,
     Prepare,
-    Stage,
 )
 from tuner.record.store import LaunchFile
 
@@ -50,7 +50,7 @@ class Launch:
     def __init__(
         self,
         file: LaunchFile,
-        start: Callable[[], WorkerProcess],
+        start: Callable[[], Team],
         timeouts: Timeouts,
         listen: Listener,
     ) -> None:
@@ -59,10 +59,10 @@ class Launch:
         self._listen = listen
         self._spent_s = self._slicing_s = 0.0
         self._is_paused = False
-        self._worker: WorkerProcess | None = None
+        self._team: Team | None = None
         with self._spending():
             try:
-                self._worker = start()
+                self._team = start()
             except WorkerEnded as error:
                 self._fail(error.ending)
         try:
@@ -106,12 +106,10 @@ class Launch:
         raise LaunchFailed(ending)
 
     def _ask(self, command: Command, timeout_s: float) -> Built | Prepared | Measured | Checked:
-        assert self._worker is not None
+        assert self._team is not None
         with self._spending():
             try:
-                self._worker.send(command)
-                while isinstance(reply := self._worker.receive(timeout_s), Stage):
-                    self._listen(LaunchStage(self.record.request.id, reply.name))
+                reply = self._team.ask(command, timeout_s, self._tell)
             except WorkerEnded as error:
                 reply = Failed(error.ending.outcome, error.ending.reason)
         if isinstance(reply, Built | Prepared | Measured | Checked):
@@ -119,6 +117,9 @@ class Launch:
         if not isinstance(reply, Failed):
             reply = Failed(Outcome.CRASHED, f"the worker answered {reply!r}")
         return self._fail(Ending(reply.outcome, reply.reason))
+
+    def _tell(self, stage: str) -> None:
+        self._listen(LaunchStage(self.record.request.id, stage))
 
     def begin(self, order: Begin) -> None:
         """Have the model built."""
@@ -162,12 +163,12 @@ class Launch:
 
         What was measured undisturbed stands: one that does not bear the neighbour has ended well.
         """
-        assert self._worker is not None
+        assert self._team is not None
         self.resume()
         with self._spending():
             try:
-                self._worker.send(Measure(index, seconds, 1))
-                reply = self._worker.receive(self._timeouts.slice_s)
+                order = Measure(index, seconds, 1)
+                reply = self._team.ask(order, self._timeouts.slice_s, self._tell)
             except WorkerEnded as error:
                 reply = Failed(error.ending.outcome, error.ending.reason)
         if isinstance(reply, Measured):
@@ -179,18 +180,18 @@ class Launch:
 
     def pause(self) -> None:
         """Stop the worker until it is needed again."""
-        if self._worker is not None and not self._is_paused:
+        if self._team is not None and not self._is_paused:
             with self._spending():
                 try:
-                    self._worker.pause()
+                    self._team.pause()
                 except WorkerEnded as error:
                     self._fail(error.ending)
             self._is_paused = True
 
     def resume(self) -> None:
         """Let the worker go on."""
-        if self._worker is not None and self._is_paused:
-            self._worker.resume()
+        if self._team is not None and self._is_paused:
+            self._team.resume()
             self._is_paused = False
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
@@ -200,17 +201,17 @@ class Launch:
         return self.record
 
     def _close(self, ending: Ending) -> None:
-        if self._worker is not None:
+        if self._team is not None:
             with self._spending():
-                self._worker.close()
-            self._worker = None
+                self._team.close()
+            self._team = None
         self.file.end(ending, self._spent_s, self._slicing_s)
 
     def abandon(self) -> None:
-        """Kill the worker without a word in the store, as a resumed study will see it."""
-        if self._worker is not None:
-            self._worker.close()
-            self._worker = None
+        """Kill the workers without a word in the store, as a resumed study will see it."""
+        if self._team is not None:
+            self._team.close()
+            self._team = None
 
 
 def _describe_ignored(ignored: list[ReadBack]) -> str:

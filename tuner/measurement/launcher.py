@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 from tuner.host.identity import Host
 from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
-from tuner.measurement.process import WorkerProcess
+from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
@@ -16,12 +16,16 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin, Prepare
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, Applies
+from tuner.space.catalogue import BATCH, INSTANCES, MEMORY_POLICY, Applies
 from tuner.space.knobs import describe
 from tuner.space.launching import plan_launch
+from tuner.space.placement import PLACING
 
 RESIDENT_SHARE = 0.6
 """Of the allowed memory: with more residents than that, the arms take turns."""
+_TEAM_SHARE = 0.9
+"""Of the allowed memory, what is resident and a team that starts may take together: the kernel
+would kill it for more, or push out what others have in memory."""
 _MAX_PADDING_BYTES = 4096
 
 
@@ -73,7 +77,12 @@ class Launcher:
         )
         file = self._store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
-        plan = plan_launch(configuration, self._host)
+        plans = plan_launch(configuration, self._host)
+        if fault := self._memory_fault(configuration, len(plans)):
+            ending = Ending(Outcome.NOT_APPLICABLE, fault)
+            file.end(ending, 0.0, 0.0)
+            self._announce(file.record)
+            raise LaunchFailed(ending)
         compiled = (self._store.folder / "compiled").absolute()
         compiled.mkdir(exist_ok=True)
         extra = {
@@ -84,8 +93,8 @@ class Launcher:
         try:
             launch = Launch(
                 file,
-                lambda: WorkerProcess(plan, file.log_path, extra),
-                self._timeouts(configuration),
+                lambda: Team(plans, file.log_path, extra),
+                self._timeouts(configuration, len(plans)),
                 self._listen,
             )
             self.running.append(launch)
@@ -96,7 +105,7 @@ class Launcher:
                     framework=self._workload.framework,
                     seed=self._workload.seed,
                     settings=configuration.as_dict(),
-                    memory_policy=plan.memory_policy,
+                    memory_policy=plans[0].memory_policy,
                     reference=str(self._store.reference_path.absolute()),
                 )
             )
@@ -105,6 +114,38 @@ class Launcher:
             self.ended(file.record)
             raise
         return launch
+
+    def _memory_fault(self, configuration: Configuration, n_instances: int) -> str:
+        """Say why so many instances would not fit into memory; empty if they would.
+
+        What one of them needs is taken from the latest launch of the same settings with another
+        number of instances, or of the default where there was none.
+        """
+        prepared = {
+            r.request.configuration.without(*PLACING, MEMORY_POLICY): (r, r.prepared)
+            for r in self._store.launches.values()
+            if r.prepared is not None
+        }
+        alike = configuration.without(*PLACING, MEMORY_POLICY)
+        found = prepared.get(alike) or prepared.get(Configuration())
+        if n_instances == 1 or found is None:
+            return ""
+        record, seen = found
+        before = int(record.request.configuration.get(INSTANCES) or 1)
+        each = (seen.memory_peak_bytes - seen.memory_shared_bytes) / before
+        waiting = sum(
+            launch.record.prepared.memory_private_bytes
+            for launch in self.running
+            if launch.record.prepared is not None
+        )
+        needed = n_instances * each + seen.memory_shared_bytes
+        allowed = _TEAM_SHARE * self._host.limits.memory_bytes - waiting
+        if needed <= allowed:
+            return ""
+        return (
+            f"not started: {n_instances} instances of about {each / 2**30:.2f} GiB each do not fit "
+            f"into the {max(0.0, allowed) / 2**30:.2f} GiB of memory that are left for them"
+        )
 
     def finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
         """End a launch, as measured unless another ending is given."""
@@ -129,14 +170,15 @@ class Launcher:
             launch.abandon()
         self.running.clear()
 
-    def _timeouts(self, configuration: Configuration) -> Timeouts:
-        """Give up what takes many times as long as the default did."""
+    def _timeouts(self, configuration: Configuration, n_instances: int) -> Timeouts:
+        """Give up what takes many times as long as the default did, on its share of the cores."""
         facts = self._facts
         compiles = any(describe(k).applies is Applies.MODEL for k, _ in configuration.settings)
         begin = 20 + 10 * (facts.import_s + facts.build_s)
         prepare = (300.0 if compiles else 30.0) + 200 * facts.call_s
         left = max(60.0, self._seconds_left())
-        return Timeouts(min(begin, left), min(prepare, left), min(20 + 100 * facts.call_s, left))
+        slice_ = 20 + 100 * facts.call_s
+        return Timeouts(*(min(n_instances * each, left) for each in (begin, prepare, slice_)))
 
     def _announce(self, record: LaunchRecord) -> None:
         request, ending = record.request, record.ending or Ending(Outcome.MEASURED)

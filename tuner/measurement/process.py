@@ -42,10 +42,18 @@ def _oom_kills() -> int:
 class WorkerProcess:
     """A worker under its supervisor. Always `close` it: nothing of it survives that.
 
-    Raises WorkerEnded whenever the worker cannot go on.
+    Raises WorkerEnded whenever the worker cannot go on. is_awaited: return once it runs; else
+    `greet` it before anything else.
     """
 
-    def __init__(self, plan: LaunchPlan, log: Path, extra_environment: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        plan: LaunchPlan,
+        log: Path,
+        extra_environment: Mapping[str, str],
+        *,
+        is_awaited: bool = True,
+    ) -> None:
         self._log = log
         self._buffer = b""
         self._is_closed = False
@@ -61,7 +69,7 @@ class WorkerProcess:
                     **untuned(os.environ),
                     **FOR_WORKERS,
                     **extra_environment,
-                    **plan.environment,
+                    **plan.variables(),
                 },
                 log,
                 cpus=plan.cpus,
@@ -70,6 +78,11 @@ class WorkerProcess:
         finally:
             for fd in theirs:
                 os.close(fd)
+        if is_awaited:
+            self.greet()
+
+    def greet(self) -> None:
+        """Wait until the worker runs and listens; it is closed if that fails."""
         try:
             hello = self.receive(_HELLO_TIMEOUT_S)
             if not isinstance(hello, Hello):
@@ -138,12 +151,16 @@ class WorkerProcess:
                 continue
         return pids
 
+    def stop(self) -> list[int]:
+        """Have the worker and its children stopped; return the processes that are to stop."""
+        return self._signal(signal.SIGSTOP)
+
     def pause(self) -> None:
         """Stop the worker and its children, and wait until no thread of theirs runs.
 
         Spinning threads of an idle framework would share cores with the one being measured.
         """
-        pids = self._signal(signal.SIGSTOP)
+        pids = self.stop()
         deadline = time.monotonic() + _STOP_TIMEOUT_S
         while any(_is_running(pid) for pid in pids):
             if time.monotonic() > deadline:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.host.environment import LINE_PATTERN
@@ -54,7 +55,7 @@ def recommendation_of(result: Result, klass: str, host: Host) -> Recommendation:
         claim=Claim(winner.verdict, winner.n_rounds, winner.noise_floor, winner.speedup),
         tolerances=held_to,
         versions=result.versions,
-        environment=plan_launch(configuration, host).environment,
+        environment=plan_launch(configuration, host)[0].environment,
         settings=[_setting(knob, value) for knob, value in configuration.settings],
     )
 
@@ -66,13 +67,13 @@ def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
     return Setting(knob_id, value, str(knob.applies), knob.needs_code_change, how)
 
 
-def environment_file(recommendation: Recommendation, plan: LaunchPlan) -> str:
+def environment_file(recommendation: Recommendation, plans: Sequence[LaunchPlan]) -> str:
     """Return `recommended.env`: NAME=VALUE lines, as docker --env-file and systemd read them."""
     lines = [f"{name}={value}" for name, value in sorted(recommendation.environment.items())]
-    return "".join(f"{line}\n" for line in [*_notes(recommendation, plan), *lines])
+    return "".join(f"{line}\n" for line in [*_notes(recommendation, plans), *lines])
 
 
-def _notes(recommendation: Recommendation, plan: LaunchPlan) -> list[str]:
+def _notes(recommendation: Recommendation, plans: Sequence[LaunchPlan]) -> list[str]:
     """Return comment lines about what an environment alone cannot do."""
     workload = recommendation.workload
     notes = [
@@ -82,7 +83,10 @@ def _notes(recommendation: Recommendation, plan: LaunchPlan) -> list[str]:
     for setting in recommendation.settings:
         if setting.needs_code_change:
             notes.append(f"# needs a change in the program: {setting.how}")
-    if placed := _placing_command(plan):
+    if len(plans) > 1:
+        notes.append(f"# needs, which variables cannot do: {len(plans)} instances, each started by")
+        notes += [f"#   {' '.join(_placing_command(plan))}" for plan in plans]
+    elif placed := _placing_command(plans[0]):
         notes.append(f"# needs, which variables cannot do: {' '.join(placed)}")
     return notes
 
@@ -98,27 +102,52 @@ def _placing_command(plan: LaunchPlan) -> list[str]:
     return ["numactl", *placed, f"{memory}={nodes}", "--"]
 
 
-def run_script(recommendation: Recommendation, plan: LaunchPlan) -> str:
+def run_script(recommendation: Recommendation, plans: Sequence[LaunchPlan]) -> str:
     """Return `run.sh`: run any program under the launch settings."""
     exports = [
         f"export {name}={shlex.quote(value)}"
         for name, value in sorted(recommendation.environment.items())
     ]
-    prefix = "".join(f"{shlex.quote(word)} " for word in _placing_command(plan))
     names = "|".join(sorted(recommendation.environment))
     ours = f"grep -vxE '{names}' | " if names else ""
     lines = [
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",
-        *_notes(recommendation, plan),
+        *_notes(recommendation, plans),
         '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
         "# measured without any other tuning variable: what your shell sets besides stays in force",
         f"others=$(env | grep -E '^({LINE_PATTERN})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
         *exports,
-        f'exec {prefix}"$@"',
+        *(_start_team(plans) if len(plans) > 1 else [f"exec {_started(plans[0])}"]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _started(plan: LaunchPlan) -> str:
+    """Return the shell's words that start the program where the plan places it."""
+    return "".join(f"{shlex.quote(word)} " for word in _placing_command(plan)) + '"$@"'
+
+
+def _start_team(plans: Sequence[LaunchPlan]) -> list[str]:
+    """Return lines that run every instance, and end with the first one's code that failed."""
+    own = [
+        {k: v for k, v in plan.variables().items() if k not in plan.environment} for plan in plans
+    ]
+    return [
+        "pids=",
+        "trap 'kill $pids 2>/dev/null' HUP INT TERM",
+        *(
+            f"{' '.join(f'{k}={shlex.quote(v)}' for k, v in variables.items())} \\\n"
+            f'  {_started(plan)} & pids="$pids $!"'
+            for variables, plan in zip(own, plans, strict=True)
+        ),
+        "code=0",
+        "for pid in $pids; do",
+        '  wait "$pid" || { failed=$?; [ $code -ne 0 ] || code=$failed; kill $pids 2>/dev/null; }',
+        "done",
+        "exit $code",
+    ]
 
 
 def write_recommendations(folder: Path, result: Result, host: Host) -> None:
@@ -129,6 +158,6 @@ def write_recommendations(folder: Path, result: Result, host: Host) -> None:
         if str(klass) == result.recommended_class:
             write_recommendation(folder / "recommended.toml", recommendation)
             settings = {setting.knob: setting.value for setting in recommendation.settings}
-            plan = plan_launch(Configuration.of(settings), host)
-            write_whole(folder / "recommended.env", environment_file(recommendation, plan))
-            write_whole(folder / "run.sh", run_script(recommendation, plan), executable=True)
+            plans = plan_launch(Configuration.of(settings), host)
+            write_whole(folder / "recommended.env", environment_file(recommendation, plans))
+            write_whole(folder / "run.sh", run_script(recommendation, plans), executable=True)

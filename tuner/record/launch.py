@@ -11,6 +11,8 @@ Metrics (all times are wall-clock seconds):
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Literal
 
@@ -54,8 +56,34 @@ class Interference(msgspec.Struct, frozen=True):
     """The reasons why the slice does not count as clean; empty if it does."""
 
 
+class Share(msgspec.Struct, frozen=True):
+    """What one instance of a team did in a slice: whole calls from the common start."""
+
+    calls: int
+    seconds: float
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """Seconds that a call took, over all calls of a slice: of every instance, pooled."""
+
+    p50_s: float
+    p99_s: float
+    n_calls: int
+
+
+def latency(call_s: Sequence[float]) -> Latency:
+    """Summarise the seconds of some calls, at least one: nearest-rank percentiles."""
+    ordered = sorted(call_s)
+    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.99))
+    return Latency(p50, p99, len(ordered))
+
+
 class Slice(msgspec.Struct, frozen=True):
-    """Timed work inside a launch: at least the asked seconds and one whole call."""
+    """Timed work inside a launch: at least the asked seconds and one whole call.
+
+    Of a team: `calls` are those of all instances, `seconds` the longest of theirs. They start at
+    one moment, and none stops working before the last has timed its slice.
+    """
 
     index: int
     """Study-wide ordinal: no two slices of a study share it."""
@@ -65,10 +93,15 @@ class Slice(msgspec.Struct, frozen=True):
     at: float
     """CLOCK_MONOTONIC at the middle of the slice, in seconds."""
     interference: Interference = Interference()
+    shares: tuple[Share, ...] = ()
+    """Of each instance by rank; empty where there is one process."""
+    latency: Latency | None = None
 
     @property
     def rate(self) -> float:
-        """Items per second."""
+        """Items per second; of a team, the sum over its instances."""
+        if self.shares:
+            return sum(share.calls * self.batch / share.seconds for share in self.shares)
         return self.calls * self.batch / self.seconds
 
 
@@ -136,6 +169,10 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     memory_private_bytes: int
     """Anonymous memory resident after the warm-up: what a waiting launch holds."""
     read_back: tuple[ReadBack, ...]
+    memory_shared_bytes: int = 0
+    """Of the peak, mapped files: another process that maps them needs no more memory for them."""
+    cpus: tuple[int, ...] = ()
+    """The affinity mask before any library bound its threads."""
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):

@@ -39,7 +39,8 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     settings: dict[str, Value]
     """Every setting of the configuration: the launch-level ones are there to be read back."""
     memory_policy: str
-    """none, or bind:NODE: applied by the worker before anything large is imported."""
+    """none, bind:NODE,NODE or interleave:NODE,NODE: applied by the worker before anything large is
+    imported."""
     reference: str
     """Path of the file with the conditioned tensors and the default's outputs."""
 
@@ -56,6 +57,23 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
     index: int
     seconds: float
     discard: int
+    in_team: bool = False
+    """Tell the stage READY after the discarded calls and wait for Go; when the slice is timed tell
+    the stage TIMED and go on calling until Halt, so that no instance ends its slice beside idle
+    ones."""
+
+
+class Go(msgspec.Struct, frozen=True, tag="go"):
+    """Begin the slice, at a moment of CLOCK_MONOTONIC that all instances share."""
+
+    at: float
+
+
+class Halt(msgspec.Struct, frozen=True, tag="halt"):
+    """Every instance has timed its slice: answer now."""
+
+
+READY, TIMED = "ready", "timed"
 
 
 class Check(msgspec.Struct, frozen=True, tag="check"):
@@ -83,7 +101,7 @@ class Quit(msgspec.Struct, frozen=True, tag="quit"):
 
 
 Command: TypeAlias = (
-    ListModels | Describe | MakeReference | Begin | Prepare | Measure | Check | Quit
+    ListModels | Describe | MakeReference | Begin | Prepare | Measure | Go | Halt | Check | Quit
 )
 
 
@@ -109,6 +127,8 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     """The answer to Measure."""
 
     slice: Slice
+    call_s: tuple[float, ...] = ()
+    """Seconds of every timed call, in a team."""
 
 
 class ReferenceMade(msgspec.Struct, frozen=True, tag="reference_made"):

@@ -51,6 +51,9 @@ ALLOCATOR = "launch.allocator"
 OPENMP = "launch.openmp"
 CPUS = "launch.cpus"
 NUMA_NODE = "launch.numa_node"
+INSTANCES = "launch.instances"
+CORES_PER_INSTANCE = "launch.cores_per_instance"
+PLACEMENT = "launch.placement"
 MEMORY_POLICY = "launch.memory_policy"
 
 PRELOADED: dict[str, tuple[str, ...]] = {
@@ -92,7 +95,10 @@ _LAUNCH = (
     Knob(OPENMP, Applies.LAUNCH, "OpenMP runtime, by LD_PRELOAD", frameworks=_TORCH),
     Knob(CPUS, Applies.LAUNCH, "CPUs: all allowed ones, or one of each physical core"),
     Knob(NUMA_NODE, Applies.LAUNCH, "one NUMA node's CPUs and memory, or none"),
-    Knob(MEMORY_POLICY, Applies.LAUNCH, "memory near its CPU, or interleaved over the nodes"),
+    Knob(INSTANCES, Applies.LAUNCH, "processes that share the work, each with cores of its own"),
+    Knob(CORES_PER_INSTANCE, Applies.LAUNCH, "physical cores of each instance"),
+    Knob(PLACEMENT, Applies.LAUNCH, "how instances are laid over nodes and last-level caches"),
+    Knob(MEMORY_POLICY, Applies.LAUNCH, "memory near its CPU, bound there, or interleaved"),
 )
 _ALLOCATORS = (
     _variable("MALLOC_CONF", "jemalloc's options"),

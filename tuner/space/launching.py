@@ -1,38 +1,57 @@
-"""What a configuration's launch knobs mean for starting a process, as a value."""
+"""What a configuration's launch knobs mean for starting its processes, as values."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import msgspec
 
 from tuner.errors import UsageError
 from tuner.host.identity import Host
+from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
-from tuner.space.catalogue import ALLOCATOR, CPUS, MEMORY_POLICY, NUMA_NODE, OPENMP
+from tuner.space.catalogue import ALLOCATOR, MEMORY_POLICY, NUMA_NODE, OPENMP
+from tuner.space.placement import Instance, place
 
 _BUILT_IN = ("glibc", "libgomp")
 """What is in force without a preload."""
 
 
 class LaunchPlan(msgspec.Struct, frozen=True):
-    """How to start the program: nothing here is applied yet."""
+    """How to start one instance of the program: nothing here is applied yet."""
 
     environment: dict[str, str]
     """Set in addition to the untuned environment; LD_PRELOAD included."""
     cpus: tuple[int, ...] | None
     """Affinity mask; None leaves it as it was given."""
     memory_policy: str
-    """"none", "bind:NODE" or "interleave:NODE,NODE"."""
+    """"none", "bind:NODE,NODE" or "interleave:NODE,NODE"."""
+    rank: int = 0
+    n_instances: int = 1
+
+    def variables(self) -> dict[str, str]:
+        """Return every variable to set: in a team, also which of its instances this is.
+
+        TUNE_FRAMEWORK_RANK from 0, TUNE_FRAMEWORK_INSTANCES, and TUNE_FRAMEWORK_CPUS as a list in
+        the kernel's format: a program can choose its port, its share of the data or a file by them.
+        """
+        if self.n_instances == 1:
+            return self.environment
+        return self.environment | {
+            "TUNE_FRAMEWORK_RANK": str(self.rank),
+            "TUNE_FRAMEWORK_INSTANCES": str(self.n_instances),
+            "TUNE_FRAMEWORK_CPUS": format_cpu_list(self.cpus or ()),
+        }
 
 
-def plan_launch(configuration: Configuration, host: Host) -> LaunchPlan:
-    """Translate the launch knobs of a configuration for this host.
+def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, ...]:
+    """Translate the launch knobs of a configuration for this host: one plan per instance.
 
-    Raises UsageError if it names a library or node that is not here.
+    Raises UsageError if it names a library or node that is not here, or more cores than there are.
     """
+    settings = configuration.as_dict()
     environment: dict[str, str] = {}
     preload: list[str] = []
-    cpus = list(host.cpus)
-    policy = "none"
     for knob, value in configuration.settings:
         if knob.startswith("env."):
             environment[knob.removeprefix("env.")] = str(value)
@@ -40,21 +59,38 @@ def plan_launch(configuration: Configuration, host: Host) -> LaunchPlan:
             if value not in host.libraries:
                 raise UsageError(f"{knob}={value}: no such library is installed here")
             preload.append(host.libraries[str(value)])
-        elif knob == CPUS and value == "one_per_core":
-            cpus = [cpu for cpu in cpus if cpu.id == first_of_core(cpu.core, host)]
-        elif knob == NUMA_NODE and value != "none":
-            cpus = [cpu for cpu in cpus if cpu.node == int(value)]
-            if not cpus:
-                raise UsageError(f"{knob}={value}: none of the allowed CPUs belongs to it")
-            policy = f"bind:{value}"
-        elif knob == MEMORY_POLICY and value == "interleave":
-            policy = "interleave:" + ",".join(map(str, sorted({cpu.node for cpu in cpus})))
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
-    mask = tuple(cpu.id for cpu in cpus)
-    return LaunchPlan(environment, mask if len(mask) < len(host.cpus) else None, policy)
+    try:
+        placed = place(settings, host)
+    except (TypeError, ValueError) as error:
+        raise UsageError(f"the settings of the instances cannot be read: {error}") from error
+    if placed.fault:
+        raise UsageError(f"the instances cannot be placed: {placed.fault}")
+    n = len(placed.instances)
+    return tuple(
+        LaunchPlan(
+            environment=environment,
+            cpus=instance.cpus if n > 1 or len(instance.cpus) < len(host.cpus) else None,
+            memory_policy=_memory_policy(configuration, instance, host),
+            rank=rank,
+            n_instances=n,
+        )
+        for rank, instance in enumerate(placed.instances)
+    )
 
 
-def first_of_core(core: int, host: Host) -> int:
-    """Return the lowest allowed CPU of a physical core."""
-    return min(cpu.id for cpu in host.cpus if cpu.core == core)
+def _memory_policy(configuration: Configuration, instance: Instance, host: Host) -> str:
+    policy = configuration.get(MEMORY_POLICY)
+    node = configuration.get(NUMA_NODE)
+    if node not in (None, "none"):
+        return f"bind:{node}"
+    if policy == "bind":
+        return _on_nodes("bind", instance.nodes)
+    if policy == "interleave":
+        return _on_nodes("interleave", {cpu.node for cpu in host.cpus})
+    return "none"
+
+
+def _on_nodes(policy: str, nodes: Iterable[int]) -> str:
+    return f"{policy}:" + ",".join(map(str, sorted(nodes)))

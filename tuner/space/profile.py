@@ -20,6 +20,8 @@
                                            # "late": once the other knobs are exhausted
     alias_of = "env.OMP_NUM_THREADS"       # another name of a knob above
     is_stronger = true                     # whether that name wins where both are set
+    follows = "instance.cores"             # what is in force by default on fewer CPUs
+    at_most = "instance.cpus"              # the largest number beside the settings above
 
     [[baseline]]
     name = "vendor_guide"
@@ -29,7 +31,9 @@
     when = "host.vendor == 'intel'"        # optional: where it applies
     why = "why it does not, elsewhere"
 
-Formulas may ask host.*, workload.* and the ids of knobs that stand above.
+Formulas may ask host.*, workload.*, the ids of knobs that stand above, and below the knobs that
+place instances what these leave to one: instance.cores, .cpus, .nodes (how many it spans; the
+fewest cores and CPUs, the most nodes) and .is_pinned (to fewer CPUs than there are).
 """
 
 from __future__ import annotations
@@ -49,6 +53,7 @@ from tuner.record.workload import FRAMEWORKS
 from tuner.space.catalogue import KNOBS, PRELOADED
 from tuner.space.expressions import Expression
 from tuner.space.knobs import is_known
+from tuner.space.placement import PLACING
 
 SCHEMA_VERSION = 1
 WORKLOAD_FACTS = (
@@ -60,6 +65,7 @@ WORKLOAD_FACTS = (
     "workload.width",
     "workload.form",
 )
+INSTANCE_FACTS = ("instance.cores", "instance.cpus", "instance.nodes", "instance.is_pinned")
 
 
 class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -82,6 +88,8 @@ class KnobEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     search: bool | Literal["late"] = True
     alias_of: str = ""
     is_stronger: bool = True
+    follows: str = ""
+    at_most: str = ""
 
 
 class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,7 +205,8 @@ class _File:
                 raise self.fault((*where, "id"), f"{knob.id!r} stands twice", "name it once")
             ids.add(knob.id)
             self._frameworks(knob.frameworks, (*where, "frameworks"))
-            self._formula(knob.when, (*where, "when"))
+            for key in ("when", "follows", "at_most"):
+                self._formula(getattr(knob, key), (*where, key))
             if knob.alias_of and any(map(is_known, Expression(knob.when or "true").names)):
                 raise self.fault(
                     (*where, "when"),
@@ -259,7 +268,7 @@ class _File:
             names = Expression(text).names
         except ExpressionError as error:
             raise self.fault(where, str(error), "see tuner/space/expressions.py") from error
-        facts = (*HOST_FACTS, *WORKLOAD_FACTS)
+        facts = (*HOST_FACTS, *WORKLOAD_FACTS, *INSTANCE_FACTS)
         for name in sorted(names):
             if name not in facts and not is_known(name):
                 close = difflib.get_close_matches(name, facts, n=1)
@@ -274,10 +283,17 @@ class _File:
         """A condition may ask only knobs that stand above: then resolution needs one pass."""
         seen: set[str] = set()
         own = {knob.id: i for i, knob in enumerate(self.profile.knob)}
+        placing = {knob.id for knob in merged.knob} & set(PLACING)
         for knob in merged.knob:
-            names = Expression(knob.when).names if knob.when else set()
-            later = {n for n in (*names, knob.alias_of) if n and is_known(n)} - seen
-            if later:
+            names: set[str] = set()
+            for text in (knob.when, knob.follows, knob.at_most):
+                names |= Expression(text).names if text else set()
+            for value in knob.values:
+                names |= Expression(value.when).names if isinstance(value, ValueEntry) else set()
+            asked = {n for n in (*names, knob.alias_of) if n and is_known(n)}
+            if names & set(INSTANCE_FACTS):
+                asked |= placing
+            if later := asked - seen:
                 raise self.fault(
                     ("knob", own.get(knob.id, 0), "when"),
                     f"{knob.id} asks {', '.join(sorted(later))}, which does not stand above it",

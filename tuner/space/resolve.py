@@ -14,6 +14,7 @@ from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH, Applies, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import describe
+from tuner.space.placement import ALONE, place
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import UNSET, ResolvedKnob, Space, same
@@ -78,12 +79,12 @@ def resolve_space(
     ]
     batches: list[str | int | float | bool | ValueEntry] = list(workload.card.batches)
     entries.append(KnobEntry(id=BATCH, values=batches))
-    defaults = {**model.effective_defaults, BATCH: workload.card.reference_batch}
+    defaults = {**ALONE, **model.effective_defaults, BATCH: workload.card.reference_batch}
     knobs: list[ResolvedKnob] = []
     for entry in entries:
         # conditions over knobs are kept for later; those over the host alone are settled now
         knobs.append(_resolve_knob(entry, facts, defaults.get(entry.id, UNSET), restrictions))
-    return Space(knobs, facts, model.unread)
+    return Space(knobs, facts, model.unread, lambda settings: place(settings, host))
 
 
 def _resolve_knob(
@@ -92,9 +93,14 @@ def _resolve_knob(
     values: list[Value] = []
     dropped: list[tuple[Value, str]] = []
     substitutes = []
+    beside = []
     for raw in entry.values:
         if isinstance(raw, ValueEntry):
-            if Expression(raw.when).holds(facts):
+            condition = Expression(raw.when)
+            if not condition.names <= facts.keys():  # it asks other settings
+                values.append(raw.value)
+                beside.append((raw.value, raw.when, raw.why))
+            elif condition.holds(facts):
                 values.append(raw.value)
             else:
                 dropped.append((raw.value, raw.why))
@@ -138,6 +144,9 @@ def _resolve_knob(
         is_stronger=entry.is_stronger,
         is_late=entry.search == "late" and not asked,
         substitutes=tuple(pair for pair in substitutes if pair[1] in known),
+        beside=tuple(beside),
+        follows=entry.follows,
+        at_most=entry.at_most,
     )
 
 

@@ -8,27 +8,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import BATCH, CPUS, NUMA_NODE, Knob
+from tuner.space.catalogue import BATCH, CORES_PER_INSTANCE, INSTANCES, PLACEMENT, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import winner_class
+from tuner.space.placement import ALONE, PLACING, Placement
 
 UNSET = "unset"
 """Stands for "left alone" where it is not known what is in force then."""
 
-
-_FOLLOW_THE_MASK = (
-    "env.OMP_NUM_THREADS",
-    "env.TF_NUM_INTRAOP_THREADS",
-    "env.TF_NUM_INTEROP_THREADS",
-)
-"""Thread counts whose default is the number of CPUs, or of cores, in the affinity mask."""
+_SIMPLER = ((), (PLACEMENT,), (CORES_PER_INSTANCE,), (PLACEMENT, CORES_PER_INSTANCE))
+"""Which placing settings a team may need beside their number, the fewest first."""
 
 
 class ResolvedKnob(msgspec.Struct, frozen=True):
@@ -55,6 +51,12 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
     """Searched only once the other knobs are exhausted around the best."""
     substitutes: tuple[tuple[Value, Value], ...] = ()
     """Values that do not exist here, each with the one that stands in for it in baselines."""
+    beside: tuple[tuple[Value, str, str], ...] = ()
+    """Values that other settings allow or not: value, condition, and why not elsewhere."""
+    follows: str = ""
+    """What is in force by default where the instances are pinned to fewer CPUs."""
+    at_most: str = ""
+    """The largest number that is possible beside the settings above."""
 
     @property
     def id(self) -> str:
@@ -77,9 +79,13 @@ class Space:
         knobs: Iterable[ResolvedKnob],
         facts: Mapping[str, Any],
         unread: Mapping[str, str] | None = None,
+        place: Callable[[Mapping[str, Value]], Placement] | None = None,
     ) -> None:
-        self._facts = dict(facts)
+        self._place = place
+        self._placements: dict[tuple[Value, ...], Placement] = {}
+        self._facts = {**facts, **self._instance_facts({})}
         self._unread = dict(unread or {})
+        self._formulas: dict[str, Expression] = {}
         self.knobs: tuple[ResolvedKnob, ...] = ()
         self.by_id: dict[str, ResolvedKnob] = {}
         self._conditions: dict[str, Expression] = {}
@@ -91,6 +97,8 @@ class Space:
                 kept = msgspec.structs.replace(knob, choices=(knob.default,))
             self.knobs += (kept,)
             self.by_id[knob.id] = kept
+        placing = [knob.id for knob in self.knobs if knob.id in PLACING]
+        self._last_placing = placing[-1] if placing else ""
 
     def _can_live(self, knob: ResolvedKnob) -> bool:
         """Tell whether any configuration makes the knob live."""
@@ -117,18 +125,11 @@ class Space:
         """Return the one configuration with the effect of these settings.
 
         Settings of knobs that the space does not have are kept: they are the user's business.
-        is_literal: what is written is meant, as in baselines: a thread count that equals the
-        default is kept where the settings narrow the CPUs, because the default narrows with them.
-        The search means "left alone" by a default value.
+        is_literal: what is written is meant, as in baselines: where the settings narrow the CPUs,
+        every thread count is kept, because the default narrows with them, and be it larger than
+        what they leave. The search means "left alone" by a default value.
         """
-        kept = self._settle(settings)[0].as_dict()
-        if is_literal and (NUMA_NODE in kept or CPUS in kept):
-            written = self.unaliased(settings)
-            for knob, value in written.items():
-                if knob in _FOLLOW_THE_MASK and knob in self.by_id:
-                    dead = self._why_dead(self.by_id[knob], {**self._facts, **kept})
-                    kept |= {} if dead else {knob: value}
-        return Configuration.of(kept)
+        return self._settle(settings, is_literal=is_literal)[0]
 
     def dead(self, settings: Mapping[str, Value]) -> list[tuple[str, str]]:
         """Return the settings that have no effect here, each with the reason."""
@@ -147,22 +148,99 @@ class Space:
             return ""
         return self._unread.get(knob) or resolved.why or f"needs {resolved.when}"
 
-    def _settle(self, settings: Mapping[str, Value]) -> tuple[Configuration, list[tuple[str, str]]]:
+    def _settle(
+        self, settings: Mapping[str, Value], *, is_literal: bool = False
+    ) -> tuple[Configuration, list[tuple[str, str]]]:
         facts = dict(self._facts)
         settings = self.unaliased(settings)
         kept = {knob: value for knob, value in settings.items() if knob not in self.by_id}
         dead = []
         for knob in self.knobs:  # in file order: a condition asks only knobs above
             value = settings.get(knob.id, knob.default)
-            why_dead = self._why_dead(knob, facts)
+            why_dead = self._why_dead(knob, facts) or self._why_not(
+                knob, value, facts, is_literal=is_literal
+            )
             if why_dead:
                 if knob.id in settings and not same(value, knob.default):
                     dead.append((knob.id, why_dead))
                 value = knob.default
             facts[knob.id] = value
-            if not same(value, knob.default):
+            is_written = is_literal and knob.id in settings and not why_dead
+            if not self._is_in_force(knob, value, facts, is_written=is_written):
                 kept[knob.id] = value
+            if knob.id == self._last_placing:
+                dead += self._settle_placement(kept)
+                facts |= {knob: kept.get(knob, ALONE[knob]) for knob in ALONE}
+                facts |= self._instance_facts(kept)
         return Configuration.of(kept), dead
+
+    def _why_not(
+        self, knob: ResolvedKnob, value: Value, facts: Mapping[str, Any], *, is_literal: bool
+    ) -> str:
+        """Return why a live knob cannot have this value beside these facts; empty if it can."""
+        for conditional, when, why in knob.beside:
+            if same(value, conditional) and not self._formula(when).holds(facts):
+                return why
+        if knob.at_most and not is_literal and isinstance(value, int) and value != knob.default:
+            most = self._formula(knob.at_most).evaluate(facts)
+            if isinstance(most, int | float) and value > most:
+                return f"at most {most} beside these settings"
+        return ""
+
+    def _is_in_force(
+        self, knob: ResolvedKnob, value: Value, facts: Mapping[str, Any], *, is_written: bool
+    ) -> bool:
+        """Tell whether a value is what holds anyway, so that setting it changes nothing."""
+        if knob.follows and facts.get("instance.is_pinned"):
+            in_force = self._formula(knob.follows).evaluate(facts)
+            return not is_written and (same(value, knob.default) or value == in_force)
+        return same(value, knob.default)
+
+    def _formula(self, text: str) -> Expression:
+        if text not in self._formulas:
+            self._formulas[text] = Expression(text)
+        return self._formulas[text]
+
+    def _placed(self, settings: Mapping[str, Value]) -> Placement:
+        """Return where these settings place the instances."""
+        assert self._place is not None
+        key = tuple(settings.get(knob, "") for knob in PLACING)
+        if key not in self._placements:
+            self._placements[key] = self._place(settings)
+        return self._placements[key]
+
+    def _instance_facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what formulas may ask about the instances, by its name there."""
+        placed = self._placed(settings) if self._place is not None else None
+        if placed is None or not placed.instances:
+            return {}
+        return {
+            "instance.cores": min(instance.n_cores for instance in placed.instances),
+            "instance.cpus": min(len(instance.cpus) for instance in placed.instances),
+            "instance.nodes": max(len(instance.nodes) for instance in placed.instances),
+            "instance.is_pinned": placed.is_pinned,
+        }
+
+    def _settle_placement(self, kept: dict[str, Value]) -> list[tuple[str, str]]:
+        """Reduce the placing settings to the fewest with the same effect; return dead ones."""
+        dead: list[tuple[str, str]] = []
+        if self._place is None or not kept.keys() & ALONE.keys():
+            return dead
+        for knob in (PLACEMENT, CORES_PER_INSTANCE, INSTANCES):
+            if (fault := self._placed(kept).fault) and knob in kept:
+                dead.append((knob, fault))
+                del kept[knob]
+        if self._placed(kept).fault:
+            return dead  # not for the instances' sake: the node is not there
+        meant = self._placed(kept)
+        others = {knob: value for knob, value in kept.items() if knob not in _SIMPLER[-1]}
+        for needed in _SIMPLER:
+            simpler = others | {knob: kept[knob] for knob in needed if knob in kept}
+            if self._placed(simpler) == meant:
+                for knob in kept.keys() - simpler.keys():
+                    del kept[knob]
+                break
+        return dead
 
     def unaliased(self, settings: Mapping[str, Value]) -> dict[str, Value]:
         """Return the settings with every alias's value under the knob that it overrides."""

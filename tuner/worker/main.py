@@ -29,7 +29,6 @@ from tuner.record.protocol import (
     ListModels,
     MakeReference,
     Measure,
-    Measured,
     Prepare,
     Quit,
     ReferenceMade,
@@ -37,6 +36,7 @@ from tuner.record.protocol import (
     Stage,
 )
 from tuner.record.workload import ModelCard, ModelRef
+from tuner.worker.company import Orders
 from tuner.worker.gallery.sources import card_of
 from tuner.worker.program import ProgramSession, card_of_program
 from tuner.worker.session import Session, WrongOutput
@@ -50,17 +50,16 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         replies.flush()
 
     session: Session | ProgramSession | None = None
-    decoder = msgspec.json.Decoder(Command)
+    orders = Orders(commands)
     tell(Hello(os.getpid()))
-    for line in commands:
-        command = decoder.decode(line)
+    for command in orders:
         if isinstance(command, Quit):
             return
         try:
             if isinstance(command, ListModels):
                 tell(Cards(tuple(map(_card, command.models))))
                 continue
-            session = session or _session_for(command, lambda stage: tell(Stage(stage)))
+            session = session or _session_for(command, lambda stage: tell(Stage(stage)), orders)
             tell(_answer(session, command))
         except BrokenPipeError:
             return
@@ -74,12 +73,14 @@ def _card(ref: ModelRef) -> ModelCard:
     return card_of_program(ref) if ref.command else card_of(ref)
 
 
-def _session_for(command: Command, tell: Callable[[str], None]) -> Session | ProgramSession:
+def _session_for(
+    command: Command, tell: Callable[[str], None], orders: Orders
+) -> Session | ProgramSession:
     """Return what serves a launch: its first command names the model, or the program."""
     match command:
         case Begin(model=ref) | Describe(model=ref) | MakeReference(model=ref) if ref.command:
             return ProgramSession(tell)
-    return Session(tell)
+    return Session(tell, orders)
 
 
 def _answer(session: Session | ProgramSession, command: Command) -> Reply:
@@ -94,7 +95,7 @@ def _answer(session: Session | ProgramSession, command: Command) -> Reply:
         case Prepare():
             return session.prepare(command)
         case Measure():
-            return Measured(session.measure(command))
+            return session.measure(command)
         case Check():
             return session.check(command)
     raise TypeError(f"no answer to {command}")

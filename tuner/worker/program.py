@@ -35,7 +35,7 @@ from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, OutputCheck, Prepared, ReadBack, Slice
-from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
+from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Measured, Prepare
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.worker import reference
 from tuner.worker.evidence import variables
@@ -88,6 +88,7 @@ class ProgramSession:
             memory_peak_bytes=_children_peak_bytes(),
             memory_private_bytes=0,  # between its runs a program holds nothing
             read_back=tuple(self._read_back(seen)),
+            cpus=tuple(sorted(seen.cpus)),
         )
 
     def _read_back(self, seen: Sighting) -> list[ReadBack]:
@@ -97,18 +98,20 @@ class ProgramSession:
             self._settings, known, self._framework, seen.libraries
         )
 
-    def measure(self, order: Measure) -> Slice:
+    def measure(self, order: Measure) -> Measured:
         """Run once."""
         before = self._watch.read()
         made = _run(self._ref)
         after = self._watch.read()
-        return Slice(
-            index=order.index,
-            batch=1,
-            calls=made.samples,
-            seconds=made.seconds,
-            at=(before.at + after.at) / 2,
-            interference=self._watch.between(before, after),
+        return Measured(
+            Slice(
+                index=order.index,
+                batch=1,
+                calls=made.samples,
+                seconds=made.seconds,
+                at=(before.at + after.at) / 2,
+                interference=self._watch.between(before, after),
+            )
         )
 
     def check(self, order: Check) -> Checked:

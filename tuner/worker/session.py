@@ -17,13 +17,14 @@ from tuner.errors import UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, Checked, Prepared, ReadBack, Slice
-from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
+from tuner.record.launch import Built, Checked, Prepared, ReadBack
+from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Measured, Prepare
 from tuner.record.workload import ModelFacts, ModelRef
 from tuner.worker import check, graph, inputs, reference
+from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
-from tuner.worker.evidence.process import of_process, private_bytes
+from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.gallery import Model, Recorded
 from tuner.worker.gallery.sources import source_of
@@ -46,8 +47,9 @@ class Session:
     _call: Callable[[], Any]
     _batch: int
 
-    def __init__(self, tell: Tell) -> None:
+    def __init__(self, tell: Tell, orders: Orders) -> None:
         self._tell = tell
+        self._company = Company(orders, tell)
         self._watch = Watch()
         self._settings: dict[str, Value] = {}
         self._seed = 0
@@ -167,6 +169,8 @@ class Session:
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             memory_private_bytes=private_bytes(),
             read_back=tuple(self._read_back()),
+            memory_shared_bytes=shared_bytes(),
+            cpus=tuple(sorted(self._cpus)),
         )
 
     def _read_back(self) -> list[ReadBack]:
@@ -178,7 +182,7 @@ class Session:
         known = {item.knob for item in found}
         return found + variables.of_environment(self._settings, known, self._framework_name)
 
-    def measure(self, order: Measure) -> Slice:
+    def measure(self, order: Measure) -> Measured:
         """Time one slice at the prepared batch size."""
         with self.framework.running():
             for _ in range(order.discard):
@@ -191,6 +195,7 @@ class Session:
                 batch=self._batch,
                 seconds=order.seconds,
                 batches_per_call=self._spec.n_shapes(),
+                company=self._company if order.in_team else None,
             )
 
     def check(self, order: Check) -> Checked:

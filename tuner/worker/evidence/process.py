@@ -77,8 +77,20 @@ def threads_by_name() -> dict[int, str]:
 
 def private_bytes() -> int:
     """Return the anonymous memory of this process that is resident."""
+    return _resident("RssAnon")
+
+
+def shared_bytes() -> int:
+    """Return the resident memory of mapped files, libraries among them.
+
+    Other processes that map the same files need no memory of their own for them.
+    """
+    return _resident("RssFile")
+
+
+def _resident(kind: str) -> int:
     for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("RssAnon:"):
+        if line.startswith(f"{kind}:"):
             return int(line.split()[1]) * 1024
     return 0
 
@@ -96,6 +108,15 @@ def numa_node() -> Value:
     """Return the node that memory is bound to by the kernel's account, or "none"."""
     name, nodes = _memory_policy()
     return int(nodes) if name == "bind" and nodes.isdigit() else "none"
+
+
+def memory_choice(policy: str, settings: Mapping[str, Value]) -> str:
+    """Return where memory comes from under a kernel's policy.
+
+    Binding to one node together with its CPUs is another knob's.
+    """
+    is_node = policy == "bind" and settings.get("launch.numa_node", "none") != "none"
+    return policy if policy in ("bind", "interleave") and not is_node else "local"
 
 
 def cpu_choice(cpus: Iterable[int]) -> str:
@@ -121,7 +142,7 @@ def of_process(settings: Mapping[str, Value], cpus: Iterable[int]) -> list[ReadB
         ReadBack(
             "launch.memory_policy",
             settings.get("launch.memory_policy"),
-            "interleave" if _memory_policy()[0] == "interleave" else "local",
+            memory_choice(_memory_policy()[0], settings),
             "effective",
             "get_mempolicy(2)",
         ),

@@ -14,7 +14,7 @@ from tuner import supervisor
 from tuner.host.numa import policy_of
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-from tuner.worker.evidence.process import cpu_choice
+from tuner.worker.evidence.process import cpu_choice, memory_choice
 
 ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
 _FRAMEWORKS = {"torch": "libtorch_cpu.so", "tensorflow": "libtensorflow_"}
@@ -65,7 +65,7 @@ class Sighting:
         mapped = "which libraries are mapped while the program runs, not which are used"
         policy, _, nodes = self.policy.partition(":")
         node: Value = int(nodes) if policy == "bind" and nodes.isdigit() else "none"
-        memory = "interleave" if policy == "interleave" else "local"
+        memory = memory_choice(policy, settings)
         placed = "/proc/PID/numa_maps and sched_getaffinity(2) of the program"
         return [
             ReadBack("launch.allocator", settings.get("launch.allocator"), allocator,

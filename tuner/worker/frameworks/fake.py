@@ -42,12 +42,19 @@ CHOICES: dict[str, tuple[Value, ...]] = {
 }
 """Every knob that the surface knows; the first value is the default."""
 
+INSTANCES = "launch.instances"
+
 FAULTS = ("crash", "exit", "exception", "hang", "hang_in_call", "memory", "exhaust",
           "wrong_output", "nan", "misshapen", "drifting", "ignored", "garbage", "daemon",
           "slow_start", "lonely")  # fmt: skip
 
 
 _SAFE_BYTES = 8 << 30
+
+
+def n_instances(settings: Mapping[str, Value]) -> int:
+    """Return how many instances these settings ask for."""
+    return int(settings.get(INSTANCES, 1))
 
 
 def _draw(*key: object) -> np.random.Generator:
@@ -81,7 +88,8 @@ class Surface(msgspec.Struct, frozen=True):
 
     flat: no setting changes the speed, so that nothing can beat the default.
     neutral: "KNOB;..." whose settings change nothing.
-    faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS.
+    faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS; the knob "rank" is the instance in a team.
+    doubling: log gain of the summed rate with every doubling of the instances.
     """
 
     seed: int = 0
@@ -91,6 +99,7 @@ class Surface(msgspec.Struct, frozen=True):
     faults: str = ""
     start_s: float = 0.0
     neutral: str = ""
+    doubling: float = 0.0
     base_rate: float = 100.0
 
     def effects(self) -> dict[str, dict[Value, float]]:
@@ -118,13 +127,13 @@ class Surface(msgspec.Struct, frozen=True):
         return gains
 
     def log_rate(self, settings: Mapping[str, Value]) -> float:
-        """Return the true natural logarithm of items per second."""
+        """Return the true natural logarithm of items per second, of all instances together."""
         gains = self.effects()
         full = {knob: settings.get(knob, values[0]) for knob, values in CHOICES.items()}
         total = math.log(self.base_rate) + sum(gains[k].get(v, 0.0) for k, v in full.items())
         if not self.flat and full["fake.compile"] == "frozen" and full["fake.layout"] == "blocked":
             total += 0.04
-        return total
+        return total + self.doubling * math.log2(n_instances(settings))
 
     def fault_of(self, settings: Mapping[str, Value]) -> str:
         """Return the fault that these settings provoke, or an empty string."""
@@ -154,6 +163,7 @@ class Fake:
             **({"env.FAKE_THREADS": int(os.environ["FAKE_THREADS"])}
                if "FAKE_THREADS" in os.environ else {}),
             "launch.allocator": allocator(),
+            INSTANCES: n_instances(settings),
         }  # fmt: skip
 
     def seed(self, number: int) -> None:
@@ -177,7 +187,8 @@ class Fake:
 
     def place(self, settings: Mapping[str, Value]) -> None:
         """Provoke the fault that the settings ask for."""
-        self._fault = self.surface.fault_of({**self._settings, **settings})
+        rank = int(os.environ.get("TUNE_FRAMEWORK_RANK", 0))
+        self._fault = self.surface.fault_of({**self._settings, **settings, "rank": rank})
         match self._fault:
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
@@ -218,7 +229,8 @@ class Fake:
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Return a call that takes virtual time."""
         batch = len(arrays[0])
-        truth = self.surface.log_rate({**self._settings, "workload.batch": batch})
+        of_all = self.surface.log_rate({**self._settings, "workload.batch": batch})
+        truth = of_all - math.log(n_instances(self._settings))
         compiles = self._settings.get("fake.compile", "off") != "off"
         calls = 0
 

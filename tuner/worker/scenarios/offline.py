@@ -9,7 +9,9 @@ from typing import Any
 import msgspec
 
 from tuner.host.interference import Watch
-from tuner.record.launch import Slice
+from tuner.record.launch import Slice, latency
+from tuner.record.protocol import Measured
+from tuner.worker.company import Company, sleep_until
 
 
 class WarmUp(msgspec.Struct, frozen=True):
@@ -60,21 +62,33 @@ def measure(
     batch: int,
     seconds: float,
     batches_per_call: int = 1,
-) -> Slice:
-    """Time whole calls for at least `seconds`; a call may hold batches of several shapes."""
+    company: Company | None = None,
+) -> Measured:
+    """Time whole calls for at least `seconds`; a call may hold batches of several shapes.
+
+    company: the other instances of a team, with which this one begins and ends its work.
+    """
+    moment = company.agree() if company else 0.0
     before = watch.read()
-    calls = 0
-    start = now = clock()
-    while now - start < seconds:
+    if company:
+        sleep_until(moment)
+    took_s: list[float] = []
+    start = last = clock()
+    while last - start < seconds:
         call()
-        calls += batches_per_call
         now = clock()
+        took_s.append(now - last)
+        last = now
     after = watch.read()
-    return Slice(
+    if company:
+        company.keep_up(call)
+    taken = Slice(
         index=index,
         batch=batch,
-        calls=calls,
-        seconds=now - start,
+        calls=len(took_s) * batches_per_call,
+        seconds=last - start,
         at=(before.at + after.at) / 2,
         interference=watch.between(before, after),
+        latency=latency(took_s),
     )
+    return Measured(taken, tuple(took_s) if company else ())

@@ -1,0 +1,120 @@
+"""Run several instances of a program, each on its own cores, as one.
+
+This process stays: it starts the instances under their plans, passes signals on, and ends when they
+have. An instance that fails ends the others, as it does where they are measured: half a team is
+not what was recommended. Should this process be killed, the kernel kills the instances.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import time
+from collections.abc import Iterable, Sequence
+
+from tuner.deploy.run import CannotRun, Tell, apply_placement, become, observe
+from tuner.space.launching import LaunchPlan
+
+_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+_PASSED_ON = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+_SI_KERNEL = 0x80  # include/uapi/asm-generic/siginfo.h
+"""A signal from the terminal, which every instance gets by itself."""
+_PATIENCE_S = 10.0
+"""For what was told to end."""
+
+
+def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) -> int:
+    """Run one instance per plan until all have ended; return the exit code of all.
+
+    0 if every instance ended with 0; else the code of the first that failed, 128 + N for signal N.
+    Rank 0 has this process's standard input, the others none. tell: is called with a line at a
+    time.
+    """
+    waited_for = {*_PASSED_ON, signal.SIGCHLD}
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    try:
+        running = {_start(plan, command, before, tell): plan.rank for plan in plans}
+        for line in _seen(plans, running):
+            tell(line)
+        return _wait(running, len(plans), waited_for, tell)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start(plan: LaunchPlan, command: Sequence[str], mask: Iterable[int], tell: Tell) -> int:
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 125
+    try:
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() == parent:
+            if plan.rank > 0:
+                os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+            apply_placement(plan)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            become(plan, command)
+    except CannotRun as error:
+        code = error.exit_code
+        if plan.rank == 0:  # the others fail alike
+            tell(f"error: {error}")
+    finally:
+        os._exit(code)
+
+
+def _seen(plans: Sequence[LaunchPlan], running: dict[int, int]) -> list[str]:
+    """Look at every running instance; what all have alike is said once."""
+    lines: dict[str, list[int]] = {}
+    for pid, rank in running.items():
+        for line in observe(plans[rank], pid):
+            lines.setdefault(line, []).append(rank)
+    return [
+        line if len(ranks) == len(plans) else f"instance {', '.join(map(str, ranks))}: {line}"
+        for line, ranks in lines.items()
+    ]
+
+
+def _wait(
+    running: dict[int, int], n_instances: int, waited_for: set[signal.Signals], tell: Tell
+) -> int:
+    code, deadline = 0, float("inf")
+    while running:
+        left = deadline - time.monotonic()
+        got = signal.sigtimedwait(waited_for, min(left, 3600.0)) if left > 0 else None
+        if left <= 0:
+            _send(running, signal.SIGKILL)
+            deadline = float("inf")
+        elif got is not None and got.si_signo != signal.SIGCHLD:
+            if got.si_code != _SI_KERNEL:
+                _send(running, signal.Signals(got.si_signo))
+            continue
+        for pid in list(running):
+            ended, status = os.waitpid(pid, os.WNOHANG)
+            if not ended:
+                continue
+            rank, own = running.pop(pid), os.waitstatus_to_exitcode(status)
+            if own != 0 and code == 0:
+                code = own if own > 0 else 128 - own
+                how = f"exit code {own}" if own > 0 else signal.Signals(-own).name
+                if running:
+                    tell(f"instance {rank} of {n_instances} ended with {how}: ending the others")
+                    _send(running, signal.SIGTERM)
+                    deadline = time.monotonic() + _PATIENCE_S
+    return code
+
+
+def _send(running: dict[int, int], number: signal.Signals) -> None:
+    for pid in running:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue

@@ -1,0 +1,253 @@
+"""The processes of one launch: started together, measured together, stopped and killed together.
+
+Most launches have one process; a configuration with several instances has as many, each on its own
+cores. Whatever one of them cannot do the launch cannot: the first that fails ends it.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.record.configuration import Value
+from tuner.record.launch import (
+    Built,
+    Interference,
+    Prepared,
+    ReadBack,
+    Share,
+    Slice,
+    latency,
+)
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.protocol import (
+    READY,
+    TIMED,
+    Begin,
+    Check,
+    Command,
+    Failed,
+    Go,
+    Halt,
+    Measure,
+    Measured,
+    Reply,
+    Stage,
+)
+from tuner.space.catalogue import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
+from tuner.space.launching import LaunchPlan
+
+_LEAD_S = 0.01
+"""From the tool's word until all begin: each instance reads its counters meanwhile."""
+
+Tell = Callable[[str], None]
+
+
+class Team:
+    """The instances of one launch, by rank. Always `close` it: nothing of it survives that.
+
+    Raises WorkerEnded whenever an instance cannot go on; in a team the reason names it.
+    """
+
+    def __init__(
+        self, plans: Sequence[LaunchPlan], log: Path, extra_environment: Mapping[str, str]
+    ) -> None:
+        self._plans = tuple(plans)
+        self._settings: Mapping[str, Value] = {}
+        self._members: list[WorkerProcess] = []
+        try:
+            for plan in plans:
+                own_log = log if plan.rank == 0 else log.with_suffix(f".{plan.rank}{log.suffix}")
+                self._members.append(
+                    WorkerProcess(plan, own_log, extra_environment, is_awaited=False)
+                )
+            for rank, member in enumerate(self._members):
+                self._of(rank, member.greet)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes of the instances, by rank."""
+        return tuple(member.pid for member in self._members)
+
+    def _of(self, rank: int, act: Callable[[], Reply | None]) -> Reply | None:
+        """Have an instance act; name it in what it fails with."""
+        try:
+            return act()
+        except WorkerEnded as error:
+            if len(self._members) == 1:
+                raise
+            raise WorkerEnded(self._named(rank, error.ending)) from error
+
+    def _named(self, rank: int, ending: Ending) -> Ending:
+        reason = f"instance {rank + 1} of {len(self._members)}: {ending.reason}"
+        return Ending(ending.outcome, reason)
+
+    def ask(self, command: Command, timeout_s: float, tell: Tell) -> Reply:
+        """Have every instance obey; return one answer for all. tell: is given rank 0's stages.
+
+        timeout_s: after how many seconds of silence an instance is given up.
+        Outputs are checked by rank 0 alone: the others run the same program.
+        """
+        is_for_all = not isinstance(command, Check)
+        ranks = list(range(len(self._members) if is_for_all else 1))
+        if isinstance(command, Begin):
+            self._settings = command.settings
+        for rank in ranks:
+            self._members[rank].send(self._own(command, rank))
+        if isinstance(command, Measure) and len(ranks) > 1:
+            if failed := self._await(READY, timeout_s):
+                return failed
+            self._order(Go(time.monotonic() + _LEAD_S))
+            if failed := self._await(TIMED, timeout_s):
+                return failed
+            self._order(Halt())
+        return self._merged(self._answers(ranks, timeout_s, tell))
+
+    def _own(self, command: Command, rank: int) -> Command:
+        if isinstance(command, Begin):
+            policy = self._plans[rank].memory_policy
+            return msgspec.structs.replace(command, memory_policy=policy)
+        if isinstance(command, Measure):
+            return msgspec.structs.replace(command, in_team=len(self._members) > 1)
+        return command
+
+    def _order(self, command: Command) -> None:
+        for member in self._members:
+            member.send(command)
+
+    def _receive(self, rank: int, timeout_s: float) -> Reply:
+        reply = self._of(rank, lambda: self._members[rank].receive(timeout_s))
+        assert reply is not None
+        if isinstance(reply, Failed) and len(self._members) > 1:
+            named = self._named(rank, Ending(reply.outcome, reply.reason))
+            return Failed(named.outcome, named.reason)
+        return reply
+
+    def _await(self, stage: str, timeout_s: float) -> Failed | None:
+        """Wait until every instance is at a stage; return the first failure instead."""
+        for rank in range(len(self._members)):
+            reply = self._receive(rank, timeout_s)
+            if isinstance(reply, Failed):
+                return reply
+            if reply != Stage(stage):
+                return Failed(Outcome.CRASHED, f"the worker answered {reply!r}")
+        return None
+
+    def _answers(self, ranks: Sequence[int], timeout_s: float, tell: Tell) -> list[Reply]:
+        """Return each instance's answer, by rank; only the failure where one failed."""
+        found: list[Reply] = []
+        for rank in ranks:
+            while isinstance(reply := self._receive(rank, timeout_s), Stage):
+                if rank == 0:
+                    tell(reply.name)
+            if isinstance(reply, Failed):
+                return [reply]
+            found.append(reply)
+        return found
+
+    def _merged(self, replies: list[Reply]) -> Reply:
+        """Return one answer for all; they answered the same command."""
+        first = replies[0]
+        if isinstance(first, Built):
+            built = [r for r in replies if isinstance(r, Built)]
+            return Built(
+                max(b.import_s for b in built), max(b.build_s for b in built), first.versions
+            )
+        if isinstance(first, Prepared):
+            return self._prepared([r for r in replies if isinstance(r, Prepared)])
+        if isinstance(first, Measured):
+            return _together([r for r in replies if isinstance(r, Measured)])
+        return first
+
+    def _prepared(self, each: list[Prepared]) -> Prepared:
+        shared = max(p.memory_shared_bytes for p in each)
+        return Prepared(
+            first_call_s=max(p.first_call_s for p in each),
+            steady_call_s=statistics.median(p.steady_call_s for p in each),
+            warm_up_s=max(p.warm_up_s for p in each),
+            is_steady=all(p.is_steady for p in each),
+            memory_peak_bytes=shared
+            + sum(p.memory_peak_bytes - p.memory_shared_bytes for p in each),
+            memory_private_bytes=sum(p.memory_private_bytes for p in each),
+            read_back=(*_worst([p.read_back for p in each]), *self._placing(each)),
+            memory_shared_bytes=shared,
+            cpus=tuple(sorted(cpu for p in each for cpu in p.cpus)),
+        )
+
+    def _placing(self, each: list[Prepared]) -> list[ReadBack]:
+        """Read back what places the instances: the kernel's mask of each beside the planned one."""
+        planned = [tuple(sorted(plan.cpus or ())) for plan in self._plans]
+        wrong = [rank for rank, p in enumerate(each) if p.cpus != planned[rank]]
+        how = "sched_getaffinity(2) of every instance before its framework was imported"
+        found = []
+        for knob in (INSTANCES, CORES_PER_INSTANCE, PLACEMENT):
+            if (asked := self._settings.get(knob)) is not None:
+                fault = (
+                    f"instance {wrong[0] + 1} has the CPUs {each[wrong[0]].cpus}" if wrong else ""
+                )
+                found.append(ReadBack(knob, asked, fault or asked, "effective", how))
+        return found
+
+    def pause(self) -> None:
+        """Stop every instance, and wait until no thread of theirs runs."""
+        for member in self._members:
+            member.stop()
+        for rank, member in enumerate(self._members):
+            self._of(rank, member.pause)
+
+    def resume(self) -> None:
+        """Let all go on."""
+        for member in self._members:
+            member.resume()
+
+    def close(self) -> None:
+        """Kill every instance and everything it left behind, and wait until that has happened."""
+        for member in self._members:
+            member.close()
+
+
+def _worst(each: Sequence[Sequence[ReadBack]]) -> list[ReadBack]:
+    """Return what each knob is in the instances: where one has it not in force, that."""
+    found: dict[str, ReadBack] = {}
+    for items in each:
+        for item in items:
+            if item.knob not in found or (found[item.knob].in_force and not item.in_force):
+                found[item.knob] = item
+    return list(found.values())
+
+
+def _together(each: Sequence[Measured]) -> Measured:
+    """Return what all instances did in a slice: their rates added, the times of calls pooled."""
+    if len(each) == 1:
+        return each[0]
+    slices = [measured.slice for measured in each]
+    seen = [s.interference for s in slices]
+    return Measured(
+        Slice(
+            index=slices[0].index,
+            batch=slices[0].batch,
+            calls=sum(s.calls for s in slices),
+            seconds=max(s.seconds for s in slices),
+            at=statistics.fmean(s.at for s in slices),
+            interference=Interference(
+                # of CPUs that they do not share, as many each
+                steal=statistics.fmean(i.steal for i in seen),
+                foreign=statistics.fmean(i.foreign for i in seen),
+                # of the cgroup and of the machine: every instance sees the same
+                throttled_periods=max(i.throttled_periods for i in seen),
+                pressure=max(i.pressure for i in seen),
+                involuntary_switches=sum(i.involuntary_switches for i in seen),
+                dirty=tuple(dict.fromkeys(reason for i in seen for reason in i.dirty)),
+            ),
+            shares=tuple(Share(s.calls, s.seconds) for s in slices),
+            latency=latency([call for measured in each for call in measured.call_s]),
+        )
+    )

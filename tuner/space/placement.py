@@ -1,0 +1,147 @@
+"""Which CPUs each instance of a configuration gets: never more cores than this process may use.
+
+Cores are taken in the order of the machine (socket, node, last-level cache, core), so that
+neighbours in it are close. What an instance may use of a core is decided by `launch.cpus`: all of
+its allowed hardware threads, or the first one.
+
+    compact   each instance takes the next cores: close together, and filled from one end
+    spread    each instance takes its cores from as many last-level caches as there are, one after
+              another: more cache and more memory channels for an instance, longer ways between them
+    per_node  instances are dealt over the NUMA nodes, each one wholly inside one node
+    per_llc   instances are dealt over the last-level caches, each one wholly inside one group
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
+
+from tuner.host.identity import Host
+from tuner.host.topology import Cpu
+from tuner.record.configuration import Value
+from tuner.space.catalogue import (
+    CORES_PER_INSTANCE,
+    CPUS,
+    INSTANCES,
+    NUMA_NODE,
+    PLACEMENT,
+)
+
+SHARE = "share"
+"""cores_per_instance: an equal share of the cores."""
+COMPACT, SPREAD, PER_NODE, PER_LLC = "compact", "spread", "per_node", "per_llc"
+PLACING = (CPUS, NUMA_NODE, INSTANCES, CORES_PER_INSTANCE, PLACEMENT)
+"""The knobs that decide which CPUs an instance gets, in the order in which they are settled."""
+ALONE: dict[str, Value] = {INSTANCES: 1, CORES_PER_INSTANCE: SHARE, PLACEMENT: COMPACT}
+"""One process that may use all the CPUs that it is given: the default."""
+
+Core = tuple[Cpu, ...]
+"""The CPUs of one physical core that an instance may use."""
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """One process of a team."""
+
+    cpus: tuple[int, ...]
+    n_cores: int
+    nodes: tuple[int, ...]
+    """NUMA nodes of its CPUs."""
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where the instances of a configuration run; no instance where that cannot be."""
+
+    instances: tuple[Instance, ...]
+    usable_cores: int
+    """Cores that all instances together may use: of the mask, the node, and the quota."""
+    is_pinned: bool
+    """Whether an instance has fewer CPUs than this process was given."""
+    fault: str = ""
+    """Why there is no such placement here; empty if there is."""
+
+
+def place(settings: Mapping[str, Value], host: Host) -> Placement:
+    """Return where the instances run under these settings; what is not set is at its default."""
+    node = settings.get(NUMA_NODE, "none")
+    cores = _cores(host, node, one_per_core=settings.get(CPUS) == "one_per_core")
+    quota = host.limits.quota_cores
+    usable = min(len(cores), max(1, int(quota))) if quota else len(cores)
+    n = int(settings.get(INSTANCES, 1))
+    each = settings.get(CORES_PER_INSTANCE, SHARE)
+    how = str(settings.get(PLACEMENT, COMPACT))
+    if not cores:
+        return Placement((), 0, False, f"none of the allowed CPUs belongs to NUMA node {node}")
+    if n < 1:
+        return Placement((), usable, False, f"{n} instances do no work")
+    if n == 1 and each == SHARE and how in (COMPACT, SPREAD):
+        return _placement(host, [cores], usable)  # a quota takes time away, and no core
+    wanted = usable // n if each == SHARE else int(each)
+    if wanted < 1 or n * wanted > usable:
+        asked = n * max(1, wanted)
+        return Placement((), usable, False, f"{asked} cores are wanted, and {usable} may be used")
+    if how in (PER_NODE, PER_LLC):
+        return _in_groups(host, cores, usable, n, each, how)
+    if how == SPREAD:
+        cores = _dealt(_groups(cores, lambda cpu: (cpu.node, cpu.llc)))
+    return _placement(host, [cores[k * wanted : (k + 1) * wanted] for k in range(n)], usable)
+
+
+def _cores(host: Host, node: Value, *, one_per_core: bool) -> list[Core]:
+    """Return the allowed cores of a node, or of all, in the order of the machine."""
+    found: dict[tuple[int, int, int, int], list[Cpu]] = {}
+    for cpu in host.cpus:
+        if node in ("none", cpu.node):
+            found.setdefault((cpu.socket, cpu.node, cpu.llc, cpu.core), []).append(cpu)
+    cores = [tuple(sorted(found[key], key=lambda cpu: cpu.id)) for key in sorted(found)]
+    return [core[:1] for core in cores] if one_per_core else cores
+
+
+def _groups(cores: Iterable[Core], key: Callable[[Cpu], object]) -> list[list[Core]]:
+    groups: dict[object, list[Core]] = {}
+    for core in cores:
+        groups.setdefault(key(core[0]), []).append(core)
+    return list(groups.values())
+
+
+def _dealt(groups: list[list[Core]]) -> list[Core]:
+    """Return the cores of all groups in turn: the first of each, then the second of each."""
+    longest = max(map(len, groups))
+    return [group[k] for k in range(longest) for group in groups if k < len(group)]
+
+
+def _in_groups(
+    host: Host, cores: list[Core], usable: int, n: int, each: Value, how: str
+) -> Placement:
+    """Deal the instances over the groups evenly, each one inside one group."""
+    what = "NUMA node" if how == PER_NODE else "last-level cache"
+    groups = _groups(cores, lambda cpu: cpu.node if how == PER_NODE else (cpu.node, cpu.llc))
+    guests = [k * len(groups) // n for k in range(n)]  # fewer than groups: far from each other
+    crowds = [(len(groups[g]), guests.count(g)) for g in sorted(set(guests))]
+    room = min(size // crowd for size, crowd in crowds)
+    wanted = min(room, usable // n) if each == SHARE else int(each)
+    if wanted < 1 or wanted > room:
+        size, crowd = min(crowds, key=lambda pair: pair[0] // pair[1])
+        return Placement(
+            (), usable, False,
+            f"{crowd} instance(s) of {max(1, wanted)} core(s) do not fit into a {what} of {size}",
+        )  # fmt: skip
+    taken = [0] * len(groups)
+    shares = []
+    for g in guests:
+        shares.append(groups[g][taken[g] : taken[g] + wanted])
+        taken[g] += wanted
+    return _placement(host, shares, usable)
+
+
+def _placement(host: Host, shares: list[list[Core]], usable: int) -> Placement:
+    instances = tuple(
+        Instance(
+            cpus=tuple(sorted(cpu.id for core in share for cpu in core)),
+            n_cores=len(share),
+            nodes=tuple(sorted({core[0].node for core in share})),
+        )
+        for share in shares
+    )
+    is_pinned = any(len(instance.cpus) < len(host.cpus) for instance in instances)
+    return Placement(instances, usable, is_pinned)
