@@ -33,7 +33,8 @@
 
 Formulas may ask host.*, workload.*, the ids of knobs that stand above, and below the knobs that
 place instances what these leave to one: instance.cores, .cpus, .nodes (how many it spans; the
-fewest cores and CPUs, the most nodes) and .is_pinned (to fewer CPUs than there are).
+fewest cores and CPUs, the most nodes), .is_pinned (to fewer CPUs than there are), and
+instances.nodes, which all of them together use.
 """
 
 from __future__ import annotations
@@ -65,7 +66,13 @@ WORKLOAD_FACTS = (
     "workload.width",
     "workload.form",
 )
-INSTANCE_FACTS = ("instance.cores", "instance.cpus", "instance.nodes", "instance.is_pinned")
+INSTANCE_FACTS = (
+    "instance.cores",
+    "instance.cpus",
+    "instance.nodes",
+    "instance.is_pinned",
+    "instances.nodes",
+)
 
 
 class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -18,13 +18,10 @@ from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import BATCH, CORES_PER_INSTANCE, INSTANCES, PLACEMENT, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import winner_class
-from tuner.space.placement import ALONE, PLACING, Placement
+from tuner.space.placement import ALONE, COMPACT, PLACING, SHARE, Placement
 
 UNSET = "unset"
 """Stands for "left alone" where it is not known what is in force then."""
-
-_SIMPLER = ((), (PLACEMENT,), (CORES_PER_INSTANCE,), (PLACEMENT, CORES_PER_INSTANCE))
-"""Which placing settings a team may need beside their number, the fewest first."""
 
 
 class ResolvedKnob(msgspec.Struct, frozen=True):
@@ -218,6 +215,7 @@ class Space:
             "instance.cores": min(instance.n_cores for instance in placed.instances),
             "instance.cpus": min(len(instance.cpus) for instance in placed.instances),
             "instance.nodes": max(len(instance.nodes) for instance in placed.instances),
+            "instances.nodes": len({n for instance in placed.instances for n in instance.nodes}),
             "instance.is_pinned": placed.is_pinned,
         }
 
@@ -233,14 +231,29 @@ class Space:
         if self._placed(kept).fault:
             return dead  # not for the instances' sake: the node is not there
         meant = self._placed(kept)
-        others = {knob: value for knob, value in kept.items() if knob not in _SIMPLER[-1]}
-        for needed in _SIMPLER:
-            simpler = others | {knob: kept[knob] for knob in needed if knob in kept}
-            if self._placed(simpler) == meant:
-                for knob in kept.keys() - simpler.keys():
-                    del kept[knob]
+        others = {k: v for k, v in kept.items() if k not in (PLACEMENT, CORES_PER_INSTANCE)}
+        for simpler in self._alternatives(kept, meant):
+            if self._placed(others | simpler) == meant:
+                kept.clear()
+                kept |= others | simpler
                 break
         return dead
+
+    def _alternatives(
+        self, kept: Mapping[str, Value], meant: Placement
+    ) -> Iterator[dict[str, Value]]:
+        """Yield what may say the same of cores and placement, the fewest settings first."""
+        cores: Value = meant.instances[0].n_cores
+        if cores not in (*self._values(CORES_PER_INSTANCE), kept.get(CORES_PER_INSTANCE)):
+            cores = kept.get(CORES_PER_INSTANCE, SHARE)
+        ways = dict.fromkeys((*self._values(PLACEMENT), kept.get(PLACEMENT, COMPACT)))
+        yield {}
+        yield {CORES_PER_INSTANCE: cores}
+        yield from ({PLACEMENT: way} for way in ways)
+        yield from ({CORES_PER_INSTANCE: cores, PLACEMENT: way} for way in ways)
+
+    def _values(self, knob: str) -> tuple[Value, ...]:
+        return self.by_id[knob].all_values if knob in self.by_id else ()
 
     def unaliased(self, settings: Mapping[str, Value]) -> dict[str, Value]:
         """Return the settings with every alias's value under the knob that it overrides."""

@@ -88,7 +88,7 @@ class Surface(msgspec.Struct, frozen=True):
 
     flat: no setting changes the speed, so that nothing can beat the default.
     neutral: "KNOB;..." whose settings change nothing.
-    faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS; the knob "rank" is the instance in a team.
+    faults: "KNOB=VALUE:FAULT;..." with a fault of FAULTS; "rank" stands for the instance's rank.
     doubling: log gain of the summed rate with every doubling of the instances.
     """
 
@@ -187,7 +187,7 @@ class Fake:
 
     def place(self, settings: Mapping[str, Value]) -> None:
         """Provoke the fault that the settings ask for."""
-        rank = int(os.environ.get("TUNE_FRAMEWORK_RANK", 0))
+        rank = int(os.environ.get("TUNE_FRAMEWORK_RANK", "0"))
         self._fault = self.surface.fault_of({**self._settings, **settings, "rank": rank})
         match self._fault:
             case "crash":
