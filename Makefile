@@ -1,7 +1,7 @@
-# make tune     install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
-# make test     install what the tests need and run them all but those of test-numa
-# make test-numa   run the tests that need two NUMA nodes, in a machine under qemu's emulation
-# make check    ruff and mypy --strict, as CI runs them
+# make tune       install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
+# make test       install what the tests need and run them all but those of test-numa
+# make test-numa  run those that need two NUMA nodes, in a machine under qemu's software emulation
+# make check      ruff and mypy --strict, as CI runs them
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
@@ -18,7 +18,7 @@ test: $(VENV)/test.stamp
 
 # without a kernel the tests are skipped with their reason; qemu: see .ci/run
 test-numa: $(VENV)/test.stamp
-	-@$(BIN)/python -m tests.guest.kernel
+	@$(BIN)/python -m tests.guest.kernel || true
 	$(BIN)/python -m pytest -m numa
 
 check: $(VENV)/test.stamp

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import json
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -80,9 +79,11 @@ def read(text: str, console: str, *, seconds: float, ended_in_time: bool) -> Out
     return Outcomes(tuple(tests), is_complete, ended_in_time, seconds, console)
 
 
-def names() -> Iterator[str]:
+def names() -> list[str]:
     """Name the test functions inside, without importing them: they are not for this machine."""
-    for path in sorted(INSIDE.glob("test_*.py")):
-        for node in ast.parse(path.read_text()).body:
-            if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
-                yield f"{path.name}::{node.name}"
+    return [
+        f"{path.name}::{node.name}"
+        for path in sorted(INSIDE.glob("test_*.py"))
+        for node in ast.parse(path.read_text()).body
+        if isinstance(node, ast.FunctionDef) and node.name.startswith("test_")
+    ]

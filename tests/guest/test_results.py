@@ -43,6 +43,6 @@ def test_a_line_that_was_cut_off_is_no_result() -> None:
 
 
 def test_the_tests_inside_are_found_without_importing_them() -> None:
-    found = list(names())
+    found = names()
     assert "test_detection.py::test_the_topology_is_that_of_the_machine" in found
     assert len(found) == len(set(found))

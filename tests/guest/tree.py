@@ -10,6 +10,7 @@ import importlib.metadata
 import os
 import py_compile
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -29,10 +30,10 @@ _UNUSED_SUFFIXES = {".a", ".c", ".h", ".pxd", ".pyc", ".pyi", ".pyx"}
 _UNUSED_LIBRARY = ("test", "idlelib", "tkinter", "turtledemo", "ensurepip", "lib2to3", "distutils",
                    "pydoc_data", "config-*", "site-packages", "dist-packages", "__pycache__",
                    "_tkinter*", "_test*")  # fmt: skip
-_PROJECT = ("tuner", "models", "search_spaces", "tests/guest/inside", "tests/__init__.py",
+_INSIDE = "tests/guest/inside"
+_PROJECT = ("tuner", "models", "search_spaces", _INSIDE, "tests/__init__.py",
             "tests/guest/__init__.py", "pyproject.toml")  # fmt: skip
-INSIDE = "tests/guest/inside"
-RESULTS_DEVICE = "/dev/ttyS1"
+_RESULTS = "/dev/ttyS1"
 
 _INIT = """\
 #!/bin/busybox sh
@@ -46,7 +47,7 @@ $bb mount -t cgroup2 cgroup2 /sys/fs/cgroup
 $bb stty -F {results} raw
 # ctypes.util.find_library, by which py-libnuma looks for libnuma, asks the loader's cache
 /sbin/ldconfig
-export PATH=/bin:/sbin HOME=/tmp USER=root RESULTS={results}
+export PATH=/bin:/sbin HOME=/tmp USER=root GUEST_RESULTS={results}
 cd {project}
 {python} -P -m pytest --color=no -p no:cacheprovider {project}/{inside}
 $bb poweroff -f
@@ -191,6 +192,11 @@ def _write_init(root: Path, project: Path) -> None:
         (root / name).mkdir(exist_ok=True)
     init = root / "init"
     init.write_text(
-        _INIT.format(results=RESULTS_DEVICE, project=project, python=sys.executable, inside=INSIDE)
+        _INIT.format(
+            results=_RESULTS,
+            project=shlex.quote(str(project)),
+            python=shlex.quote(sys.executable),
+            inside=_INSIDE,
+        )
     )
     init.chmod(0o755)

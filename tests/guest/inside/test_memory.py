@@ -60,9 +60,10 @@ def _move_pages(address: int) -> dict[int, int]:
     return dict(Counter(status))
 
 
-@pytest.mark.parametrize("node", [0, 1])
-def test_memory_of_a_bound_process_lies_on_its_node(node: int) -> None:
-    placed = in_child(_touched, f"bind:{node}")
+@pytest.mark.parametrize(("node", "cpu_elsewhere"), [(0, 5), (1, 2)])
+def test_memory_of_a_bound_process_lies_on_its_node(node: int, cpu_elsewhere: int) -> None:
+    """Touched from the other node, so that the policy decides and not the CPU."""
+    placed = in_child(_touched, f"bind:{node}", cpu=cpu_elsewhere)
     assert placed == Placed(f"bind:{node}", {node: N_PAGES}, {node: N_PAGES})
 
 
