@@ -17,7 +17,7 @@ _MACHINE = (
     "qemu-system-x86_64",
     # one host thread for all CPUs: faster than one each where the host has fewer cores
     *("-accel", "tcg,thread=single"),
-    # a processor that calls itself AMD loses its SMT siblings here (topoext is not emulated)
+    # one that calls itself AMD loses its SMT siblings (qemu 7.2 does not emulate topoext)
     *("-cpu", "max,vendor=GenuineIntel"),
     *("-m", "1024"),
     *("-smp", "8,sockets=2,cores=2,threads=2"),
