@@ -1,19 +1,25 @@
-# make tune     install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
-# make test     install what the tests need and run them all
-# make check    ruff and mypy --strict, as CI runs them
+# make tune       install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
+# make test       install what the tests need and run them all but those of test-numa
+# make test-numa  run those that need two NUMA nodes, in a machine under qemu's software emulation
+# make check      ruff and mypy --strict, as CI runs them
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --model resnet50 --hw xeon --budget 20m
 
-.PHONY: tune test check format schemas clean
+.PHONY: tune test test-numa check format schemas clean
 
 tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -m "not alone" -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m "not alone and not numa" -n 2 --dist loadfile
 	$(BIN)/python -m pytest -m alone
+
+# without a kernel the tests are skipped with their reason; qemu: see .ci/run
+test-numa: $(VENV)/test.stamp
+	@$(BIN)/python -m tests.guest.kernel || true
+	$(BIN)/python -m pytest -m numa
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .
