@@ -1,17 +1,13 @@
 """Launches of the fake framework on the real bench: every outcome with its reason."""
 
 import os
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.command import MARKER, new_marker, wait_until_gone
+from tests.measurement.conftest import Maker
 from tuner.errors import StorageFailed
-from tuner.galleries import MODELS
-from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import describe_model, find_model, make_reference
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
@@ -19,38 +15,8 @@ from tuner.record.journal import Started
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import LaunchFile, Store
-from tuner.record.workload import Workload
 
-Maker = Callable[..., Bench]
 NOISE = Scatter(0.02, 0.01)
-
-
-@pytest.fixture
-def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    """Make benches for the fake model with parameters; check that nothing survives them."""
-    marker = new_marker()
-    monkeypatch.setenv(MARKER, marker)
-    benches: list[Bench] = []
-
-    def make(seconds_left: float = 60.0, listen: Callable[[Event], None] = lambda _: None,
-             **parameters: object) -> Bench:  # fmt: skip
-        given = ",".join(f"{k}={v}" for k, v in parameters.items())
-        ref, card = find_model(f"fake@{given}" if given else "fake", MODELS)
-        store = Store(tmp_path / f"study{len(benches)}")
-        facts = describe_model(ref, "fake", 0)
-        make_reference(ref, "fake", 0, store.reference_path)
-        workload = Workload(ref, "fake", "offline", card)
-        bench = Bench(store, probe(), workload, facts, listen, session=1, seed=0,
-                      seconds_left=lambda: seconds_left, waiting_s=0.0)  # fmt: skip
-        benches.append(bench)
-        return bench
-
-    yield make
-    for bench in benches:
-        bench.close()
-        bench.store.close()
-    monkeypatch.delenv(MARKER)
-    assert wait_until_gone(marker) == []
 
 
 def measured(bench: Bench, **settings: Value) -> LaunchRecord:

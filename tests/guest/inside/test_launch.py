@@ -1,6 +1,6 @@
-"""A launch of the fake framework on one node, by the worker's account and by the kernel's.
+"""Launches of the fake framework, by the worker's account and by the kernel's.
 
-The launch of several instances, each on a node of its own, belongs here as well.
+One process on one node, and a team of two, each on a node of its own.
 """
 
 import os
@@ -15,6 +15,7 @@ from tuner.host.identity import probe
 from tuner.host.numa import policy_of
 from tuner.measurement.describe import make_reference
 from tuner.measurement.process import WorkerProcess
+from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Built, Prepared, ReadBack
 from tuner.record.protocol import Begin, Command, Measure, Measured, Prepare, Reply, Stage
@@ -23,6 +24,7 @@ from tuner.space.launching import LaunchPlan, plan_launch
 
 FAKE = ModelRef("fake", str(MODELS / "fake.py"))
 ON_NODE_1 = Configuration.of({"launch.numa_node": 1})
+A_TEAM = Configuration.of({"launch.instances": 2, "launch.memory_policy": "bind"})
 TIMEOUT_S = 120.0  # under emulation an import takes seconds
 
 
@@ -35,16 +37,21 @@ def ask(worker: WorkerProcess, command: Command) -> Reply:
 
 @pytest.fixture(scope="module")
 def plan() -> LaunchPlan:
-    return plan_launch(ON_NODE_1, probe())
+    (only,) = plan_launch(ON_NODE_1, probe())
+    return only
 
 
 @pytest.fixture(scope="module")
-def worker(plan: LaunchPlan, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WorkerProcess]:
-    """One instance, begun with the settings and not yet prepared."""
-    folder = tmp_path_factory.mktemp("launch")
-    reference = folder / "fake.npz"
-    make_reference(FAKE, "fake", 0, reference, 4)
-    started = WorkerProcess(plan, folder / "worker.log", {})
+def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("launch") / "fake.npz"
+    make_reference(FAKE, "fake", 0, path, 4)
+    return path
+
+
+@pytest.fixture(scope="module")
+def worker(plan: LaunchPlan, reference: Path) -> Iterator[WorkerProcess]:
+    """One process, begun with the settings and not yet prepared."""
+    started = WorkerProcess(plan, reference.with_name("worker.log"), {})
     try:
         order = Begin(1, FAKE, "fake", 0, ON_NODE_1.as_dict(), plan.memory_policy, str(reference))
         begun = ask(started, order)
@@ -88,3 +95,44 @@ def test_the_kernel_shows_the_worker_on_the_node(worker: WorkerProcess) -> None:
     assert policy_of(worker.pid) == "bind:1"
     pages = anonymous_pages(worker.pid)
     assert pages[1] > 0.95 * sum(pages.values())  # a few came from its parent's node by fork
+
+
+@pytest.fixture(scope="module")
+def team(reference: Path) -> Iterator[Team]:
+    """Two instances, begun and not yet prepared."""
+    started = Team(plan_launch(A_TEAM, probe()), reference.with_name("team.log"), {})
+    try:
+        order = Begin(2, FAKE, "fake", 0, A_TEAM.as_dict(), "none", str(reference))
+        begun = started.ask(order, TIMEOUT_S, lambda _: None)
+        assert isinstance(begun, Built), begun
+        yield started
+    finally:
+        started.close()
+
+
+def test_the_instances_read_back_their_cpus_and_memory(team: Team) -> None:
+    prepared = team.ask(Prepare(4), TIMEOUT_S, lambda _: None)
+    assert isinstance(prepared, Prepared), prepared
+    read_back = {item.knob: item for item in prepared.read_back}
+    for knob, value in A_TEAM.settings:
+        assert (read_back[knob].observed, read_back[knob].evidence) == (value, "effective")
+    assert prepared.cpus == tuple(range(8))
+
+
+def test_the_instances_are_measured_together(team: Team) -> None:
+    measured = team.ask(Measure(0, 0.2, 1), TIMEOUT_S, lambda _: None)
+    assert isinstance(measured, Measured), measured
+    taken = measured.slice
+    assert [share.calls > 0 for share in taken.shares] == [True, True]
+    assert taken.rate == pytest.approx(sum(s.calls * 4 / s.seconds for s in taken.shares))
+    assert taken.latency is not None
+    assert taken.latency.n_calls == taken.calls
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_the_kernel_shows_each_instance_on_its_node(team: Team, rank: int) -> None:
+    pid = team.pids[rank]
+    assert os.sched_getaffinity(pid) == set(range(4 * rank, 4 * rank + 4))
+    assert policy_of(pid) == f"bind:{rank}"
+    pages = anonymous_pages(pid)
+    assert pages[rank] > 0.95 * sum(pages.values())

@@ -8,7 +8,7 @@ import pytest
 
 from tests.guest.inside.child import in_child
 from tests.guest.inside.groups import control_group, enter
-from tuner.host.numa import NumaError, apply_memory_policy, bind_to_node, interleave, memory_policy
+from tuner.host.numa import NumaError, apply_memory_policy, bind_to_nodes, interleave, memory_policy
 
 NODE_CPUS = {0: {0, 1, 2, 3}, 1: {4, 5, 6, 7}}
 LAST_CPU = Path("/sys/devices/system/cpu/cpu7/online")
@@ -26,7 +26,7 @@ def _bound(node: int, cpus: set[int] | None = None, group: Path | None = None) -
         enter(group)
     if cpus:
         os.sched_setaffinity(0, cpus)
-    return _placed(lambda: bind_to_node(node))
+    return _placed(lambda: bind_to_nodes(node))
 
 
 @pytest.mark.parametrize("node", [0, 1])

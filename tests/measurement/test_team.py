@@ -1,0 +1,201 @@
+"""Several workers as one launch: together from the start to the end."""
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
+from tests.measurement.conftest import Maker
+from tuner.galleries import MODELS
+from tuner.host.identity import probe
+from tuner.measurement.bench import Bench
+from tuner.measurement.describe import make_reference
+from tuner.measurement.process import WorkerEnded
+from tuner.measurement.replication import Scatter
+from tuner.measurement.team import Team
+from tuner.record.configuration import Configuration, Value
+from tuner.record.launch import Built, LaunchRecord, Prepared, Purpose
+from tuner.record.outcome import Outcome
+from tuner.record.protocol import (
+    READY,
+    TIMED,
+    Begin,
+    Go,
+    Halt,
+    Measure,
+    Measured,
+    Prepare,
+    Stage,
+)
+from tuner.record.workload import ModelRef
+from tuner.space.launching import LaunchPlan, plan_launch
+
+pytestmark = pytest.mark.skipif(
+    probe().usable_cores < 2, reason="two instances need two cores; one may be used here"
+)
+TWO: dict[str, Value] = {"launch.instances": 2}
+FAKE = ModelRef("fake", str(MODELS / "fake.py"))
+
+
+@pytest.fixture
+def marker() -> Iterator[str]:
+    made = new_marker()
+    yield made
+    assert wait_until_gone(made) == []
+
+
+def measured(bench: Bench, **settings: Value) -> LaunchRecord:
+    chosen = Configuration.of({**TWO, **{k.replace("__", "."): v for k, v in settings.items()}})
+    return bench.measure(chosen, Purpose.SEARCH, noise=Scatter(0.02, 0.01))
+
+
+def test_a_team_is_one_launch_with_a_summed_rate(bench_of: Maker) -> None:
+    bench = bench_of(noise=0.001, drift=0, doubling=0.5)
+    alone = bench.measure(Configuration(), Purpose.SEARCH, noise=Scatter(0.02, 0.01))
+    team = measured(bench)
+    assert team.ending is not None
+    assert team.ending.outcome is Outcome.MEASURED
+    one, both = alone.slices[0], team.slices[0]
+    assert len(both.shares) == 2
+    assert both.calls == sum(share.calls for share in both.shares)
+    assert both.rate == pytest.approx(one.rate * 1.65, rel=0.02)  # exp(0.5)
+    # each has half of the rate: a call of the same batch takes longer than alone
+    assert one.latency is not None
+    assert both.latency is not None
+    assert both.latency.p50_s == pytest.approx(one.latency.p50_s * 2 / 1.65, rel=0.02)
+    assert both.latency.n_calls == both.calls
+    assert not one.shares
+
+
+def test_where_the_instances_run_is_read_back_from_the_kernel(bench_of: Maker) -> None:
+    record = measured(bench_of())
+    assert record.prepared is not None
+    (item,) = [i for i in record.prepared.read_back if i.knob == "launch.instances"]
+    assert (item.requested, item.observed, item.evidence) == (2, 2, "effective")
+    host = probe()
+    planned = [plan.cpus for plan in plan_launch(Configuration.of(TWO), host)]
+    assert record.prepared.cpus == tuple(sorted(cpu for cpus in planned for cpu in cpus or ()))
+
+
+def test_instances_that_are_not_where_they_belong_are_not_credited(
+    tmp_path: Path, marker: str
+) -> None:
+    reference = tmp_path / "fake.npz"
+    make_reference(FAKE, "fake", 0, reference)
+    right = plan_launch(Configuration.of(TWO), probe())
+    team = Team(right, tmp_path / "log", {MARKER: marker})
+    try:
+        order = Begin(1, FAKE, "fake", 0, TWO, "none", str(reference))
+        # as if both had landed on the same CPUs
+        team._plans = (right[0], LaunchPlan({}, right[0].cpus, "none", 1, 2))
+        assert isinstance(team.ask(order, 30, lambda _: None), Built)
+        prepared = team.ask(Prepare(4), 30, lambda _: None)
+        assert isinstance(prepared, Prepared)
+        (item,) = [i for i in prepared.read_back if i.knob == "launch.instances"]
+        assert not item.in_force
+        assert "instance 2 has the CPUs" in str(item.observed)
+    finally:
+        team.close()
+
+
+FAULTS = {
+    "crash": (Outcome.CRASHED, "instance 2 of 2: killed by SIGSEGV"),
+    "exception": (Outcome.CRASHED, "instance 2 of 2: RuntimeError"),
+    "memory": (Outcome.OUT_OF_MEMORY, "instance 2 of 2: MemoryError"),
+    "exit": (Outcome.CRASHED, "instance 2 of 2: ended with exit code 3"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_one_that_fails_ends_all(bench_of: Maker, fault: str) -> None:
+    bench = bench_of(faults=f"rank=1:{fault}")
+    record = measured(bench)
+    assert record.ending is not None
+    outcome, reason = FAULTS[fault]
+    assert record.ending.outcome is outcome
+    assert reason in record.ending.reason
+    # the bench goes on
+    assert bench.measure(Configuration(), Purpose.SEARCH, noise=Scatter(0.02, 0.01)).slices
+
+
+def test_one_that_dies_in_a_slice_ends_all(tmp_path: Path, marker: str) -> None:
+    reference = tmp_path / "fake.npz"
+    make_reference(FAKE, "fake", 0, reference)
+    team = Team(plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker})
+    try:
+        team.ask(Begin(1, FAKE, "fake", 0, TWO, "none", str(reference)), 30, lambda _: None)
+        team.ask(Prepare(4), 30, lambda _: None)
+        os.kill(team.pids[1], 9)
+        with pytest.raises(WorkerEnded, match="instance 2 of 2: killed by SIGKILL"):
+            team.ask(Measure(0, 0.2, 1), 30, lambda _: None)
+    finally:
+        team.close()
+    assert marked_processes(marker) == []
+
+
+def test_an_idle_team_runs_on_no_cpu(tmp_path: Path, marker: str) -> None:
+    team = Team(plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker})
+    try:
+        team.pause()
+        for pid in team.pids:
+            assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+        team.resume()
+    finally:
+        team.close()
+
+
+def test_an_instance_begins_when_told_and_works_until_all_have_ended(
+    tmp_path: Path, marker: str
+) -> None:
+    """The worker's side of a slice in company, the tool's part played by hand."""
+    reference = tmp_path / "fake.npz"
+    make_reference(FAKE, "fake", 0, reference)
+    plan = plan_launch(Configuration.of(TWO), probe())[0]
+    team = Team([plan], tmp_path / "log", {MARKER: marker})
+    worker = team._members[0]
+    try:
+        team.ask(Begin(1, FAKE, "fake", 0, {}, "none", str(reference)), 30, lambda _: None)
+        team.ask(Prepare(4), 30, lambda _: None)
+        worker.send(Measure(3, 0.2, 1, in_team=True))
+        assert worker.receive(10) == Stage(READY)
+        begins = time.monotonic() + 0.3
+        worker.send(Go(begins))
+        assert worker.receive(10) == Stage(TIMED)
+        assert time.monotonic() >= begins
+
+        def used_s() -> float:
+            fields = Path(f"/proc/{worker.pid}/stat").read_text().rpartition(")")[2].split()
+            return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+        before = used_s()
+        deadline = time.monotonic() + 30
+        while used_s() < before + 0.1 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert used_s() >= before + 0.1  # it works on, untimed
+        worker.send(Halt())
+        answer = worker.receive(10)
+        assert isinstance(answer, Measured)
+        assert answer.slice.index == 3
+        assert len(answer.call_s) == answer.slice.calls
+    finally:
+        team.close()
+
+
+def test_a_team_too_large_for_the_memory_is_not_started(bench_of: Maker) -> None:
+    bench = bench_of()
+    bench.measure(Configuration(), Purpose.SEARCH, noise=Scatter(0.02, 0.01))
+    prepared = next(r.prepared for r in bench.store.launches.values() if r.prepared)
+    host = bench.launcher._host
+    limits = msgspec.structs.replace(
+        host.limits, memory_bytes=int(1.5 * prepared.memory_peak_bytes)
+    )
+    bench.launcher._host = msgspec.structs.replace(host, limits=limits)
+    record = measured(bench)
+    assert record.ending is not None
+    assert record.ending.outcome is Outcome.NOT_APPLICABLE
+    assert "not started: 2 instances of about 0.0" in record.ending.reason
+    assert record.built is None
