@@ -1,0 +1,179 @@
+"""Several instances of a program that knows nothing of this tool."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.command import MARKER, command, new_marker, run, wait_until_gone
+from tests.deploy.recommendations import recommendation, written
+from tests.space.spaces import machine
+from tuner.host.identity import probe
+from tuner.host.topology import format_cpu_list, parse_cpu_list
+from tuner.output.recommended import environment_file, run_script
+from tuner.record.configuration import Configuration, Value
+from tuner.space.launching import plan_launch
+
+pytestmark = pytest.mark.skipif(
+    probe().usable_cores < 2, reason="two instances need two cores; one may be used here"
+)
+TWO: dict[str, Value] = {"launch.instances": 2, "env.OMP_NUM_THREADS": 1}
+TELL = (
+    "import os, sys; e = os.environ; "
+    "sys.stdout.write(' '.join([e['TUNE_FRAMEWORK_RANK'], e['TUNE_FRAMEWORK_INSTANCES'], "
+    "e['TUNE_FRAMEWORK_CPUS'], e['OMP_NUM_THREADS'], "
+    "','.join(map(str, sorted(os.sched_getaffinity(0))))]) + '\\n')"
+)
+
+
+def team(
+    folder: Path, code: str, settings: dict[str, Value] = TWO, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    path = written(folder, settings)
+    program = (sys.executable, "-c", code)
+    return run("run", str(path), "--", *program, cwd=folder, environment=environment)
+
+
+def planned() -> list[tuple[int, ...]]:
+    return [plan.cpus or () for plan in plan_launch(Configuration.of(TWO), probe())]
+
+
+def test_every_instance_has_its_rank_its_cpus_and_the_variables(tmp_path: Path) -> None:
+    done = team(tmp_path, TELL)
+    assert done.returncode == 0, done.stderr
+    found = sorted(line.split() for line in done.stdout.splitlines())
+    for rank, (line, cpus) in enumerate(zip(found, planned(), strict=True)):
+        assert line == [str(rank), "2", format_cpu_list(cpus), "1", ",".join(map(str, cpus))]
+        assert parse_cpu_list(line[2]) == cpus
+
+
+def test_what_is_in_force_is_said_for_each_instance(tmp_path: Path) -> None:
+    done = team(tmp_path, "import time; time.sleep(0.5)")
+    first, second = map(format_cpu_list, planned())
+    assert f"instance 0: in force: CPUs {first}" in done.stderr
+    assert f"instance 1: in force: CPUs {second}" in done.stderr
+    assert done.stderr.count("set: OMP_NUM_THREADS=1") == 1
+
+
+def test_the_first_failure_ends_the_others_and_is_the_exit_code(tmp_path: Path) -> None:
+    marker = new_marker()
+    code = (
+        "import os, sys, time\n"
+        "if os.environ['TUNE_FRAMEWORK_RANK'] == '1': sys.exit(7)\n"
+        "time.sleep(600)\n"
+    )
+    done = team(tmp_path, code, **{MARKER: marker})
+    assert done.returncode == 7
+    assert "instance 1 of 2 ended with exit code 7: ending the others" in done.stderr
+    assert wait_until_gone(marker) == []
+
+
+def test_an_instance_that_dies_by_a_signal(tmp_path: Path) -> None:
+    code = (
+        "import os, time\nif os.environ['TUNE_FRAMEWORK_RANK'] == '0': os.kill(os.getpid(), 11)\n"
+    )
+    done = team(tmp_path, code + "time.sleep(600)")
+    assert done.returncode == 128 + signal.SIGSEGV
+    assert "instance 0 of 2 ended with SIGSEGV" in done.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_signal_to_the_command_reaches_every_instance(
+    tmp_path: Path, number: signal.Signals
+) -> None:
+    marker = new_marker()
+    path = written(tmp_path, TWO)
+    code = "import time; print('up', flush=True); time.sleep(600)"
+    with subprocess.Popen(
+        command("run", "--quiet", str(path), "--", sys.executable, "-c", code),
+        env={**os.environ, MARKER: marker},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+        process.send_signal(number)
+        code_ = process.wait(30)
+    assert wait_until_gone(marker) == []
+    assert code_ == (-number if number == signal.SIGKILL else 128 + number)
+
+
+def test_only_the_first_instance_reads_the_standard_input(tmp_path: Path) -> None:
+    path = written(tmp_path, TWO)
+    code = "import os, sys; print(os.environ['TUNE_FRAMEWORK_RANK'], repr(sys.stdin.read()))"
+    done = subprocess.run(
+        command("run", "--quiet", str(path), "--", sys.executable, "-c", code),
+        input="words", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == ["0 'words'", "1 ''"]
+
+
+@pytest.mark.parametrize(("program", "code"), [("/no/such/program", 127), ("/etc/passwd", 126)])
+def test_a_program_that_cannot_be_started_is_said_once(
+    tmp_path: Path, program: str, code: int
+) -> None:
+    done = run("run", str(written(tmp_path, TWO)), "--", program, cwd=tmp_path)
+    assert done.returncode == code
+    assert done.stderr.count(program) == 1
+    assert "Traceback" not in done.stderr
+
+
+def test_more_instances_than_cores_are_refused(tmp_path: Path) -> None:
+    too_many: dict[str, Value] = {"launch.instances": 4096}
+    done = team(tmp_path, "print('ran')", too_many)
+    assert done.returncode == 125
+    assert "4096 cores are wanted" in done.stderr
+    assert "ran" not in done.stdout
+
+
+def script(folder: Path) -> Path:
+    settings = Configuration.of(TWO)
+    made = run_script(recommendation(TWO, probe()), plan_launch(settings, probe()))
+    path = folder / "run.sh"
+    path.write_text(made)
+    path.chmod(0o755)
+    return path
+
+
+def test_the_script_starts_the_same_team(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [str(script(tmp_path)), sys.executable, "-c", TELL],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = sorted(line.split() for line in done.stdout.splitlines())
+    for rank, (line, cpus) in enumerate(zip(found, planned(), strict=True)):
+        assert line == [str(rank), "2", format_cpu_list(cpus), "1", ",".join(map(str, cpus))]
+
+
+def test_the_script_ends_with_the_code_of_what_failed(tmp_path: Path) -> None:
+    code = "import os, sys; sys.exit(3 if os.environ['TUNE_FRAMEWORK_RANK'] == '0' else 0)"
+    done = subprocess.run([str(script(tmp_path)), sys.executable, "-c", code], check=False)
+    assert done.returncode == 3
+
+
+def test_the_script_passes_a_termination_on(tmp_path: Path) -> None:
+    marker = new_marker()
+    with subprocess.Popen(
+        [str(script(tmp_path)), sys.executable, "-c",
+         "import time; print('up', flush=True); time.sleep(600)"],
+        env={**os.environ, MARKER: marker}, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+        process.terminate()
+        assert process.wait(30) != 0
+    assert wait_until_gone(marker) == []
+
+
+def test_the_files_say_what_variables_cannot_do(tmp_path: Path) -> None:
+    host = machine(tmp_path, sockets=2, cores=2, threads=2)
+    settings: dict[str, Value] = {"launch.instances": 2, "launch.memory_policy": "bind"}
+    plans = plan_launch(Configuration.of(settings), host)
+    text = environment_file(recommendation(settings, host), plans)
+    assert "2 instances, each started by" in text
+    assert "#   numactl --physcpubind=0-1,4-5 --membind=0 --" in text
+    assert "#   numactl --physcpubind=2-3,6-7 --membind=1 --" in text
