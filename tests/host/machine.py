@@ -98,8 +98,11 @@ def expand(cpus: str) -> tuple[int, ...]:
 
 def write(root: Path, path: str, text: str) -> None:
     file = root / path
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text + "\n")
+    try:
+        file.write_text(text + "\n")
+    except FileNotFoundError:  # asked for each file, a folder's existence costs more than the file
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text + "\n")
 
 
 def raise_tree(root: Path, machine: Machine) -> Path:
@@ -113,17 +116,19 @@ def raise_tree(root: Path, machine: Machine) -> Path:
     siblings = {cpu: core for core in cores for cpu in core}
     package_of = {cpu: int(id) for id, cpus in machine.packages.items() for cpu in expand(cpus)}
     core_id = _core_ids(machine, package_of)
+    package_list = {
+        int(id): format_cpu_list(tuple(online.intersection(expand(cpus))))
+        for id, cpus in machine.packages.items()
+    }
     _write_lists(root, machine, tuple(sorted(package_of)))
     for cpu in machine.online:
         folder = f"sys/devices/system/cpu/cpu{cpu}/topology"
-        package = package_of[cpu]
-        package_cpus = tuple(c for c in machine.online if package_of[c] == package)
         for name in ("core_cpus_list", "thread_siblings_list"):
             write(root, f"{folder}/{name}", format_cpu_list(siblings[cpu]))
         for name in ("package_cpus_list", "core_siblings_list"):
-            write(root, f"{folder}/{name}", format_cpu_list(package_cpus))
+            write(root, f"{folder}/{name}", package_list[package_of[cpu]])
         write(root, f"{folder}/core_id", str(core_id[cpu]))
-        write(root, f"{folder}/physical_package_id", str(package))
+        write(root, f"{folder}/physical_package_id", str(package_of[cpu]))
         write(root, f"{folder}/die_id", "0")
     _write_caches(root, machine, siblings)
     _write_kinds(root, machine)
@@ -162,13 +167,19 @@ def _write_lists(root: Path, machine: Machine, present: tuple[int, ...]) -> None
 
 def _write_caches(root: Path, machine: Machine, siblings: dict[int, tuple[int, ...]]) -> None:
     online = set(machine.online)
-    shared_l2 = {cpu: expand(group) for group in machine.l2 for cpu in expand(group)}
-    shared_l3 = {cpu: expand(group) for group in machine.l3 for cpu in expand(group)}
+
+    def shared(groups: list[str]) -> dict[int, str]:
+        """Return what shared_cpu_list says, for each CPU of some groups."""
+        lists = {group: format_cpu_list(tuple(online & set(expand(group)))) for group in groups}
+        return {cpu: lists[group] for group in groups for cpu in expand(group)}
+
+    shared_l2, shared_l3 = shared(machine.l2), shared(machine.l3)
     for cpu in machine.online:
+        own = format_cpu_list(siblings[cpu])
         levels = [
-            (0, 1, "Data", siblings[cpu]),
-            (1, 1, "Instruction", siblings[cpu]),
-            (2, 2, "Unified", shared_l2.get(cpu, siblings[cpu])),
+            (0, 1, "Data", own),
+            (1, 1, "Instruction", own),
+            (2, 2, "Unified", shared_l2.get(cpu, own)),
         ]
         if cpu in shared_l3:
             levels.append((3, 3, "Unified", shared_l3[cpu]))
@@ -176,8 +187,7 @@ def _write_caches(root: Path, machine: Machine, siblings: dict[int, tuple[int, .
             folder = f"sys/devices/system/cpu/cpu{cpu}/cache/index{index}"
             write(root, f"{folder}/level", str(level))
             write(root, f"{folder}/type", kind)
-            shared = tuple(sorted(online.intersection(cpus)))
-            write(root, f"{folder}/shared_cpu_list", format_cpu_list(shared))
+            write(root, f"{folder}/shared_cpu_list", cpus)
 
 
 def _write_kinds(root: Path, machine: Machine) -> None:

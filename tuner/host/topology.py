@@ -6,9 +6,9 @@ from pathlib import Path
 
 import msgspec
 
-# A core counts as efficient below this share of the largest cpu_capacity. One equal kind may come in
-# several speeds: an NVIDIA GB10 shows five capacities for its two kinds of cores, the slowest fast
-# core at about 0.97 of the largest and the fastest efficient one at about 0.71.
+# A core counts as efficient below this share of the largest cpu_capacity. One kind of core may come
+# in several speeds: an NVIDIA GB10 shows five capacities for two kinds (ThreadPinning.jl#109), the
+# slowest fast core at about 0.97 of the largest, the fastest efficient one at about 0.71.
 _FAST_SHARE = 0.8
 
 
@@ -21,7 +21,7 @@ class Cpu(msgspec.Struct, frozen=True):
     socket: int
     node: int
     llc: int
-    """The lowest logical CPU that shares its last-level cache; of its socket, if /sys tells none."""
+    """The lowest logical CPU that shares its last-level cache; its socket's, if none is told."""
     is_efficient: bool = False
     """One of a hybrid processor's slower cores (Intel E cores, Arm LITTLE cores)."""
 
