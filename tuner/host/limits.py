@@ -18,7 +18,7 @@ class Limits(msgspec.Struct, frozen=True):
     """CPU seconds per second that the cgroup grants."""
     memory_bytes: int
     """The smaller of physical memory and the cgroup's limit."""
-    allowed_nodes: tuple[int, ...] = (0,)
+    allowed_nodes: tuple[int, ...]
     """The NUMA nodes whose memory the cpuset allows."""
 
 
