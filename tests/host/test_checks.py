@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from tests.command import run
-from tests.host.machine import build, write
+from tests.host.machine import build, described, raise_tree, write
 from tuner.host.checks import Finding, Surroundings, examine, look_around
 from tuner.host.identity import Host, Observations, probe
 from tuner.record.launch import Interference
@@ -120,8 +120,31 @@ def test_faults_of_the_machine_are_read_from_proc_and_sys(tmp_path: Path) -> Non
     assert "1.5 cores of 3 CPUs" in found["quota"].message
 
 
+def test_efficient_cores_are_told_with_the_mask_that_leaves_them_out(tmp_path: Path) -> None:
+    host = probe(raise_tree(tmp_path, described()["core-i7-1370p"]), allowed=tuple(range(20)))
+    seen = look_around(host, tmp_path, environment={}, root=tmp_path, seconds=0.0)
+    found = findings(seen)["hybrid"]
+    assert "8 of 14 cores" in found.message
+    assert "taskset -c 0-11 tune-framework" in found.remedy
+
+
+def test_a_mask_of_one_kind_of_cores_is_no_hybrid(tmp_path: Path) -> None:
+    host = probe(raise_tree(tmp_path, described()["core-i7-1370p"]), allowed=tuple(range(12)))
+    seen = look_around(host, tmp_path, environment={}, root=tmp_path, seconds=0.0)
+    assert "hybrid" not in findings(seen)
+
+
+def test_cpus_without_memory_of_their_own_are_told(tmp_path: Path) -> None:
+    machine = msgspec.structs.replace(described()["xeon-8180m-2s"], mems_allowed="0")
+    host = probe(raise_tree(tmp_path, machine), allowed=(28, 29))
+    seen = look_around(host, tmp_path, environment={}, root=tmp_path, seconds=0.0)
+    found = findings(seen)["remote_memory"]
+    assert "NUMA node 1" in found.message
+    assert "--cpuset-mems" in found.remedy
+
+
 def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
-    """The two tests above name every id that the checks can give."""
+    """The tests above name every id that the checks can give."""
     import re
 
     from tuner.host import checks
@@ -129,7 +152,8 @@ def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
     source = Path(checks.__file__).read_text()
     ids = set(re.findall(r'Finding\(\s*"(\w+)"', source))
     ids |= {f"no_{name}" for name in ("torch", "tensorflow", "tcmalloc", "jemalloc", "libnuma")}
-    assert ids == SPOILED.keys() | {"smt", "quota", "affinity", "virtual"}
+    of_machines = {"smt", "quota", "affinity", "virtual", "hybrid", "remote_memory"}
+    assert ids == SPOILED.keys() | of_machines
 
 
 def test_doctor_sees_a_variable_set_in_the_shell(tmp_path: Path) -> None:

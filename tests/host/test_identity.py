@@ -2,7 +2,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.host.machine import build
+from tests.host.machine import build, described, raise_tree
 from tuner.host.identity import HOST_FACTS, probe
 
 
@@ -28,3 +28,33 @@ def test_another_mask_library_or_version_is_another_host(tmp_path: Path) -> None
         msgspec.structs.replace(host, cxx=None),
     ]
     assert len({h.fingerprint() for h in [host, *others]}) == 5
+
+
+def test_an_ordinary_host_is_told_as_before(tmp_path: Path) -> None:
+    """A stored study is recognised by its fingerprint: what few hosts have adds no key to others.
+
+    Neither does a mask within one of several nodes, nor the HBM beside them.
+    """
+    described_ones = described()
+    for name in ("xeon-8180m-2s", "xeon-max-9470c-2s-flat"):
+        host = probe(raise_tree(tmp_path / name, described_ones[name]), allowed=(0, 1, 2))
+        assert host.identity().keys() == {
+            "processor", "allowed_cpus", "sockets", "numa_nodes", "physical_cores",
+            "logical_cpus", "last_level_caches", "quota_cores", "memory_gib", "gpus", "libraries",
+            "cxx", "versions",
+        }  # fmt: skip
+
+
+def test_efficient_cores_make_another_host(tmp_path: Path) -> None:
+    host = probe(raise_tree(tmp_path, described()["core-i7-1370p"]), allowed=tuple(range(20)))
+    assert host.identity()["efficient_cores"] == 8
+
+
+def test_memory_that_the_cpuset_keeps_away_makes_another_host(tmp_path: Path) -> None:
+    machine = msgspec.structs.replace(described()["xeon-8180m-2s"], mems_allowed="1")
+    host = probe(raise_tree(tmp_path, machine), allowed=(0, 1, 28))
+    assert host.identity()["nodes_without_memory"] == [0]
+    local = msgspec.structs.replace(
+        host, limits=msgspec.structs.replace(host.limits, allowed_nodes=(0, 1))
+    )
+    assert local.fingerprint() != host.fingerprint()

@@ -1,9 +1,23 @@
+import json
 import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
-from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, Reading, Watch
+import pytest
+
+from tests.host.machine import write
+from tuner.host.interference import (
+    MAX_FOREIGN,
+    MAX_STEAL,
+    Reading,
+    Watch,
+    throttle_counters,
+    throttled_periods,
+)
+from tuner.host.limits import cgroup_folders
 
 
 def reading(**changes: float) -> Reading:
@@ -62,3 +76,93 @@ def test_a_busy_neighbour_is_seen() -> None:
         neighbour.kill()
     assert found.dirty
     assert found.foreign > 0.5 / len(os.sched_getaffinity(0))
+
+
+def test_a_quota_around_the_own_group_throttles_too(tmp_path: Path) -> None:
+    """The kernel counts a stopped period on the group that has the quota, not on those inside."""
+    write(tmp_path, "proc/self/cgroup", "0::/pod/box")
+    write(tmp_path, "sys/fs/cgroup/cgroup.controllers", "cpu memory")
+    write(tmp_path, "sys/fs/cgroup/cpu.stat", "usage_usec 9")
+    write(tmp_path, "sys/fs/cgroup/pod/cpu.stat", "usage_usec 5\nnr_periods 9\nnr_throttled 4")
+    write(tmp_path, "sys/fs/cgroup/pod/box/cpu.stat", "nr_periods 9\nnr_throttled 3\nnr_bursts 7")
+    counters = throttle_counters(tmp_path)
+    assert throttled_periods(counters) == 7
+    (tmp_path / "sys/fs/cgroup/pod/box/cpu.stat").unlink()
+    assert throttled_periods(counters) == 4
+
+
+def test_without_cgroups_nothing_is_throttled(tmp_path: Path) -> None:
+    assert throttled_periods(throttle_counters(tmp_path)) == 0
+
+
+def set_half_a_core(group: Path, version: int) -> None:
+    if version == 2:
+        (group / "cpu.max").write_text("50000 100000")
+    else:
+        (group / "cpu.cfs_period_us").write_text("100000")
+        (group / "cpu.cfs_quota_us").write_text("50000")
+
+
+@pytest.fixture
+def half_a_core() -> Iterator[Path]:
+    """A real cgroup without a quota, inside one that grants half a core."""
+    version, folders = cgroup_folders(Path("/"), "cpu")
+    if not version:
+        pytest.skip("no cgroup CPU controller is mounted here")
+    outer = folders[0] / f"tune-framework-test-{os.getpid()}"
+    made: list[Path] = []
+    try:
+        try:
+            for group in (outer, outer / "inner"):
+                group.mkdir()
+                made.append(group)
+            set_half_a_core(outer, version)
+        except OSError as error:
+            pytest.skip(f"a cgroup with a quota cannot be made here: {error}")
+        yield outer / "inner"
+    finally:
+        for group in reversed(made):
+            remove(group)
+
+
+def remove(group: Path) -> None:
+    """Remove a cgroup; it stays busy for a moment after its last process has ended."""
+    for _ in range(50):
+        try:
+            group.rmdir()
+        except OSError:
+            time.sleep(0.1)
+        else:
+            return
+    group.rmdir()
+
+
+def test_a_real_quota_makes_a_slice_dirty(half_a_core: Path) -> None:
+    script = (
+        "import json, sys, time\n"
+        "sys.stdin.readline()  # until the parent has moved this process into the group\n"
+        "from tuner.host.identity import probe\n"
+        "from tuner.host.interference import Watch\n"
+        "watch = Watch()\n"
+        "before = watch.read()\n"
+        "while time.monotonic() < before.at + 1.0: pass\n"
+        "found = watch.between(before, watch.read())\n"
+        "host = probe()\n"
+        "print(json.dumps([found.throttled_periods, found.dirty,\n"
+        "                  host.limits.quota_cores, host.usable_cores]))\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-P", "-c", script],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        try:
+            (half_a_core / "cgroup.procs").write_text(str(child.pid))
+            out, _ = child.communicate("go\n", timeout=60)
+        finally:
+            child.kill()
+    periods, dirty, quota, usable = json.loads(out)
+    assert periods >= 3  # of ten, each of which half a core fills
+    assert any("quota throttled" in reason for reason in dirty)
+    assert (quota, usable) == (0.5, 1)

@@ -4,7 +4,7 @@ import pytest
 
 from tests.host.machine import build, write
 from tuner.host.identity import probe
-from tuner.host.limits import read_memory, read_quota
+from tuner.host.limits import read_allowed_nodes, read_memory, read_quota
 
 
 def test_a_version_2_quota_on_any_ancestor_counts(tmp_path: Path) -> None:
@@ -48,8 +48,25 @@ def test_memory_without_a_limit_is_the_machines(tmp_path: Path) -> None:
     assert read_memory(tmp_path) == 8 * 2**30
 
 
-def test_usable_cores_follow_the_quota(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("quota", "cores"), [("250000", 2), ("50000", 1), ("800000", 8), ("1600000", 8), ("max", 8)]
+)
+def test_usable_cores_follow_the_quota(tmp_path: Path, quota: str, cores: int) -> None:
     build(tmp_path, cores=8)
     write(tmp_path, "sys/fs/cgroup/cgroup.controllers", "cpu memory")
-    write(tmp_path, "sys/fs/cgroup/cpu.max", "250000 100000")
-    assert probe(tmp_path, allowed=tuple(range(8))).usable_cores == 2
+    write(tmp_path, "sys/fs/cgroup/cpu.max", f"{quota} 100000")
+    assert probe(tmp_path, allowed=tuple(range(8))).usable_cores == cores
+
+
+def test_a_cpuset_names_the_nodes_whose_memory_it_allows(tmp_path: Path) -> None:
+    build(tmp_path, sockets=2)
+    write(tmp_path, "proc/self/status", "Name:\tx\nMems_allowed:\t00000002\nMems_allowed_list:\t1")
+    assert read_allowed_nodes(tmp_path) == (1,)
+
+
+def test_a_kernel_without_cpusets_allows_every_node(tmp_path: Path) -> None:
+    build(tmp_path, sockets=2)
+    write(tmp_path, "proc/self/status", "Name:\tx")
+    assert read_allowed_nodes(tmp_path) == (0, 1)
+    (tmp_path / "sys/devices/system/node/online").unlink()
+    assert read_allowed_nodes(tmp_path) == (0,)

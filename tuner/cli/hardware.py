@@ -33,9 +33,11 @@ def main(*, as_json: bool) -> None:
         shown = f"{shown:.1f}" if isinstance(shown, float) else shown
         table.add_row(name, Text(str(shown)))
     for node in host.topology.nodes:
+        cpus = f"CPUs {len(node.cpus)}" if node.cpus else "memory alone"
+        outside = "" if node.id in host.limits.allowed_nodes else ", not allowed by the cpuset"
         table.add_row(
             f"node {node.id}",
-            f"CPUs {len(node.cpus)}, {node.memory_bytes / 2**30:.1f} GiB, distances "
+            f"{cpus}, {node.memory_bytes / 2**30:.1f} GiB{outside}, distances "
             f"{' '.join(map(str, node.distances)) or '-'}",
         )
     for name, path in host.libraries.items():

@@ -152,6 +152,35 @@ def _limits(s: Surroundings) -> list[Finding]:
     return found
 
 
+def _nodes(s: Surroundings) -> list[Finding]:
+    host, found = s.host, []
+    slow = {cpu.core for cpu in host.cpus if cpu.is_efficient}
+    if 0 < len(slow) < host.physical_cores:
+        fast = format_cpu_list(tuple(cpu.id for cpu in host.cpus if not cpu.is_efficient))
+        found.append(
+            Finding(
+                "hybrid",
+                "note",
+                f"{len(slow)} of {host.physical_cores} cores are efficient cores: a call that is "
+                "split evenly waits for them",
+                f"taskset -c {fast} tune-framework ..., to measure without them",
+            )
+        )
+    remote = sorted({cpu.node for cpu in host.cpus} - set(host.memory_nodes))
+    if remote:
+        found.append(
+            Finding(
+                "remote_memory",
+                "shaky",
+                f"CPUs of NUMA node {', '.join(map(str, remote))} are allowed, but no memory "
+                "there: all that they read comes from another node",
+                "start the container with CPUs and memory of one node "
+                "(--cpuset-cpus, --cpuset-mems), or populate the node's memory",
+            )
+        )
+    return found
+
+
 def _memory(s: Surroundings) -> list[Finding]:
     seen, found = s.host.observations, []
     if seen.memory_available_bytes < _LITTLE_MEMORY:
@@ -284,6 +313,7 @@ _CHECKS: tuple[Callable[[Surroundings], list[Finding]], ...] = (
     _libraries,
     _frequency,
     _limits,
+    _nodes,
     _memory,
     _activity,
     _kernel,

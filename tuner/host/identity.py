@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -38,12 +39,15 @@ HOST_FACTS = (
     "host.core_list",
     "host.node_core_list",
     "host.physical_cores",
+    "host.performance_cores",
     "host.usable_cores",
     "host.sockets",
     "host.numa_nodes",
     "host.nodes",
+    "host.memory_nodes",
     "host.cores_per_socket",
     "host.cores_per_node",
+    "host.cores_per_llc",
     "host.smt",
     "host.llc_groups",
     "host.memory_gib",
@@ -78,6 +82,32 @@ class Host(msgspec.Struct, frozen=True):
         return len({cpu.core for cpu in self.cpus})
 
     @property
+    def performance_cores(self) -> int:
+        """Physical cores of the fast kind; all of them where only one kind is allowed."""
+        fast = {cpu.core for cpu in self.cpus if not cpu.is_efficient}
+        return len(fast) or self.physical_cores
+
+    @property
+    def memory_nodes(self) -> tuple[int, ...]:
+        """The nodes whose memory may be used, those without CPUs included.
+
+        Those with allowed CPUs where /sys tells no node's memory.
+        """
+        allowed = set(self.limits.allowed_nodes)
+        known = [n.id for n in self.topology.nodes if n.memory_bytes and n.id in allowed]
+        return tuple(known or sorted({cpu.node for cpu in self.cpus}))
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        """The nodes that a process can be bound to: they hold allowed CPUs and allowed memory.
+
+        Where no node holds both, those with allowed CPUs: formulas still have a node to name, and
+        the launch that binds to it fails with the reason.
+        """
+        holding = {cpu.node for cpu in self.cpus}
+        return tuple(sorted(holding & set(self.memory_nodes) or holding))
+
+    @property
     def usable_cores(self) -> int:
         """Physical cores, or fewer where the cgroup's quota grants less; at least 1."""
         quota = self.limits.quota_cores
@@ -87,6 +117,7 @@ class Host(msgspec.Struct, frozen=True):
         """Return what formulas in search spaces may ask, by its name there (HOST_FACTS)."""
         cpus = self.cpus
         sockets, nodes = {c.socket for c in cpus}, {c.node for c in cpus}
+        bindable = self.nodes
         return {
             "host.arch": self.processor.arch,
             "host.vendor": self.processor.vendor,
@@ -94,14 +125,17 @@ class Host(msgspec.Struct, frozen=True):
             "host.logical_cpus": len(cpus),
             "host.cpu_list": format_cpu_list(tuple(cpu.id for cpu in cpus)),
             "host.core_list": self._core_list(nodes),
-            "host.node_core_list": self._core_list({min(nodes)}),
+            "host.node_core_list": self._core_list({min(bindable)}),
             "host.physical_cores": self.physical_cores,
+            "host.performance_cores": self.performance_cores,
             "host.usable_cores": self.usable_cores,
             "host.sockets": len(sockets),
             "host.numa_nodes": len(nodes),
-            "host.nodes": tuple(sorted(nodes)),
-            "host.cores_per_socket": self.physical_cores // len(sockets),
-            "host.cores_per_node": self.physical_cores // len(nodes),
+            "host.nodes": bindable,
+            "host.memory_nodes": self.memory_nodes,
+            "host.cores_per_socket": self._fewest_cores(lambda cpu: cpu.socket),
+            "host.cores_per_node": self._fewest_cores(lambda cpu: cpu.node),
+            "host.cores_per_llc": self._fewest_cores(lambda cpu: cpu.llc),
             "host.smt": len(cpus) > self.physical_cores,
             "host.llc_groups": len({c.llc for c in cpus}),
             "host.memory_gib": self.limits.memory_bytes / 2**30,
@@ -110,6 +144,17 @@ class Host(msgspec.Struct, frozen=True):
             "host.gpus": len(self.gpus),
             "host.transparent_huge_pages": self.observations.transparent_huge_pages or "unknown",
         }
+
+    def _fewest_cores(self, place: Callable[[Cpu], int]) -> int:
+        """Return the allowed physical cores of the place (socket, node, cache) that has fewest.
+
+        Not their average: a mask may leave four cores of one node and two of the next, and what is
+        given to each of several places has to fit into every one.
+        """
+        cores: dict[int, set[int]] = {}
+        for cpu in self.cpus:
+            cores.setdefault(place(cpu), set()).add(cpu.core)
+        return min(len(held) for held in cores.values())
 
     def _core_list(self, nodes: set[int]) -> str:
         """Return the first allowed CPU of each core on some nodes, as a list."""
@@ -122,6 +167,7 @@ class Host(msgspec.Struct, frozen=True):
     def identity(self) -> dict[str, Any]:
         """Return what changes results: hardware, limits, libraries and versions."""
         return {
+            **self._peculiarities(),
             "processor": msgspec.to_builtins(self.processor),
             "allowed_cpus": format_cpu_list(self.limits.allowed_cpus),
             "sockets": len({c.socket for c in self.cpus}),
@@ -136,6 +182,17 @@ class Host(msgspec.Struct, frozen=True):
             "cxx": self.cxx,
             "versions": self.versions,
         }
+
+    def _peculiarities(self) -> dict[str, Any]:
+        """Return what few hosts have; absent elsewhere, so that their fingerprints stay."""
+        efficient = {cpu.core for cpu in self.cpus if cpu.is_efficient}
+        remote = {cpu.node for cpu in self.cpus} - set(self.memory_nodes)
+        found: dict[str, Any] = {}
+        if efficient:
+            found["efficient_cores"] = len(efficient)
+        if remote:
+            found["nodes_without_memory"] = sorted(remote)
+        return found
 
     def fingerprint(self) -> str:
         """Return the SHA-256 of the identity."""
@@ -201,10 +258,11 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
             "/proc and /sys; run it on Linux, or in a Linux container"
         )
     gpus = sorted((root / "proc/driver/nvidia/gpus").glob("*")) if root else []
+    limits = read_limits(root, allowed)
     return Host(
         processor=read_processor(root),
-        topology=read_topology(root),
-        limits=read_limits(root, allowed),
+        topology=read_topology(root, limits.allowed_cpus),
+        limits=limits,
         libraries=find_libraries(library_folders(root)),
         cxx=find_cxx(),
         gpus=tuple(gpu.name for gpu in gpus),

@@ -35,6 +35,31 @@ class Reading(msgspec.Struct, frozen=True):
     involuntary_switches: int
 
 
+def throttle_counters(root: Path = Path("/")) -> list[Path]:
+    """List the cpu.stat of this process's cgroup and of every group around it.
+
+    A quota stops all that runs below the group it stands on, and only that group counts the period
+    (nr_throttled; kernel documentation, scheduler/sched-bwc). Groups without a quota count none;
+    they are read too, since a quota may be set while a study runs.
+    """
+    _, folders = cgroup_folders(root, "cpu")
+    return [folder / "cpu.stat" for folder in folders if (folder / "cpu.stat").exists()]
+
+
+def throttled_periods(counters: list[Path]) -> int:
+    """Sum the periods in which any of the groups was throttled since it was made."""
+    periods = 0
+    for counter in counters:
+        try:
+            text = counter.read_text()
+        except OSError:  # the group was removed
+            continue
+        for line in text.splitlines():
+            name, _, value = line.partition(" ")
+            periods += int(value) if name == "nr_throttled" else 0
+    return periods
+
+
 class Watch:
     """Reads the interference on the CPUs that this process may use.
 
@@ -46,8 +71,7 @@ class Watch:
         # the mask is the calling thread's: OpenMP may bind this thread to one CPU later
         self._cpus = os.sched_getaffinity(0)
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
-        version, folders = cgroup_folders(Path("/"), "cpu")
-        self._throttle_files = [f / "cpu.stat" for f in folders[:1]] if version else []
+        self._counters = throttle_counters()
         self._pressure = Path("/proc/pressure/cpu")
         self.has_pressure = self._pressure.exists()
 
@@ -68,7 +92,7 @@ class Watch:
             busy_s=busy * self._tick_s,
             steal_s=steal * self._tick_s,
             own_s=usage.ru_utime + usage.ru_stime + self._children_s(),
-            throttled=self._throttled(),
+            throttled=throttled_periods(self._counters),
             pressure_s=self._pressure_us() / 1e6,
             involuntary_switches=usage.ru_nivcsw,
         )
@@ -78,17 +102,6 @@ class Watch:
             return 0.0
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
-
-    def _throttled(self) -> int:
-        for path in self._throttle_files:
-            try:
-                text = path.read_text()
-            except OSError:
-                continue
-            for line in text.splitlines():
-                if line.startswith("nr_throttled"):
-                    return int(line.split()[1])
-        return 0
 
     def _pressure_us(self) -> int:
         try:
@@ -104,7 +117,7 @@ class Watch:
         rounding = _ROUNDING_TICKS * n_cpus * self._tick_s
         steal_s = after.steal_s - before.steal_s
         foreign_s = max(0.0, (after.busy_s - before.busy_s) - (after.own_s - before.own_s))
-        throttled = after.throttled - before.throttled
+        throttled = max(0, after.throttled - before.throttled)
         dirty = []
         if steal_s - rounding > MAX_STEAL * offered:
             dirty.append(f"the hypervisor stole {steal_s / offered:.0%} of the CPU time")

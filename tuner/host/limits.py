@@ -1,4 +1,4 @@
-"""What this process may use of the machine: affinity mask, cgroup CPU quota and memory."""
+"""What this process may use of the machine: affinity mask, cgroup CPU quota, memory and nodes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 import msgspec
+
+from tuner.host.topology import parse_cpu_list
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -16,6 +18,8 @@ class Limits(msgspec.Struct, frozen=True):
     """CPU seconds per second that the cgroup grants."""
     memory_bytes: int
     """The smaller of physical memory and the cgroup's limit."""
+    allowed_nodes: tuple[int, ...]
+    """The NUMA nodes whose memory the cpuset allows."""
 
 
 def _number(path: Path) -> int | None:
@@ -99,7 +103,22 @@ def read_memory(root: Path = Path("/")) -> int:
     return min([total, *(limit for limit in limits if limit is not None)])
 
 
+def read_allowed_nodes(root: Path = Path("/")) -> tuple[int, ...]:
+    """Return the nodes whose memory this process may use: its cpuset's, else all online ones."""
+    try:
+        lines = (root / "proc/self/status").read_text().splitlines()
+    except OSError:
+        lines = []
+    for line in lines:
+        if line.startswith("Mems_allowed_list:"):
+            return parse_cpu_list(line.partition(":")[2])
+    try:
+        return parse_cpu_list((root / "sys/devices/system/node/online").read_text())
+    except OSError:  # a kernel without NUMA support: the one node there is
+        return (0,)
+
+
 def read_limits(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Limits:
     """Read the limits of this process; `allowed` replaces its affinity mask (for fixture trees)."""
     cpus = tuple(sorted(os.sched_getaffinity(0))) if allowed is None else allowed
-    return Limits(cpus, read_quota(root), read_memory(root))
+    return Limits(cpus, read_quota(root), read_memory(root), read_allowed_nodes(root))
