@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import WorkerFailed
-from tuner.host.topology import parse_cpu_list, read_topology
+from tuner.host.limits import read_allowed_nodes
+from tuner.host.topology import Node, read_topology
 
 # include/uapi/linux/mempolicy.h
 _POLICIES = {0: "default", 1: "preferred", 2: "bind", 3: "interleave", 4: "local"}
@@ -26,11 +27,10 @@ class NumaError(WorkerFailed):
     """The binding was refused, or the kernel shows that it did not happen."""
 
 
-def _mems_allowed() -> set[int]:
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith("Mems_allowed_list:"):
-            return set(parse_cpu_list(line.split(":")[1]))
-    return {0}  # a kernel without cpusets: the one node there is
+def _memory_nodes() -> dict[int, Node]:
+    """Return the nodes whose memory this process may use."""
+    allowed = read_allowed_nodes()
+    return {n.id: n for n in read_topology().nodes if n.memory_bytes and n.id in allowed}
 
 
 def bind_to_nodes(*nodes: int) -> None:
@@ -39,17 +39,18 @@ def bind_to_nodes(*nodes: int) -> None:
     Raises NumaError, before libnuma sees the arguments, if a node does not exist, has no memory,
     is outside the cpuset, or holds none of the allowed CPUs; and after, if the kernel disagrees.
     """
-    known = {n.id: n for n in read_topology().nodes}
+    known, usable = {n.id: n for n in read_topology().nodes}, _memory_nodes()
     mine = os.sched_getaffinity(0)
     if not nodes:
         raise NumaError("no NUMA node was named to bind to")
     for node in nodes:
         if node not in known:
             raise NumaError(f"there is no NUMA node {node} here, only {sorted(known)}")
-        if not known[node].memory_bytes:
-            raise NumaError(f"NUMA node {node} has no memory")
-        if node not in _mems_allowed():
-            raise NumaError(f"memory of NUMA node {node} is outside this process's cpuset")
+        if node not in usable:
+            why = (
+                "is outside this process's cpuset" if known[node].memory_bytes else "does not exist"
+            )
+            raise NumaError(f"memory of NUMA node {node} {why}")
         if not set(known[node].cpus) & mine:
             raise NumaError(f"none of the allowed CPUs belongs to NUMA node {node}")
     cpus = {cpu for node in nodes for cpu in known[node].cpus} & mine
@@ -68,10 +69,10 @@ def bind_to_nodes(*nodes: int) -> None:
 def interleave(nodes: Sequence[int]) -> None:
     """Spread this process's memory page by page over several nodes.
 
-    Raises NumaError, before libnuma sees the arguments, if there are fewer than two nodes or one is
-    not allowed; and after, if the kernel disagrees.
+    Raises NumaError, before libnuma sees the arguments, if there are fewer than two nodes or one
+    has no memory or is not allowed; and after, if the kernel disagrees.
     """
-    allowed = _mems_allowed() & {n.id for n in read_topology().nodes}
+    allowed = _memory_nodes().keys()
     if len(nodes) < 2 or not set(nodes) <= allowed:
         raise NumaError(f"cannot interleave memory over nodes {list(nodes)} of {sorted(allowed)}")
     memory, _ = _libnuma()

@@ -88,7 +88,7 @@ def _memory_policy(configuration: Configuration, instance: Instance, host: Host)
     if policy == "bind":
         return _on_nodes("bind", instance.nodes)
     if policy == "interleave":
-        return _on_nodes("interleave", {cpu.node for cpu in host.cpus})
+        return _on_nodes("interleave", host.memory_nodes)
     return "none"
 
 
