@@ -39,6 +39,7 @@ TORCH_DEFAULTS: dict[str, Value] = {
     "torch.jit.mode": "off",
     "torch.export.mode": "off",
     "torch.mkldnn": True,
+    "torch.weights": "private",
     "torch.memory_format": "contiguous",
     "torch.autocast": "off",
     "torch.dtype": "fp32",

@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 
 from tests.worker.workers import Launched, needs
+from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.record.launch import Checked
+from tuner.measurement.describe import find_model, make_reference
+from tuner.measurement.team import Team
+from tuner.record.configuration import Configuration, Value
+from tuner.record.launch import Built, Checked, Prepared
 from tuner.record.outcome import Outcome
-from tuner.record.protocol import Failed
+from tuner.record.protocol import Begin, Failed, Prepare
+from tuner.space.launching import plan_launch
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.products import precision_of
 
@@ -76,7 +81,11 @@ SETTINGS = [
     pytest.param("torch", {"torch.jit.mode": "freeze", "torch.flush_denormal": True}, marks=torch),
     pytest.param("torch", {"torch.jit.mode": "optimize"}, marks=torch),
     # by itself: on a busy host it leaves a single thread, with which other settings have no effect
-    pytest.param("torch", {"torch.mkldnn": False, "env.OMP_DYNAMIC": "TRUE"}, marks=torch),
+    pytest.param(
+        "torch",
+        {"torch.mkldnn": False, "env.OMP_DYNAMIC": "TRUE", "torch.weights": "mapped"},
+        marks=torch,
+    ),
     pytest.param("torch", {"torch.dtype": "bf16"}, marks=[torch, needs_bf16]),
     pytest.param("torch", {"launch.allocator": "tcmalloc"}, marks=[torch, needs_tcmalloc]),
     pytest.param(
@@ -351,6 +360,48 @@ def test_bf16_that_the_graph_optimiser_did_not_make_is_not_in_force(folder: Path
     ) as launched:
         item = launched.read_back()["tensorflow.auto_mixed_precision"]
         assert (item.observed, item.in_force) == ("off", False)
+
+
+@torch
+def test_weights_that_were_converted_after_mapping_are_not_in_force(folder: Path) -> None:
+    """The dead variant: the file was mapped, and the layout made private copies of it."""
+    settings: dict[str, Value] = {"torch.weights": "mapped", "torch.dtype": "bf16"}
+    with Launched(folder, "torch", settings) as launched:
+        item = launched.read_back()["torch.weights"]
+        assert (item.observed, item.in_force) == ("private", False)
+
+
+@torch
+def test_instances_share_the_pages_of_their_weights(folder: Path) -> None:
+    if HOST.usable_cores < 2:
+        pytest.skip("two instances need two cores; one may be used here")
+    matmul = "matmul@size=2048"
+    alone = _private_mib(folder, matmul, {"launch.instances": 2})
+    shared = _private_mib(folder, matmul, {"launch.instances": 2, "torch.weights": "mapped"})
+    assert alone - shared > 0.8 * 2 * 16  # 2048 x 2048 numbers of four bytes, in each of two
+
+
+def _private_mib(folder: Path, model: str, settings: dict[str, Value]) -> float:
+    ref, card = find_model(model, MODELS)
+    reference = folder / f"{ref.label()}.npz"
+    if not reference.exists():
+        make_reference(ref, "torch", 0, reference, card.n_check_inputs(changes_numerics=False))
+    plans = plan_launch(Configuration.of(settings), HOST)
+    packages = {"TUNE_FRAMEWORK_PACKAGES": str(folder)}
+    team = Team(plans, folder / f"team{len(settings)}.log", packages)
+    try:
+        begun = team.ask(Begin(1, ref, "torch", 0, settings, "none", str(reference)), 300, _silent)
+        assert isinstance(begun, Built), begun
+        prepared = team.ask(Prepare(card.reference_batch), 300, _silent)
+        assert isinstance(prepared, Prepared), prepared
+        assert all(item.in_force for item in prepared.read_back)
+        return prepared.memory_private_bytes / 2**20
+    finally:
+        team.close()
+
+
+def _silent(stage: str) -> None:
+    pass
 
 
 @torch

@@ -24,6 +24,7 @@ from tuner.record.recommendation import Recommendation
 from tuner.worker.frameworks import Framework, framework
 
 _LAUNCH = "launch"
+_OF_A_TEAM = ("launch.instances", "launch.cores_per_instance", "launch.placement")
 
 
 class Applied:
@@ -102,7 +103,10 @@ def _missing(recommendation: Recommendation) -> list[str]:
         if not is_there:
             lines.append(f"{name}={value}")
     in_environment = ("env.", "launch.allocator", "launch.openmp")
+    is_in_team = "TUNE_FRAMEWORK_INSTANCES" in os.environ
     for setting in recommendation.settings:
+        if is_in_team and setting.knob in _OF_A_TEAM:
+            continue  # tune-framework run, or run.sh, started it
         if setting.applies == _LAUNCH and not setting.knob.startswith(in_environment):
             lines.append(f"{setting.knob}={setting.value} (set by tune-framework run)")
     return lines

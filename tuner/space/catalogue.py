@@ -168,6 +168,11 @@ _TORCH_KNOBS = (
         "torch.backends.mkldnn.set_flags({value})",
     ),
     _model(
+        "torch.weights", "weights in a mapped file, whose pages instances share", _TORCH,
+        "{value}: model.load_state_dict(torch.load('weights.pt', mmap=True), assign=True), of a "
+        "file that all instances read",
+    ),
+    _model(
         "torch.memory_format", "layout of image tensors", _TORCH,
         "model.to(memory_format=torch.{value}), and the inputs likewise",
     ),

@@ -18,7 +18,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Evidence, ReadBack
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array, Tensors, products
-from tuner.worker.frameworks.torch import evidence
+from tuner.worker.frameworks.torch import evidence, weights
 from tuner.worker.frameworks.torch.forms import Form, form_of
 from tuner.worker.graph import Node
 
@@ -115,6 +115,8 @@ class Torch:
         self._channels_last = settings.get("torch.memory_format") == "channels_last"
         self._autocast = settings.get("torch.autocast") == "bf16"
         self._is_bf16 = settings.get("torch.dtype") == "bf16"
+        if settings.get(weights.WEIGHTS) == "mapped":
+            weights.map_weights(torch, self.model)
         if self._channels_last:
             self.model = self.model.to(memory_format=torch.channels_last)
         if self._is_bf16:
@@ -204,6 +206,7 @@ class Torch:
             self._layout(seen, asked),
             *self._precision(seen, asked),
             self._mkldnn(seen, asked),
+            weights.read_back(self.model, asked),
             *of_openmp(asked, self._cpus, self._parallel_work),
         ]
         isa = "env.ONEDNN_MAX_CPU_ISA"
@@ -243,11 +246,11 @@ class Torch:
         knob = "torch.memory_format"
         if found := seen.layout():
             return ReadBack(knob, asked.get(knob), found[0], "effective", found[1])
-        weights = [p for p in self.model.parameters() if p.ndim == 4]
-        last = bool(weights) and all(
-            w.is_contiguous(memory_format=self.torch.channels_last) for w in weights
+        images = [p for p in self.model.parameters() if p.ndim == 4]
+        last = bool(images) and all(
+            w.is_contiguous(memory_format=self.torch.channels_last) for w in images
         )
-        how = f"layout of {len(weights)} weight tensors"
+        how = f"layout of {len(images)} weight tensors"
         value = "channels_last" if last else "contiguous"
         return ReadBack(knob, asked.get(knob), value, "accepted", how)
 
