@@ -58,7 +58,8 @@ def test_thread_formulas_on_two_sockets_with_smt(tmp_path: Path) -> None:
     assert threads("tf_physical") == (48, 48)
     assert threads("intel_tf_article") == (2, 24)
     assert threads("intel_zoo_general") == (2, 48)
-    assert not found["itex_launch_throughput"].is_applicable  # one instance per node
+    assert threads("itex_launch_throughput") == (1, 24)
+    assert found["itex_launch_throughput"].configuration.get("launch.instances") == 2
 
 
 def test_run_cpu_on_two_sockets(tmp_path: Path) -> None:
@@ -78,8 +79,16 @@ def test_run_cpu_on_two_sockets(tmp_path: Path) -> None:
     assert found["xeon_run_cpu_node"].configuration == Configuration.of(
         {**intel, "env.OMP_NUM_THREADS": 24, "launch.numa_node": 0}
     )
-    assert not found["xeon_run_cpu_throughput"].is_applicable
-    assert not found["xeon_run_cpu_latency"].is_applicable
+    a_node_each: dict[str, Value] = {"launch.instances": 2, "launch.memory_policy": "bind"}
+    assert found["xeon_run_cpu_throughput"].configuration == Configuration.of(
+        {**intel, "env.OMP_NUM_THREADS": 24, **a_node_each}
+    )
+    # twelve instances of four cores are what an equal share gives: the cores need no setting
+    assert found["xeon_run_cpu_latency"].configuration == Configuration.of(
+        {**intel, "env.OMP_NUM_THREADS": 4, **a_node_each, "launch.instances": 12}
+    )
+    few = baselines(machine(tmp_path / "few", cores=3), "torch", TORCH_DEFAULTS, "xeon")
+    assert "starts no instance at all" in few["xeon_run_cpu_latency"].reason
 
 
 def test_a_library_that_is_missing_is_stood_in_for(tmp_path: Path) -> None:
@@ -140,10 +149,10 @@ PUBLISHED = {
     "torch": {
         "auto": {"torch_default", "torch_guide_tcmalloc", "torch_guide_jemalloc",
                  "torch_guide_gomp", "torch_guide_iomp", "torch_guide_compile",
-                 "torch_guide_bf16", "wang2019_guideline_torch"},
+                 "torch_guide_bf16", "torch_guide_sockets", "wang2019_guideline_torch"},
         "xeon": {"xeon_run_cpu_single", "xeon_run_cpu_node", "xeon_run_cpu_latency",
                  "xeon_run_cpu_throughput"},
-        "epyc": {"amd_zentorch_env", "amd_zendnn_gomp"},
+        "epyc": {"amd_zentorch_env", "amd_zendnn_gomp", "amd_zendnn_instances"},
         "arm": {"graviton_torch"},
         "cuda": {"torch_gpu_guide"},
     },
@@ -152,7 +161,7 @@ PUBLISHED = {
                  "wang2019_guideline", "wang2019_script"},
         "xeon": {"intel_tf_article", "intel_tf_article_numa", "intel_zoo_general",
                  "intel_zoo_resnet50", "itex_launch_latency", "itex_launch_throughput"},
-        "epyc": {"zentf"},
+        "epyc": {"zentf", "zentf_instances"},
         "arm": {"graviton_tf"},
         "cuda": {"tf_gpu_guide"},
     },
