@@ -63,9 +63,9 @@ class PortfolioSampler(BaseSampler):
         self._random = random.Random(seed)
         self._turns: dict[WinnerClass, int] = defaultdict(int)
         self.focus = WinnerClass.REDUCED
+        self._known_pairs: dict[Configuration, tuple[tuple[str, Value], ...]] = {}
         self.source = ""
         """Who made the last proposal."""
-        self._offered: Configuration | None = None
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
@@ -76,10 +76,6 @@ class PortfolioSampler(BaseSampler):
         can do worse than random on such a space (measurement notes, section 2.3).
         """
         return {knob.id: CategoricalDistribution(knob.choices) for knob in self.space.searched}
-
-    def offer(self, configuration: Configuration) -> None:
-        """Have the next trial of Optuna's study be this configuration."""
-        self._offered = configuration
 
     def propose(self, study: Study) -> Configuration:
         """Return a new configuration of the class in focus; raises Exhausted."""
@@ -198,13 +194,22 @@ class PortfolioSampler(BaseSampler):
         slowest, so that its values come late unless other trials clear them.
         """
         failed = min(s for s in tried.values() if s is not None) - math.log(2)
-        rows = [self.space.assignment(c) for c in tried]
-        columns = list(dict.fromkeys(pair for row in rows for pair in row.items()))
-        x = np.array([[row[knob] == value for knob, value in columns] for row in rows], dtype=float)
+        rows = [self._pairs(c) for c in tried]
+        columns = {pair: k for k, pair in enumerate(dict.fromkeys(itertools.chain(*rows)))}
+        x = np.zeros((len(rows), len(columns)))
+        for i, row in enumerate(rows):
+            x[i, [columns[pair] for pair in row]] = 1.0
         y = np.array([failed if s is None else s for s in tried.values()])
         penalty = _SHRINKAGE * np.eye(len(columns))
         effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
         return dict(zip(columns, effects.tolist(), strict=True))
+
+    def _pairs(self, configuration: Configuration) -> tuple[tuple[str, Value], ...]:
+        """Return every knob's value, kept: they are asked for at each proposal."""
+        if configuration not in self._known_pairs:
+            pairs = tuple(self.space.assignment(configuration).items())
+            self._known_pairs[configuration] = pairs
+        return self._known_pairs[configuration]
 
     def gains(self, configuration: Configuration) -> dict[str, float]:
         """Return what each setting gains over the default's value, by all trials so far (log rate).
@@ -276,11 +281,8 @@ class PortfolioSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Return the parameters of what was offered."""
-        if self._offered is None:
-            return {}
-        found, self._offered = self._offered, None
-        values = self.space.assignment(found)
+        """Propose on behalf of whoever asks the study; raises Exhausted."""
+        values = self.space.assignment(self.propose(study))
         return {knob: values[knob] for knob in search_space}
 
     def sample_independent(

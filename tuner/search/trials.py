@@ -16,8 +16,8 @@ import msgspec
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.exceptions import StorageInternalError
-from optuna.storages import RDBStorage
-from optuna.trial import Trial, TrialState, create_trial
+from optuna.storages import RDBStorage, get_storage
+from optuna.trial import TrialState, create_trial
 from sqlalchemy import URL
 from sqlalchemy.exc import SQLAlchemyError
 
@@ -28,6 +28,8 @@ from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import PortfolioSampler, Scores
 from tuner.space.space import Space
+
+_NAME = "study"
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -110,16 +112,18 @@ class Trials:
                 path.replace(path.with_name(f"broken-{path.name}"))
             if not path.exists():
                 _create_tables(path)
+            self._storage = get_storage(_url(path))
             self._study = optuna.create_study(
-                storage=RDBStorage(_url(path)),
+                storage=self._storage,
                 sampler=self.sampler,
-                study_name="study",
+                study_name=_NAME,
                 direction="maximize",
                 load_if_exists=True,
             )
             if self.was_damaged:
                 self._restore({note.number: note for note in noted}, scores())
-            self._open: dict[int, Trial] = {}
+            self._id = self._storage.get_study_id_from_name(_NAME)
+            self._open: dict[int, int] = {}  # trial numbers to what the storage calls them
             self._close_what_a_killed_tool_left(scores)
 
     def _restore(
@@ -168,14 +172,24 @@ class Trials:
         return self.ask_for(configuration, self.sampler.source)
 
     def ask_for(self, configuration: Configuration, source: str) -> Proposal:
-        """Enter a configuration: what the search proposed, the default, or a baseline."""
-        self.sampler.offer(configuration)
+        """Enter a configuration: what the search proposed, the default, or a baseline.
+
+        As a running trial with all of its parameters at once: Study.ask enters them one by one,
+        each in a transaction of its own, which takes longer than proposing.
+        """
+        within = self._within(configuration)
+        values = self.sampler.space.assignment(configuration)
+        running = create_trial(
+            state=TrialState.RUNNING,
+            params={knob: values[knob] for knob in within},
+            distributions=within,
+            user_attrs={"configuration": configuration.label(), "source": source},
+        )
         with _stored(self._path):
-            trial = self._study.ask(fixed_distributions=self._within(configuration))
-            trial.set_user_attr("configuration", configuration.label())
-            trial.set_user_attr("source", source)
-        self._open[trial.number] = trial
-        return Proposal(trial.number, configuration, source)
+            trial = self._storage.create_new_trial(self._id, running)
+            number = self._storage.get_trial_number_from_id(trial)
+        self._open[number] = trial
+        return Proposal(number, configuration, source)
 
     def _within(self, configuration: Configuration) -> dict[str, BaseDistribution]:
         """Return the knobs for which the configuration's value is one that is searched.
@@ -198,10 +212,10 @@ class Trials:
         """
         trial = self._open.pop(number)
         with _stored(self._path):
-            trial.set_user_attr("outcome", str(outcome))
+            self._storage.set_trial_user_attr(trial, "outcome", str(outcome))
             if reason:
-                trial.set_user_attr("reason", reason[:1000])
+                self._storage.set_trial_user_attr(trial, "reason", reason[:1000])
             if score is not None:
-                self._study.tell(trial, score)
+                self._study.tell(number, score)
             else:
-                self._study.tell(trial, state=TrialState.PRUNED)
+                self._study.tell(number, state=TrialState.PRUNED)

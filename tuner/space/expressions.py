@@ -22,6 +22,7 @@ from tuner.record.configuration import Value
 
 ExpressionValue: TypeAlias = Value | tuple[Value, ...]
 Facts: TypeAlias = Mapping[str, Any]
+_Compute: TypeAlias = Callable[[Facts], Any]
 
 _CONSTANTS = {"true": True, "false": False}  # as TOML writes them
 _MAX_LENGTH = 500
@@ -114,6 +115,7 @@ class Expression:
             raise ExpressionError(text, column, "not a formula") from error
         self.names: set[str] = set()
         self._check(self._root)
+        self._compute = self._compiled(self._root)
 
     def _refuse(self, node: ast.AST, fault: str) -> ExpressionError:
         return ExpressionError(self.text, getattr(node, "col_offset", 0), fault)
@@ -155,55 +157,103 @@ class Expression:
 
         Raises ExpressionError for an unknown name and for what cannot be computed (1/0, 'a' < 1).
         """
-        return self._value(self._root, facts)  # type: ignore[no-any-return]
+        return self._compute(facts)  # type: ignore[no-any-return]
 
     def holds(self, facts: Facts) -> bool:
         """Return whether the value counts as true."""
         return bool(self.evaluate(facts))
 
-    def _value(self, node: ast.expr, facts: Facts) -> Any:
+    def _compiled(self, node: ast.expr) -> _Compute:
+        """Turn a checked node into a function of the facts; conditions are asked very often."""
         name = _dotted(node)
         if name in _CONSTANTS:
-            return _CONSTANTS[name]
+            constant = _CONSTANTS[name]
+            return lambda facts: constant
         if name is not None:
-            if name not in facts:
-                raise self._refuse(node, f"no fact {name!r}; there are {', '.join(sorted(facts))}")
-            return facts[name]
+            return lambda facts: self._fact(node, name, facts)
+        compute = self._operation(node)
+        if isinstance(node, ast.Compare | ast.BoolOp | ast.Constant):
+            return self._guarded(node, compute)  # what they return has no size to speak of
+        return self._bounded(node, self._guarded(node, compute))
+
+    def _fact(self, node: ast.expr, name: str, facts: Facts) -> Any:
         try:
-            value = self._compute(node, facts)
-        except (ArithmeticError, TypeError, ValueError) as error:
-            raise self._refuse(node, str(error)) from error
-        is_number = isinstance(value, int | float)
-        if abs(value) > _MAX_NUMBER if is_number else len(value) > _MAX_LIST:
-            raise self._refuse(node, "the value is too large")
-        return value
+            return facts[name]
+        except KeyError:
+            known = ", ".join(sorted(facts))
+            raise self._refuse(node, f"no fact {name!r}; there are {known}") from None
 
-    def _compute(self, node: ast.expr, facts: Facts) -> Any:
-        def value(part: ast.expr) -> Any:
-            return self._value(part, facts)
+    def _guarded(self, node: ast.expr, compute: _Compute) -> _Compute:
+        def guarded(facts: Facts) -> Any:
+            try:
+                return compute(facts)
+            except (ArithmeticError, TypeError, ValueError) as error:
+                raise self._refuse(node, str(error)) from error
 
+        return guarded
+
+    def _bounded(self, node: ast.expr, compute: _Compute) -> _Compute:
+        def bounded(facts: Facts) -> Any:
+            value = compute(facts)
+            is_number = isinstance(value, int | float)
+            if abs(value) > _MAX_NUMBER if is_number else len(value) > _MAX_LIST:
+                raise self._refuse(node, "the value is too large")
+            return value
+
+        return bounded
+
+    def _operation(self, node: ast.expr) -> _Compute:
         match node:
             case ast.Constant(value=constant):
-                return constant
-            case ast.List(elts=parts) | ast.Tuple(elts=parts):
-                return tuple(value(part) for part in parts)
+                return lambda facts: constant
+            case ast.List(elts=elts) | ast.Tuple(elts=elts):
+                parts = [self._compiled(part) for part in elts]
+                return lambda facts: tuple([part(facts) for part in parts])
             case ast.BinOp(left=left, op=op, right=right):
-                a, b = value(left), value(right)
-                if isinstance(op, ast.Mult) and not all(isinstance(x, int | float) for x in (a, b)):
-                    raise TypeError("only numbers can be multiplied")
-                return _BINARY[type(op)](a, b)
+                return _binary(type(op), self._compiled(left), self._compiled(right))
             case ast.UnaryOp(op=unary, operand=operand):
-                return _UNARY[type(unary)](value(operand))
-            case ast.BoolOp(op=ast.And(), values=parts):
-                return all(value(part) for part in parts)
-            case ast.BoolOp(values=parts):
-                return any(value(part) for part in parts)
-            case ast.Compare(left=left, ops=ops, comparators=parts):
-                operands = [value(left), *map(value, parts)]
-                pairs = zip(ops, operands, operands[1:], strict=False)
-                return all(_COMPARE[type(op)](a, b) for op, a, b in pairs)
+                change, of = _UNARY[type(unary)], self._compiled(operand)
+                return lambda facts: change(of(facts))
+            case ast.BoolOp(op=ast.And(), values=values):
+                parts = [self._compiled(part) for part in values]
+                return lambda facts: all(part(facts) for part in parts)
+            case ast.BoolOp(values=values):
+                parts = [self._compiled(part) for part in values]
+                return lambda facts: any(part(facts) for part in parts)
+            case ast.Compare(left=left, ops=ops, comparators=comparators):
+                return _comparison(
+                    [_COMPARE[type(op)] for op in ops],
+                    [self._compiled(part) for part in (left, *comparators)],
+                )
             case ast.IfExp(test=test, body=body, orelse=orelse):
-                return value(body) if value(test) else value(orelse)
-            case ast.Call(func=ast.Name(id=function), args=parts):
-                return FUNCTIONS[function](*map(value, parts))
+                holds, one, other = map(self._compiled, (test, body, orelse))
+                return lambda facts: one(facts) if holds(facts) else other(facts)
+            case ast.Call(func=ast.Name(id=function), args=arguments):
+                call, given = FUNCTIONS[function], [self._compiled(part) for part in arguments]
+                return lambda facts: call(*[part(facts) for part in given])
         raise TypeError("not part of the formula language")
+
+
+def _binary(kind: type[ast.operator], left: _Compute, right: _Compute) -> _Compute:
+    compute, is_product = _BINARY[kind], kind is ast.Mult
+
+    def combined(facts: Facts) -> Any:
+        a, b = left(facts), right(facts)
+        if is_product and not (isinstance(a, int | float) and isinstance(b, int | float)):
+            raise TypeError("only numbers can be multiplied")
+        return compute(a, b)
+
+    return combined
+
+
+def _comparison(compare: list[Callable[[Any, Any], bool]], parts: list[_Compute]) -> _Compute:
+    if len(compare) == 1:
+        (one,), (left, right) = compare, parts
+        return lambda facts: one(left(facts), right(facts))
+
+    def chained(facts: Facts) -> bool:
+        values = [part(facts) for part in parts]
+        pairs = zip(compare, values, values[1:], strict=False)
+        return all(holds(a, b) for holds, a, b in pairs)
+
+    return chained

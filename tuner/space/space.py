@@ -83,6 +83,8 @@ class Space:
         self._facts = {**facts, **self._instance_facts({})}
         self._unread = dict(unread or {})
         self._formulas: dict[str, Expression] = {}
+        self._neighbours: dict[Configuration, tuple[Configuration, ...]] = {}
+        self._contained: dict[Configuration, bool] = {}
         self.knobs: tuple[ResolvedKnob, ...] = ()
         self.by_id: dict[str, ResolvedKnob] = {}
         self._conditions: dict[str, Expression] = {}
@@ -291,22 +293,34 @@ class Space:
     def configurations(self) -> Iterator[Configuration]:
         """Yield every canonical configuration once, lazily."""
         seen: set[Configuration] = set()
-        for settings in self._combinations(0, {}):
+        for settings in self._combinations(0, dict(self._facts)):
             configuration = self.canonical(settings)
             if configuration not in seen:
                 seen.add(configuration)
                 yield configuration
 
-    def _combinations(self, i: int, chosen: dict[str, Value]) -> Iterator[dict[str, Value]]:
+    def _combinations(self, i: int, facts: dict[str, Any]) -> Iterator[dict[str, Value]]:
+        """Yield values for the knobs from the i-th on, live ones alone in more than one value."""
         if i == len(self.knobs):
-            yield chosen
+            yield {}
             return
         knob = self.knobs[i]
-        for value in knob.choices:
-            yield from self._combinations(i + 1, {**chosen, knob.id: value})
+        is_dead = bool(self._why_dead(knob, facts))
+        for value in (knob.default,) if is_dead else knob.choices:
+            below = {**facts, knob.id: value}
+            if knob.id == self._last_placing:
+                placing = {k: below[k] for k in PLACING if k in below}
+                below |= self._instance_facts(placing)
+            for rest in self._combinations(i + 1, below):
+                yield {knob.id: value, **rest}
 
     def contains(self, configuration: Configuration) -> bool:
         """Tell whether the search may visit the configuration."""
+        if configuration not in self._contained:
+            self._contained[configuration] = self._is_feasible(configuration)
+        return self._contained[configuration]
+
+    def _is_feasible(self, configuration: Configuration) -> bool:
         set_ = configuration.as_dict()
         if any(knob not in self.by_id for knob in set_):
             return False
@@ -332,9 +346,17 @@ class Space:
         probe = {**configuration.as_dict(), knob.id: knob.choices[0]}
         return self.canonical(probe) == configuration
 
-    def neighbours(self, configuration: Configuration) -> list[Configuration]:
-        """Return the feasible configurations that differ in one knob, in the order of the knobs."""
-        found = []
+    def neighbours(self, configuration: Configuration) -> tuple[Configuration, ...]:
+        """Return the feasible configurations that differ in one knob, in the order of the knobs.
+
+        Asked again and again about the same few configurations: the answers are kept.
+        """
+        if configuration not in self._neighbours:
+            self._neighbours[configuration] = self._one_step_from(configuration)
+        return self._neighbours[configuration]
+
+    def _one_step_from(self, configuration: Configuration) -> tuple[Configuration, ...]:
+        found: dict[Configuration, None] = {}
         fixed = {knob.id: knob.choices[0] for knob in self.knobs if len(knob.choices) == 1}
         assignment = {**self.assignment(configuration), **fixed}
         for knob in self.searched:
@@ -342,8 +364,8 @@ class Space:
                 if not same(assignment[knob.id], choice):
                     other = self.canonical({**assignment, knob.id: choice})
                     if other != configuration and other not in found and self.contains(other):
-                        found.append(other)
-        return found
+                        found[other] = None
+        return tuple(found)
 
     def fixed_by_user(self) -> dict[str, Value]:
         """Return what --fix asked for; other knobs may have a single choice as well."""
