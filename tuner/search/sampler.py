@@ -32,10 +32,13 @@ from optuna.trial import FrozenTrial
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
+from tuner.search.surrogate import Surrogate
 from tuner.space.knobs import winner_class
 from tuner.space.space import Space
 
-_SOURCES = ("combination", "neighbour", "neighbour", "tpe", "neighbour", "random")
+_SOURCES = ("surrogate", "surrogate", "combination", "surrogate", "surrogate", "surrogate", "tpe")
+_STEPS = 4
+"""Knobs that one proposal of the surrogate may change, from the best that was tried."""
 _TPE_ATTEMPTS = 12
 _RANDOM_ATTEMPTS = 200
 _ENUMERATED = 10_000
@@ -63,6 +66,7 @@ class PortfolioSampler(BaseSampler):
         self._random = random.Random(seed)
         self._turns: dict[WinnerClass, int] = defaultdict(int)
         self.focus = WinnerClass.REDUCED
+        self._surrogate = Surrogate(space)
         self._known_pairs: dict[Configuration, tuple[tuple[str, Value], ...]] = {}
         self.source = ""
         """Who made the last proposal."""
@@ -85,6 +89,7 @@ class PortfolioSampler(BaseSampler):
             self._turns[self.focus] += 1
             proposal = {
                 "combination": lambda: self._combination(tried),
+                "surrogate": lambda: self._by_surrogate(tried),
                 "neighbour": lambda: self._neighbour(tried),
                 "tpe": lambda: self._by_tpe(study, tried),
                 "random": lambda: self._at_random(tried),
@@ -162,6 +167,36 @@ class PortfolioSampler(BaseSampler):
 
         return max(candidates, key=promise)
 
+    def _by_surrogate(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
+        """Return the most promising configuration that a few steps from the best lead past."""
+        here = self.incumbent(tried)
+        if here is None:
+            return None
+        self._surrogate.fit(_with_failures(tried))
+        found: dict[Configuration, float] = {}
+        looked: set[Configuration] = set()
+        for _ in range(_STEPS):
+            looked.add(here)
+            around = [c for c in self._allowed_neighbours(here) if c not in looked]
+            if not around:
+                break
+            gains = self._surrogate.expected_gains(around)
+            found |= {
+                c: float(gain)
+                for c, gain in zip(around, gains, strict=True)
+                if self._is_new(c, tried)
+            }
+            here = around[int(np.argmax(gains))]
+        return max(found, key=found.__getitem__) if found else None
+
+    def _allowed_neighbours(self, configuration: Configuration) -> list[Configuration]:
+        """Return a configuration's neighbours that the class in focus allows."""
+        order = list(WinnerClass)
+        most = order.index(self.focus)
+        return [
+            c for c in self.space.neighbours(configuration) if order.index(winner_class(c)) <= most
+        ]
+
     def _is_late(
         self, candidate: Configuration, tried: Mapping[Configuration, float | None]
     ) -> bool:
@@ -193,13 +228,13 @@ class PortfolioSampler(BaseSampler):
         would blame it for the company it was tried in. What failed counts as half as fast as the
         slowest, so that its values come late unless other trials clear them.
         """
-        failed = min(s for s in tried.values() if s is not None) - math.log(2)
+        rates = _with_failures(tried)
         rows = [self._pairs(c) for c in tried]
         columns = {pair: k for k, pair in enumerate(dict.fromkeys(itertools.chain(*rows)))}
         x = np.zeros((len(rows), len(columns)))
         for i, row in enumerate(rows):
             x[i, [columns[pair] for pair in row]] = 1.0
-        y = np.array([failed if s is None else s for s in tried.values()])
+        y = np.array(list(rates.values()))
         penalty = _SHRINKAGE * np.eye(len(columns))
         effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
         return dict(zip(columns, effects.tolist(), strict=True))
@@ -294,3 +329,9 @@ class PortfolioSampler(BaseSampler):
     ) -> Any:
         """Never asked: every knob is in the relative space."""
         raise RuntimeError(f"{param_name} is not a knob of this space")
+
+
+def _with_failures(tried: Mapping[Configuration, float | None]) -> dict[Configuration, float]:
+    """Return a score for each: what failed counts as half as fast as the slowest."""
+    failed = min(s for s in tried.values() if s is not None) - math.log(2)
+    return {c: failed if s is None else s for c, s in tried.items()}

@@ -60,6 +60,10 @@ class Placement(msgspec.Struct, frozen=True):
     fault: str = ""
     """Why there is no such placement here; empty if there is."""
 
+    def is_like(self, other: Placement) -> bool:
+        """Tell whether both put instances on the same CPUs, whatever their ranks."""
+        return self.is_pinned == other.is_pinned and set(self.instances) == set(other.instances)
+
 
 def place(settings: Mapping[str, Value], host: Host) -> Placement:
     """Return where the instances run under these settings; what is not set is at its default."""

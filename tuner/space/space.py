@@ -96,8 +96,12 @@ class Space:
                 kept = msgspec.structs.replace(knob, choices=(knob.default,))
             self.knobs += (kept,)
             self.by_id[knob.id] = kept
-        placing = [knob.id for knob in self.knobs if knob.id in PLACING]
-        self._last_placing = placing[-1] if placing else ""
+        self._positions = {knob.id: i for i, knob in enumerate(self.knobs)}
+        self._last_placing = max(
+            (self._positions[k] for k in PLACING if k in self.by_id), default=-1
+        )
+        self._defaults = {knob.id: knob.default for knob in self.knobs}
+        self._aliases = [knob for knob in self.knobs if knob.alias_of in self.by_id]
 
     def _can_live(self, knob: ResolvedKnob) -> bool:
         """Tell whether any configuration makes the knob live."""
@@ -150,27 +154,31 @@ class Space:
     def _settle(
         self, settings: Mapping[str, Value], *, is_literal: bool = False
     ) -> tuple[Configuration, list[tuple[str, str]]]:
-        facts = dict(self._facts)
+        facts = {**self._facts, **self._defaults}
         settings = self.unaliased(settings)
         kept = {knob: value for knob, value in settings.items() if knob not in self.by_id}
-        dead = []
-        for knob in self.knobs:  # in file order: a condition asks only knobs above
-            value = settings.get(knob.id, knob.default)
+        dead: list[tuple[str, str]] = []
+        is_placed = False
+        # in file order, as a condition asks only knobs above; what is at its default stays there
+        for position in sorted(self._positions[k] for k in settings if k in self.by_id):
+            knob = self.knobs[position]
+            value = settings[knob.id]
+            if not is_literal and same(value, knob.default):
+                continue
+            if position > self._last_placing and not is_placed:
+                is_placed, dead = True, dead + self._settle_placement(kept, facts)
             why_dead = self._why_dead(knob, facts) or self._why_not(
                 knob, value, facts, is_literal=is_literal
             )
             if why_dead:
-                if knob.id in settings and not same(value, knob.default):
+                if not same(value, knob.default):
                     dead.append((knob.id, why_dead))
-                value = knob.default
+                continue
             facts[knob.id] = value
-            is_written = is_literal and knob.id in settings and not why_dead
-            if not self._is_in_force(knob, value, facts, is_written=is_written):
+            if not self._is_in_force(knob, value, facts, is_written=is_literal):
                 kept[knob.id] = value
-            if knob.id == self._last_placing:
-                dead += self._settle_placement(kept)
-                facts |= {knob: kept.get(knob, ALONE[knob]) for knob in ALONE}
-                facts |= self._instance_facts(kept)
+        if not is_placed:
+            dead += self._settle_placement(kept, facts)
         return Configuration.of(kept), dead
 
     def _why_not(
@@ -221,11 +229,23 @@ class Space:
             "instance.is_pinned": placed.is_pinned,
         }
 
-    def _settle_placement(self, kept: dict[str, Value]) -> list[tuple[str, str]]:
-        """Reduce the placing settings to the fewest with the same effect; return dead ones."""
+    def _settle_placement(
+        self, kept: dict[str, Value], facts: dict[str, Any]
+    ) -> list[tuple[str, str]]:
+        """Reduce the placing settings to the fewest with the same effect; return dead ones.
+
+        From then on the facts tell what is left to an instance.
+        """
         dead: list[tuple[str, str]] = []
-        if self._place is None or not kept.keys() & ALONE.keys():
-            return dead
+        if self._place is not None and kept.keys() & ALONE.keys():
+            dead = self._fewest(kept)
+            facts |= {knob: kept.get(knob, ALONE[knob]) for knob in ALONE}
+        if kept.keys() & set(PLACING):
+            facts |= self._instance_facts(kept)
+        return dead
+
+    def _fewest(self, kept: dict[str, Value]) -> list[tuple[str, str]]:
+        dead: list[tuple[str, str]] = []
         for knob in (PLACEMENT, CORES_PER_INSTANCE, INSTANCES):
             if (fault := self._placed(kept).fault) and knob in kept:
                 dead.append((knob, fault))
@@ -235,7 +255,7 @@ class Space:
         meant = self._placed(kept)
         others = {k: v for k, v in kept.items() if k not in (PLACEMENT, CORES_PER_INSTANCE)}
         for simpler in self._alternatives(kept, meant):
-            if self._placed(others | simpler) == meant:
+            if self._placed(others | simpler).is_like(meant):
                 kept.clear()
                 kept |= others | simpler
                 break
@@ -263,8 +283,8 @@ class Space:
             knob: self.by_id[knob].spelled(value) if knob in self.by_id else value
             for knob, value in settings.items()
         }
-        for knob in self.knobs:
-            if knob.alias_of not in self.by_id or self._why_dead(knob, self._facts):
+        for knob in self._aliases:
+            if self._why_dead(knob, self._facts):
                 continue
             value = found.pop(knob.id, knob.default)
             is_won = knob.is_stronger or knob.alias_of not in found
@@ -284,7 +304,22 @@ class Space:
     def assignment(self, configuration: Configuration) -> dict[str, Value]:
         """Return a value for every knob: the configuration's, or the default."""
         set_ = configuration.as_dict()
-        return {knob.id: set_.get(knob.id, knob.default) for knob in self.knobs}
+        return {**self._defaults, **{k: v for k, v in set_.items() if k in self.by_id}}
+
+    def in_force(self, configuration: Configuration) -> dict[str, Value]:
+        """Return every knob's value, with what holds by itself where instances are pinned."""
+        values = self.assignment(configuration)
+        facts = {**self._facts, **values, **self._instance_facts(configuration.as_dict())}
+        if facts.get("instance.is_pinned"):
+            for knob in self.knobs:
+                if knob.follows and configuration.get(knob.id) is None:
+                    found = self._formula(knob.follows).evaluate(facts)
+                    values[knob.id] = found if not isinstance(found, tuple) else knob.default
+        return values
+
+    def placed(self, configuration: Configuration) -> Placement | None:
+        """Return where a configuration's instances run; None where the space has no host."""
+        return self._placed(configuration.as_dict()) if self._place is not None else None
 
     def upper_size(self) -> int:
         """Return the number of combinations before canonicalisation."""
@@ -308,7 +343,7 @@ class Space:
         is_dead = bool(self._why_dead(knob, facts))
         for value in (knob.default,) if is_dead else knob.choices:
             below = {**facts, knob.id: value}
-            if knob.id == self._last_placing:
+            if i == self._last_placing:
                 placing = {k: below[k] for k in PLACING if k in below}
                 below |= self._instance_facts(placing)
             for rest in self._combinations(i + 1, below):
@@ -357,12 +392,13 @@ class Space:
 
     def _one_step_from(self, configuration: Configuration) -> tuple[Configuration, ...]:
         found: dict[Configuration, None] = {}
-        fixed = {knob.id: knob.choices[0] for knob in self.knobs if len(knob.choices) == 1}
-        assignment = {**self.assignment(configuration), **fixed}
+        fixed = {k.id: k.choices[0] for k in self.knobs if len(k.choices) == 1}
+        here = {**self.assignment(configuration), **fixed}
+        settings = {k: v for k, v in here.items() if not same(v, self._defaults[k])}
         for knob in self.searched:
             for choice in knob.choices:
-                if not same(assignment[knob.id], choice):
-                    other = self.canonical({**assignment, knob.id: choice})
+                if not same(here[knob.id], choice):
+                    other = self.canonical({**settings, knob.id: choice})
                     if other != configuration and other not in found and self.contains(other):
                         found[other] = None
         return tuple(found)
