@@ -359,3 +359,16 @@ def test_memory_is_not_bound_where_a_node_has_none(tree: Tree) -> None:
         assert [plan.memory_policy for plan in plans] == ["none"] * n
         assert any(text.startswith("launch.memory_policy=bind: ") for text in found.dead_settings)
         assert "no memory to bind to" in " ".join(found.dead_settings)
+
+
+@pytest.mark.parametrize(("pages", "is_live"), [("madvise", 1), ("always", 1), ("never", 0)])
+def test_gravitons_huge_pages_need_only_that_they_are_not_forbidden(
+    pages: str, is_live: bool, tree: Tree
+) -> None:
+    name = "graviton3-c7g-16xlarge"
+    host = real_machine(tree(name), MACHINES[name])
+    seen = msgspec.structs.replace(host.observations, transparent_huge_pages=pages)
+    host = msgspec.structs.replace(host, observations=seen)
+    found = listed(host, "torch", "arm")["graviton_torch"]
+    assert found.is_applicable
+    assert found.configuration.get("env.THP_MEM_ALLOC_ENABLE") == (1 if is_live else None)
