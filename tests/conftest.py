@@ -1,10 +1,14 @@
-"""What every test starts from: no tuning variable in the environment."""
+"""What every test starts from: no tuning variable in the environment; described machines."""
 
+import functools
 import os
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from tests.host.machine import described, raise_tree
 from tuner.host.environment import tuning_variables
 
 
@@ -21,3 +25,15 @@ def signals_as_a_terminal_leaves_them() -> None:
                             (signal.SIGHUP, signal.SIG_DFL)):  # fmt: skip
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Trees of the described machines, each raised once for all tests, which only read them."""
+    machines = described()
+
+    @functools.cache
+    def raised(name: str) -> Path:
+        return raise_tree(tmp_path_factory.mktemp("machine"), machines[name])
+
+    return raised

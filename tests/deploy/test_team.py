@@ -6,11 +6,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.command import MARKER, command, new_marker, run, wait_until_gone
 from tests.deploy.recommendations import recommendation, written
 from tests.space.spaces import machine
+from tuner.deploy.run import CannotRun, prepare
 from tuner.host.identity import probe
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.output.recommended import environment_file, run_script
@@ -130,6 +132,37 @@ def test_more_instances_than_cores_are_refused(tmp_path: Path) -> None:
     assert done.returncode == 125
     assert "4096 cores are wanted" in done.stderr
     assert "ran" not in done.stdout
+
+
+def test_no_instance_at_all_is_refused(tmp_path: Path) -> None:
+    # run_cpu with nothing to start says nothing and exits with 0
+    done = team(tmp_path, "print('ran')", {"launch.instances": 0})
+    assert done.returncode == 125
+    assert "0 instances do no work" in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_missing_allocator_is_refused(tmp_path: Path) -> None:
+    # run_cpu warns, and starts the script with glibc's
+    without = {name: path for name, path in probe().libraries.items() if name != "mimalloc"}
+    host = msgspec.structs.replace(probe(), libraries=without)
+    wanted = recommendation({**TWO, "launch.allocator": "mimalloc"}, host)
+    with pytest.raises(CannotRun, match="mimalloc"):
+        prepare(wanted, host, {})
+
+
+def test_a_thread_count_left_in_the_shell_does_not_win(tmp_path: Path) -> None:
+    # run_cpu keeps an OMP_NUM_THREADS that is already set
+    code = "import os; print(os.environ['OMP_NUM_THREADS'])"
+    program = (sys.executable, "-c", code)
+    preset = {"OMP_NUM_THREADS": "7"}
+    done = run("run", str(written(tmp_path, TWO)), "--", *program, cwd=tmp_path, environment=preset)
+    assert done.stdout.split() == ["1", "1"]
+    by_script = subprocess.run(
+        [str(script(tmp_path)), *program],
+        env={**os.environ, **preset}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert by_script.stdout.split() == ["1", "1"]
 
 
 def script(folder: Path) -> Path:

@@ -1,7 +1,8 @@
 """Where torch.backends.xeon.run_cpu (torch 2.13) misreads a machine, this tool must not.
 
 One test for each of its defects that topology, mask, environment or libraries decide. Those of its
-launching (exit status 0 of a failed script, no instance at all on two cores) are not read here.
+launching (exit status 0 of a failed script, no instance at all on two cores, a missing allocator, a
+variable that is already set) are in tests/deploy/test_team.py and tests/space/test_baselines.py.
 """
 
 import os

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from tests.host.machine import build
+from tests.host.machine import Machine, build
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
@@ -74,6 +74,39 @@ def machine(root: Path, **shape: object) -> Host:
     n_cpus = len(list((root / "sys/devices/system/cpu").glob("cpu[0-9]*")))
     host = probe(root, allowed=tuple(range(n_cpus)))
     return msgspec.structs.replace(host, libraries=ALL_LIBRARIES, cxx="/usr/bin/g++")
+
+
+def real_machine(root: Path, machine: Machine) -> Host:
+    """Return a described real machine, raised at `root`, with every library and a compiler."""
+    host = probe(root, allowed=machine.allowed)
+    arch = "aarch64" if machine.vendor.startswith("0x") else "x86_64"  # an Arm implementer's number
+    return msgspec.structs.replace(
+        host,
+        processor=msgspec.structs.replace(host.processor, arch=arch),
+        libraries=ALL_LIBRARIES,
+        cxx="/usr/bin/g++",
+        observations=msgspec.structs.replace(host.observations, transparent_huge_pages="madvise"),
+    )
+
+
+def defaults_on(host: Host, framework: str) -> dict[str, Value]:
+    """Return what is in force there with nothing set.
+
+    torch runs as many threads as its mask has physical cores, TensorFlow as it has CPUs.
+    """
+    if framework == "torch":
+        n_cores = host.physical_cores
+        return {
+            **TORCH_DEFAULTS,
+            "env.OMP_NUM_THREADS": n_cores,
+            "torch.interop_threads": n_cores,
+        }
+    n_cpus = len(host.cpus)
+    return {
+        **TENSORFLOW_DEFAULTS,
+        "env.TF_NUM_INTRAOP_THREADS": n_cpus,
+        "env.TF_NUM_INTEROP_THREADS": n_cpus,
+    }
 
 
 def workload(framework: str, kind: str = "cnn", form: str = "code") -> Workload:

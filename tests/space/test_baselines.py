@@ -18,6 +18,7 @@ from tuner.host.identity import Host
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure
+from tuner.space.launching import plan_launch
 from tuner.space.profile import load_profile
 from tuner.space.restrictions import parse_restrictions
 
@@ -189,6 +190,87 @@ def test_a_missing_library_makes_a_baseline_impossible(tmp_path: Path) -> None:
     found = baselines(host, "torch", TORCH_DEFAULTS, "xeon")
     assert not found["torch_guide_tcmalloc"].is_applicable
     assert "apt-get install" in found["torch_guide_tcmalloc"].reason
+
+
+INSTEAD = {"tcmalloc": "jemalloc", "jemalloc": "tcmalloc", "libiomp5": "libomp"}
+
+
+@pytest.mark.parametrize("missing", INSTEAD)
+def test_a_missing_library_never_leaves_the_default_under_a_baselines_name(
+    tmp_path: Path, missing: str
+) -> None:
+    """run_cpu (torch 2.13) warns, goes on with glibc's malloc or libgomp, and exits with 0.
+
+    Here what is measured preloads what it names, and says what stands in for what.
+    """
+    host = machine(tmp_path, cores=8)
+    fewer = {name: path for name, path in host.libraries.items() if name != missing}
+    without = msgspec.structs.replace(host, libraries=fewer)
+    everything = baselines(host, "torch", TORCH_DEFAULTS, "xeon")
+    found = baselines(without, "torch", TORCH_DEFAULTS, "xeon")
+    knobs = ("launch.allocator", "launch.openmp")
+    affected = [
+        name
+        for name, baseline in everything.items()
+        if missing in [baseline.configuration.get(knob) for knob in knobs]
+    ]
+    assert affected
+    for name in affected:
+        baseline = found[name]
+        assert any(f"{INSTEAD[missing]} stands in for {missing}" in s for s in baseline.substituted)
+        (plan, *_) = plan_launch(baseline.configuration, without)
+        assert fewer[INSTEAD[missing]] in plan.environment["LD_PRELOAD"].split(":")
+
+
+def test_without_any_allocator_what_recommends_one_is_not_measured(tmp_path: Path) -> None:
+    """The same defect of run_cpu where nothing can stand in."""
+    host = machine(tmp_path, cores=8)
+    kept = {k: v for k, v in host.libraries.items() if k not in ("tcmalloc", "jemalloc")}
+    bare = msgspec.structs.replace(host, libraries=kept)
+    everything = baselines(host, "torch", TORCH_DEFAULTS, "xeon")
+    found = baselines(bare, "torch", TORCH_DEFAULTS, "xeon")
+    measured = {baseline.name for baseline in to_measure(list(found.values()))}
+    recommending = {
+        name for name, b in everything.items() if b.configuration.get("launch.allocator")
+    }
+    assert {"xeon_run_cpu_single", "torch_guide_tcmalloc"} <= recommending
+    for name in recommending:
+        assert name not in measured
+        assert "not installed" in found[name].reason
+
+
+@pytest.mark.parametrize("n_cores", [1, 2, 3, 4])
+@pytest.mark.parametrize("is_quota", [False, True])
+def test_fewer_than_four_cores_are_a_reason_and_no_empty_launch(
+    tmp_path: Path, n_cores: int, is_quota: bool
+) -> None:
+    """run_cpu --latency-mode starts 2 // 4 = 0 instances on two cores, and exits with 0."""
+    host = machine(tmp_path, cores=8 if is_quota else n_cores)
+    if is_quota:
+        limits = msgspec.structs.replace(host.limits, quota_cores=n_cores + 0.5)
+        host = msgspec.structs.replace(host, limits=limits)
+    found = {
+        **baselines(host, "torch", TORCH_DEFAULTS, "xeon"),
+        **baselines(host, "tensorflow", TENSORFLOW_DEFAULTS, "xeon"),
+    }
+    for name in ("xeon_run_cpu_latency", "itex_launch_latency"):
+        baseline = found[name]
+        if n_cores < 4:
+            assert "fewer than 4 cores may be used" in baseline.reason
+            assert baseline not in to_measure(list(found.values()))
+        else:
+            assert baseline.is_applicable
+            assert len(plan_launch(baseline.configuration, host)) == 1
+
+
+def test_threads_that_a_recommendation_takes_beyond_its_node_are_not_called_dead(
+    tmp_path: Path,
+) -> None:
+    """Intel's zoo binds to node 0 and counts all cores: as published, so as measured."""
+    host = machine(tmp_path, sockets=4, cores=20, threads=2)
+    zoo = baselines(host, "tensorflow", TENSORFLOW_DEFAULTS, "xeon")["intel_zoo_general"]
+    assert zoo.configuration.get("env.TF_NUM_INTRAOP_THREADS") == 80
+    assert not any("TF_NUM_INTRAOP_THREADS" in text for text in zoo.dead_settings)
 
 
 def test_every_profile_resolves_on_every_kind_of_host(tmp_path: Path) -> None:

@@ -63,7 +63,8 @@ def resolve_baselines(
             found.append(_unusable(entry, impossible))
             continue
         unknown = [knob for knob in settings if knob not in space.by_id]
-        dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in space.dead(settings))]
+        ignored = space.dead(settings, is_literal=True)
+        dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
         why = "not read by this framework"
         if workload.card.form == "program":
             why = "the program itself must set it"

@@ -134,9 +134,14 @@ class Space:
         """
         return self._settle(settings, is_literal=is_literal)[0]
 
-    def dead(self, settings: Mapping[str, Value]) -> list[tuple[str, str]]:
-        """Return the settings that have no effect here, each with the reason."""
-        return self._settle(settings)[1]
+    def dead(
+        self, settings: Mapping[str, Value], *, is_literal: bool = False
+    ) -> list[tuple[str, str]]:
+        """Return the settings that have no effect here, each with the reason.
+
+        is_literal: as in `canonical`, which keeps what this does not return.
+        """
+        return self._settle(settings, is_literal=is_literal)[1]
 
     def asks_knobs(self, knob: str) -> str:
         """Return a knob's condition if it asks for other knobs of this space; empty if not."""
