@@ -41,7 +41,16 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
     waited_for = {*_PASSED_ON, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     try:
-        running = {_start(plan, command, before, tell): plan.rank for plan in plans}
+        running: dict[int, int] = {}
+        begun = []
+        for plan in plans:
+            begun_read, begun_write = os.pipe()  # closed when the program is executed, or never is
+            begun.append(begun_read)
+            running[_start(plan, command, before, tell)] = plan.rank
+            os.close(begun_write)
+        for pipe in begun:
+            os.read(pipe, 1)
+            os.close(pipe)
         for line in _seen(plans, running):
             tell(line)
         return _wait(running, len(plans), waited_for, tell)
