@@ -3,11 +3,8 @@
 Plain TPE proposes 9-25 % of its configurations twice. Here every proposal is canonical, feasible,
 in the winner class that is asked about, and new; its source takes turns:
 
-combination the best of the class with every value that gained clearly in other trials
-neighbour   one knob away from the best of the class: values first that gained clearly in other
-            trials, then those that need this very class and were in no trial, then the most
-            promising; what is nearly additive in the logarithm (as runtime settings are) is
-            climbed in few steps
+surrogate   what a Gaussian process over everything tried (search/surrogate.py) expects most of,
+            among what a few steps of one knob each lead past from the best of the class
 tpe         Optuna's multivariate TPE, with the knobs outside the class fixed; asked again while it
             proposes what is known
 random      uniform over what is left: keeps an eye on what the others would never try
@@ -20,7 +17,7 @@ import math
 import random
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -36,16 +33,17 @@ from tuner.search.surrogate import Surrogate
 from tuner.space.knobs import winner_class
 from tuner.space.space import Space
 
-_SOURCES = ("surrogate", "surrogate", "combination", "surrogate", "surrogate", "surrogate", "tpe")
+_SOURCES = (*("surrogate",) * 7, "tpe", *("surrogate",) * 6, "random")
 _STEPS = 4
 """Knobs that one proposal of the surrogate may change, from the best that was tried."""
+_OWN_CLASS = 2.0
+"""By how much an expected gain counts more in the only class that allows it: what narrower classes
+allow is proposed in their own turns."""
 _TPE_ATTEMPTS = 12
 _RANDOM_ATTEMPTS = 200
 _ENUMERATED = 10_000
 """Combinations looked through, once everything else proposes what is known, before giving up."""
 _STARTUP_TRIALS = 4
-_CLEAR_GAIN = 0.02
-"""Log rate that a value must have gained elsewhere to be tried before what was never tried."""
 _SHRINKAGE = 0.1
 """Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
 
@@ -84,13 +82,9 @@ class PortfolioSampler(BaseSampler):
     def propose(self, study: Study) -> Configuration:
         """Return a new configuration of the class in focus; raises Exhausted."""
         tried = self._scores()
-        for _ in _SOURCES:
-            source = _SOURCES[self._turns[self.focus] % len(_SOURCES)]
-            self._turns[self.focus] += 1
+        for source in self._in_turn():
             proposal = {
-                "combination": lambda: self._combination(tried),
                 "surrogate": lambda: self._by_surrogate(tried),
-                "neighbour": lambda: self._neighbour(tried),
                 "tpe": lambda: self._by_tpe(study, tried),
                 "random": lambda: self._at_random(tried),
             }[source]()
@@ -102,6 +96,13 @@ class PortfolioSampler(BaseSampler):
             raise Exhausted(f"every configuration of class {self.focus} has been tried")
         self.source = "random"
         return proposal
+
+    def _in_turn(self) -> Iterator[str]:
+        """Yield the source whose turn it is, then each other one: the first that has something."""
+        source = _SOURCES[self._turns[self.focus] % len(_SOURCES)]
+        self._turns[self.focus] += 1
+        yield source
+        yield from dict.fromkeys(other for other in _SOURCES if other != source)
 
     def _is_new(self, configuration: Configuration, tried: Mapping[Configuration, Any]) -> bool:
         order = list(WinnerClass)
@@ -128,45 +129,6 @@ class PortfolioSampler(BaseSampler):
             return []
         return [c for c in self.space.neighbours(best) if self._is_new(c, tried)]
 
-    def _combination(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
-        """Return the best with each knob at its most gainful value so far, if that is new."""
-        best = self.incumbent(tried)
-        if best is None:
-            return None
-        gains = self._gains(tried)
-        allowed = self.space.choices_within(self.focus)
-        combined = self.space.assignment(best)
-        for knob, choices in allowed.items():
-            here = gains.get((knob, combined[knob]), 0.0)
-            there = max(choices, key=lambda value: gains.get((knob, value), -math.inf))
-            if gains.get((knob, there), -math.inf) - here > _CLEAR_GAIN:
-                combined[knob] = there
-        proposal = self.space.canonical({**combined, **self.fixed()})
-        return proposal if self._is_new(proposal, tried) else None
-
-    def _neighbour(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
-        candidates = self.open_neighbours(tried)
-        early = [c for c in candidates if not self._is_late(c, tried)]
-        candidates = early or candidates
-        if not candidates:
-            return None
-        best = self.incumbent(tried)
-        assert best is not None
-        gains = self._gains(tried)
-        seen = {pair for c in tried for pair in self.space.assignment(c).items()}
-        self._random.shuffle(candidates)
-        here = self.space.assignment(best)
-
-        def promise(candidate: Configuration) -> tuple[bool, bool, float]:
-            there = self.space.assignment(candidate)
-            changes = [(knob, value) for knob, value in there.items() if value != here[knob]]
-            is_unseen = not seen.issuperset(changes)
-            gain = sum(gains.get((k, v), 0.0) - gains.get((k, here[k]), 0.0) for k, v in changes)
-            is_known_better = not is_unseen and gain > _CLEAR_GAIN
-            return is_known_better, is_unseen and winner_class(candidate) is self.focus, gain
-
-        return max(candidates, key=promise)
-
     def _by_surrogate(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
         """Return the most promising configuration that a few steps from the best lead past."""
         here = self.incumbent(tried)
@@ -182,9 +144,9 @@ class PortfolioSampler(BaseSampler):
                 break
             gains = self._surrogate.expected_gains(around)
             found |= {
-                c: float(gain)
+                c: float(gain) * (_OWN_CLASS if winner_class(c) is self.focus else 1.0)
                 for c, gain in zip(around, gains, strict=True)
-                if self._is_new(c, tried)
+                if c not in tried
             }
             here = around[int(np.argmax(gains))]
         return max(found, key=found.__getitem__) if found else None

@@ -27,12 +27,15 @@ _SCALES = (1.0, 2.0, 4.0)
 """Length scales of placement, in doublings of what is counted."""
 _EFFECTS = (0.03, 0.1, 0.3)
 """SD of what a setting that is not about placement does to the log rate."""
-_LATE = 0.3
+_LATE = 0.5
 """Of that, for settings of which little is expected: the space tries them late."""
 _WHOLE = 0.02
 """SD of the log rate that only whole configurations share."""
 _LEAST_SD = 0.1
 """Of the log rate, that placements may be apart."""
+_MOST_BELIEVED = 120
+"""Configurations that are learnt from: the best half of these and the latest; what they take grows
+with their cube."""
 
 
 class Surrogate:
@@ -57,7 +60,8 @@ class Surrogate:
         self._most = np.array([1.0, self._variances.sum(), 1.0])
 
     def fit(self, rates: Mapping[Configuration, float]) -> None:
-        """Take the log rates of configurations, at least one."""
+        """Take the log rates of configurations, at least one, in the order of their trials."""
+        rates = _telling(rates)
         self._tried = list(rates)
         y = np.array(list(rates.values()))
         self._mean = float(y.mean())
@@ -146,3 +150,13 @@ class _Common:
         """Return the parts of the covariance in units of their variances: (3, n_a, n_b)."""
         near = np.exp(-0.5 * self._distance / scale**2)
         return np.stack([near, self._alike, near * self._whole])
+
+
+def _telling(rates: Mapping[Configuration, float]) -> Mapping[Configuration, float]:
+    """Return what is worth learning from, in the same order."""
+    if len(rates) <= _MOST_BELIEVED:
+        return rates
+    best = sorted(rates, key=rates.__getitem__, reverse=True)[: _MOST_BELIEVED // 2]
+    latest = [c for c in rates if c not in set(best)][-(_MOST_BELIEVED - len(best)) :]
+    kept = {*best, *latest}
+    return {c: rate for c, rate in rates.items() if c in kept}

@@ -79,7 +79,7 @@ class Space:
         place: Callable[[Mapping[str, Value]], Placement] | None = None,
     ) -> None:
         self._place = place
-        self._placements: dict[tuple[Value, ...], Placement] = {}
+        self._placements: dict[tuple[Value | None, ...], tuple[Placement, dict[str, Any]]] = {}
         self._facts = {**facts, **self._instance_facts({})}
         self._unread = dict(unread or {})
         self._formulas: dict[str, Expression] = {}
@@ -101,6 +101,9 @@ class Space:
             (self._positions[k] for k in PLACING if k in self.by_id), default=-1
         )
         self._defaults = {knob.id: knob.default for knob in self.knobs}
+        self._never_at_default = [
+            k for k in self.knobs if not any(same(k.default, choice) for choice in k.choices)
+        ]
         self._aliases = [knob for knob in self.knobs if knob.alias_of in self.by_id]
 
     def _can_live(self, knob: ResolvedKnob) -> bool:
@@ -215,24 +218,19 @@ class Space:
 
     def _placed(self, settings: Mapping[str, Value]) -> Placement:
         """Return where these settings place the instances."""
-        assert self._place is not None
-        key = tuple(settings.get(knob, "") for knob in PLACING)
-        if key not in self._placements:
-            self._placements[key] = self._place(settings)
-        return self._placements[key]
+        return self._placed_with_facts(settings)[0]
 
     def _instance_facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
         """Return what formulas may ask about the instances, by its name there."""
-        placed = self._placed(settings) if self._place is not None else None
-        if placed is None or not placed.instances:
-            return {}
-        return {
-            "instance.cores": min(instance.n_cores for instance in placed.instances),
-            "instance.cpus": min(len(instance.cpus) for instance in placed.instances),
-            "instance.nodes": max(len(instance.nodes) for instance in placed.instances),
-            "instances.nodes": len({n for instance in placed.instances for n in instance.nodes}),
-            "instance.is_pinned": placed.is_pinned,
-        }
+        return self._placed_with_facts(settings)[1] if self._place is not None else {}
+
+    def _placed_with_facts(self, settings: Mapping[str, Value]) -> tuple[Placement, dict[str, Any]]:
+        assert self._place is not None
+        key = tuple(map(settings.get, PLACING))
+        if key not in self._placements:
+            placed = self._place(settings)
+            self._placements[key] = placed, _facts_of(placed)
+        return self._placements[key]
 
     def _settle_placement(
         self, kept: dict[str, Value], facts: dict[str, Any]
@@ -361,15 +359,20 @@ class Space:
         return self._contained[configuration]
 
     def _is_feasible(self, configuration: Configuration) -> bool:
+        if any(knob not in self.by_id for knob, _ in configuration.settings):
+            return False
+        if self.canonical(configuration.as_dict()) != configuration:
+            return False
+        return self._is_within_choices(configuration)
+
+    def _is_within_choices(self, configuration: Configuration) -> bool:
+        """Tell whether every knob has one of its choices, or is dead beside the others."""
         set_ = configuration.as_dict()
-        if any(knob not in self.by_id for knob in set_):
-            return False
-        if self.canonical(set_) != configuration:
-            return False
         return all(
-            any(same(set_.get(knob.id, knob.default), choice) for choice in knob.choices)
-            or (knob.id not in set_ and self._is_dead(knob, configuration))
-            for knob in self.knobs
+            any(same(value, choice) for choice in self.by_id[knob].choices)
+            for knob, value in set_.items()
+        ) and all(
+            knob.id in set_ or self._is_dead(knob, configuration) for knob in self._never_at_default
         )
 
     def refused(self, configuration: Configuration) -> str:
@@ -404,7 +407,8 @@ class Space:
             for choice in knob.choices:
                 if not same(here[knob.id], choice):
                     other = self.canonical({**settings, knob.id: choice})
-                    if other != configuration and other not in found and self.contains(other):
+                    is_known = other == configuration or other in found
+                    if not is_known and self._is_within_choices(other):
                         found[other] = None
         return tuple(found)
 
@@ -435,6 +439,18 @@ class Space:
             }
             for knob in self.knobs
         ]
+
+
+def _facts_of(placed: Placement) -> dict[str, Any]:
+    if not placed.instances:
+        return {}
+    return {
+        "instance.cores": min(instance.n_cores for instance in placed.instances),
+        "instance.cpus": min(len(instance.cpus) for instance in placed.instances),
+        "instance.nodes": max(len(instance.nodes) for instance in placed.instances),
+        "instances.nodes": len({n for instance in placed.instances for n in instance.nodes}),
+        "instance.is_pinned": placed.is_pinned,
+    }
 
 
 def _allows(klass: WinnerClass, knob: ResolvedKnob) -> bool:
