@@ -14,7 +14,7 @@ from tuner.host.identity import Host
 from tuner.measurement.confirmation import ALPHA
 from tuner.measurement.estimates import clean_slices
 from tuner.output.compiling import compile_seconds
-from tuner.output.launches import check_of, launches_of, memory_peak
+from tuner.output.launches import call_times, check_of, launches_of, memory_peak
 from tuner.output.remarks import remarks
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
@@ -202,6 +202,7 @@ def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSecti
         memory_peak_bytes=memory_peak(records),
         read_back=_read_back(records),
         beside_neighbour=beside_neighbour(claims, claims.default),
+        call=call_times(records),
     )
 
 
@@ -222,6 +223,7 @@ def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
         output_drift=check_of(records),
         compile_seconds=compile_seconds(study.store, claims, claim),
         memory_peak_bytes=memory_peak(records),
+        call=call_times(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],
         removed=[

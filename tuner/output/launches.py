@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import statistics
+
 from tuner.record.configuration import Configuration
-from tuner.record.launch import LaunchRecord, OutputCheck
+from tuner.record.launch import Latency, LaunchRecord, OutputCheck
 from tuner.record.store import Store
 
 
@@ -19,6 +21,23 @@ def launches_of(store: Store, configuration: Configuration) -> list[LaunchRecord
 def memory_peak(records: list[LaunchRecord]) -> int | None:
     """Return the most bytes that were resident in any of the launches; None without one."""
     return max((r.prepared.memory_peak_bytes for r in records if r.prepared), default=None)
+
+
+def call_times(records: list[LaunchRecord]) -> Latency | None:
+    """Return what a call takes; None where no slice tells.
+
+    Of the undisturbed slices, or of all if there is none, the median of each percentile.
+    """
+    told = [s for r in records for s in r.slices if s.latency is not None]
+    told = [s for s in told if not s.interference.dirty] or told
+    seen = [s.latency for s in told if s.latency is not None]
+    if not seen:
+        return None
+    return Latency(
+        p50_s=statistics.median(latency.p50_s for latency in seen),
+        p99_s=statistics.median(latency.p99_s for latency in seen),
+        n_calls=sum(latency.n_calls for latency in seen),
+    )
 
 
 def check_of(records: list[LaunchRecord]) -> OutputCheck | None:

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.launch import OutputCheck, ReadBack
+from tuner.record.launch import Latency, OutputCheck, ReadBack
 from tuner.record.outcome import Outcome
 
 SCHEMA_VERSION = 1
@@ -131,6 +131,9 @@ class WinnerSection(msgspec.Struct, frozen=True):
     beside_neighbour: BesideNeighbour | None = None
     disturbed: float = 0.0
     """Share of the slices behind the verdict that something else disturbed."""
+    call: Latency | None = None
+    """Seconds of a call at the winner's batch, over all of its instances: the median over slices of
+    each percentile."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -143,6 +146,7 @@ class DefaultSection(msgspec.Struct, frozen=True):
     memory_peak_bytes: int | None
     read_back: list[ReadBack]
     beside_neighbour: BesideNeighbour | None = None
+    call: Latency | None = None
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
