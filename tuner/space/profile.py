@@ -17,7 +17,7 @@
     when = "torch.compile.mode == 'off'"   # optional: where it is live; may ask earlier knobs
     why = "what makes it dead elsewhere"
     search = true                          # false: only baselines and the command line use it;
-                                           # "late": once the other knobs are exhausted
+                                           # "late": when the others promise less
     alias_of = "env.OMP_NUM_THREADS"       # another name of a knob above
     is_stronger = true                     # whether that name wins where both are set
     follows = "instance.cores"             # what is in force by default on fewer CPUs
