@@ -2,7 +2,8 @@
 
     python -m benchmarks.large_host [--surfaces 40] [--launches 60] [--noise 0.01] [--json OUT]
 
-Every launch knob of the Xeon profile is searched. A random surface (benchmarks/surface.py) says how
+Placement, threads, memory policy, allocators and OpenMP of the Xeon profile are searched (--whole:
+every launch knob). A random surface (benchmarks/surface.py) says how
 fast each configuration is, of which every launch shows a noisy value. The default, every baseline
 and what the tool's own search proposes make up the launches; the configuration with the highest
 noisy value wins, and its true rate is compared with the best of the whole space, which is looked
@@ -58,6 +59,10 @@ _DEFAULTS: dict[str, Value] = {
 }
 
 
+_NOT_PLACEMENT = ("env.ATEN_CPU_CAPABILITY", "env.ONEDNN_MAX_CPU_ISA",
+                  "env.ONEDNN_DEFAULT_FPMATH_MODE", "env.THP_MEM_ALLOC_ENABLE")  # fmt: skip
+
+
 class Bench(msgspec.Struct, frozen=True):
     """What all surfaces have in common."""
 
@@ -103,12 +108,12 @@ def described_host() -> Host:
         cxx=None,
         gpus=(),
         versions={},
-        observations=Observations(400 << 30, 0, 0.0, None, None, None, "madvise"),
+        observations=Observations(400 << 30, 0, 0.0, None, None, None, "always"),
     )
 
 
-def build() -> tuple[Bench, Space]:
-    """Return the described host with its baselines, and the space of its launch knobs."""
+def build(*, whole: bool = False) -> tuple[Bench, Space]:
+    """Return the described host with its baselines, and the space that is searched."""
     host = described_host()
     profile = load_profile("xeon", SEARCH_SPACES)
     card = ModelCard("m", "M", "none", "mlp", ("torch",), 4, (4,), None, "0" * 64)
@@ -116,9 +121,12 @@ def build() -> tuple[Bench, Space]:
     facts = ModelFacts(n_parameters=1, input_shapes=((1,),), versions={},
                        effective_defaults=_DEFAULTS, unread={}, graph_width=1.0, graph_fault="",
                        import_s=1.0, build_s=1.0, call_s=0.1)  # fmt: skip
-    whole = resolve_space(profile, host, workload, facts, Restrictions())
+    everything = resolve_space(profile, host, workload, facts, Restrictions())
     others = [
-        k.id for k in whole.searched if k.knob.applies is not Applies.LAUNCH and k.id != BATCH
+        k.id
+        for k in everything.searched
+        if (k.knob.applies is not Applies.LAUNCH and k.id != BATCH)
+        or (k.id in _NOT_PLACEMENT and not whole)
     ]
     space = resolve_space(profile, host, workload, facts, Restrictions(excluded=tuple(others)))
     baselines = resolve_baselines(profile, host, workload, facts, space)
@@ -176,9 +184,9 @@ def _at_random(
     return {configuration: launch(configuration) for configuration in drawn}
 
 
-def one(seed: int, n_launches: int, noise: float) -> Found:
+def one(seed: int, n_launches: int, noise: float, whole: bool) -> Found:
     """Search one surface in three ways."""
-    bench, space = build()
+    bench, space = build(whole=whole)
     surface = draw(seed, {knob.id: knob.choices for knob in space.searched})
     best = _optimum(space, bench.host).of(surface)
 
@@ -224,16 +232,18 @@ def main() -> None:
     parser.add_argument("--first", type=int, default=0, help="number of the first surface")
     parser.add_argument("--launches", type=int, default=60)
     parser.add_argument("--noise", type=float, default=0.01, help="SD of a launch's log rate")
+    parser.add_argument("--whole", action="store_true", help="search every launch knob")
     parser.add_argument("--json", type=Path, help="write every surface's figures there as well")
     arguments = parser.parse_args()
-    bench, space = build()
+    bench, space = build(whole=arguments.whole)
     print(f"{space.upper_size():,} combinations of {len(space.searched)} settings, "
           f"{len(bench.baselines)} baselines, {arguments.launches} launches")  # fmt: skip
     seeds = range(arguments.first, arguments.first + arguments.surfaces)
     found = []
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         n = len(seeds)
-        for each in pool.map(one, seeds, [arguments.launches] * n, [arguments.noise] * n):
+        same = ([arguments.launches] * n, [arguments.noise] * n, [arguments.whole] * n)
+        for each in pool.map(one, seeds, *same):
             found.append(each)
             print(f"{each.surface:4d}  default {each.default:6.2f}x  best baseline "
                   f"{each.best_baseline:5.2f}x  tool {each.tool:6.3f}x  tpe {each.tpe:5.2f}x  "

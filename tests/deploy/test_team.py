@@ -138,7 +138,7 @@ def test_no_instance_at_all_is_refused(tmp_path: Path) -> None:
     # run_cpu with nothing to start says nothing and exits with 0
     done = team(tmp_path, "print('ran')", {"launch.instances": 0})
     assert done.returncode == 125
-    assert "0 instances do no work" in done.stderr
+    assert "launch.instances must be a whole number of at least 1, not 0" in done.stderr
     assert done.stdout == ""
 
 
@@ -182,6 +182,15 @@ def test_the_script_starts_the_same_team(tmp_path: Path) -> None:
     found = sorted(line.split() for line in done.stdout.splitlines())
     for rank, (line, cpus) in enumerate(zip(found, planned(), strict=True)):
         assert line == [str(rank), "2", format_cpu_list(cpus), "1", ",".join(map(str, cpus))]
+
+
+def test_the_scripts_first_instance_reads_the_standard_input(tmp_path: Path) -> None:
+    code = "import os, sys; print(os.environ['TUNE_FRAMEWORK_RANK'], repr(sys.stdin.read()))"
+    done = subprocess.run(
+        [str(script(tmp_path)), sys.executable, "-c", code],
+        input="words", capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert sorted(done.stdout.splitlines()) == ["0 'words'", "1 ''"]
 
 
 def test_the_script_ends_with_the_code_of_what_failed(tmp_path: Path) -> None:

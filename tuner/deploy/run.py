@@ -77,7 +77,7 @@ def prepare(
     try:
         plans = plan_launch(Configuration.of({s.knob: s.value for s in ours}), host)
     except UsageError as error:
-        raise CannotRun(f"{error}; install what is missing, or tune again on this host") from error
+        raise CannotRun(f"{error}; mend that, or tune again on this host") from error
     if not recommendation.settings:
         notes.append("nothing was confirmed to be faster than the default: nothing is set")
     if recommendation.host.fingerprint != host.fingerprint():

@@ -51,8 +51,9 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
         for pipe in begun:
             os.read(pipe, 1)
             os.close(pipe)
-        for line in _seen(plans, running):
-            tell(line)
+        if not any(map(_has_ended, running)):
+            for line in _seen(plans, running):
+                tell(line)
         return _wait(running, len(plans), waited_for, tell)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -78,6 +79,11 @@ def _start(plan: LaunchPlan, command: Sequence[str], mask: Iterable[int], tell: 
             tell(f"error: {error}")
     finally:
         os._exit(code)
+
+
+def _has_ended(pid: int) -> bool:
+    """Tell whether a child has ended, and leave it to be waited for."""
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
 def _seen(plans: Sequence[LaunchPlan], running: dict[int, int]) -> list[str]:

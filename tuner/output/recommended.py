@@ -135,11 +135,13 @@ def _start_team(plans: Sequence[LaunchPlan]) -> list[str]:
         {k: v for k, v in plan.variables().items() if k not in plan.environment} for plan in plans
     ]
     return [
+        "# simpler than `tune-framework run`, which ends all as soon as one has failed",
+        "exec 3<&0",
         "pids=",
         "trap 'kill $pids 2>/dev/null' HUP INT TERM",
         *(
             f"{' '.join(f'{k}={shlex.quote(v)}' for k, v in variables.items())} \\\n"
-            f'  {_started(plan)} & pids="$pids $!"'
+            f'  {_started(plan)} <&3 & pids="$pids $!"; exec 3</dev/null'
             for variables, plan in zip(own, plans, strict=True)
         ),
         "code=0",

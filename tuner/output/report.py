@@ -228,8 +228,8 @@ def _calling(winner: WinnerSection, result: Result) -> str:
     team = f" of each of {n} instances" if n != 1 else ""
     return (
         f"A call{team} with {batch} item(s) takes {1000 * mine.p50_s:.3g} ms "
-        f"(99 % of them at most {1000 * mine.p99_s:.3g} ms), "
-        f"the default's with {result.default.batch} {1000 * default.p50_s:.3g} ms."
+        f"(99 % of them at most {1000 * mine.p99_s:.3g} ms); the default's call with "
+        f"{result.default.batch} item(s): {1000 * default.p50_s:.3g} ms."
     )
 
 

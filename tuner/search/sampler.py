@@ -39,6 +39,9 @@ _STEPS = 4
 _OWN_CLASS = 2.0
 """By how much an expected gain counts more in the only class that allows it: what narrower classes
 allow is proposed in their own turns."""
+_LITTLE = 0.002
+"""Expected gain of the log rate below which the best is compared with its neighbours: once all of
+them are tried, the search may end."""
 _TPE_ATTEMPTS = 12
 _RANDOM_ATTEMPTS = 200
 _ENUMERATED = 10_000
@@ -136,6 +139,7 @@ class PortfolioSampler(BaseSampler):
             return None
         self._surrogate.fit(_with_failures(tried))
         found: dict[Configuration, float] = {}
+        near: dict[Configuration, float] = {}
         looked: set[Configuration] = set()
         for _ in range(_STEPS):
             looked.add(here)
@@ -148,7 +152,10 @@ class PortfolioSampler(BaseSampler):
                 for c, gain in zip(around, gains, strict=True)
                 if c not in tried
             }
+            near = near or dict(found)
             here = around[int(np.argmax(gains))]
+        if near and max(found.values()) < _LITTLE:
+            found = near
         return max(found, key=found.__getitem__) if found else None
 
     def _allowed_neighbours(self, configuration: Configuration) -> list[Configuration]:

@@ -10,8 +10,15 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
-from tuner.space.catalogue import ALLOCATOR, MEMORY_POLICY, NUMA_NODE, OPENMP
-from tuner.space.placement import Instance, place
+from tuner.space.catalogue import (
+    ALLOCATOR,
+    CORES_PER_INSTANCE,
+    INSTANCES,
+    MEMORY_POLICY,
+    NUMA_NODE,
+    OPENMP,
+)
+from tuner.space.placement import SHARE, Instance, place
 
 _BUILT_IN = ("glibc", "libgomp")
 """What is in force without a preload."""
@@ -61,10 +68,11 @@ def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, .
             preload.append(host.libraries[str(value)])
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
-    try:
-        placed = place(settings, host)
-    except (TypeError, ValueError) as error:
-        raise UsageError(f"the settings of the instances cannot be read: {error}") from error
+    for knob in (INSTANCES, CORES_PER_INSTANCE):
+        value = settings.get(knob, 1)
+        if value != SHARE and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise UsageError(f"{knob} must be a whole number of at least 1, not {value!r}")
+    placed = place(settings, host)
     if placed.fault:
         raise UsageError(f"the instances cannot be placed: {placed.fault}")
     n = len(placed.instances)

@@ -74,6 +74,9 @@ def place(settings: Mapping[str, Value], host: Host) -> Placement:
     n = int(settings.get(INSTANCES, 1))
     each = settings.get(CORES_PER_INSTANCE, SHARE)
     how = str(settings.get(PLACEMENT, COMPACT))
+    if how not in (COMPACT, SPREAD, PER_NODE, PER_LLC):
+        ways = ", ".join((COMPACT, SPREAD, PER_NODE, PER_LLC))
+        return Placement((), usable, False, f"there is no placement {how}; allowed are {ways}")
     if not cores:
         return Placement((), 0, False, f"none of the allowed CPUs belongs to NUMA node {node}")
     if n < 1:
