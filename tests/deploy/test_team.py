@@ -221,3 +221,43 @@ def test_the_files_say_what_variables_cannot_do(tmp_path: Path) -> None:
     assert "2 instances, each started by" in text
     assert "#   numactl --physcpubind=0-1,4-5 --membind=0 --" in text
     assert "#   numactl --physcpubind=2-3,6-7 --membind=1 --" in text
+
+
+GRACEFUL = (
+    "import os, signal, sys, time\n"
+    "def end(*_):\n"
+    "    time.sleep(0.5 * int(os.environ['TUNE_FRAMEWORK_RANK']))\n"
+    "    print('ended in order', flush=True)\n"
+    "    sys.exit(0 if os.environ['TUNE_FRAMEWORK_RANK'] == '1' else CODE)\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+    "print('up', flush=True)\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.mark.parametrize("how", ["run", "run.sh"])
+@pytest.mark.parametrize("code", [0, 143])
+def test_who_was_told_to_end_may_take_its_time(tmp_path: Path, how: str, code: int) -> None:
+    program = [sys.executable, "-c", GRACEFUL.replace("CODE", str(code))]
+    started = [str(script(tmp_path)), *program]
+    if how == "run":
+        started = command("run", "--quiet", str(written(tmp_path, TWO)), "--", *program)
+    with subprocess.Popen(started, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+        process.terminate()
+        assert process.wait(30) == code
+        assert process.stdout.read() == "ended in order\n" * 2
+
+
+def test_the_scripts_first_failure_ends_the_others(tmp_path: Path) -> None:
+    code = "import os, time\nif os.environ['TUNE_FRAMEWORK_RANK'] == '1': os._exit(7)\n"
+    program = [sys.executable, "-c", code + "time.sleep(600)"]
+    done = subprocess.run([str(script(tmp_path)), *program], timeout=60, check=False)
+    assert done.returncode == 7
+
+
+def test_children_that_are_ignored_are_waited_for_all_the_same(tmp_path: Path) -> None:
+    inner = " ".join(command("run", "--quiet", str(written(tmp_path, TWO)), "--", "true"))
+    done = subprocess.run(["sh", "-c", f"trap '' CHLD; exec {inner}"], timeout=60, check=False)
+    assert done.returncode == 0

@@ -133,7 +133,11 @@ def apply_placement(plan: LaunchPlan) -> None:
     except NumaError as error:
         raise CannotRun(str(error)) from error
     if plan.cpus is not None:
-        os.sched_setaffinity(0, plan.cpus)
+        try:
+            os.sched_setaffinity(0, plan.cpus)
+        except OSError as error:
+            cpus = format_cpu_list(plan.cpus)
+            raise CannotRun(f"cannot use the CPUs {cpus}: {error.strerror}") from error
 
 
 def become(plan: LaunchPlan, command: Sequence[str]) -> NoReturn:

@@ -2,7 +2,8 @@
 
 This process stays: it starts the instances under their plans, passes signals on, and ends when they
 have. An instance that fails ends the others, as it does where they are measured: half a team is
-not what was recommended. Should this process be killed, the kernel kills the instances.
+not what was recommended. Should this process be killed, the kernel kills the process of each
+instance (not what that had started).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ _PASSED_ON = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 _SI_KERNEL = 0x80  # include/uapi/asm-generic/siginfo.h
 """A signal from the terminal, which every instance gets by itself."""
 _PATIENCE_S = 10.0
@@ -40,26 +42,28 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
     """
     waited_for = {*_PASSED_ON, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
+    ignored = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else the kernel reaps them unseen
     try:
         running: dict[int, int] = {}
         begun = []
         for plan in plans:
-            begun_read, begun_write = os.pipe()  # closed when the program is executed, or never is
+            begun_read, begun_write = os.pipe()  # closed when the program is executed
             begun.append(begun_read)
-            running[_start(plan, command, before, tell)] = plan.rank
+            running[_start(plan, command, before, begun_write)] = plan.rank
             os.close(begun_write)
-        for pipe in begun:
-            os.read(pipe, 1)
-            os.close(pipe)
-        if not any(map(_has_ended, running)):
-            for line in _seen(plans, running):
-                tell(line)
+        faults = [_read_all(pipe) for pipe in begun]
+        if any(faults):
+            tell(f"error: {next(filter(None, faults))}")
+        else:
+            _look(plans, running, tell)
         return _wait(running, len(plans), waited_for, tell)
     finally:
+        signal.signal(signal.SIGCHLD, ignored)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _start(plan: LaunchPlan, command: Sequence[str], mask: Iterable[int], tell: Tell) -> int:
+def _start(plan: LaunchPlan, command: Sequence[str], mask: Iterable[int], begun: int) -> int:
+    """Fork an instance; what keeps it from becoming the program is written to `begun`."""
     parent = os.getpid()
     pid = os.fork()
     if pid:
@@ -75,15 +79,31 @@ def _start(plan: LaunchPlan, command: Sequence[str], mask: Iterable[int], tell: 
             become(plan, command)
     except CannotRun as error:
         code = error.exit_code
-        if plan.rank == 0:  # the others fail alike
-            tell(f"error: {error}")
+        os.write(begun, str(error).encode())
+    except OSError as error:
+        os.write(begun, f"instance {plan.rank}: {error}".encode())
     finally:
         os._exit(code)
 
 
-def _has_ended(pid: int) -> bool:
-    """Tell whether a child has ended, and leave it to be waited for."""
-    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+def _read_all(pipe: int) -> str:
+    """Return what was written until the last holder closed it."""
+    with open(pipe, "rb") as file:
+        return file.read().decode()
+
+
+def _look(plans: Sequence[LaunchPlan], running: dict[int, int], tell: Tell) -> None:
+    """Say what is in force, in a process of its own: the instances are waited for meanwhile."""
+    child = os.fork()
+    if child:
+        os.waitpid(child, 0)
+        return
+    try:
+        if os.fork() == 0:
+            for line in _seen(plans, running):
+                tell(line)
+    finally:
+        os._exit(0)
 
 
 def _seen(plans: Sequence[LaunchPlan], running: dict[int, int]) -> list[str]:
@@ -101,7 +121,7 @@ def _seen(plans: Sequence[LaunchPlan], running: dict[int, int]) -> list[str]:
 def _wait(
     running: dict[int, int], n_instances: int, waited_for: set[signal.Signals], tell: Tell
 ) -> int:
-    code, deadline = 0, float("inf")
+    code, deadline, is_ending = 0, float("inf"), False
     while running:
         left = deadline - time.monotonic()
         got = signal.sigtimedwait(waited_for, min(left, 3600.0)) if left > 0 else None
@@ -109,9 +129,9 @@ def _wait(
             _send(running, signal.SIGKILL)
             deadline = float("inf")
         elif got is not None and got.si_signo != signal.SIGCHLD:
+            is_ending |= got.si_signo in _ENDING
             if got.si_code != _SI_KERNEL:
                 _send(running, signal.Signals(got.si_signo))
-            continue
         for pid in list(running):
             ended, status = os.waitpid(pid, os.WNOHANG)
             if not ended:
@@ -120,7 +140,7 @@ def _wait(
             if own != 0 and code == 0:
                 code = own if own > 0 else 128 - own
                 how = f"exit code {own}" if own > 0 else signal.Signals(-own).name
-                if running:
+                if running and not is_ending:  # who was told to end may take its time
                     tell(f"instance {rank} of {n_instances} ended with {how}: ending the others")
                     _send(running, signal.SIGTERM)
                     deadline = time.monotonic() + _PATIENCE_S

@@ -42,8 +42,8 @@ from tuner.record.protocol import (
 from tuner.space.catalogue import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
 from tuner.space.launching import LaunchPlan
 
-_LEAD_S = 0.01
-"""From the tool's word until all begin: each instance reads its counters meanwhile."""
+_LEAD_S, _LEAD_EACH_S = 0.01, 0.001
+"""From the tool's word until all begin, and more for each: they read their counters meanwhile."""
 
 Tell = Callable[[str], None]
 
@@ -105,7 +105,7 @@ class Team:
         if isinstance(command, Measure) and len(ranks) > 1:
             if failed := self._await(READY, timeout_s):
                 return failed
-            self._order(Go(time.monotonic() + _LEAD_S))
+            self._order(Go(time.monotonic() + _LEAD_S + _LEAD_EACH_S * len(ranks)))
             if failed := self._await(TIMED, timeout_s):
                 return failed
             self._order(Halt())
@@ -184,8 +184,8 @@ class Team:
 
     def _placing(self, each: list[Prepared]) -> list[ReadBack]:
         """Read back what places the instances: the kernel's mask of each beside the planned one."""
-        planned = [tuple(sorted(plan.cpus or ())) for plan in self._plans]
-        wrong = [rank for rank, p in enumerate(each) if p.cpus != planned[rank]]
+        planned = [plan.cpus and tuple(sorted(plan.cpus)) for plan in self._plans]
+        wrong = [rank for rank, p in enumerate(each) if planned[rank] not in (None, p.cpus)]
         how = "sched_getaffinity(2) of every instance before its framework was imported"
         found = []
         for knob in (INSTANCES, CORES_PER_INSTANCE, PLACEMENT):
@@ -248,6 +248,10 @@ def _together(each: Sequence[Measured]) -> Measured:
                 dirty=tuple(dict.fromkeys(reason for i in seen for reason in i.dirty)),
             ),
             shares=tuple(Share(s.calls, s.seconds) for s in slices),
-            latency=latency([call for measured in each for call in measured.call_s]),
+            latency=(
+                latency([call for measured in each for call in measured.call_s])
+                if slices[0].latency
+                else None
+            ),
         )
     )

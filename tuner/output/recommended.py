@@ -135,18 +135,28 @@ def _start_team(plans: Sequence[LaunchPlan]) -> list[str]:
         {k: v for k, v in plan.variables().items() if k not in plan.environment} for plan in plans
     ]
     return [
-        "# simpler than `tune-framework run`, which ends all as soon as one has failed",
-        "exec 3<&0",
-        "pids=",
-        "trap 'kill $pids 2>/dev/null' HUP INT TERM",
+        "stopped=0 pids=",
+        "stop() { stopped=1; kill $pids 2>/dev/null; }",
+        "trap stop HUP INT TERM",
+        "exec 3<&0  # the first instance has the standard input",
         *(
             f"{' '.join(f'{k}={shlex.quote(v)}' for k, v in variables.items())} \\\n"
             f'  {_started(plan)} <&3 & pids="$pids $!"; exec 3</dev/null'
             for variables, plan in zip(own, plans, strict=True)
         ),
-        "code=0",
-        "for pid in $pids; do",
-        '  wait "$pid" || { failed=$?; [ $code -ne 0 ] || code=$failed; kill $pids 2>/dev/null; }',
+        "# the first instance that fails ends the others; what was told to end is waited for",
+        'code=0 left="$pids"',
+        'while [ -n "$left" ]; do',
+        "  still=",
+        "  for pid in $left; do",
+        "    state=$(sed 's/.*) \\(.\\).*/\\1/' /proc/$pid/stat 2>/dev/null)",
+        '    if [ "${state:-Z}" != Z ]; then still="$still $pid"; continue; fi',
+        '    wait "$pid"; own=$?',
+        "    [ $code -ne 0 ] || code=$own",
+        "  done",
+        '  left="$still"',
+        "  [ $code -eq 0 ] || [ $stopped -eq 1 ] || stop",
+        '  [ -z "$left" ] || { sleep 0.2 & wait $!; }',
         "done",
         "exit $code",
     ]

@@ -116,6 +116,8 @@ class Surrogate:
     def _encode(self, configuration: Configuration) -> tuple[np.ndarray, np.ndarray]:
         values, placed = self._space.in_force(configuration), self._space.placed(configuration)
         numbers = []
+        if placed is not None and not placed.instances:  # it names a node that is not there
+            placed = self._space.placed(Configuration())
         if placed is not None:
             first = placed.instances[0]
             counts = (len(placed.instances), first.n_cores, len(first.cpus), len(first.nodes))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -28,6 +29,8 @@ _MIN_SECONDS = 0.5
 _WINDOW_SECONDS = 0.25
 _TOLERANCE = 0.05
 _MAX_SECONDS = 6.0
+_MOST_LATE = 0.02
+"""Of a slice's seconds: an instance that begins later has left the others alone for too long."""
 
 
 def warm_up(call: Callable[[], Any], clock: Callable[[], float]) -> WarmUp:
@@ -72,6 +75,7 @@ def measure(
     before = watch.read()
     if company:
         sleep_until(moment)
+        late_s = time.monotonic() - moment
     took_s: list[float] = []
     start = last = clock()
     while last - start < seconds:
@@ -80,15 +84,21 @@ def measure(
         took_s.append(now - last)
         last = now
     after = watch.read()
+    interference = watch.between(before, after)
     if company:
         company.keep_up(call)
+        if late_s > _MOST_LATE * seconds:
+            late = f"an instance began {1000 * late_s:.0f} ms after the others"
+            dirty = (*interference.dirty, late)
+            interference = msgspec.structs.replace(interference, dirty=dirty)
     taken = Slice(
         index=index,
         batch=batch,
         calls=len(took_s) * batches_per_call,
         seconds=last - start,
         at=(before.at + after.at) / 2,
-        interference=watch.between(before, after),
-        latency=latency(took_s),
+        interference=interference,
+        # a call with batches of several shapes is none that a user makes
+        latency=latency(took_s) if batches_per_call == 1 else None,
     )
     return Measured(taken, tuple(took_s) if company else ())
