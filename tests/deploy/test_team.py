@@ -227,7 +227,7 @@ GRACEFUL = (
     "import os, signal, sys, time\n"
     "def end(*_):\n"
     "    time.sleep(0.5 * int(os.environ['TUNE_FRAMEWORK_RANK']))\n"
-    "    print('ended in order', flush=True)\n"
+    "    os.write(1, b'ended in order\\n')\n"  # print is not for signal handlers
     "    sys.exit(0 if os.environ['TUNE_FRAMEWORK_RANK'] == '1' else CODE)\n"
     "signal.signal(signal.SIGTERM, end)\n"
     "print('up', flush=True)\n"
