@@ -152,7 +152,7 @@ class PortfolioSampler(BaseSampler):
                 for c, gain in zip(around, gains, strict=True)
                 if c not in tried
             }
-            near = near or dict(found)
+            near = near or dict(found)  # around the best itself, while any is untried
             here = around[int(np.argmax(gains))]
         if near and max(found.values()) < _LITTLE:
             found = near
@@ -169,7 +169,7 @@ class PortfolioSampler(BaseSampler):
     def _is_late(
         self, candidate: Configuration, tried: Mapping[Configuration, float | None]
     ) -> bool:
-        """Tell whether a neighbour of the best changes a knob that waits for its turn."""
+        """Tell whether a neighbour of the best changes a knob of which little is expected."""
         best = self.incumbent(tried)
         assert best is not None
         here, there = self.space.assignment(best), self.space.assignment(candidate)

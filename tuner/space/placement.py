@@ -13,7 +13,8 @@ its allowed hardware threads, or the first one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 import msgspec
 
@@ -152,3 +153,75 @@ def _placement(host: Host, shares: list[list[Core]], usable: int) -> Placement:
     )
     is_pinned = any(len(instance.cpus) < len(host.cpus) for instance in instances)
     return Placement(instances, usable, is_pinned)
+
+
+class Placements:
+    """Where settings place instances on one host, and the fewest settings that say so."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._known: dict[tuple[Value | None, ...], tuple[Placement, dict[str, Any]]] = {}
+
+    def of(self, settings: Mapping[str, Value]) -> Placement:
+        """Return where these settings place the instances."""
+        return self._with_facts(settings)[0]
+
+    def facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what formulas may ask about the instances; nothing where there is none."""
+        return self._with_facts(settings)[1]
+
+    def _with_facts(self, settings: Mapping[str, Value]) -> tuple[Placement, dict[str, Any]]:
+        key = tuple(map(settings.get, PLACING))
+        if key not in self._known:
+            placed = place(settings, self._host)
+            self._known[key] = placed, _facts_of(placed)
+        return self._known[key]
+
+    def reduce(
+        self, kept: dict[str, Value], values: Callable[[str], Iterable[Value]]
+    ) -> list[tuple[str, str]]:
+        """Leave the fewest placing settings with the same effect; return those that cannot be.
+
+        values: what the space knows for a knob: nothing else is put into the settings.
+        """
+        dead: list[tuple[str, str]] = []
+        for knob in (PLACEMENT, CORES_PER_INSTANCE, INSTANCES):
+            if (fault := self.of(kept).fault) and knob in kept:
+                dead.append((knob, fault))
+                del kept[knob]
+        meant = self.of(kept)
+        if meant.fault:
+            return dead  # not for the instances' sake: the node is not there
+        others = {k: v for k, v in kept.items() if k not in (PLACEMENT, CORES_PER_INSTANCE)}
+        for simpler in _alternatives(kept, meant, values):
+            if self.of(others | simpler).is_like(meant):
+                kept.clear()
+                kept |= others | simpler
+                break
+        return dead
+
+
+def _alternatives(
+    kept: Mapping[str, Value], meant: Placement, values: Callable[[str], Iterable[Value]]
+) -> Iterator[dict[str, Value]]:
+    """Yield what may say the same of cores and placement, the fewest settings first."""
+    cores: Value = meant.instances[0].n_cores
+    if cores not in (*values(CORES_PER_INSTANCE), kept.get(CORES_PER_INSTANCE)):
+        cores = kept.get(CORES_PER_INSTANCE, SHARE)
+    ways = dict.fromkeys((*values(PLACEMENT), kept.get(PLACEMENT, COMPACT)))
+    yield {}
+    yield {CORES_PER_INSTANCE: cores}
+    yield from ({PLACEMENT: way} for way in ways)
+    yield from ({CORES_PER_INSTANCE: cores, PLACEMENT: way} for way in ways)
+
+
+def _facts_of(placed: Placement) -> dict[str, Any]:
+    if not placed.instances:
+        return {}
+    return {
+        "instance.cores": min(instance.n_cores for instance in placed.instances),
+        "instance.cpus": min(len(instance.cpus) for instance in placed.instances),
+        "instance.nodes": max(len(instance.nodes) for instance in placed.instances),
+        "instances.nodes": len({n for instance in placed.instances for n in instance.nodes}),
+        "instance.is_pinned": placed.is_pinned,
+    }

@@ -14,7 +14,7 @@ from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH, Applies, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import describe
-from tuner.space.placement import ALONE, place
+from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import UNSET, ResolvedKnob, Space, same
@@ -84,7 +84,7 @@ def resolve_space(
     for entry in entries:
         # conditions over knobs are kept for later; those over the host alone are settled now
         knobs.append(_resolve_knob(entry, facts, defaults.get(entry.id, UNSET), restrictions))
-    return Space(knobs, facts, model.unread, lambda settings: place(settings, host))
+    return Space(knobs, facts, model.unread, Placements(host))
 
 
 def _resolve_knob(

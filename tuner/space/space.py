@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import BATCH, CORES_PER_INSTANCE, INSTANCES, PLACEMENT, Knob
+from tuner.space.catalogue import BATCH, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import winner_class
-from tuner.space.placement import ALONE, COMPACT, PLACING, SHARE, Placement
+from tuner.space.placement import ALONE, PLACING, Placement, Placements
 
 UNSET = "unset"
 """Stands for "left alone" where it is not known what is in force then."""
@@ -45,7 +45,7 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
     is_stronger: bool = True
     """Whether this name wins where both are set."""
     is_late: bool = False
-    """Searched only once the other knobs are exhausted around the best."""
+    """Little is expected of it."""
     substitutes: tuple[tuple[Value, Value], ...] = ()
     """Values that do not exist here, each with the one that stands in for it in baselines."""
     beside: tuple[tuple[Value, str, str], ...] = ()
@@ -76,10 +76,9 @@ class Space:
         knobs: Iterable[ResolvedKnob],
         facts: Mapping[str, Any],
         unread: Mapping[str, str] | None = None,
-        place: Callable[[Mapping[str, Value]], Placement] | None = None,
+        placements: Placements | None = None,
     ) -> None:
-        self._place = place
-        self._placements: dict[tuple[Value | None, ...], tuple[Placement, dict[str, Any]]] = {}
+        self._placements = placements
         self._facts = {**facts, **self._instance_facts({})}
         self._unread = dict(unread or {})
         self._formulas: dict[str, Expression] = {}
@@ -216,22 +215,6 @@ class Space:
             self._formulas[text] = Expression(text)
         return self._formulas[text]
 
-    def _placed(self, settings: Mapping[str, Value]) -> Placement:
-        """Return where these settings place the instances."""
-        return self._placed_with_facts(settings)[0]
-
-    def _instance_facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
-        """Return what formulas may ask about the instances, by its name there."""
-        return self._placed_with_facts(settings)[1] if self._place is not None else {}
-
-    def _placed_with_facts(self, settings: Mapping[str, Value]) -> tuple[Placement, dict[str, Any]]:
-        assert self._place is not None
-        key = tuple(map(settings.get, PLACING))
-        if key not in self._placements:
-            placed = self._place(settings)
-            self._placements[key] = placed, _facts_of(placed)
-        return self._placements[key]
-
     def _settle_placement(
         self, kept: dict[str, Value], facts: dict[str, Any]
     ) -> list[tuple[str, str]]:
@@ -240,42 +223,16 @@ class Space:
         From then on the facts tell what is left to an instance.
         """
         dead: list[tuple[str, str]] = []
-        if self._place is not None and kept.keys() & ALONE.keys():
-            dead = self._fewest(kept)
+        if self._placements is not None and kept.keys() & ALONE.keys():
+            dead = self._placements.reduce(kept, self._values)
             facts |= {knob: kept.get(knob, ALONE[knob]) for knob in ALONE}
         if kept.keys() & set(PLACING):
             facts |= self._instance_facts(kept)
         return dead
 
-    def _fewest(self, kept: dict[str, Value]) -> list[tuple[str, str]]:
-        dead: list[tuple[str, str]] = []
-        for knob in (PLACEMENT, CORES_PER_INSTANCE, INSTANCES):
-            if (fault := self._placed(kept).fault) and knob in kept:
-                dead.append((knob, fault))
-                del kept[knob]
-        if self._placed(kept).fault:
-            return dead  # not for the instances' sake: the node is not there
-        meant = self._placed(kept)
-        others = {k: v for k, v in kept.items() if k not in (PLACEMENT, CORES_PER_INSTANCE)}
-        for simpler in self._alternatives(kept, meant):
-            if self._placed(others | simpler).is_like(meant):
-                kept.clear()
-                kept |= others | simpler
-                break
-        return dead
-
-    def _alternatives(
-        self, kept: Mapping[str, Value], meant: Placement
-    ) -> Iterator[dict[str, Value]]:
-        """Yield what may say the same of cores and placement, the fewest settings first."""
-        cores: Value = meant.instances[0].n_cores
-        if cores not in (*self._values(CORES_PER_INSTANCE), kept.get(CORES_PER_INSTANCE)):
-            cores = kept.get(CORES_PER_INSTANCE, SHARE)
-        ways = dict.fromkeys((*self._values(PLACEMENT), kept.get(PLACEMENT, COMPACT)))
-        yield {}
-        yield {CORES_PER_INSTANCE: cores}
-        yield from ({PLACEMENT: way} for way in ways)
-        yield from ({CORES_PER_INSTANCE: cores, PLACEMENT: way} for way in ways)
+    def _instance_facts(self, settings: Mapping[str, Value]) -> dict[str, Any]:
+        """Return what formulas may ask about the instances, by its name there."""
+        return self._placements.facts(settings) if self._placements is not None else {}
 
     def _values(self, knob: str) -> tuple[Value, ...]:
         return self.by_id[knob].all_values if knob in self.by_id else ()
@@ -322,7 +279,9 @@ class Space:
 
     def placed(self, configuration: Configuration) -> Placement | None:
         """Return where a configuration's instances run; None where the space has no host."""
-        return self._placed(configuration.as_dict()) if self._place is not None else None
+        if self._placements is None:
+            return None
+        return self._placements.of(configuration.as_dict())
 
     def upper_size(self) -> int:
         """Return the number of combinations before canonicalisation."""
@@ -417,7 +376,7 @@ class Space:
         return {k.id: k.choices[0] for k in self.knobs if k.asked.startswith("--fix ")}
 
     def is_late(self, knob: str) -> bool:
-        """Tell whether a knob waits until the others are exhausted around the best."""
+        """Tell whether little is expected of a knob."""
         return self.by_id[knob].is_late
 
     def choices_within(self, klass: WinnerClass) -> dict[str, tuple[Value, ...]]:
@@ -439,18 +398,6 @@ class Space:
             }
             for knob in self.knobs
         ]
-
-
-def _facts_of(placed: Placement) -> dict[str, Any]:
-    if not placed.instances:
-        return {}
-    return {
-        "instance.cores": min(instance.n_cores for instance in placed.instances),
-        "instance.cpus": min(len(instance.cpus) for instance in placed.instances),
-        "instance.nodes": max(len(instance.nodes) for instance in placed.instances),
-        "instances.nodes": len({n for instance in placed.instances for n in instance.nodes}),
-        "instance.is_pinned": placed.is_pinned,
-    }
 
 
 def _allows(klass: WinnerClass, knob: ResolvedKnob) -> bool:
