@@ -122,6 +122,8 @@ def raise_tree(root: Path, machine: Machine) -> Path:
     }
     _write_lists(root, machine, tuple(sorted(package_of)))
     for cpu in machine.online:
+        if _is_like_its_first_sibling(root, siblings[cpu], cpu):
+            continue
         folder = f"sys/devices/system/cpu/cpu{cpu}/topology"
         for name in ("core_cpus_list", "thread_siblings_list"):
             write(root, f"{folder}/{name}", format_cpu_list(siblings[cpu]))
@@ -137,6 +139,17 @@ def raise_tree(root: Path, machine: Machine) -> Path:
     for path, text in machine.files.items():
         write(root, path, text)
     return root
+
+
+def _is_like_its_first_sibling(root: Path, core: tuple[int, ...], cpu: int) -> bool:
+    """Let a further thread of a core show that core's files: making files is what takes long."""
+    if cpu == core[0]:
+        return False
+    folder = root / f"sys/devices/system/cpu/cpu{cpu}"
+    folder.mkdir(parents=True)
+    for shown in ("topology", "cache"):
+        (folder / shown).symlink_to(f"../cpu{core[0]}/{shown}")
+    return True
 
 
 def _core_ids(machine: Machine, package_of: dict[int, int]) -> dict[int, int]:
@@ -175,6 +188,8 @@ def _write_caches(root: Path, machine: Machine, siblings: dict[int, tuple[int, .
 
     shared_l2, shared_l3 = shared(machine.l2), shared(machine.l3)
     for cpu in machine.online:
+        if cpu != siblings[cpu][0]:
+            continue
         own = format_cpu_list(siblings[cpu])
         levels = [
             (0, 1, "Data", own),

@@ -14,6 +14,7 @@ from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import make_reference
+from tuner.measurement.launcher import _at_batch
 from tuner.measurement.process import WorkerEnded
 from tuner.measurement.replication import Scatter
 from tuner.measurement.team import Team
@@ -199,3 +200,37 @@ def test_a_team_too_large_for_the_memory_is_not_started(bench_of: Maker) -> None
     assert record.ending.outcome is Outcome.NOT_APPLICABLE
     assert "not started: 2 instances of about 0.0" in record.ending.reason
     assert record.built is None
+
+
+@pytest.mark.parametrize(
+    ("batch", "bytes_of", "wanted"),
+    [
+        (64, {4: 100.0}, 100.0),  # one is all that is known
+        (8, {4: 100.0, 16: 220.0}, 140.0),
+        (16, {4: 100.0, 16: 220.0}, 220.0),
+        (64, {4: 100.0, 16: 220.0}, 700.0),
+        (1, {4: 100.0, 16: 220.0}, 100.0),  # the model itself is there in any case
+        (12, {4: 100.0, 8: 100.0, 16: 200.0}, 150.0),
+    ],
+)
+def test_what_an_instance_takes_follows_the_batches_looked_at(
+    batch: int, bytes_of: dict[int, float], wanted: float
+) -> None:
+    assert _at_batch(batch, bytes_of) == wanted
+
+
+def test_a_teams_memory_is_reckoned_from_what_is_most_like_it(bench_of: Maker) -> None:
+    bench = bench_of()
+    noise = Scatter(0.02, 0.01)
+    chosen: list[dict[str, Value]] = [{}, {"workload.batch": 16}, {**TWO, "fake.streams": 2}]
+    default, large, team = (
+        bench.measure(Configuration.of(settings), Purpose.SEARCH, noise=noise).prepared
+        for settings in chosen
+    )
+    assert default and large and team
+    alike = bench.launcher._alike
+    found = alike(Configuration())  # the pacer is a default as well
+    assert found.keys() == {4, 16}
+    assert found[16] == (1, large)
+    streams = Configuration.of({"fake.streams": 2, "workload.batch": 16})
+    assert alike(streams) == {4: (2, team), 16: (1, large)}

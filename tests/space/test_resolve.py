@@ -19,8 +19,9 @@ from tuner.space.baselines import resolve_baselines
 from tuner.space.knobs import winner_class
 from tuner.space.profile import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
+from tuner.space.resolved_knob import UNSET
 from tuner.space.restrictions import Restrictions, check_known, parse_restrictions
-from tuner.space.space import UNSET, Space
+from tuner.space.space import Space
 
 
 @pytest.fixture

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from tuner.host.identity import Host
 from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
-from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin, Prepare
 from tuner.record.store import Store
@@ -78,7 +79,7 @@ class Launcher:
         file = self._store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
         plans = plan_launch(configuration, self._host)
-        if fault := self._memory_fault(configuration, len(plans)):
+        if fault := self._memory_fault(request, len(plans)):
             ending = Ending(Outcome.NOT_APPLICABLE, fault)
             file.end(ending, 0.0, 0.0)
             self._announce(file.record)
@@ -115,37 +116,46 @@ class Launcher:
             raise
         return launch
 
-    def _memory_fault(self, configuration: Configuration, n_instances: int) -> str:
-        """Say why so many instances would not fit into memory; empty if they would.
-
-        What one of them needs is taken from the latest launch of the same settings with another
-        number of instances, or of the default where there was none.
-        """
-        prepared = {
-            r.request.configuration.without(*PLACING, MEMORY_POLICY): (r, r.prepared)
-            for r in self._store.launches.values()
-            if r.prepared is not None
-        }
-        alike = configuration.without(*PLACING, MEMORY_POLICY)
-        found = prepared.get(alike) or prepared.get(Configuration())
-        if n_instances == 1 or found is None:
+    def _memory_fault(self, request: LaunchRequest, n_instances: int) -> str:
+        """Say why so many instances would not fit into memory; empty if they would."""
+        seen = self._alike(request.configuration)
+        if n_instances == 1 or not seen:
             return ""
-        record, seen = found
-        before = int(record.request.configuration.get(INSTANCES) or 1)
-        each = (seen.memory_peak_bytes - seen.memory_shared_bytes) / before
+        each = _at_batch(
+            request.batch,
+            {
+                batch: (p.memory_peak_bytes - p.memory_shared_bytes) / n
+                for batch, (n, p) in seen.items()
+            },
+        )
+        shared = max(p.memory_shared_bytes for _, p in seen.values())
         waiting = sum(
             launch.record.prepared.memory_private_bytes
             for launch in self.running
             if launch.record.prepared is not None
         )
-        needed = n_instances * each + seen.memory_shared_bytes
         allowed = _TEAM_SHARE * self._host.limits.memory_bytes - waiting
-        if needed <= allowed:
+        if n_instances * each + shared <= allowed:
             return ""
         return (
             f"not started: {n_instances} instances of about {each / 2**30:.2f} GiB each do not fit "
             f"into the {max(0.0, allowed) / 2**30:.2f} GiB of memory that are left for them"
         )
+
+    def _alike(self, configuration: Configuration) -> dict[int, tuple[int, Prepared]]:
+        """Return how many instances earlier launches had and what they held, by their batch.
+
+        Those of the same settings, placed however, else those of the default.
+        """
+        unplaced = (*PLACING, MEMORY_POLICY, BATCH)
+        found: dict[int, tuple[int, Prepared]] = {}
+        for wanted in (Configuration(), configuration.without(*unplaced)):
+            for record in self._store.launches.values():
+                settings = record.request.configuration
+                if record.prepared is not None and settings.without(*unplaced) == wanted:
+                    n = int(settings.get(INSTANCES) or 1)
+                    found[record.request.batch] = (n, record.prepared)
+        return found
 
     def finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
         """End a launch, as measured unless another ending is given."""
@@ -194,3 +204,17 @@ class Launcher:
                 seconds=record.total_s,
             )
         )
+
+
+def _at_batch(batch: int, bytes_of: Mapping[int, float]) -> float:
+    """Return what a batch takes, on a line between the nearest ones that were looked at.
+
+    Beyond them on the last two's line; no less than the smallest, and of one batch its own.
+    """
+    known = sorted(bytes_of)
+    if len(known) == 1:
+        return bytes_of[known[0]]
+    right = min(max(1, bisect.bisect_left(known, batch)), len(known) - 1)
+    low, high = known[right - 1], known[right]
+    slope = (bytes_of[high] - bytes_of[low]) / (high - low)
+    return max(min(bytes_of.values()), bytes_of[low] + slope * (batch - low))

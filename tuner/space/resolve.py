@@ -16,8 +16,9 @@ from tuner.space.expressions import Expression
 from tuner.space.knobs import describe
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
+from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
 from tuner.space.restrictions import Restrictions
-from tuner.space.space import UNSET, ResolvedKnob, Space, same
+from tuner.space.space import Space
 
 _PROGRAM = "program"
 

@@ -15,57 +15,11 @@ import msgspec
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import BATCH, Knob
+from tuner.space.catalogue import BATCH
 from tuner.space.expressions import Expression
 from tuner.space.knobs import winner_class
 from tuner.space.placement import ALONE, PLACING, Placement, Placements
-
-UNSET = "unset"
-"""Stands for "left alone" where it is not known what is in force then."""
-
-
-class ResolvedKnob(msgspec.Struct, frozen=True):
-    """A knob with what it may be here."""
-
-    knob: Knob
-    default: Value
-    """What is in force when nothing is set; UNSET where that cannot be known."""
-    choices: tuple[Value, ...]
-    """Everything that may be searched; the default first unless a value is fixed."""
-    all_values: tuple[Value, ...]
-    """Every value that the profile knows here, searched or not."""
-    dropped: tuple[tuple[Value, str], ...]
-    """Values that do not exist here, each with the reason."""
-    when: str
-    why: str
-    asked: str = ""
-    """The option that narrowed the knob, as typed; empty if none did."""
-    alias_of: str = ""
-    """The knob of which this is another name."""
-    is_stronger: bool = True
-    """Whether this name wins where both are set."""
-    is_late: bool = False
-    """Little is expected of it."""
-    substitutes: tuple[tuple[Value, Value], ...] = ()
-    """Values that do not exist here, each with the one that stands in for it in baselines."""
-    beside: tuple[tuple[Value, str, str], ...] = ()
-    """Values that other settings allow or not: value, condition, and why not elsewhere."""
-    follows: str = ""
-    """What is in force by default where the instances are pinned to fewer CPUs."""
-    at_most: str = ""
-    """The largest number that is possible beside the settings above."""
-
-    @property
-    def id(self) -> str:
-        """The knob's stable id."""
-        return self.knob.id
-
-    def spelled(self, value: Value) -> Value:
-        """Return a value as the profile writes it: CLOSE and close are one, true and "true" too."""
-        for known in (self.default, *self.all_values):
-            if isinstance(known, str) and known.casefold() == str(value).casefold():
-                return known
-        return value
+from tuner.space.resolved_knob import ResolvedKnob, same
 
 
 class Space:
@@ -404,8 +358,3 @@ def _allows(klass: WinnerClass, knob: ResolvedKnob) -> bool:
     order = list(WinnerClass)
     narrowest = winner_class(Configuration(((knob.id, True),)))
     return order.index(narrowest) <= order.index(klass)
-
-
-def same(a: Value, b: Value) -> bool:
-    """Compare values without taking True for 1."""
-    return a == b and isinstance(a, bool) == isinstance(b, bool)

@@ -1,0 +1,60 @@
+"""A knob as it is for one workload on one host: what its formulas came to."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.record.configuration import Value
+from tuner.space.catalogue import Knob
+
+UNSET = "unset"
+"""Stands for "left alone" where it is not known what is in force then."""
+
+
+class ResolvedKnob(msgspec.Struct, frozen=True):
+    """A knob with what it may be here."""
+
+    knob: Knob
+    default: Value
+    """What is in force when nothing is set; UNSET where that cannot be known."""
+    choices: tuple[Value, ...]
+    """Everything that may be searched; the default first unless a value is fixed."""
+    all_values: tuple[Value, ...]
+    """Every value that the profile knows here, searched or not."""
+    dropped: tuple[tuple[Value, str], ...]
+    """Values that do not exist here, each with the reason."""
+    when: str
+    why: str
+    asked: str = ""
+    """The option that narrowed the knob, as typed; empty if none did."""
+    alias_of: str = ""
+    """The knob of which this is another name."""
+    is_stronger: bool = True
+    """Whether this name wins where both are set."""
+    is_late: bool = False
+    """Little is expected of it."""
+    substitutes: tuple[tuple[Value, Value], ...] = ()
+    """Values that do not exist here, each with the one that stands in for it in baselines."""
+    beside: tuple[tuple[Value, str, str], ...] = ()
+    """Values that other settings allow or not: value, condition, and why not elsewhere."""
+    follows: str = ""
+    """What is in force by default where the instances are pinned to fewer CPUs."""
+    at_most: str = ""
+    """The largest number that is possible beside the settings above."""
+
+    @property
+    def id(self) -> str:
+        """The knob's stable id."""
+        return self.knob.id
+
+    def spelled(self, value: Value) -> Value:
+        """Return a value as the profile writes it: CLOSE and close are one, true and "true" too."""
+        for known in (self.default, *self.all_values):
+            if isinstance(known, str) and known.casefold() == str(value).casefold():
+                return known
+        return value
+
+
+def same(a: Value, b: Value) -> bool:
+    """Compare values without taking True for 1."""
+    return a == b and isinstance(a, bool) == isinstance(b, bool)
