@@ -223,11 +223,11 @@ def test_a_teams_memory_is_reckoned_from_what_is_most_like_it(bench_of: Maker) -
     bench = bench_of()
     noise = Scatter(0.02, 0.01)
     chosen: list[dict[str, Value]] = [{}, {"workload.batch": 16}, {**TWO, "fake.streams": 2}]
-    default, large, team = (
+    _, large, team = (
         bench.measure(Configuration.of(settings), Purpose.SEARCH, noise=noise).prepared
         for settings in chosen
     )
-    assert default and large and team
+    assert large and team
     alike = bench.launcher._alike
     found = alike(Configuration())  # the pacer is a default as well
     assert found.keys() == {4, 16}
