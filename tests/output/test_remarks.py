@@ -4,13 +4,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.study.studies import new_study
 from tests.study.test_neighbours import FIRM, FRAGILE, rounds, search
 from tuner.output.remarks import remarks
-from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.configuration import Configuration, Value
+from tuner.record.journal import Phase, WinnerClass
 from tuner.record.result import Goal
 from tuner.record.store import Store
+from tuner.space.restrictions import Restrictions
 from tuner.study.budget import Budget
 from tuner.study.confirm import make_claims
 
@@ -49,3 +51,35 @@ def test_a_budget_that_did_not_hold_is_remarked(tmp_path: Path, used_s: float, t
         study.budget = Budget(10.0, used_s)
         found = remarks(study, make_claims(study), WinnerClass.SAME)
     assert any(f"it took {used_s:.0f} s of a budget of 10 s" in text for text in found) == told
+
+
+@pytest.mark.parametrize(("n_rounds", "told"), [(2, True), (4, False)])
+def test_time_that_a_study_could_not_use_is_remarked(
+    tmp_path: Path, n_rounds: int, told: bool
+) -> None:
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), FIRM)
+        rounds(store, FIRM, n=n_rounds, beside=0)
+        study = new_study(store, tmp_path, 100.0)
+        study.budget = Budget(100.0, 60.0)
+        study.done(Phase.CONFIRM, "the budget ended after 2 rounds: for a reason")
+        found = remarks(study, make_claims(study), WinnerClass.SAME)
+    words = "40 s of a budget of 100 s were not used: the budget ended after 2 rounds: for a reason"
+    assert (words in found) == told
+
+
+@pytest.mark.parametrize(
+    ("fixed", "told"),
+    [({"fake.layout": "packed"}, True), ({"fake.streams": 2}, False), ({}, False)],
+)
+def test_what_the_user_fixed_is_not_passed_off_as_found(
+    tmp_path: Path, fixed: dict[str, Value], told: bool
+) -> None:
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), FIRM)
+        rounds(store, FIRM, n=4, beside=4)
+        study = new_study(store, tmp_path, 2000.0)
+        host = machine(tmp_path / "host")
+        study.space = resolved(host, "fake", FAKE_DEFAULTS, "fake", Restrictions(fixed=fixed))
+        found = remarks(study, make_claims(study), WinnerClass.SAME)
+    assert any(text.startswith("fake.layout=packed was given by --fix") for text in found) == told

@@ -95,6 +95,24 @@ def test_what_each_setting_is_worth_is_told_with_its_evidence(
     assert "each setting is worth" not in nothing
 
 
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, template: str) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    settings = {"launch.instances": 2, "workload.batch": 16}
+    call = {"p50_s": 0.02, "p99_s": 0.031, "n_calls": 90}
+    data["winners"]["same"] |= {"configuration": settings, "call": call}
+    data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 90}, "batch": 4}
+    text = render(msgspec.convert(data, Result), template).replace("&#39;", "'")
+    assert (
+        "Its rate is the sum of its instances'. A call of each of 2 instances with 16 item(s) "
+        "takes 20 ms (99 % of them at most 31 ms); the default's call with 4 item(s): 12.3 ms."
+    ) in text
+    data["winners"]["same"]["configuration"] = {"fake.streams": 2}
+    alone = render(msgspec.convert(data, Result), template)
+    assert "A call with 4 item(s) takes 20 ms" in alone
+    assert "the sum of" not in alone
+
+
 @pytest.mark.parametrize("path", sorted(SAMPLES.glob("*.json")), ids=lambda path: path.stem)
 def test_the_committed_samples_are_results_of_this_version(path: Path) -> None:
     jsonschema.validate(json.loads(path.read_text()), json.loads(RESULT_SCHEMA.read_text()))

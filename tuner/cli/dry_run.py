@@ -83,6 +83,7 @@ def _searched(space: Space) -> Table:
         table.add_column(name, overflow="fold")
     for knob in sorted(space.searched, key=lambda k: k.is_late):
         notes = [f"not {value}: {why}" for value, why in knob.dropped]
+        notes += [f"{value} only where {when}" for value, when, _ in knob.beside]
         if conditions := space.asks_knobs(knob.id):
             notes.insert(0, conditions)
         table.add_row(

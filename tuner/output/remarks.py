@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.output.launches import check_of, launches_of, memory_peak
-from tuner.record.journal import Waited, WarningNoted, WinnerClass
+from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.knobs import winner_class
@@ -15,6 +15,8 @@ _DISTURBED = 0.1
 """Of all slices: more disturbed ones than this are worth a remark."""
 _OVERRUN = 1.1
 """A study that takes this many times its budget says so."""
+_UNUSED = 0.75
+"""A study that uses less of its budget than this, and decides nothing, says why."""
 _MEMORY = 1.5
 """A recommendation that takes this many times the default's memory says so."""
 
@@ -23,7 +25,6 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     """Return the warnings of a study, each once. klass: that of the recommended winner."""
     store = study.store
     texts = [note.text for note in store.all(WarningNoted)]
-    texts += _of_the_budget(study)
     texts += _of_the_host(store)
     texts += _of_warm_ups(store)
     found = [claims.claim(each) for each in WinnerClass]
@@ -32,17 +33,38 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     for claim in found:
         if claim.verdict == "faster":
             texts += _of_a_winner(study, claims, claim)
-    texts += _of_memory(store, claims, claims.claim(klass))
+    recommended = claims.claim(klass)
+    texts += _of_memory(store, claims, recommended)
+    texts += _of_the_budget(study, recommended)
+    texts += _of_what_was_fixed(study, recommended)
     return list(dict.fromkeys(texts))
 
 
-def _of_the_budget(study: Study) -> list[str]:
+def _of_the_budget(study: Study, recommended: Claim) -> list[str]:
     used_s, total_s = study.budget.used_s(), study.budget.total_s
-    if used_s <= _OVERRUN * total_s:
+    if used_s > _OVERRUN * total_s:
+        return [
+            f"it took {used_s:.0f} s of a budget of {total_s:.0f} s: a launch that has begun is "
+            "measured, and the default is launched whatever the budget"
+        ]
+    ended = {note.phase: note.reason for note in study.store.all(PhaseDone)}
+    is_open = recommended.verdict == "ambiguous" and Phase.CONFIRM in ended
+    if is_open and used_s < _UNUSED * total_s:
+        return [
+            f"{total_s - used_s:.0f} s of a budget of {total_s:.0f} s were not used: "
+            f"{ended[Phase.CONFIRM]}"
+        ]
+    return []
+
+
+def _of_what_was_fixed(study: Study, recommended: Claim) -> list[str]:
+    fixed = study.space.fixed_by_user()
+    given = [f"{k}={v}" for k, v in recommended.configuration.settings if k in fixed]
+    if recommended.verdict != "faster" or not given:
         return []
     return [
-        f"it took {used_s:.0f} s of a budget of {total_s:.0f} s: a launch that has begun is "
-        "measured, and the default is launched whatever the budget"
+        f"{', '.join(given)} was given by --fix and is kept: whether the rest does as well without "
+        "it was not measured"
     ]
 
 

@@ -226,7 +226,8 @@ def _calling(winner: WinnerSection, result: Result) -> str:
     batch = winner.configuration.get(BATCH, result.reference_batch)
     n = winner.configuration.get(INSTANCES, 1)
     team = f" of each of {n} instances" if n != 1 else ""
-    return (
+    summed = "Its rate is the sum of its instances'. " if n != 1 else ""
+    return summed + (
         f"A call{team} with {batch} item(s) takes {1000 * mine.p50_s:.3g} ms "
         f"(99 % of them at most {1000 * mine.p99_s:.3g} ms); the default's call with "
         f"{result.default.batch} item(s): {1000 * default.p50_s:.3g} ms."
