@@ -38,7 +38,7 @@ def confirm(study: Study) -> None:
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         elif lacking := _lacks_time(study, n, open_arms):
-            reason = f"the budget ended after {n} rounds: {lacking}"
+            reason = f"no time for a further round after {n}: {lacking}"
         else:
             _run_round(study, open_arms, n + 1)
     study.done(Phase.CONFIRM, reason)
@@ -50,7 +50,7 @@ def _lacks_time(study: Study, n_rounds: int, open_arms: list[Configuration]) -> 
     round_s = study.round_cost_s(_launched(study, open_arms))
     if left_s + _allowance_s(study, n_rounds) >= round_s:
         return ""
-    return f"a round takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"
+    return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"
 
 
 def _allowance_s(study: Study, n_rounds: int) -> float:
