@@ -3,8 +3,9 @@
     python -m benchmarks.default_agrees --model resnet50 --framework torch [--as-is] [--json OUT]
 
 Every speedup has the default as its denominator: were it slower than what users run, all of them
-would be flattered. A round is one fresh worker, stopped while one fresh script measures, so that
-both see the same minute of the machine. Printed: the ratio worker / script with its 95 % interval.
+would be flattered. A round is one fresh worker and one fresh script, which measure in turn for a
+fraction of a second each, the worker stopped while the script measures, so that both see the same
+seconds of the machine. Printed: the ratio worker / script with its 95 % interval.
 
 glibc's malloc moves its thresholds with what was freed before and trims its heap by what happens to
 lie on top: drawing ten small random arrays before the first call makes the very same PyTorch script
@@ -21,8 +22,10 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from statistics import mean
 from types import MappingProxyType
 
 from tuner.galleries import MODELS
@@ -38,8 +41,9 @@ from tuner.space.launching import plan_launch
 
 HERE = Path(__file__).resolve().parent
 STEADY_MALLOC = {"MALLOC_MMAP_THRESHOLD_": str(32 << 20), "MALLOC_TRIM_THRESHOLD_": str(1 << 30)}
-SLICE_S = 0.5
-SCRIPT_S = 1.0
+SLICE_S = 0.25
+N_PAIRS = 8
+WARM_UP_S = 1.0
 TIMEOUT_S = 300
 
 
@@ -68,22 +72,29 @@ def one_round(
     number: int,
     environment: Mapping[str, str],
 ) -> float:
-    """Measure worker, script, worker; return the log ratio of their mean rates."""
+    """Measure worker and script in turn; return the mean log ratio of their rates."""
     (plan,) = plan_launch(Configuration(), probe())
-    worker = WorkerProcess(plan, reference.parent / f"worker{number}.log", environment)
-    try:
-        begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
-                      str(reference))  # fmt: skip
-        _ask(worker, begin)
-        _ask(worker, Prepare(workload.card.reference_batch))
-        before = worker_rate(worker, 0)
-        worker.pause()
-        script = script_rate(workload, image, environment)
-        worker.resume()
-        after = worker_rate(worker, 1)
-    finally:
-        worker.close()
-    return (math.log(before) + math.log(after)) / 2 - math.log(script)
+    with plain_script(workload, image, environment) as script:
+        worker = WorkerProcess(plan, reference.parent / f"worker{number}.log", environment)
+        try:
+            begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
+                          str(reference))  # fmt: skip
+            _ask(worker, begin)
+            _ask(worker, Prepare(workload.card.reference_batch))
+            return mean(log_ratio(worker, script, index) for index in range(N_PAIRS))
+        finally:
+            worker.close()
+
+
+def log_ratio(worker: WorkerProcess, script: subprocess.Popen[str], index: int) -> float:
+    """Take one slice of either; which goes first alternates, as the machine may drift."""
+    if index % 2:
+        first = worker_rate(worker, index)
+    worker.pause()
+    plain = script_rate(script)
+    worker.resume()
+    rate = first if index % 2 else worker_rate(worker, index)
+    return math.log(rate) - math.log(plain)
 
 
 def worker_rate(worker: WorkerProcess, index: int) -> float:
@@ -116,21 +127,33 @@ def image_size(facts: ModelFacts) -> tuple[int, int]:
     return height, width
 
 
-def script_rate(
+@contextmanager
+def plain_script(
     workload: Workload, image: tuple[int, int], environment: Mapping[str, str]
-) -> float:
-    """Run the plain script once; return its items per second."""
+) -> Iterator[subprocess.Popen[str]]:
+    """Run the plain script, warmed up, until the block ends."""
     script = HERE / f"plain_{workload.framework}.py"
-    numbers = (*image, workload.card.reference_batch, SCRIPT_S)
-    done = subprocess.run(
+    numbers = (*image, workload.card.reference_batch, SLICE_S)
+    with subprocess.Popen(
         [sys.executable, script, workload.model.path, *map(str, numbers)],
         env={**untuned(os.environ), **environment},
-        capture_output=True,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
         text=True,
-        timeout=TIMEOUT_S,
-        check=True,
-    )
-    return float(done.stdout.split()[-1])
+    ) as process:
+        try:
+            for _ in range(round(WARM_UP_S / SLICE_S)):
+                script_rate(process)
+            yield process
+        finally:
+            process.kill()
+
+
+def script_rate(script: subprocess.Popen[str]) -> float:
+    """Have the plain script measure once; return its items per second."""
+    assert script.stdin and script.stdout
+    print(file=script.stdin, flush=True)
+    return float(script.stdout.readline())
 
 
 def main() -> None:
