@@ -4,7 +4,7 @@
 
 Every speedup has the default as its denominator: were it slower than what users run, all of them
 would be flattered. A round is one fresh worker and one fresh script, which measure in turn for a
-fraction of a second each, the worker stopped while the script measures, so that both see the same
+fraction of a second each, either one stopped while the other measures, so that both see the same
 seconds of the machine. Printed: the ratio worker / script with its 95 % interval.
 
 glibc's malloc moves its thresholds with what was freed before and trims its heap by what happens to
@@ -19,6 +19,8 @@ import argparse
 import json
 import math
 import os
+import select
+import signal
 import subprocess
 import sys
 import tempfile
@@ -91,7 +93,9 @@ def log_ratio(worker: WorkerProcess, script: subprocess.Popen[str], index: int) 
     if index % 2:
         first = worker_rate(worker, index)
     worker.pause()
+    script.send_signal(signal.SIGCONT)
     plain = script_rate(script)
+    script.send_signal(signal.SIGSTOP)
     worker.resume()
     rate = first if index % 2 else worker_rate(worker, index)
     return math.log(rate) - math.log(plain)
@@ -131,7 +135,7 @@ def image_size(facts: ModelFacts) -> tuple[int, int]:
 def plain_script(
     workload: Workload, image: tuple[int, int], environment: Mapping[str, str]
 ) -> Iterator[subprocess.Popen[str]]:
-    """Run the plain script, warmed up, until the block ends."""
+    """Run the plain script, warmed up and stopped, until the block ends."""
     script = HERE / f"plain_{workload.framework}.py"
     numbers = (*image, workload.card.reference_batch, SLICE_S)
     with subprocess.Popen(
@@ -144,6 +148,7 @@ def plain_script(
         try:
             for _ in range(round(WARM_UP_S / SLICE_S)):
                 script_rate(process)
+            process.send_signal(signal.SIGSTOP)
             yield process
         finally:
             process.kill()
@@ -153,7 +158,12 @@ def script_rate(script: subprocess.Popen[str]) -> float:
     """Have the plain script measure once; return its items per second."""
     assert script.stdin and script.stdout
     print(file=script.stdin, flush=True)
-    return float(script.stdout.readline())
+    if not select.select([script.stdout], [], [], TIMEOUT_S)[0]:
+        raise RuntimeError(f"the plain script measured nothing in {TIMEOUT_S} s")
+    line = script.stdout.readline()
+    if not line:
+        raise RuntimeError(f"the plain script ended with {script.wait()}")
+    return float(line)
 
 
 def main() -> None:
