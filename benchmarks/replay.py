@@ -1,6 +1,6 @@
 """Whole studies on recorded noise: the real search, race and confirmation, on a virtual clock.
 
-Only the measured process is replaced. A recording (benchmarks/record_noise.py) holds rounds of
+Only the measured process is replaced (benchmarks/virtual.py). A recording (benchmarks/record_noise.py) holds rounds of
 identical launches that took turns. A replayed launch takes the slices of a recorded one, times what
 its settings are said to be worth; launches that are measured side by side take recorded ones that
 were, so that drift, bursts and what launches differ by are those of the host. Flagged slices stay
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 import os
-import random
 import statistics
 import tempfile
 from collections.abc import Callable, Sequence
@@ -25,32 +24,18 @@ from typing import Any
 import msgspec
 
 from benchmarks.tape import RecordedLaunch, Recording, Tape
+from benchmarks.virtual import Played, PlayedSlice, VirtualBench, VirtualBudget
 from tuner.host.identity import probe
-from tuner.measurement.bench import Bench
-from tuner.measurement.launch import Launch
-from tuner.measurement.launcher import Launcher
-from tuner.measurement.quiet import WAITING_SHARE, Quiet
-from tuner.measurement.replication import Scatter
+from tuner.measurement.bench import SLICE_S
 from tuner.output.assemble import recommended_class
 from tuner.plan import Plan, Request, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
-from tuner.record.launch import (
-    Interference,
-    LaunchRecord,
-    LaunchRequest,
-    OutputCheck,
-    Prepared,
-    Purpose,
-    Slice,
-)
-from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Check
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Ending
 from tuner.record.store import Store
 from tuner.search.trials import Trials
-from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger, is_default
@@ -63,89 +48,50 @@ Effects = dict[str, float]
 _CHECK_S = 0.5
 
 
-class ReplayedLaunch:
-    """What a bench needs of a launch, from a tape."""
+class _Playing:
+    """A recorded launch, times what its settings are worth; the pacer where there is no recording."""
+
+    check_s = _CHECK_S
+    failure: Ending | None = None
+    has_slices = True
 
     def __init__(
-        self, record: LaunchRecord, tape: Tape, source: RecordedLaunch | None, effect: float
+        self, tape: Tape, source: RecordedLaunch | None, effect: float, *, is_confirming: bool
     ) -> None:
-        self.record = record
+        self.fixed_s = source.fixed_s if source else 5.0
         self._tape = tape
         self._source = source
-        self._effect = effect
-        self._next = 0 if record.request.purpose is Purpose.CONFIRM else tape.pass_
-        self.fixed_s = source.fixed_s if source else 5.0
-        self._slicing_s = 0.0
-        tape.now_s += self.fixed_s
-        record.start_up_s = self.fixed_s / 2
-        record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, ())
+        self._factor = math.exp(effect)
+        self._is_confirming = is_confirming
+        self._next = 0 if is_confirming else tape.pass_
 
-    @property
-    def slice_s(self) -> float:
-        return self._slicing_s / max(1, len(self.record.slices))
-
-    def measure(self, index: int, seconds: float) -> Slice:
+    def slice(self) -> PlayedSlice:
         if self._source is None:
-            found, took_s = self._tape.pacer_slice(), 2 * seconds
+            found, took_s = self._tape.pacer_slice(), 2 * SLICE_S
         else:
             found, took_s = self._source.slice(self._next), self._source.slice_s
             self._next += 1
-            if self.record.request.purpose is not Purpose.CONFIRM:
+            if not self._is_confirming:
                 self._tape.pass_ += 1
-        self._tape.now_s += took_s
-        self._slicing_s += took_s
-        batch = self.record.request.batch
-        rate = found.rate * math.exp(self._effect)
-        taken = Slice(index, batch, 1, batch / rate, self._tape.now_s,
-                      Interference(dirty=found.dirty))  # fmt: skip
-        self.record.slices.append(taken)
-        return taken
-
-    def check(self, order: Check) -> None:
-        self.record.check, self.record.check_s = OutputCheck(0.0, order.n_inputs), _CHECK_S
-        self._tape.now_s += _CHECK_S
-
-    def pause(self) -> None:
-        pass
-
-    def resume(self) -> None:
-        pass
-
-    def finish(self, ending: Ending | None = None) -> LaunchRecord:
-        self.record.ending = ending or Ending(Outcome.MEASURED)
-        self.record.slicing_s = self._slicing_s
-        self.record.total_s = self.fixed_s + self._slicing_s + self.record.check_s
-        return self.record
-
-    def abandon(self) -> None:
-        pass
+        return PlayedSlice(found.rate * self._factor, found.dirty, took_s)
 
 
-class ReplayLauncher(Launcher):
-    """Launches from a tape, which need no memory."""
+class TapeSource:
+    """Launches from a tape: those side by side from ones that were, others as the time is."""
 
-    def __init__(self, tape: Tape, effects: Effects, *given: Any, **named: Any) -> None:
-        super().__init__(*given, **named)
+    def __init__(self, tape: Tape, effects: Effects) -> None:
         self._tape = tape
         self._effects = effects
 
-    def start(
-        self,
-        configuration: Configuration,
-        purpose: Purpose,
-        *,
-        pacer_block: int = 0,
-        round_number: int = 0,
-    ) -> Launch:
-        request = LaunchRequest(
-            id=self._store.next_launch_id(),
-            configuration=configuration,
-            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
-            purpose=purpose,
-            pacer_block=pacer_block,
-            round=round_number,
-        )
-        record = self._store.launches[request.id] = LaunchRecord(request)
+    @property
+    def now_s(self) -> float:
+        return self._tape.now_s
+
+    @now_s.setter
+    def now_s(self, now_s: float) -> None:
+        self._tape.now_s = now_s
+
+    def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
         source = None
         if purpose is Purpose.CONFIRM:
             source = self._tape.side_by_side(round_number)
@@ -153,58 +99,11 @@ class ReplayLauncher(Launcher):
             self._tape.seek()
             source = self._tape.any_launch()
         effect = sum(self._effects.get(f"{k}={v}", 0.0) for k, v in configuration.settings)
-        launch: Any = ReplayedLaunch(record, self._tape, source, effect)
-        self.running.append(launch)
-        return launch  # type: ignore[no-any-return]
+        return _Playing(self._tape, source, effect, is_confirming=purpose is Purpose.CONFIRM)
 
-    def fit(self, records: list[LaunchRecord]) -> bool:
-        return True
-
-
-class ReplayBench(Bench):
-    """The bench, on a tape's launches and clock; everything else is the tool's own."""
-
-    def __init__(
-        self, tape: Tape, effects: Effects, store: Store, plan: Plan, budget: Budget, seed: int
-    ) -> None:
-        host, waiting_s = probe(), WAITING_SHARE * budget.total_s
-        super().__init__(store, host, plan.workload, plan.facts, lambda _: None, session=1,
-                         seed=seed, seconds_left=budget.left_s, waiting_s=waiting_s)  # fmt: skip
-        self._tape = tape
-        self.launcher = ReplayLauncher(
-            tape, effects, store, host, plan.workload, plan.facts, lambda _: None, session=1,
-            draw=random.Random(seed), seconds_left=budget.left_s,
-        )  # fmt: skip
-        self._quiet = Quiet(
-            store, lambda _: None, waiting_s, budget.left_s, self._look, lambda: tape.now_s
-        )
-
-    def _look(self, seconds: float) -> Interference:
-        self._tape.now_s += seconds
+    def idle(self) -> tuple[str, ...]:
         self._tape.pass_ += 1
-        return Interference(dirty=self._tape.pacer_slice().dirty)
-
-    def measure_round(
-        self,
-        arms: list[Configuration],
-        number: int,
-        purpose: Purpose,
-        *,
-        noise: Scatter,
-        seconds: float = math.inf,
-        beside_neighbour: bool = False,
-    ) -> list[LaunchRecord]:
-        # a recording holds nothing beside a synthetic neighbour
-        return super().measure_round(arms, number, purpose, noise=noise, seconds=seconds)
-
-
-class _VirtualBudget(Budget):
-    def __init__(self, total_s: float, tape: Tape) -> None:
-        super().__init__(total_s)
-        self._tape = tape
-
-    def used_s(self) -> float:
-        return self._tape.now_s
+        return self._tape.pacer_slice().dirty
 
 
 class Claimed(msgspec.Struct, frozen=True):
@@ -242,14 +141,15 @@ def replay(
 ) -> Replayed:
     """Carry out one study on a recording."""
     tape = Tape(recording, seed)
-    budget = _VirtualBudget(budget_s, tape)
+    source = TapeSource(tape, effects)
+    budget = VirtualBudget(budget_s, source)
     shared = Path("/dev/shm")
     where = shared if os.access(shared, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
         store.used_s = budget.used_s
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
-        bench = ReplayBench(tape, effects, store, plan, budget, seed)
+        bench = VirtualBench(source, store, plan.workload, plan.facts, budget, seed)
         trials = Trials(store.folder / "study.db", plan.space, ledger.tried, seed)
         study = Study(store, plan.space, plan.baselines, bench, ledger, trials, budget,
                       lambda _: None)  # fmt: skip

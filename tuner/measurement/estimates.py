@@ -145,6 +145,10 @@ class Estimates:
             offsets[block] = statistics.fmean(differences) if differences else 0.0
         return offsets
 
+    def offset(self, block: int) -> float:
+        """Return by how much (log rate) everything ran faster beside a pacer than beside others."""
+        return self._offsets.get(block, 0.0)
+
     def launch_scores(self, configuration: Configuration) -> list[float]:
         """Return one score per launch of a configuration."""
         return [

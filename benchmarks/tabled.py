@@ -1,0 +1,203 @@
+"""A whole study on a recorded table: its space, its launches, its clock.
+
+Everything above the launches is the tool's own: baselines, exploring, the race, the confirmation.
+Not replayed are the memory model (a recorded launch that ran out of memory ran out of it),
+minimising (in a table, a recommendation without some settings is another row that competes anyway)
+and slices beside a busy neighbour. As those it is compared with, the study is asked for the fastest
+configuration of all, precision included, and not for three winners at once.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import msgspec
+
+from benchmarks.deck import Deck, DeckSource
+from benchmarks.score import Run, Step
+from benchmarks.table import Table
+from benchmarks.virtual import VirtualBench, VirtualBudget
+from tuner.record.configuration import Configuration, Value
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.store import Store
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.search.trials import Proposal, Trials
+from tuner.space.baselines import Baseline
+from tuner.space.catalogue import BATCH
+from tuner.space.knobs import describe
+from tuner.space.resolved_knob import ResolvedKnob
+from tuner.space.space import Space
+from tuner.study.baselines import measure_baselines
+from tuner.study.confirm import confirm
+from tuner.study.explore import explore
+from tuner.study.ledger import Ledger
+from tuner.study.race import race
+from tuner.study.study import Study
+
+REDUCED = WinnerClass.REDUCED
+
+
+class TabledSpace(Space):
+    """The space of a table. A configuration of it holds what differs from `start`.
+
+    start: the values of the default; a foreign table has none, and any working configuration may
+    stand for it.
+    """
+
+    def __init__(self, table: Table, start: tuple[Value, ...]) -> None:
+        self._table = table
+        self._start = dict(zip(table.knobs, start, strict=True))
+        super().__init__(
+            [
+                ResolvedKnob(describe(k), self._start[k], choices, choices, (), "", "")
+                for k, choices in table.choices.items()
+            ],
+            {},
+        )
+        self._from_row: dict[Configuration, Configuration] = {}
+        self._rows: dict[Configuration, Configuration] = {}
+        for values, row in table.same_as.items():
+            if row not in self._from_row:
+                mine = self._differing(dict(zip(table.knobs, table.values(row), strict=True)))
+                self._from_row[row] = mine
+                self._rows[mine] = row
+
+    def _differing(self, settings: Mapping[str, Value]) -> Configuration:
+        return Configuration.of({k: v for k, v in settings.items() if v != self._start[k]})
+
+    def row(self, configuration: Configuration) -> Configuration:
+        """Return the table's own configuration."""
+        return self._rows[configuration]
+
+    def of(self, row: Configuration) -> Configuration:
+        """Return a configuration of the table as this space has it."""
+        return self._from_row[row]
+
+    def canonical(
+        self, settings: Mapping[str, Value], *, is_literal: bool = False
+    ) -> Configuration:
+        """Return the configuration with these settings; one that the table lacks as it is."""
+        values = {**self._start, **settings}
+        row = self._table.same_as.get(tuple(values[knob] for knob in self._table.knobs))
+        return self._differing(values) if row is None else self._from_row[row]
+
+    def contains(self, configuration: Configuration) -> bool:
+        """Tell whether the table has it."""
+        return configuration in self._rows
+
+    def refused(self, configuration: Configuration) -> str:
+        """Nothing is refused that the table has."""
+        return "" if configuration in self._rows else "it is not in the table"
+
+    def configurations(self) -> Iterator[Configuration]:
+        """Yield what the table has."""
+        yield from self._rows
+
+    def _is_within_choices(self, configuration: Configuration) -> bool:
+        return configuration in self._rows
+
+
+class Watched(Study):
+    """A study that notes, after every launch, what it would recommend by then."""
+
+    steps: list[Step]
+
+    def look(self, space: TabledSpace) -> None:
+        """Note what is recommended now."""
+        if self.ledger.default_at_best() is None:
+            return
+        row = space.row(self.standing())
+        if not self.steps or self.steps[-1].row != row:
+            self.steps.append(Step(self.budget.used_s(), row))
+
+    def standing(self) -> Configuration:
+        """Return what would be recommended if the search ended now."""
+        best = self.ledger.best_in(REDUCED)
+        return best[0] if best is not None else Configuration()
+
+    def measure(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        may_prune: bool = False,
+        beside_neighbour: bool = False,
+    ) -> LaunchRecord:
+        record = super().measure(configuration, purpose, may_prune=may_prune)
+        if purpose is Purpose.RACE:
+            self.look(self.space)  # type: ignore[arg-type]
+        return record
+
+    def tell(self, proposal: Proposal, record: LaunchRecord) -> None:
+        super().tell(proposal, record)
+        self.look(self.space)  # type: ignore[arg-type]
+
+
+def start_of(table: Table, seed: int) -> tuple[Value, ...]:
+    """Return the default's values; of a foreign table, those of a random one that works."""
+    if table.default is not None:
+        return table.values(table.default)
+    working = [c for c, truth in table.truth().items() if truth is not None]
+    return table.values(random.Random(seed).choice(working))
+
+
+def baselines_of(table: Table, space: TabledSpace) -> list[Baseline]:
+    """Return the baselines that the recording names."""
+    named = table.recording.baselines if table.recording is not None else {}
+    return [
+        Baseline(name, "recorded", space.of(Configuration.of(settings)), True, "", None, ())
+        for name, settings in named.items()
+    ]
+
+
+def workload_of(table: Table) -> tuple[Workload, ModelFacts]:
+    """Return a workload with the table's batches; nothing of it is built."""
+    reference = table.recording.batch if table.recording is not None else 1
+    batches = tuple(int(b) for b in table.choices.get(BATCH, (reference,)))
+    card = ModelCard(table.name, table.name, "", "other", ("torch",), reference, batches, None, "")
+    facts = ModelFacts(0, (), {}, {}, {}, 0.0, "", 1.0, 1.0, 0.01)
+    return Workload(ModelRef(table.name, ""), "torch", "offline", card), facts
+
+
+def study_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Run:
+    """Carry out one study on a table's launches; return what it recommended when."""
+    space = TabledSpace(table, start_of(table, seed))
+    source = DeckSource(deck, space.row)
+    budget = VirtualBudget(budget_s, source)
+    workload, facts = workload_of(table)
+    shared = Path("/dev/shm")
+    where = shared if os.access(shared, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
+        store.used_s = budget.used_s
+        batches = workload.card.batches
+        ledger = Ledger(store, workload.card.reference_batch, batches)
+        bench = VirtualBench(source, store, workload, facts, budget, seed)
+        trials = Trials(store.folder / "study.db", space, ledger.tried, seed)
+        study = Watched(store, space, baselines_of(table, space), bench, ledger, trials, budget,
+                        lambda _: None, REDUCED)  # fmt: skip
+        study.steps = []
+        ends = {}
+        for phase in (measure_baselines, explore, race, confirm):
+            phase(study)
+            ends[phase.__name__] = budget.used_s()
+        study.look(space)
+        tried = [t.configuration for t in ledger.trials()]
+        return Run(
+            steps=tuple(study.steps),
+            seconds=ends["race"],
+            total_s=budget.used_s(),
+            n_launches=sum(
+                r.request.purpose not in (Purpose.PACER, Purpose.CONFIRM)
+                for r in store.launches.values()
+            ),
+            n_duplicates=len(tried) - len(set(tried)),
+            pulls={space.row(c): ledger.n_launches(c) for c in dict.fromkeys(tried)},
+            launch_sd=ledger.estimates.launch_sd,
+            n_confirming=sum(r.request.purpose is Purpose.CONFIRM for r in store.launches.values()),
+        )
