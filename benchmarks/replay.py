@@ -150,7 +150,14 @@ def replay(
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
         bench = VirtualBench(source, store, plan.workload, plan.facts, budget, seed)
-        trials = Trials(store.folder / "study.db", plan.space, ledger.tried, seed)
+        trials = Trials(
+            store.folder / "study.db",
+            plan.space,
+            ledger.tried,
+            seed,
+            sd=ledger.score_sd,
+            cost_s=ledger.cost_s,
+        )
         study = Study(store, plan.space, plan.baselines, bench, ledger, trials, budget,
                       lambda _: None)  # fmt: skip
         for phase in (measure_baselines, explore, race, minimise, confirm):

@@ -53,6 +53,8 @@ class Run(msgspec.Struct, frozen=True):
     total_s: float = 0.0
     pulls: dict[Configuration, int] = {}
     launch_sd: float = 0.0
+    why: str = ""
+    """Why it ended."""
     n_confirming: int = 0
 
     @property

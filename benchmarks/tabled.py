@@ -23,7 +23,7 @@ from benchmarks.score import Run, Step
 from benchmarks.table import Table
 from benchmarks.virtual import VirtualBench, VirtualBudget
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.journal import Phase, PhaseDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
@@ -87,6 +87,10 @@ class TabledSpace(Space):
         row = self._table.same_as.get(tuple(values[knob] for knob in self._table.knobs))
         return self._differing(values) if row is None else self._from_row[row]
 
+    def upper_size(self) -> int:
+        """Return how many configurations the table has."""
+        return len(self._rows)
+
     def contains(self, configuration: Configuration) -> bool:
         """Tell whether the table has it."""
         return configuration in self._rows
@@ -112,14 +116,9 @@ class Watched(Study):
         """Note what is recommended now."""
         if self.ledger.default_at_best() is None:
             return
-        row = space.row(self.standing())
+        row = space.row(self.standing(REDUCED))
         if not self.steps or self.steps[-1].row != row:
             self.steps.append(Step(self.budget.used_s(), row))
-
-    def standing(self) -> Configuration:
-        """Return what would be recommended if the search ended now."""
-        best = self.ledger.best_in(REDUCED)
-        return best[0] if best is not None else Configuration()
 
     def measure(
         self,
@@ -178,9 +177,16 @@ def study_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Run:
         batches = workload.card.batches
         ledger = Ledger(store, workload.card.reference_batch, batches)
         bench = VirtualBench(source, store, workload, facts, budget, seed)
-        trials = Trials(store.folder / "study.db", space, ledger.tried, seed)
+        trials = Trials(
+            store.folder / "study.db",
+            space,
+            ledger.tried,
+            seed,
+            sd=ledger.score_sd,
+            cost_s=ledger.cost_s,
+        )
         study = Watched(store, space, baselines_of(table, space), bench, ledger, trials, budget,
-                        lambda _: None, REDUCED)  # fmt: skip
+                        lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
         study.steps = []
         ends = {}
         for phase in (measure_baselines, explore, race, confirm):
@@ -198,6 +204,7 @@ def study_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Run:
             ),
             n_duplicates=len(tried) - len(set(tried)),
             pulls={space.row(c): ledger.n_launches(c) for c in dict.fromkeys(tried)},
+            why=next(n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE),
             launch_sd=ledger.estimates.launch_sd,
             n_confirming=sum(r.request.purpose is Purpose.CONFIRM for r in store.launches.values()),
         )

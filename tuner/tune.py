@@ -156,7 +156,13 @@ def _assemble_study(
         waiting_s=WAITING_SHARE * budget.total_s,
     )
     trials = Trials(
-        plan.folder / "study.db", plan.space, ledger.tried, request.seed, ledger.trials()
+        plan.folder / "study.db",
+        plan.space,
+        ledger.tried,
+        request.seed,
+        ledger.trials(),
+        sd=ledger.score_sd,
+        cost_s=ledger.cost_s,
     )
     is_reduced = request.restrictions.numerics == "reduced"
     return Study(

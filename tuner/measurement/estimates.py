@@ -15,6 +15,7 @@ Scores steer the search. Claims never use them: they rest on fresh launches of t
 
 from __future__ import annotations
 
+import bisect
 import math
 import statistics
 from collections import defaultdict
@@ -33,7 +34,7 @@ _PRIOR_BETA = 1.0
 _PRIOR_WEIGHT = 0.05**2
 # A second launch of one configuration differs by 2 % on a quiet shared host (SD; measured).
 PRIOR_LAUNCH_SD = 0.02
-_PRIOR_LAUNCH_DF = 4
+_PRIOR_LAUNCH_DF = 1
 
 
 def clean_slices(record: LaunchRecord) -> list[Slice]:
@@ -65,7 +66,7 @@ def log_kept(record: LaunchRecord) -> float:
 
 
 def _log_rate(s: Slice) -> float:
-    return float(np.log(s.rate))
+    return math.log(s.rate)
 
 
 class Estimates:
@@ -73,7 +74,9 @@ class Estimates:
 
     def __init__(self, launches: Mapping[int, LaunchRecord]) -> None:
         self._blocks: dict[int, tuple[list[float], list[float]]] = {}
+        self._levels: dict[int, float] = {}
         self._records: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
+        self._scores: dict[Configuration, float | None] = {}
         for record in launches.values():
             slices = clean_slices(record)
             if not slices or record.request.purpose in IN_ROUNDS:
@@ -81,6 +84,7 @@ class Estimates:
             if record.request.purpose is Purpose.PACER:
                 series = [s.at for s in slices], [_log_rate(s) for s in slices]
                 self._blocks[record.request.id] = series
+                self._levels[record.request.id] = statistics.fmean(series[1])
             elif _counts(record):
                 self._records[record.request.configuration].append(record)
         self.beta, information = self._estimate_beta()
@@ -95,7 +99,7 @@ class Estimates:
         block = self._blocks.get(record.request.pacer_block)
         if block is None:
             return 0.0
-        return float(np.interp(at, *block)) - statistics.fmean(block[1])
+        return _at(at, *block) - self._levels[record.request.pacer_block]
 
     def _mean_deviation(self, record: LaunchRecord) -> float:
         return statistics.fmean(self._deviation(record, s.at) for s in clean_slices(record))
@@ -169,11 +173,11 @@ class Estimates:
 
     def score(self, configuration: Configuration) -> float | None:
         """Return the weighted mean score over launches; None if it was never measured."""
-        scores = self.launch_scores(configuration)
-        if not scores:
-            return None
-        weights, _ = self._weights(configuration)
-        return float(np.dot(weights, scores))
+        if configuration not in self._scores:
+            scores = self.launch_scores(configuration)
+            mean = float(np.dot(self._weights(configuration)[0], scores)) if scores else None
+            self._scores[configuration] = mean
+        return self._scores[configuration]
 
     def standard_error(self, a: Configuration, b: Configuration) -> float:
         """Return the standard error of the difference of two scores.
@@ -217,6 +221,15 @@ class Estimates:
         total = self.launch_sd**2
         within = statistics.fmean(scatter(logs) for logs in several)
         return Scatter(math.sqrt(max(total - of_medians, total / 16)), within)
+
+
+def _at(moment: float, times: Sequence[float], values: Sequence[float]) -> float:
+    """Interpolate linearly; before the first and after the last, theirs."""
+    i = bisect.bisect_left(times, moment)
+    if i == 0 or i == len(times):
+        return values[min(i, len(times) - 1)]
+    share = (moment - times[i - 1]) / (times[i] - times[i - 1])
+    return values[i - 1] + share * (values[i] - values[i - 1])
 
 
 def _counts(record: LaunchRecord) -> bool:

@@ -10,10 +10,10 @@ of Kalibera and Jones (2013), https://kar.kent.ac.uk/33611/. It is asked again a
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 import msgspec
-import numpy as np
 
 from tuner.record.workload import ModelCard
 
@@ -46,7 +46,7 @@ def replication(planned: Replication, card: ModelCard) -> Replication:
     return _PROGRAM if card.form == "program" else planned
 
 
-def scatter(values: Sequence[float] | np.ndarray) -> float:
+def scatter(values: Sequence[float]) -> float:
     """Return the SD of values, from their median absolute deviation: a stray one counts little.
 
     With the factors for few values of Croux and Rousseeuw (1992), Time-efficient algorithms for
@@ -56,8 +56,8 @@ def scatter(values: Sequence[float] | np.ndarray) -> float:
     if n < 2:
         return 0.0
     small = _SMALL[n] if n in _SMALL else n / (n - 0.8)
-    deviations = np.abs(np.asarray(values) - np.median(values))
-    return float(_MAD_TO_SD * small * np.median(deviations))
+    middle = statistics.median(values)
+    return _MAD_TO_SD * small * statistics.median(abs(value - middle) for value in values)
 
 
 def variance_of_median(values: Sequence[float]) -> float:

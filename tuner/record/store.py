@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
@@ -182,6 +183,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.notes: list[Note] = []
+        self._by_kind: dict[type, list[Any]] = defaultdict(list)
         self.launches: dict[int, LaunchRecord] = {}
         self.used_s: Callable[[], float] = lambda: self.used_before_s
         self.used_before_s = 0.0
@@ -219,12 +221,16 @@ class Store:
 
     def all(self, kind: type[_NoteT]) -> list[_NoteT]:
         """Return the notes of one kind, oldest first."""
-        return [note for note in self.notes if isinstance(note, kind)]
+        return list(self._by_kind[kind])
 
     def add(self, note: Note) -> None:
         """Append a note."""
         self._journal.append(_NoteLine(self.used_s(), note))
+        self._keep(note)
+
+    def _keep(self, note: Note) -> None:
         self.notes.append(note)
+        self._by_kind[type(note)].append(note)
 
     def next_launch_id(self) -> int:
         """Return an id that no launch of this study has had."""
@@ -277,7 +283,8 @@ class Store:
     def _load(self) -> None:
         decode = msgspec.json.Decoder(_NoteLine).decode
         lines = _read(self._journal.path, decode)
-        self.notes = [line.note for line in lines]
+        for line in lines:
+            self._keep(line.note)
         used = [line.used_s for line in lines]
         decode_launch = msgspec.json.Decoder(_LaunchFileLine).decode
         for path in sorted(self._launches_folder.glob("*.jsonl")):

@@ -3,8 +3,9 @@
 Plain TPE proposes 9-25 % of its configurations twice. Here every proposal is canonical, feasible,
 in the winner class that is asked about, and new; its source takes turns:
 
-surrogate   what a Gaussian process over everything tried (search/surrogate.py) expects most of,
-            among what a few steps of one knob each lead past from the best of the class
+surrogate   what a Gaussian process over everything tried (search/surrogate.py) expects most of, for
+            its seconds, in the whole class (search/pool.py)
+nearby      the same among what is one knob away from the best few
 tpe         Optuna's multivariate TPE, with the knobs outside the class fixed; asked again while it
             proposes what is known
 random      uniform over what is left: keeps an eye on what the others would never try
@@ -17,7 +18,7 @@ import math
 import random
 import warnings
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,19 +30,22 @@ from optuna.trial import FrozenTrial
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.search.surrogate import Surrogate
-from tuner.space.knobs import winner_class
+from tuner.search.pool import Pool
+from tuner.search.surrogate import Belief, Score, Surrogate
+from tuner.space.knobs import allowed_in, winner_class
 from tuner.space.space import Space
 
-_SOURCES = (*("surrogate",) * 7, "tpe", *("surrogate",) * 6, "random")
-_STEPS = 4
-"""Knobs that one proposal of the surrogate may change, from the best that was tried."""
+_PAIR = ("surrogate", "nearby")
+_SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
+_N_BEST = 5
+"""Configurations around which `nearby` looks."""
+_STEPS = 3
+"""In a space that is not listed, so many steps of one knob each are followed from the best."""
 _OWN_CLASS = 2.0
 """By how much an expected gain counts more in the only class that allows it: what narrower classes
 allow is proposed in their own turns."""
-_LITTLE = 0.002
-"""Expected gain of the log rate below which the best is compared with its neighbours: once all of
-them are tried, the search may end."""
+_LATE = 0.5
+"""By how much it counts for each late knob that is changed from the best."""
 _TPE_ATTEMPTS = 12
 _RANDOM_ATTEMPTS = 200
 _ENUMERATED = 10_000
@@ -49,6 +53,8 @@ _ENUMERATED = 10_000
 _STARTUP_TRIALS = 4
 _SHRINKAGE = 0.1
 """Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
+_LAUNCH_SD = 0.02
+"""SD of a score whose own is not known: a second launch on a quiet shared host differs by that."""
 
 Scores = Callable[[], Mapping[Configuration, float | None]]
 
@@ -58,19 +64,37 @@ class Exhausted(Exception):
 
 
 class PortfolioSampler(BaseSampler):
-    """Proposes for the class in `focus`; `scores` tells what was tried (None: without a score)."""
+    """Proposes for the class in `focus`.
 
-    def __init__(self, space: Space, scores: Scores, seed: int) -> None:
+    scores: what was tried (None: without a score); sd: by how much a score may be off (log rate);
+    cost_s: the seconds that a tried configuration took.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        scores: Scores,
+        seed: int,
+        *,
+        sd: Callable[[Configuration], float] = lambda _: _LAUNCH_SD,
+        cost_s: Callable[[Configuration], float] = lambda _: 1.0,
+    ) -> None:
         self.space = space
         self._scores = scores
+        self._sd = sd
+        self._cost_s = cost_s
         self._seed = seed
         self._random = random.Random(seed)
         self._turns: dict[WinnerClass, int] = defaultdict(int)
         self.focus = WinnerClass.REDUCED
         self._surrogate = Surrogate(space)
+        self._pool = Pool(space, self._random)
+        self._fitted: Mapping[Configuration, float | None] = {}
         self._known_pairs: dict[Configuration, tuple[tuple[str, Value], ...]] = {}
         self.source = ""
         """Who made the last proposal."""
+        self.expected_gain: float = math.inf
+        """Of the most promising configuration at the surrogate's last turn (log rate)."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
@@ -87,7 +111,8 @@ class PortfolioSampler(BaseSampler):
         tried = self._scores()
         for source in self._in_turn():
             proposal = {
-                "surrogate": lambda: self._by_surrogate(tried),
+                "surrogate": lambda: self._by_surrogate(tried, is_nearby=False),
+                "nearby": lambda: self._by_surrogate(tried, is_nearby=True),
                 "tpe": lambda: self._by_tpe(study, tried),
                 "random": lambda: self._at_random(tried),
             }[source]()
@@ -108,87 +133,109 @@ class PortfolioSampler(BaseSampler):
         yield from dict.fromkeys(other for other in _SOURCES if other != source)
 
     def _is_new(self, configuration: Configuration, tried: Mapping[Configuration, Any]) -> bool:
-        order = list(WinnerClass)
         return (
             configuration not in tried
-            and order.index(winner_class(configuration)) <= order.index(self.focus)
+            and allowed_in(self.focus, configuration)
             and self.space.contains(configuration)
         )
 
-    def incumbent(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
-        """Return the best scored configuration that the class in focus allows."""
-        order = list(WinnerClass)
-        scored = {
-            c: s
-            for c, s in tried.items()
-            if s is not None and order.index(winner_class(c)) <= order.index(self.focus)
-        }
-        return max(scored, key=scored.__getitem__) if scored else None
+    # ---------------------------------------------------------------- the surrogate
+
+    def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
+        """Return what is believed of some configurations, by everything that was tried.
+
+        Raises ValueError before anything has a score.
+        """
+        tried = self._scores()
+        if all(score is None for score in tried.values()):
+            raise ValueError("nothing has a score yet")
+        self._learn_from(tried)
+        return self._surrogate.beliefs(configurations)
+
+    def _learn_from(self, tried: Mapping[Configuration, float | None]) -> None:
+        if tried == self._fitted:
+            return
+        self._fitted = dict(tried)
+        self._surrogate.fit(
+            {c: Score(rate, self._sd(c)) for c, rate in tried.items() if rate is not None},
+            [c for c, rate in tried.items() if rate is None],
+            {c: self._cost_s(c) for c in tried},
+        )
+
+    def best_few(self, tried: Mapping[Configuration, float | None]) -> list[Configuration]:
+        """Return the scored configurations of the class in focus, those believed the best first."""
+        scored = [c for c, s in tried.items() if s is not None and allowed_in(self.focus, c)]
+        if not scored:
+            return []
+        self._learn_from(tried)
+        beliefs = dict(zip(scored, self._surrogate.beliefs(scored), strict=True))
+        return sorted(scored, key=lambda c: -beliefs[c].mean)[:_N_BEST]
 
     def open_neighbours(self, tried: Mapping[Configuration, float | None]) -> list[Configuration]:
         """Return the untried configurations one knob away from the class's best."""
-        best = self.incumbent(tried)
-        if best is None:
-            return []
-        return [c for c in self.space.neighbours(best) if self._is_new(c, tried)]
+        best = self.best_few(tried)[:1]
+        return [c for b in best for c in self.space.neighbours(b) if self._is_new(c, tried)]
 
-    def _by_surrogate(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
-        """Return the most promising configuration that a few steps from the best lead past."""
-        here = self.incumbent(tried)
-        if here is None:
+    def _by_surrogate(
+        self, tried: Mapping[Configuration, float | None], *, is_nearby: bool
+    ) -> Configuration | None:
+        """Return the most promising configuration for its seconds, of the class or near its best."""
+        best = self.best_few(tried)
+        if not best:
             return None
-        self._surrogate.fit(_with_failures(tried))
-        found: dict[Configuration, float] = {}
-        near: dict[Configuration, float] = {}
-        looked: set[Configuration] = set()
+
+        def is_new(c: Configuration) -> bool:
+            return self._is_new(c, tried)
+
+        def gains(configurations: Sequence[Configuration]) -> np.ndarray:
+            return self._surrogate.expected_gains(configurations, best)
+
+        if is_nearby:
+            around = dict.fromkeys(c for b in best for c in self.space.neighbours(b))
+            candidates = [c for c in around if is_new(c)]
+        else:
+            learnt = self._surrogate.n_learnt
+            candidates = self._pool.candidates(self.focus, is_new, gains, learnt)
+            if self._pool.whole() is None:
+                candidates = list(
+                    dict.fromkeys([*candidates, *self._walked(best[0], is_new, gains)])
+                )
+        if not candidates:
+            return None
+        expected = gains(candidates)
+        if not is_nearby:
+            self.expected_gain = float(expected.max())
+        worth = expected * self._weights(candidates, best[0])
+        worth /= np.sqrt(self._surrogate.costs_s(candidates))
+        return candidates[int(np.argmax(worth))]
+
+    def _walked(
+        self,
+        here: Configuration,
+        is_new: Callable[[Configuration], bool],
+        gains: Callable[[Sequence[Configuration]], np.ndarray],
+    ) -> list[Configuration]:
+        """Return what some steps of one knob each lead past, every time the most promising one."""
+        found: dict[Configuration, None] = {}
+        looked = set()
         for _ in range(_STEPS):
             looked.add(here)
-            around = [c for c in self._allowed_neighbours(here) if c not in looked]
+            around = [c for c in self.space.neighbours(here) if c not in looked]
+            around = [c for c in around if allowed_in(self.focus, c)]
             if not around:
                 break
-            gains = self._surrogate.expected_gains(around)
-            found |= {
-                c: float(gain) * (_OWN_CLASS if winner_class(c) is self.focus else 1.0)
-                for c, gain in zip(around, gains, strict=True)
-                if c not in tried
-            }
-            near = near or dict(found)  # around the best itself, while any is untried
-            here = around[int(np.argmax(gains))]
-        if near and max(found.values()) < _LITTLE:
-            found = near
-        return max(found, key=found.__getitem__) if found else None
+            found |= dict.fromkeys(c for c in around if is_new(c))
+            here = around[int(np.argmax(gains(around)))]
+        return list(found)
 
-    def _allowed_neighbours(self, configuration: Configuration) -> list[Configuration]:
-        """Return a configuration's neighbours that the class in focus allows."""
-        order = list(WinnerClass)
-        most = order.index(self.focus)
-        return [
-            c for c in self.space.neighbours(configuration) if order.index(winner_class(c)) <= most
-        ]
+    def _weights(self, candidates: Sequence[Configuration], best: Configuration) -> np.ndarray:
+        """Return by how much an expected gain counts: own class more, late knobs less."""
+        own = np.array([_OWN_CLASS if winner_class(c) is self.focus else 1.0 for c in candidates])
+        n_late = self._surrogate.features.n_late_apart(candidates, best)
+        found: np.ndarray = own * _LATE**n_late
+        return found
 
-    def _is_late(
-        self, candidate: Configuration, tried: Mapping[Configuration, float | None]
-    ) -> bool:
-        """Tell whether a neighbour of the best changes a knob of which little is expected."""
-        best = self.incumbent(tried)
-        assert best is not None
-        here, there = self.space.assignment(best), self.space.assignment(candidate)
-        return any(self.space.is_late(k) for k, value in there.items() if value != here[k])
-
-    def _allowed(self, tried: Mapping[Configuration, float | None]) -> dict[str, tuple[Value, ...]]:
-        """Return the choices of the class in focus; late knobs stay as the best has them at first.
-
-        Their turn comes when the other knobs have no untried neighbour of the best left.
-        """
-        allowed = self.space.choices_within(self.focus)
-        best = self.incumbent(tried)
-        if best is None or all(self._is_late(c, tried) for c in self.open_neighbours(tried)):
-            return allowed
-        here = self.space.assignment(best)
-        return {
-            knob: (here[knob],) if self.space.is_late(knob) else choices
-            for knob, choices in allowed.items()
-        }
+    # ---------------------------------------------------------------- what each setting gains
 
     def _gains(self, tried: Mapping[Configuration, float | None]) -> dict[tuple[str, Value], float]:
         """Return each tried knob value's effect on the score, all of them estimated together.
@@ -232,8 +279,10 @@ class PortfolioSampler(BaseSampler):
             if knob in default
         }
 
+    # ---------------------------------------------------------------- TPE and chance
+
     def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
-        allowed = self._allowed(tried)
+        allowed = self.space.choices_within(self.focus)
         fixed = {knob: choices[0] for knob, choices in allowed.items() if len(choices) == 1}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -254,19 +303,19 @@ class PortfolioSampler(BaseSampler):
         return {k.id: k.choices[0] for k in self.space.knobs if len(k.choices) == 1}
 
     def _at_random(self, tried: Mapping[Configuration, Any]) -> Configuration | None:
-        allowed = self._allowed(tried)
         for _ in range(_RANDOM_ATTEMPTS):
-            drawn = {knob: self._random.choice(choices) for knob, choices in allowed.items()}
-            proposal = self.space.canonical({**self.fixed(), **drawn})
-            if self._is_new(proposal, tried):
+            proposal = self._pool.at_random(self.focus)
+            if proposal is not None and self._is_new(proposal, tried):
                 return proposal
         return None
 
     def _any_left(self, tried: Mapping[Configuration, Any]) -> Configuration | None:
         """Return the first new configuration of the class in a bounded look through all of them."""
+        everything = self._pool.whole()
+        if everything is not None:
+            return next((c for c in everything if self._is_new(c, tried)), None)
         allowed = self.space.choices_within(self.focus)
-        everything = itertools.product(*allowed.values())
-        for values in itertools.islice(everything, _ENUMERATED):
+        for values in itertools.islice(itertools.product(*allowed.values()), _ENUMERATED):
             proposal = self.space.canonical(
                 {**self.fixed(), **dict(zip(allowed, values, strict=True))}
             )

@@ -1,11 +1,13 @@
-"""What the tried configurations say of one that was not: a Gaussian process over the space.
+"""What tried configurations say of others: a Gaussian process over a space's features.
 
-Runtime settings are nearly additive in the logarithm of the rate, except for those that place
-threads: how many instances, cores and threads are best depends on each other, and neighbouring
-numbers do about as well. So the covariance of two configurations is a sum: what their placement has
-in common (a squared exponential over its logarithms), what each other setting has in common (all or
-nothing), and a small part that only whole configurations share. How much each of these parts is
-worth is chosen by the likelihood of what was seen.
+The covariance of two configurations is a sum of what each setting has in common by itself (settings
+are often nearly additive in the logarithm of the rate), of what whole configurations have in common
+(Matern 5/2: those that place threads are not), and of what a configuration shares with itself alone.
+How much each setting matters, and each part, is chosen by the likelihood of what was seen, with
+priors that make it sensible from the first trials on (maximum a posteriori).
+
+Far below the best, differences count for less: a search wants to know the top, not by how much the
+bottom is worse. What failed tells where failures are, and nothing of rates.
 """
 
 from __future__ import annotations
@@ -13,152 +15,323 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
+import msgspec
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+from scipy.linalg import cho_factor, cho_solve, solve_triangular
+from scipy.optimize import minimize
 from scipy.special import ndtr
 
 from tuner.record.configuration import Configuration
-from tuner.space.placement import PLACING
+from tuner.search.features import Features
 from tuner.space.space import Space
 
-_NOISE = 0.015
-"""SD of the log rate of one launch: what hosts show (measurement notes, section 1)."""
-_SCALES = (1.0, 2.0, 4.0)
-"""Length scales of placement, in doublings of what is counted."""
-_EFFECTS = (0.03, 0.1, 0.3)
-"""SD of what a setting that is not about placement does to the log rate."""
-_LATE = 0.5
-"""Of that, for settings of which little is expected: the space tries them late."""
-_WHOLE = 0.02
-"""SD of the log rate that only whole configurations share."""
-_LEAST_SD = 0.1
-"""Of the log rate, that placements may be apart."""
-_MOST_BELIEVED = 120
-"""Configurations that are learnt from: the best half of these and the latest; what they take grows
-with their cube."""
+_MOST_BELIEVED = 300
+"""Configurations that are learnt from: the best half of these and the latest."""
+_MOST_FITTED = 120
+"""Of these, so many are enough to say how much each setting matters."""
+_REFIT = 1.15
+"""How much the settings matter is asked again when so many times more has been seen."""
+_LENGTH = 1.0
+"""Prior median of a feature's length scale, in units of its range, for one feature; it grows with
+the square root of their number."""
+_LENGTH_SD = 1.0
+_LATE = 2.0
+"""Times as long for settings of which little is expected."""
+_PART_SD = 1.0
+_LEAST_SPREAD = 0.03
+"""SD of log rates that is reckoned with at the least."""
+_OWN = 0.1
+"""Prior median of what a configuration shares with itself alone, in units of the spread."""
+_SQRT5 = math.sqrt(5)
+_JITTER = 1e-6
+_AT_ONCE = 2000
+"""Configurations that are predicted together: memory, not time."""
+
+
+class Score(msgspec.Struct, frozen=True):
+    """What was measured of a configuration: its log rate, and by how much that may be off (SD)."""
+
+    rate: float
+    sd: float
+
+
+class Belief(msgspec.Struct, frozen=True):
+    """What is believed of a configuration's log rate."""
+
+    mean: float
+    sd: float
 
 
 class Surrogate:
-    """Predicts log rates from tried configurations; what failed is taken for a low rate."""
+    """Predicts log rates, and where failures are, from tried configurations."""
 
     def __init__(self, space: Space) -> None:
-        self._space = space
-        self._features: dict[Configuration, tuple[np.ndarray, np.ndarray]] = {}
-        self._codes: dict[tuple[str, object], int] = {}
-        self._ordered = [
-            knob.id
-            for knob in space.searched
-            if knob.id not in PLACING
-            and len(knob.choices) > 2
-            and all(isinstance(v, int) and not isinstance(v, bool) for v in knob.choices)
-        ]
-        """Settings that count something, in several values."""
-        self._named = [
-            k for k in space.searched if k.id not in PLACING and k.id not in self._ordered
-        ]
-        self._variances = np.array([_LATE**2 if k.is_late else 1.0 for k in self._named])
-        self._most = np.array([1.0, self._variances.sum(), 1.0])
+        self.features = Features(space)
+        self._n_features = self.features.n_axes + self.features.n_marks
+        prior = np.log(_LENGTH * math.sqrt(max(1, self._n_features)))
+        self._prior_length = prior + np.where(self.features.is_late, math.log(_LATE), 0.0)
+        self._theta = self._prior()
+        self.n_learnt = 0
+        """How often it was asked how much each setting matters."""
+        self._fitted_on = 0
+        self._tried: list[Configuration] = []
+        self._doubt = 1.0
+        self._doubted_at = -1
 
-    def fit(self, rates: Mapping[Configuration, float]) -> None:
-        """Take the log rates of configurations, at least one, in the order of their trials."""
-        rates = _telling(rates)
-        self._tried = list(rates)
-        y = np.array(list(rates.values()))
-        self._mean = float(y.mean())
-        y = y - self._mean
-        spread = max(float(y.var()), _LEAST_SD**2)
-        placed, settings = self._encoded(self._tried)
-        likely = -math.inf
-        common = _Common(placed, settings, placed, settings, self._variances)
-        for scale in _SCALES:
-            parts = common.parts(scale)
-            for effect in _EFFECTS:
-                weights = np.array([spread, effect**2, _WHOLE**2])
-                covariance = np.tensordot(weights, parts, 1)
-                covariance[np.diag_indices_from(covariance)] += _NOISE**2
-                factor = cho_factor(covariance, lower=True, check_finite=False)
-                solved = cho_solve(factor, y, check_finite=False)
-                likelihood = -0.5 * y @ solved - np.log(np.diag(factor[0])).sum()
-                if likelihood > likely:
-                    likely = likelihood
-                    self._scale, self._weights = scale, weights
-                    self._factor, self._solved = factor, solved
-                    believed = y - _NOISE**2 * solved
-        self._placed, self._settings = placed, settings
-        self._best = self._mean + float(believed.max())
+    def _prior(self) -> np.ndarray:
+        """Return the logarithms: lengths, then the SDs of the parts (additive, whole, own)."""
+        parts = np.log([0.7, 0.7, _OWN])
+        return np.concatenate([self._prior_length, parts])
 
-    def expected_gains(self, configurations: Sequence[Configuration]) -> np.ndarray:
-        """Return by how much each may be expected to beat the best so far (log rate, at least 0).
+    # ---------------------------------------------------------------- learning
 
-        The expected improvement over the best of what the tried ones are believed to do: not over
-        the highest score, which was lucky.
+    def fit(
+        self,
+        scores: Mapping[Configuration, Score],
+        failed: Sequence[Configuration] = (),
+        costs_s: Mapping[Configuration, float] | None = None,
+    ) -> None:
+        """Take what was tried, at least one score, in the order of the trials."""
+        kept = _telling(scores)
+        self._tried = list(kept)
+        rates = np.array([score.rate for score in kept.values()])
+        sds = np.array([score.sd for score in kept.values()])
+        self._warp = _Warp(rates)
+        y = self._warp.of(rates)
+        noise = sds * self._warp.slope(rates)
+        self._mean = float(np.median(y))
+        self._spread = max(float(y.std()), _LEAST_SPREAD)
+        self._x = self.features.of(self._tried)
+        self._y = (y - self._mean) / self._spread
+        self._noise = (noise / self._spread) ** 2
+        if len(scores) >= _REFIT * self._fitted_on:
+            self._fitted_on = len(scores)
+            self.n_learnt += 1
+            self._learn()
+        self._condition()
+        self._failed = list(failed)
+        self._everything = [*self._tried, *self._failed]
+        self._all_x = self.features.of(self._everything)
+        self._costs = np.array(
+            [math.log((costs_s or {}).get(c, 1.0)) for c in self._everything]
+        )
+
+    def _learn(self) -> None:
+        """Find how much each setting and each part matters."""
+        n = len(self._y)
+        chosen = np.arange(n)
+        if n > _MOST_FITTED:
+            best = np.argsort(-self._y)[: _MOST_FITTED // 2]
+            rest = np.setdiff1d(chosen, best)
+            spaced = rest[np.linspace(0, len(rest) - 1, _MOST_FITTED - len(best)).astype(int)]
+            chosen = np.union1d(best, spaced)
+        axes, marks = self._x
+        apart = _apart(axes[chosen], marks[chosen], axes[chosen], marks[chosen])
+        y, noise = self._y[chosen], self._noise[chosen]
+        prior = self._prior()
+        sds = np.full(len(prior), _LENGTH_SD)
+        sds[-3:] = _PART_SD
+
+        def cost(theta: np.ndarray) -> tuple[float, np.ndarray]:
+            value, gradient = _likelihood(theta, apart, y, noise)
+            off = (theta - prior) / sds
+            return value + 0.5 * float(off @ off), gradient + off / sds
+
+        bounds = [(p - 3 * s, p + 3 * s) for p, s in zip(prior, sds, strict=True)]
+        start = np.clip(self._theta, [low for low, _ in bounds], [high for _, high in bounds])
+        found = minimize(cost, start, jac=True, method="L-BFGS-B", bounds=bounds,
+                         options={"maxiter": 30})  # fmt: skip
+        self._theta = found.x
+
+    def _condition(self) -> None:
+        """Take in what was seen."""
+        covariance = _covariance(self._theta, _apart(*self._x, *self._x))
+        covariance[np.diag_indices_from(covariance)] += (
+            math.exp(2 * self._theta[-1]) + self._noise + _JITTER
+        )
+        self._factor = cho_factor(covariance, lower=True, check_finite=False)
+        self._solved = cho_solve(self._factor, self._y, check_finite=False)
+        if self._doubted_at != self.n_learnt:
+            self._doubted_at = self.n_learnt
+            self._doubt = self._misjudged()
+
+    def _misjudged(self) -> float:
+        """Return by how much more than believed the tried are off when each is left out; 1 or more.
+
+        Leave-one-out residuals in units of their SDs (Rasmussen and Williams 2006, section 5.4.2).
         """
-        placed, settings = self._encoded(configurations)
-        common = _Common(placed, settings, self._placed, self._settings, self._variances)
-        covariance = np.tensordot(self._weights, common.parts(self._scale), 1)
-        mean = self._mean + covariance @ self._solved
-        known = cho_solve(self._factor, covariance.T, check_finite=False)
-        variance = self._weights @ self._most - np.einsum("ij,ji->i", covariance, known)
-        sd = np.sqrt(np.maximum(variance, 1e-12))
-        z = (mean - self._best) / sd
-        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
-        gains: np.ndarray = sd * (z * ndtr(z) + density)
+        inverse = cho_solve(self._factor, np.eye(len(self._y)), check_finite=False)
+        off = self._solved / np.sqrt(np.diag(inverse))
+        return max(1.0, float(np.sqrt(np.mean(off**2))))
+
+    # ---------------------------------------------------------------- predicting
+
+    def _predict(self, configurations: Sequence[Configuration]) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and SD in units of the spread, of what the configurations do."""
+        cross = _covariance(self._theta, _apart(*self.features.of(configurations), *self._x))
+        own = math.exp(2 * self._theta[-1])
+        places = {c: j for j, c in enumerate(self._tried)}
+        for i, c in enumerate(configurations):
+            if c in places:  # what it shares with itself alone is known of it, too
+                cross[i, places[c]] += own
+        mean = cross @ self._solved
+        solved = solve_triangular(self._factor[0], cross.T, lower=True, check_finite=False)
+        parts = np.exp(2 * self._theta[-3:])
+        variance = parts.sum() - np.einsum("ij,ij->j", solved, solved)
+        return mean, np.sqrt(np.maximum(variance, 1e-10))
+
+    def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
+        """Return what is believed of each."""
+        if not configurations:
+            return []
+        mean, sd = self._predict(configurations)
+        y = self._mean + self._spread * mean
+        rates = self._warp.back(y)
+        sds = self._spread * sd / self._warp.slope(rates)
+        return [Belief(float(m), float(s)) for m, s in zip(rates, sds, strict=True)]
+
+    def expected_gains(
+        self, configurations: Sequence[Configuration], over: Sequence[Configuration]
+    ) -> np.ndarray:
+        """Return by how much each may be expected to beat the best of `over` (log rate, >= 0).
+
+        The expected improvement over what the tried ones are believed to do: not over the highest
+        score, which was lucky. Times the chance that it works at all.
+        """
+        if not configurations:
+            return np.zeros(0)
+        found = [self._gains(configurations[i : i + _AT_ONCE], over)
+                 for i in range(0, len(configurations), _AT_ONCE)]  # fmt: skip
+        gains: np.ndarray = np.concatenate(found)
         return gains
 
-    def _encoded(self, configurations: Sequence[Configuration]) -> tuple[np.ndarray, np.ndarray]:
-        """Return placements (n, n_numbers) and settings (n, n_knobs) as numbers."""
-        for configuration in configurations:
-            if configuration not in self._features:
-                self._features[configuration] = self._encode(configuration)
-        both = [self._features[configuration] for configuration in configurations]
-        return np.array([p for p, _ in both]), np.array([s for _, s in both])
+    def _gains(
+        self, configurations: Sequence[Configuration], over: Sequence[Configuration]
+    ) -> np.ndarray:
+        mean, sd = self._predict(configurations)
+        sd *= self._doubt
+        best, _ = self._predict(over)
+        z = (mean - best.max()) / sd
+        density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
+        gains: np.ndarray = self._spread * sd * (z * ndtr(z) + density)
+        return gains * self.chances(configurations)
 
-    def _encode(self, configuration: Configuration) -> tuple[np.ndarray, np.ndarray]:
-        values, placed = self._space.in_force(configuration), self._space.placed(configuration)
-        numbers = []
-        if placed is not None and not placed.instances:  # it names a node that is not there
-            placed = self._space.placed(Configuration())
-        if placed is not None:
-            first = placed.instances[0]
-            counts = (len(placed.instances), first.n_cores, len(first.cpus), len(first.nodes))
-            numbers += [math.log2(count) for count in counts]
-            numbers += [float(placed.is_pinned), math.log2(len(placed.instances) * first.n_cores)]
-        numbers += [math.log2(max(1, int(values[knob]))) for knob in self._ordered]
-        codes = [
-            self._codes.setdefault((knob.id, values[knob.id]), len(self._codes))
-            for knob in self._named
-        ]
-        return np.array(numbers), np.array(codes)
+    def chances(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        """Return the chance of each that it does not fail: the share of those alike that did not."""
+        if not self._failed:
+            return np.ones(len(configurations))
+        alike = self._alike(configurations)
+        has_failed = np.array([0.0] * len(self._tried) + [1.0] * len(self._failed))
+        base = has_failed.mean()
+        found: np.ndarray = 1 - (alike @ has_failed + base) / (alike.sum(axis=1) + 1)
+        return found
 
+    def costs_s(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        """Return the seconds that a launch of each may take: as of those alike."""
+        alike = self._alike(configurations)
+        base = self._costs.mean()
+        found: np.ndarray = np.exp((alike @ self._costs + base) / (alike.sum(axis=1) + 1))
+        return found
 
-class _Common:
-    """What two lists of configurations have in common, two by two."""
-
-    def __init__(
-        self,
-        placed_a: np.ndarray,
-        settings_a: np.ndarray,
-        placed_b: np.ndarray,
-        settings_b: np.ndarray,
-        variances: np.ndarray,
-    ) -> None:
-        squares = (placed_a**2).sum(axis=1)[:, None] + (placed_b**2).sum(axis=1)[None, :]
-        self._distance = np.maximum(squares - 2 * placed_a @ placed_b.T, 0.0)
-        equal = (settings_a[:, None, :] == settings_b[None, :, :]).astype(float)
-        self._alike = equal @ variances
-        self._whole = np.exp(equal.sum(axis=2) - settings_a.shape[1])
-
-    def parts(self, scale: float) -> np.ndarray:
-        """Return the parts of the covariance in units of their variances: (3, n_a, n_b)."""
-        near = np.exp(-0.5 * self._distance / scale**2)
-        return np.stack([near, self._alike, near * self._whole])
+    def _alike(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        """Return how alike each is to each that was tried: nearly nothing but for a few."""
+        apart = _apart(*self.features.of(configurations), *self._all_x)
+        lengths = np.exp(self._prior_length)
+        squares = np.einsum("kij,k->ij", apart, (2.0 / lengths) ** 2)
+        found: np.ndarray = np.exp(-squares)
+        return found
 
 
-def _telling(rates: Mapping[Configuration, float]) -> Mapping[Configuration, float]:
+class _Warp:
+    """Differences count for less the further below the best: y = -t log(1 + gap / t)."""
+
+    def __init__(self, rates: np.ndarray) -> None:
+        self._best = float(rates.max())
+        self._scale = max(float(np.median(self._best - rates)), 0.1)
+
+    def of(self, rates: np.ndarray) -> np.ndarray:
+        gaps = np.maximum(self._best - rates, 0.0)
+        found: np.ndarray = -self._scale * np.log1p(gaps / self._scale)
+        return found
+
+    def slope(self, rates: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - rates, 0.0))
+        return found
+
+    def back(self, y: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._best - np.where(
+            y < 0, self._scale * np.expm1(-np.minimum(y, 0) / self._scale), -y
+        )
+        return found
+
+
+def _apart(
+    axes_a: np.ndarray, marks_a: np.ndarray, axes_b: np.ndarray, marks_b: np.ndarray
+) -> np.ndarray:
+    """Return the squared distance of two lists, per feature: (n_features, n_a, n_b)."""
+    found = np.empty((axes_a.shape[1] + marks_a.shape[1], len(axes_a), len(axes_b)))
+    for k in range(axes_a.shape[1]):
+        found[k] = (axes_a[:, k, None] - axes_b[None, :, k]) ** 2
+    for k in range(marks_a.shape[1]):
+        found[axes_a.shape[1] + k] = marks_a[:, k, None] != marks_b[None, :, k]
+    return found
+
+
+def _covariance(theta: np.ndarray, apart: np.ndarray) -> np.ndarray:
+    """Return what configurations have in common, without what one shares with itself alone."""
+    weights = np.exp(-2 * theta[:-3])
+    additive, whole = np.exp(2 * theta[-3]), np.exp(2 * theta[-2])
+    n = len(weights)
+    total = np.zeros(apart.shape[1:])
+    squares = np.zeros(apart.shape[1:])
+    for k in range(n):
+        scaled = weights[k] * apart[k]
+        squares += scaled
+        total += np.exp(-0.5 * n * scaled)
+    distance = _SQRT5 * np.sqrt(squares)
+    matern = (1 + distance + distance**2 / 3) * np.exp(-distance)
+    found: np.ndarray = additive / n * total + whole * matern
+    return found
+
+
+def _likelihood(
+    theta: np.ndarray, apart: np.ndarray, y: np.ndarray, noise: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return minus the log likelihood, and its gradient by theta."""
+    weights = np.exp(-2 * theta[:-3])
+    additive, whole, own = np.exp(2 * theta[-3:])
+    n = len(weights)
+    terms = np.exp(-0.5 * n * weights[:, None, None] * apart)
+    sums = terms.sum(axis=0)
+    squares = np.einsum("kij,k->ij", apart, weights)
+    distance = _SQRT5 * np.sqrt(squares)
+    decay = np.exp(-distance)
+    matern = (1 + distance + distance**2 / 3) * decay
+    covariance = additive / n * sums + whole * matern
+    covariance[np.diag_indices_from(covariance)] += own + noise + _JITTER
+    factor = cho_factor(covariance, lower=True, check_finite=False)
+    solved = cho_solve(factor, y, check_finite=False)
+    value = 0.5 * float(y @ solved) + float(np.log(np.diag(factor[0])).sum())
+    inverse = cho_solve(factor, np.eye(len(y)), check_finite=False)
+    inner = 0.5 * (inverse - np.outer(solved, solved))  # d value / d covariance
+    gradient = np.empty_like(theta)
+    # d matern / d squares = -(5/6) (1 + distance) exp(-distance)
+    by_squares = whole * (-5 / 6) * (1 + distance) * decay
+    for k in range(n):
+        by_weight = by_squares * apart[k] - 0.5 * additive * apart[k] * terms[k]
+        gradient[k] = -2 * weights[k] * float(np.vdot(inner, by_weight))
+    gradient[-3] = 2 * additive / n * float(np.vdot(inner, sums))
+    gradient[-2] = 2 * whole * float(np.vdot(inner, matern))
+    gradient[-1] = 2 * own * float(np.trace(inner))
+    return value, gradient
+
+
+def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Score]:
     """Return what is worth learning from, in the same order."""
-    if len(rates) <= _MOST_BELIEVED:
-        return rates
-    best = sorted(rates, key=rates.__getitem__, reverse=True)[: _MOST_BELIEVED // 2]
-    latest = [c for c in rates if c not in set(best)][-(_MOST_BELIEVED - len(best)) :]
+    if len(scores) <= _MOST_BELIEVED:
+        return scores
+    best = sorted(scores, key=lambda c: scores[c].rate, reverse=True)[: _MOST_BELIEVED // 2]
+    chosen = set(best)
+    latest = [c for c in scores if c not in chosen][-(_MOST_BELIEVED - len(best)) :]
     kept = {*best, *latest}
-    return {c: rate for c, rate in rates.items() if c in kept}
+    return {c: score for c, score in scores.items() if c in kept}

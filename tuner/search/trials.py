@@ -8,7 +8,7 @@ lost is made again from what is noted there.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -88,7 +88,8 @@ def _stored(path: Path) -> Iterator[None]:
 class Trials:
     """Ask for configurations and tell how they did. The value is a log rate, maximised.
 
-    noted: every trial that the study's journal holds.
+    noted: every trial that the study's journal holds. known: what the sampler may ask of a tried
+    configuration, by keyword (PortfolioSampler).
     """
 
     def __init__(
@@ -98,10 +99,11 @@ class Trials:
         scores: Scores,
         seed: int,
         noted: Sequence[TrialNoted] = (),
+        **known: Callable[[Configuration], float],
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._path = path
-        self.sampler = PortfolioSampler(space, scores, seed)
+        self.sampler = PortfolioSampler(space, scores, seed, **known)
         self._distributions = self.sampler.distributions()
         n_noted = max((note.number + 1 for note in noted), default=0)
         is_there = path.exists()

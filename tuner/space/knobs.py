@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import BATCH, KNOBS, Applies, Knob
@@ -17,6 +19,10 @@ def describe(knob: str) -> Knob:
     return KNOBS.get(knob) or Knob(knob, Applies.LAUNCH, f"environment variable {knob[4:]}")
 
 
+_CLASSES = list(WinnerClass)
+
+
+@functools.lru_cache(maxsize=1 << 16)
 def winner_class(configuration: Configuration) -> WinnerClass:
     """Return the narrowest class that allows the configuration; the batch is free in each."""
     knobs = [describe(knob) for knob, _ in configuration.settings if knob != BATCH]
@@ -25,3 +31,8 @@ def winner_class(configuration: Configuration) -> WinnerClass:
     if any(knob.applies is not Applies.LAUNCH for knob in knobs):
         return WinnerClass.SAME
     return WinnerClass.LAUNCH_ONLY
+
+
+def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
+    """Tell whether a winner class allows a configuration."""
+    return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from tuner.record.configuration import Configuration
@@ -9,15 +10,25 @@ from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
+from tuner.space.knobs import allowed_in
 from tuner.study.reserves import least_s, useful_s
-from tuner.study.study import MIN_ROUNDS, TURNS, Study
+from tuner.study.study import MIN_ROUNDS, Study
 
-PATIENCE = 5
-"""A class is settled when all one-knob neighbours of its best are tried and this many further
-proposals brought nothing, the one that found it counted."""
-_STALLED = 3
-"""A search has stalled after so many turns of every class since its best was found, that one
-counted: what it leaves to the later phases then tells more."""
+PATIENCE = 8
+"""Proposals in a row of which little was expected, before a class is settled."""
+_LITTLE = 0.0005
+"""An expected gain of the log rate that is not worth a launch, however quiet the host."""
+_OF_NOISE = 1 / 20
+"""The same as a share of what launches scatter by."""
+_REPEATS = 3
+_NEXT_TO_NOTHING = 0.01
+PROVED = 2
+"""Launches of a leader before the search goes on around it."""
+_CLEARLY = 3.0
+"""Standard errors by which a lead is clear at once."""
+_STALLED = 9
+"""A search has stalled after so many proposals since its best was found, those of every class
+together, and half of all: what it leaves to the later phases then tells more."""
 
 
 class _Progress:
@@ -26,13 +37,19 @@ class _Progress:
     def __init__(self, study: Study) -> None:
         self._study = study
         self._since_better: Counter[WinnerClass] = Counter()
+        self._proposed: Counter[WinnerClass] = Counter()
+        self._hopes_are_low: Counter[WinnerClass] = Counter()
         self._best: dict[WinnerClass, float] = {}
         self.settled: dict[WinnerClass, str] = {}
 
     def after(self, klass: WinnerClass) -> None:
-        """Take note of a proposal's result for every class, and settle `klass` if it is time."""
-        ledger = self._study.ledger
-        for each in WinnerClass:
+        """Take note of a proposal's result for every class, and settle `klass` if it is time.
+
+        That is where the surrogate has expected next to nothing of its best proposal for a while,
+        half of all proposals brought nothing, and no neighbour of the best is untried.
+        """
+        study, ledger = self._study, self._study.ledger
+        for each in study.turns:
             leader = ledger.best_in(each)
             if leader is None:
                 continue
@@ -40,15 +57,33 @@ class _Progress:
                 self._best[each] = leader[1]
                 self._since_better[each] = 0
         self._since_better[klass] += 1
-        sampler = self._study.trials.sampler
+        self._proposed[klass] += 1
+        sampler = study.trials.sampler
+        gain = sampler.expected_gain
+        little = max(_LITTLE, _OF_NOISE * ledger.estimates.launch_sd)
+        self._hopes_are_low[klass] = self._hopes_are_low[klass] + 1 if gain < little else 0
         sampler.focus = klass
-        is_local_best = not sampler.open_neighbours(ledger.tried())
-        if is_local_best and self._since_better[klass] >= PATIENCE:
-            self.settled[klass] = "settled: no neighbour of the best is better, nor anything beyond"
+        if (
+            self._hopes_are_low[klass] >= PATIENCE
+            and self._has_long_failed(klass)
+            and not sampler.open_neighbours(ledger.tried())
+        ):
+            self.settled[klass] = (
+                f"settled: the most promising configuration is expected to gain {gain:.2%}"
+            )
 
     def has_stalled(self) -> bool:
         """Tell whether no class has found anything better for some turns."""
-        return all(self._since_better[k] >= _STALLED for k in TURNS if k not in self.settled)
+        turns = self._study.turns
+        open_classes = [k for k in turns if k not in self.settled]
+        enough = _STALLED / len(turns)
+        return all(
+            self._since_better[k] >= enough and self._has_long_failed(k) for k in open_classes
+        )
+
+    def _has_long_failed(self, klass: WinnerClass) -> bool:
+        """Tell whether half of all proposals brought nothing: a surrogate may be sure and wrong."""
+        return self._since_better[klass] >= self._proposed[klass] / 2
 
 
 def explore(study: Study) -> None:
@@ -56,11 +91,12 @@ def explore(study: Study) -> None:
     if study.is_done(Phase.EXPLORE):
         return
     study.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
+    learn_noise(study)
     progress = _Progress(study)
     reason = ""
     turn = 0
     while not reason:
-        open_classes = [k for k in TURNS if k not in progress.settled]
+        open_classes = [k for k in study.turns if k not in progress.settled]
         if not open_classes:
             reason = "; ".join(f"{k}: {why}" for k, why in progress.settled.items())
             break
@@ -80,13 +116,49 @@ def explore(study: Study) -> None:
             break
         record = study.measure(proposal.configuration, Purpose.SEARCH, may_prune=True)
         study.tell(proposal, record)
+        prove_leader(study, klass)
         progress.after(klass)
     if not study.n_proposed():
         remedy = "give a larger --budget and a new --out"
-        if len(progress.settled) == len(TURNS):
+        if len(progress.settled) == len(study.turns):
             remedy = "the space holds nothing else that applies here"
         study.warn(f"nothing beyond the default and the baselines was tried: {reason}; {remedy}")
     study.done(Phase.EXPLORE, reason)
+
+
+def learn_noise(study: Study) -> None:
+    """Launch the default again and again, where the budget is so large that it costs next to nothing.
+
+    What launches of one configuration differ by says what the search may believe: taken for too
+    much, small gains are lost in it; for too little, luck is followed.
+    """
+    default = study.ledger.default_at_best()
+    while (
+        default is not None
+        and study.ledger.n_launches(default[0]) <= _REPEATS
+        and study.cost_s(default[0]) < _NEXT_TO_NOTHING * study.budget.total_s
+        and not study.ledger.has_failed(default[0])
+    ):
+        study.measure(default[0], Purpose.RACE)
+
+
+def prove_leader(study: Study, klass: WinnerClass) -> None:
+    """Launch a class's new leader again where its lead may be luck, and there is time.
+
+    The others are compared with it, and around it the search goes on: of many launches the luckiest
+    would lead it astray. What launches of one configuration differ by is learnt from this, too.
+    """
+    beliefs = study.beliefs()
+    leader = study.standing(klass)
+    if leader not in beliefs or study.ledger.n_launches(leader) >= PROVED:
+        return
+    others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(klass, c)]
+    lead = beliefs[leader].mean - max(others, default=-math.inf)
+    cost_s = study.cost_s(leader)
+    if lead < _CLEARLY * study.ledger.score_sd(leader) and (
+        study.budget.left_s() >= least_s(study, cost_s) + cost_s
+    ):
+        study.measure(leader, Purpose.RACE)
 
 
 def make_time_for(study: Study, configuration: Configuration) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 
 from tuner.measurement.estimates import Estimates, log_kept
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
@@ -14,13 +16,12 @@ from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.catalogue import BATCH
-from tuner.space.knobs import winner_class
+from tuner.space.knobs import allowed_in, winner_class
 
 COLLAPSE = 0.5
 """Beside a busy neighbour: what keeps less than this of the share that the default keeps."""
 _CLEARLY = 0.1
 """Log rate: single slices beside a neighbour scatter by several percent."""
-_CLASSES = list(WinnerClass)
 _UNKNOWN_S = 30.0
 _RECKONED = 8
 """Slices of a confirming launch that time is kept for, at the most: rounds take more where time
@@ -28,11 +29,6 @@ is left, and are cut short where a first look would not fit; the search needs ti
 BEHIND = 3.0
 """What lags behind the default by more standard errors than this is not confirmed any more."""
 _NO_FAULT = (Outcome.MEASURED, Outcome.INTERRUPTED, Outcome.PRUNED)
-
-
-def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
-    """Tell whether a winner class allows a configuration."""
-    return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)
 
 
 def is_default(configuration: Configuration) -> bool:
@@ -53,6 +49,9 @@ class Ledger:
         self._store = store
         self._confirming = confirming
         self.reference_batch = reference_batch
+        self.version = 0
+        """Grows whenever what is known may have changed."""
+        self._tried: dict[Configuration, float | None] = {}
         self.batches = batches
         """The batches over which the default and every baseline are measured."""
         self.refresh()
@@ -60,6 +59,15 @@ class Ledger:
     def refresh(self) -> None:
         """Estimate everything again."""
         self.estimates = Estimates(self._store.launches)
+        self._find_costs()
+        self.version += 1
+        self._n_told = -1
+        self._measured: dict[tuple[int, WinnerClass], dict[Configuration, float]] = {}
+        self._failed = {
+            record.request.configuration
+            for record in self._store.launches.values()
+            if record.ending is not None and record.ending.outcome not in _NO_FAULT
+        }
 
     def trials(self) -> list[TrialNoted]:
         """Return every trial that was told, oldest first."""
@@ -80,25 +88,32 @@ class Ledger:
 
     def has_failed(self, configuration: Configuration) -> bool:
         """Tell whether any launch of the configuration failed by its own fault."""
-        return any(
-            record.ending is not None and record.ending.outcome not in _NO_FAULT
-            for record in self._store.launches.values()
-            if record.request.configuration == configuration
-        )
+        return configuration in self._failed
 
     def tried(self) -> dict[Configuration, float | None]:
         """Return the score of every configuration told to Optuna; None for failures.
 
         A pruned one has the score of its only slice.
         """
-        return {
-            trial.configuration: (
-                self.score(trial.configuration)
-                if trial.ending.outcome is Outcome.MEASURED
-                else trial.score
-            )
-            for trial in self.trials()
-        }
+        trials = self.trials()
+        if len(trials) != self._n_told:  # asked for many times between two launches
+            self._n_told = len(trials)
+            self._tried = {
+                trial.configuration: (
+                    self.score(trial.configuration)
+                    if trial.ending.outcome is Outcome.MEASURED
+                    else trial.score
+                )
+                for trial in trials
+            }
+        return self._tried
+
+    def score_sd(self, configuration: Configuration) -> float:
+        """Return by how much a score may be off (log rate); that of one slice by more."""
+        n = self.n_launches(configuration)
+        if n:
+            return self.estimates.launch_sd / math.sqrt(n)
+        return math.hypot(self.estimates.scatter.between, self.estimates.scatter.within)
 
     def unobservable(self, configuration: Configuration) -> set[str]:
         """Return the settings of a configuration whose effect nothing in the process shows."""
@@ -125,15 +140,17 @@ class Ledger:
 
         Measured to the end, its outputs checked, and never failed since.
         """
-        candidates = (
-            t.configuration for t in self.trials() if t.ending.outcome is Outcome.MEASURED
-        )
-        return {
-            c: score
-            for c in candidates
-            if allowed_in(klass, c) and (score := self.score(c)) is not None
-            if not self.has_failed(c)
-        }
+        trials = self.trials()
+        key = len(trials), klass
+        if key not in self._measured:  # asked for many times between two launches
+            candidates = (t.configuration for t in trials if t.ending.outcome is Outcome.MEASURED)
+            self._measured[key] = {
+                c: score
+                for c in candidates
+                if allowed_in(klass, c) and (score := self.score(c)) is not None
+                if not self.has_failed(c)
+            }
+        return self._measured[key]
 
     def default_at_best(self) -> tuple[Configuration, float] | None:
         """Return the default at its fastest batch, with its score; None if never measured."""
@@ -149,14 +166,18 @@ class Ledger:
         return max(self.measured(klass).items(), key=lambda pair: pair[1], default=None)
 
     def challenger(
-        self, klass: WinnerClass, allows: Callable[[Configuration], bool] = lambda _: True
+        self,
+        klass: WinnerClass,
+        allows: Callable[[Configuration], bool] = lambda _: True,
+        rank: Mapping[Configuration, float] | None = None,
     ) -> Configuration | None:
         """Return a class's best configuration beside the default; None if none can be better.
 
-        One that scored below the default by less than the noise may yet be better.
+        One that scored below the default by less than the noise may yet be better. rank: what is
+        believed of each, where that is more than its score.
         """
         default = self.default_at_best()
-        best = self._best_other(klass, allows)
+        best = self._best_other(klass, allows, rank)
         if best is None or default is None:
             return None
         lag = default[1] - best[1]
@@ -164,16 +185,20 @@ class Ledger:
 
     def lag(self, klass: WinnerClass) -> float | None:
         """Return by how much (log rate) a class's best is behind the default; None if unknown."""
-        default, best = self.default_at_best(), self._best_other(klass, lambda _: True)
+        default, best = self.default_at_best(), self._best_other(klass, lambda _: True, None)
         return default[1] - best[1] if default and best else None
 
     def _best_other(
-        self, klass: WinnerClass, allows: Callable[[Configuration], bool]
+        self,
+        klass: WinnerClass,
+        allows: Callable[[Configuration], bool],
+        rank: Mapping[Configuration, float] | None,
     ) -> tuple[Configuration, float] | None:
-        others = [
-            (c, s) for c, s in self.measured(klass).items() if not is_default(c) and allows(c)
-        ]
-        return max(others, key=lambda pair: pair[1], default=None)
+        scores = self.measured(klass)
+        order = scores if rank is None else rank
+        others = [c for c in scores if not is_default(c) and allows(c)]
+        best = max(others, key=lambda c: order.get(c, scores[c]), default=None)
+        return None if best is None else (best, scores[best])
 
     def kept(self, configuration: Configuration) -> float | None:
         """Return the log share of its rate that is left beside a busy neighbour; None if unknown.
@@ -212,7 +237,7 @@ class Ledger:
 
         The first call after a pause takes as long as the timed ones.
         """
-        own = [r for r in self._ended() if r.request.configuration == configuration and r.slices]
+        own = [r for r in self._ended.get(configuration, []) if r.slices]
         return own[-1].slicing_s / len(own[-1].slices) if own else 1.0
 
     def ratio(self, configuration: Configuration) -> float | None:
@@ -228,31 +253,32 @@ class Ledger:
         """Return the standard error of the difference of two scores: at least 1 %."""
         return max(0.01, self.estimates.standard_error(a, b))
 
-    def _ended(self) -> list[LaunchRecord]:
-        """Return the launches whose seconds are known and say what a launch costs: no pacer."""
-        return [
-            record
-            for record in self._store.launches.values()
-            if record.prepared is not None and record.ending is not None
-            if record.ending.outcome is not Outcome.INTERRUPTED  # its seconds are not known
-            if record.request.purpose is not Purpose.PACER
-        ]
+    def _find_costs(self) -> None:
+        """Sort the launches whose seconds are known and say what a launch costs: no pacer."""
+        self._ended: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
+        of_class: dict[WinnerClass, list[float]] = defaultdict(list)
+        for record in self._store.launches.values():
+            if (
+                record.prepared is None
+                or record.ending is None
+                or record.ending.outcome is Outcome.INTERRUPTED  # its seconds are not known
+                or record.request.purpose is Purpose.PACER
+            ):
+                continue
+            self._ended[record.request.configuration].append(record)
+            of_class[winner_class(record.request.configuration)].append(record.total_s)
+        self._class_cost_s = {k: statistics.fmean(seconds) for k, seconds in of_class.items()}
+        everything = list(itertools.chain(*of_class.values()))
+        self._mean_cost_s = statistics.fmean(everything) if everything else _UNKNOWN_S
 
     def cost_s(self, configuration: Configuration) -> float:
         """Estimate the seconds of a configuration's launch, without the pacer's slices around it.
 
         From launches of it, else of its class, else of any.
         """
-        measured = self._ended()
-        klass = winner_class(configuration)
-        for group in (
-            [r for r in measured if r.request.configuration == configuration],
-            [r for r in measured if winner_class(r.request.configuration) is klass],
-            measured,
-        ):
-            if group:
-                return statistics.fmean(r.total_s for r in group)
-        return _UNKNOWN_S
+        if configuration in self._ended:
+            return statistics.fmean(r.total_s for r in self._ended[configuration])
+        return self._class_cost_s.get(winner_class(configuration), self._mean_cost_s)
 
     def repeat_cost_s(self, configuration: Configuration) -> float:
         """Estimate the seconds of a configuration's launch in the confirmation.
@@ -260,7 +286,7 @@ class Ledger:
         It was launched before, so that the compiler's cache is warm and its outputs are checked; a
         confirming launch takes more slices, each after a discarded call.
         """
-        own = [record for record in self._ended() if record.request.configuration == configuration]
+        own = self._ended.get(configuration, [])
         if not own:
             return self.cost_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)

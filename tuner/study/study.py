@@ -22,9 +22,11 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Goal
 from tuner.record.store import Store
+from tuner.search.surrogate import Belief
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import BATCH
+from tuner.space.knobs import winner_class
 from tuner.space.space import Space
 from tuner.study.budget import Budget
 from tuner.study.ledger import Ledger, allowed_in, is_default
@@ -46,6 +48,10 @@ confirmation. A study that looks beyond the recommendations a little tells more 
 intervals of them are narrower."""
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
+_CLEARLY_SLOWER = 0.1
+_SURELY = 4.0
+"""A first slice is enough of what is slower (log rate) than the best of its class by the former, and
+by so many standard errors."""
 NEIGHBOURS_SHARE = 0.06
 """Of the budget, the most that slices beside a busy neighbour may take."""
 NEIGHBOURS_FROM_S = 300.0
@@ -76,6 +82,7 @@ class Study:
         widest: WinnerClass = WinnerClass.SAME,
         *,
         goal: Goal = "fastest",
+        turns: tuple[WinnerClass, ...] = TURNS,
     ) -> None:
         self.store = store
         self.space = space
@@ -88,7 +95,11 @@ class Study:
         self.widest = widest
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
         self.goal = goal
+        self.turns = turns
+        """The questions that are explored, in the order of their turns."""
         self._overheads_s: list[float] = []
+        self._beliefs: dict[Configuration, Belief] = {}
+        self._believed_at = (-1, -1)
 
     # ---------------------------------------------------------------- phases
 
@@ -126,8 +137,7 @@ class Study:
         """
         self.start_pacer()
         began_s = self.budget.used_s()
-        default = self.ledger.default_at_best()
-        hopeless = HOPELESS * math.exp(default[1]) if may_prune and default else 0.0
+        hopeless = self._hopeless_below(configuration) if may_prune else 0.0
         record = self.bench.measure(
             configuration,
             purpose,
@@ -139,6 +149,21 @@ class Study:
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
         return record
+
+    def _hopeless_below(self, configuration: Configuration) -> float:
+        """Return the rate below which a first slice is enough: it cannot lead its own class.
+
+        The class of configurations that are allowed wherever it is; far below the default nothing
+        is worth more either.
+        """
+        default = self.ledger.default_at_best()
+        leader = self.beliefs().get(self.standing(winner_class(configuration)))
+        if default is None or leader is None:
+            return 0.0
+        scatter = self.ledger.estimates.scatter
+        noise = math.hypot(self.ledger.estimates.launch_sd, scatter.within, leader.sd)
+        hopeless = leader.mean - max(_CLEARLY_SLOWER, _SURELY * noise)
+        return math.exp(max(hopeless, default[1] + math.log(HOPELESS)))
 
     def start_pacer(self) -> None:
         """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
@@ -216,9 +241,32 @@ class Study:
         def may_be(c: Configuration) -> bool:
             return allows(c) and not (self.goal == "robust" and self.ledger.collapses(c))
 
-        challenger = self.ledger.challenger(klass, may_be)
+        challenger = self.ledger.challenger(klass, may_be, self.believed())
         default = self.ledger.default_at_best()
         return challenger or (default[0] if default else Configuration())
+
+    def believed(self) -> dict[Configuration, float]:
+        """Return what is believed of everything measured to its end (log rates).
+
+        Not the scores alone: of many, the highest was lucky, and what is alike tells by how much.
+        """
+        return {c: belief.mean for c, belief in self.beliefs().items()}
+
+    def beliefs(self) -> dict[Configuration, Belief]:
+        """Return the same with by how much each may be off."""
+        now = self.ledger.version, len(self.ledger.trials())
+        if now != self._believed_at:  # asked for many times between two launches
+            self._believed_at = now
+            measured = list(self.ledger.measured(WinnerClass.REDUCED))
+            found = self.trials.sampler.beliefs(measured) if measured else []
+            self._beliefs = dict(zip(measured, found, strict=True))
+        return self._beliefs
+
+    def standing(self, klass: WinnerClass) -> Configuration:
+        """Return what a class would recommend if nothing more were measured; maybe the default."""
+        believed = self.believed()
+        allowed = [c for c in believed if allowed_in(klass, c)]
+        return max(allowed, key=believed.__getitem__, default=Configuration())
 
     def best_baseline(self) -> Configuration | None:
         """Return the baseline that scored best, at its best batch; None if there is none.

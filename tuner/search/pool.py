@@ -1,0 +1,98 @@
+"""The configurations among which a search looks: the whole space where it is small, else a sample.
+
+A large space is known by samples: configurations drawn at random, of which the most promising are
+kept and new ones join at every look, and whatever lies a step of one setting around the best.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from tuner.record.configuration import Configuration, Value
+from tuner.record.journal import WinnerClass
+from tuner.space.knobs import allowed_in
+from tuner.space.space import Space
+
+MOST_LISTED = 20_000
+"""Configurations of a space that is looked at as a whole."""
+_SHORTLIST = 1500
+"""Of a listed space, so many are looked at again until the surrogate has learnt anew."""
+_KEPT, _DRAWN = 400, 40
+"""Of a space that is not: configurations that are kept, and those that join them at every look."""
+
+Gains = Callable[[Sequence[Configuration]], np.ndarray]
+
+
+class Pool:
+    """Candidates of each winner class."""
+
+    def __init__(self, space: Space, draw: random.Random) -> None:
+        self._space = space
+        self._draw = draw
+        self._all: list[Configuration] | None = None
+        self._is_small: bool | None = None
+        self._shortlists: dict[WinnerClass, list[Configuration]] = {}
+        self._learnt_at: dict[WinnerClass, int] = {}
+
+    def whole(self) -> list[Configuration] | None:
+        """Return every configuration of a space that is small enough; None of a larger one."""
+        if self._is_small is None:
+            found = None
+            if self._space.upper_size() <= 50 * MOST_LISTED:
+                found = list(itertools.islice(self._space.configurations(), MOST_LISTED + 1))
+                found = [c for c in found if self._space.contains(c)]
+            self._is_small = found is not None and len(found) <= MOST_LISTED
+            self._all = found if self._is_small else None
+        return self._all
+
+    def candidates(
+        self,
+        klass: WinnerClass,
+        is_new: Callable[[Configuration], bool],
+        gains: Gains,
+        learnt: int,
+    ) -> list[Configuration]:
+        """Return what to choose from; learnt: a number that grows when the surrogate learns anew."""
+        everything = self.whole()
+        known = self._shortlists.get(klass, [])
+        if everything is None:
+            drawn = [c for c in (self.at_random(klass) for _ in range(_DRAWN)) if c is not None]
+            found = [c for c in dict.fromkeys([*known, *drawn]) if is_new(c)]
+            self._shortlists[klass] = self._most_promising(found, gains, _KEPT)
+            return self._shortlists[klass]
+        if learnt != self._learnt_at.get(klass):
+            found = [c for c in everything if allowed_in(klass, c) and is_new(c)]
+            known = self._most_promising(found, gains, _SHORTLIST)
+            self._learnt_at[klass] = learnt
+        self._shortlists[klass] = [c for c in known if is_new(c)]
+        if not self._shortlists[klass]:  # looked through: the others once more
+            found = [c for c in everything if allowed_in(klass, c) and is_new(c)]
+            self._shortlists[klass] = self._most_promising(found, gains, _SHORTLIST)
+        return self._shortlists[klass]
+
+    @staticmethod
+    def _most_promising(
+        found: list[Configuration], gains: Gains, most: int
+    ) -> list[Configuration]:
+        if len(found) <= most:
+            return found
+        order = np.argsort(-gains(found), kind="stable")[:most]
+        return [found[i] for i in sorted(order)]
+
+    def at_random(self, klass: WinnerClass) -> Configuration | None:
+        """Draw a configuration that a class allows; None if what was drawn does not exist."""
+        everything = self.whole()
+        if everything is not None:
+            if not everything:
+                return None
+            drawn = self._draw.choice(everything)
+            return drawn if allowed_in(klass, drawn) else None
+        allowed = self._space.choices_within(klass)
+        values: dict[str, Value] = {k: self._draw.choice(c) for k, c in allowed.items()}
+        fixed = {k.id: k.choices[0] for k in self._space.knobs if len(k.choices) == 1}
+        drawn = self._space.canonical({**fixed, **values})
+        return drawn if self._space.contains(drawn) else None
