@@ -27,9 +27,10 @@ _DISTURBED = ("others",)
 
 
 class Drift:
-    """How the pacer of a recording moved (log rate against its session's mean), and sessions differ.
+    """How the pacer of a recording moved (log rate against its session's mean), sessions differ.
 
-    Sessions are tied by the configurations that were launched in several (measurement/estimates.py).
+    Sessions are tied by the configurations that were launched in several
+    (measurement/estimates.py).
     """
 
     def __init__(self, table: Table) -> None:

@@ -21,7 +21,6 @@ import sys
 import tempfile
 import time
 import tomllib
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -183,7 +182,7 @@ def cut(taken_slice: Slice, objective: str, began: float) -> Cut:
 
 @contextmanager
 def stopped_gently() -> Iterator[list[bool]]:
-    """Let Ctrl-C and SIGTERM end the recording after the present launch; the list then holds one."""
+    """Let Ctrl-C and SIGTERM end the recording after this launch; the list then holds one."""
     asked: list[bool] = []
     previous = {
         number: signal.signal(number, lambda *_: asked.append(True))

@@ -1,10 +1,11 @@
 """Whole studies on recorded noise: the real search, race and confirmation, on a virtual clock.
 
-Only the measured process is replaced (benchmarks/virtual.py). A recording (benchmarks/record_noise.py) holds rounds of
-identical launches that took turns. A replayed launch takes the slices of a recorded one, times what
-its settings are said to be worth; launches that are measured side by side take recorded ones that
-were, so that drift, bursts and what launches differ by are those of the host. Flagged slices stay
-flagged. The clock advances by what each launch and slice took.
+Only the measured process is replaced (benchmarks/virtual.py). A recording
+(benchmarks/record_noise.py) holds rounds of identical launches that took turns. A replayed launch
+takes the slices of a recorded one, times what its settings are said to be worth; launches that are
+measured side by side take recorded ones that were, so that drift, bursts and what launches differ
+by are those of the host. Flagged slices stay flagged. The clock advances by what each launch and
+slice took.
 
 Easier than reality in this: no launch fails, every setting costs and scatters alike, and what
 disturbs one disturbs all alike. The recording holds a few rounds, which all replays share.
@@ -49,7 +50,7 @@ _CHECK_S = 0.5
 
 
 class _Playing:
-    """A recorded launch, times what its settings are worth; the pacer where there is no recording."""
+    """A recorded launch, times what its settings are worth; without a recording the pacer."""
 
     check_s = _CHECK_S
     failure: Ending | None = None

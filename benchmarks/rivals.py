@@ -6,16 +6,17 @@ grid            every combination once, in the order of the settings (IPEX hyper
 five-repeats    random order, five launches each, the best mean (huggingface/tune, HyperTune style)
 tpe             Optuna 5's default sampler over categorical settings, a launch a trial, best_trial
 gp              Optuna's GPSampler, likewise
-smac            SMAC3's hyperparameter optimisation facade with its racing intensifier (at most three
+smac            SMAC3's hyperparameter optimisation facade with its racing intensifier (at most
+three
                 launches a configuration), its incumbent
 nelder-mead     over the positions of the values, from random starts (TensorTuner, arXiv:1812.01665)
 kt-vndx, kt-genetic   Kernel Tuner's hybrid_vndx (the best of those generated for it in "Automated
-                Algorithm Design For Auto-Tuning Optimizers") and genetic_algorithm, each configuration
-                once
+                Algorithm Design For Auto-Tuning Optimizers") and genetic_algorithm, each
+                configuration once
 
-They see the same launches as the tool's own search, with the same recorded seconds, and no pacer. What
-they compute costs them nothing. Kernel Tuner's and Nelder-Mead's ask for a known configuration is
-answered from memory, at no cost, as those tools do.
+They see the same launches as the tool's own search, with the same recorded seconds, and no pacer.
+What they compute costs them nothing. Kernel Tuner's and Nelder-Mead's ask for a known configuration
+is answered from memory, at no cost, as those tools do.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ def _optuna(meter: Meter, sampler: optuna.samplers.BaseSampler) -> None:
     while not meter.is_over and n_asked < 10 * meter.n_launches + _IDLE:
         trial = study.ask()
         n_asked += 1
-        values = tuple(
+        values: Any = tuple(
             trial.suggest_categorical(knob, choices)
             for knob, choices in meter.table.choices.items()
         )
@@ -300,7 +301,7 @@ def _kernel_tuner(meter: Meter, strategy: str, seed: int) -> None:
         def get_fraction_consumed(self) -> float:
             return min(1.0, meter.seconds / meter._budget_s)
 
-    class Replay(Runner):  # type: ignore[misc]
+    class Replay(Runner):
         """Answers with recorded launches."""
 
         def get_device_info(self) -> None:

@@ -1,17 +1,19 @@
 """What a search on a recorded table is worth: the figures, each with its definition.
 
-Every figure looks at what would be recommended at a time, not at the best that was seen, and at what
-that is worth in truth (a table's mean over all of its launches), not at how it was measured.
+Every figure looks at what would be recommended at a time, not at the best that was seen, and at
+what that is worth in truth (a table's mean over all of its launches), not at how it was measured.
 Rates are logarithms; seconds are recorded machine-seconds.
 
-replay score    Between the times at which random search has closed 50 % and 95 % of the way from the
+replay score    Between the times at which random search has closed 50 % and 95 % of the way from
+the
                 median configuration to the best: the mean over time of
-                    (rate recommended - rate random recommends) / (best rate - rate random recommends).
-                1: the best at once; 0: as random; below: worse. After the measurement notes, section
-                3, which follow Willemsen et al. 2024, doi 10.1016/j.future.2024.05.021.
+                    (rate recommended - rate random recommends) / (best rate - rate random
+                    recommends).
+                1: the best at once; 0: as random; below: worse. After the measurement notes,
+                section 3, which follow Willemsen et al. 2024, doi 10.1016/j.future.2024.05.021.
 seconds to 5 %  Machine-seconds until the recommendation stays within 5 % of the best rate until the
-                end. A run that never gets there counts with all of its seconds, divided in the end by
-                the share of runs that did: the expected running time (ERT) of restarts.
+                end. A run that never gets there counts with all of its seconds, divided in the end
+                by the share of runs that did: the expected running time (ERT) of restarts.
 regret          1 - rate recommended at the end / best rate.
 duplicates      Share of the evaluations whose configuration had been evaluated before by the same
                 search, other than on purpose (racing).
@@ -84,7 +86,7 @@ class Truth:
         return self._worst if found is None else found
 
     def levels(self, run: Run, times: np.ndarray) -> np.ndarray:
-        """Return the log rate of what a run recommends at each time; the median's before it does."""
+        """Return the log rate of what a run recommends at each time; before, the median's."""
         starts = np.array([step.at_s for step in run.steps])
         values = np.array([self.median, *(self.level(step.row) for step in run.steps)])
         found: np.ndarray = values[np.searchsorted(starts, times, side="right")]
@@ -95,7 +97,7 @@ class Truth:
         return 1 - math.exp(self.level(run.steps[-1].row) - self.best) if run.steps else 1.0
 
     def settles_s(self, run: Run, within: float) -> float | None:
-        """Return when a run's recommendation is within a share of the best for good; None: never."""
+        """Return when a run's recommendation is within a share of the best for good, or None."""
         least = self.best + math.log(1 - within)
         since = None
         for step in run.steps:
@@ -175,8 +177,8 @@ def oracle_pulls(
     """Return the least launches that certify a best arm within `slack`, by one who knows the truth.
 
     Of Gaussian log rates, at least one launch of each arm: minimise sum n_i where for every arm i
-    (m_b - m_i + slack)^2 / (2 (s_b^2 / n_b + s_i^2 / n_i)) >= kl(delta, 1 - delta). For fixed n_b the
-    others follow; n_b is searched. Garivier and Kaufmann 2016, hal-01273838; measurement notes,
+    (m_b - m_i + slack)^2 / (2 (s_b^2 / n_b + s_i^2 / n_i)) >= kl(delta, 1 - delta). For fixed n_b
+    the others follow; n_b is searched. Garivier and Kaufmann 2016, hal-01273838; measurement notes,
     section 4.
     """
     needed = delta * math.log(delta / (1 - delta)) + (1 - delta) * math.log((1 - delta) / delta)

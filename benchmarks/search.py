@@ -7,8 +7,9 @@ FILES are own recordings (benchmarks/tables/) or Kernel Tuner caches, gzipped or
 (benchmarks/rivals.py) runs with so many seeds on every table, for twice the time that random search
 needs to all but find the best. benchmarks/score.py defines the figures; in brackets stand 95 %
 intervals, bootstrapped over seeds. --noise: SD of the log rate that is added to each launch of a
-foreign table, which has none of its own. Searches that compute for long (gp, smac) are cut off after
---most launches; where that is before their time, their last recommendation stands from then on.
+foreign table, which has none of its own. Searches that compute for long (gp, smac) are cut off
+after --most launches; where that is before their time, their last recommendation stands from then
+on.
 """
 
 from __future__ import annotations
@@ -162,14 +163,16 @@ def _line(f: Figures) -> str:
     own = ""
     if f.oracle is not None:
         own = f"  oracle x{f.oracle:.2f}, to the end x{f.oracle_end_to_end:.2f}"
-    return (f"  {f.search:15s} score {f.score:6.2f} [{low:6.2f}, {high:6.2f}]  to 5 % {f.to_5_s:7.0f} s"
-            f"  to 2 % {f.to_2_s:7.0f} s  regret {f.regret:6.2%} (median {f.regret_median:.2%}, worst "
-            f"{f.regret_worst:.1%})  duplicates {f.duplicates:4.0%}  {f.n_launches:6.0f} launches{own}"
-            )  # fmt: skip
+    return (
+        f"  {f.search:15s} score {f.score:6.2f} [{low:6.2f}, {high:6.2f}]"
+        f"  to 5 % {f.to_5_s:7.0f} s  to 2 % {f.to_2_s:7.0f} s"
+        f"  regret {f.regret:6.2%} (median {f.regret_median:.2%}, worst {f.regret_worst:.1%})"
+        f"  duplicates {f.duplicates:4.0%}  {f.n_launches:6.0f} launches{own}"
+    )
 
 
 def summarise(found: list[Figures]) -> None:
-    """Print the mean score of every search over the tables, and seconds against the own search's."""
+    """Print the mean score of every search over the tables, and seconds against our own."""
     names = list(dict.fromkeys(f.search for f in found))
     tables = list(dict.fromkeys((f.table, f.noise) for f in found))
     by = {(f.table, f.noise, f.search): f for f in found}

@@ -1,20 +1,21 @@
 """A space of which every configuration was measured: own recordings and Kernel Tuner's caches.
 
-The file is a Kernel Tuner cache (JSON, gzipped where its name ends so), which that tool's simulation
-mode reads as it is: `tune_params` names the settings with their values, `cache` holds an entry for
-every combination of them, by its values joined with commas. Times there are milliseconds:
+The file is a Kernel Tuner cache (JSON, gzipped where its name ends so), which that tool's
+simulation mode reads as it is: `tune_params` names the settings with their values, `cache` holds an
+entry for every combination of them, by its values joined with commas. Times there are milliseconds:
 
-    time                what is minimised: per item, or a call's 99th percentile; "RuntimeFailedConfig"
+    time                what is minimised: per item, or a call's 99th percentile;
+    "RuntimeFailedConfig"
                         where it never worked
     times               of each launch
     compile_time        a launch without its slices: start-up, preparation, warm-up, output check
     benchmark_time      a launch's slices
 
 An own recording (benchmarks/record.py) has more, which Kernel Tuner ignores. Combinations with the
-same effect name the canonical one in `same_as`; that one holds its raw `launches` (`Taken` below). In
-`recording` stand title, workload, objective, host, versions, the baselines by name, the identity of
-what was measured, and `pacer`: per session the slices of the resident default, [at, rate, is_dirty].
-Of times a session's clock is meant (seconds since its beginning).
+same effect name the canonical one in `same_as`; that one holds its raw `launches` (`Taken` below).
+In `recording` stand title, workload, objective, host, versions, the baselines by name, the identity
+of what was measured, and `pacer`: per session the slices of the resident default, [at, rate,
+is_dirty]. Of times a session's clock is meant (seconds since its beginning).
 """
 
 from __future__ import annotations

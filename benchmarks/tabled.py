@@ -9,14 +9,11 @@ configuration of all, precision included, and not for three winners at once.
 
 from __future__ import annotations
 
-import math
 import os
 import random
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-
-import msgspec
 
 from benchmarks.deck import Deck, DeckSource
 from benchmarks.score import Run, Step
@@ -62,7 +59,7 @@ class TabledSpace(Space):
         )
         self._from_row: dict[Configuration, Configuration] = {}
         self._rows: dict[Configuration, Configuration] = {}
-        for values, row in table.same_as.items():
+        for row in table.launches:
             if row not in self._from_row:
                 mine = self._differing(dict(zip(table.knobs, table.values(row), strict=True)))
                 self._from_row[row] = mine

@@ -17,7 +17,6 @@ from tuner.measurement.bench import Bench
 from tuner.measurement.launch import Launch, LaunchFailed
 from tuner.measurement.launcher import Launcher
 from tuner.measurement.quiet import WAITING_SHARE, Quiet
-from tuner.plan import Plan
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,

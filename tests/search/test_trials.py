@@ -315,7 +315,7 @@ def test_of_late_knobs_little_is_expected_and_all_the_same_they_are_searched(
     search.tried[Configuration()] = 0.0
     search.trials.tell(proposal.number, Outcome.MEASURED, "", 0.0)
     found = []
-    for _ in range(14):
+    for _ in range(40):
         found.append(search.step(WinnerClass.REDUCED))
         search.tried[found[-1]] = -0.05  # nothing beats the default
     asked = [i for i, c in enumerate(found) if c.get("fake.layout") is not None]

@@ -1,9 +1,10 @@
 """What a configuration is made of, as numbers: axes on which values are near or far, and marks.
 
 An axis is a setting that counts something in more than two values, as its logarithm, divided by its
-range, so that neighbouring counts are near. Everything else is a mark: alike or not. Where a host is
-known, the settings that place instances are not looked at themselves but through what they come to
-(instances, cores and CPUs of each, nodes, pinned or not): several ways of writing the same are one.
+range, so that neighbouring counts are near. Everything else is a mark: alike or not. Where a host
+is known, the settings that place instances are not looked at themselves but through what they come
+to (instances, cores and CPUs of each, nodes, pinned or not): several ways of writing the same are
+one.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ class Pool:
         gains: Gains,
         learnt: int,
     ) -> list[Configuration]:
-        """Return what to choose from; learnt: a number that grows when the surrogate learns anew."""
+        """Return what to choose from; learnt: grows when the surrogate learns anew."""
         everything = self.whole()
         known = self._shortlists.get(klass, [])
         if everything is None:
@@ -75,9 +75,7 @@ class Pool:
         return self._shortlists[klass]
 
     @staticmethod
-    def _most_promising(
-        found: list[Configuration], gains: Gains, most: int
-    ) -> list[Configuration]:
+    def _most_promising(found: list[Configuration], gains: Gains, most: int) -> list[Configuration]:
         if len(found) <= most:
             return found
         order = np.argsort(-gains(found), kind="stable")[:most]

@@ -35,7 +35,7 @@ from tuner.search.surrogate import Belief, Score, Surrogate
 from tuner.space.knobs import allowed_in, winner_class
 from tuner.space.space import Space
 
-_PAIR = ("surrogate", "nearby")
+_PAIR = ("nearby", "surrogate")
 _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
 _N_BEST = 5
 """Configurations around which `nearby` looks."""
@@ -94,7 +94,9 @@ class PortfolioSampler(BaseSampler):
         self.source = ""
         """Who made the last proposal."""
         self.expected_gain: float = math.inf
-        """Of the most promising configuration at the surrogate's last turn (log rate)."""
+        """Of the most promising configuration that the surrogate last chose from (log rate)."""
+        self.around: dict[WinnerClass, Configuration] = {}
+        """By class: whose neighbours are all to be tried before anything else."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
@@ -171,15 +173,16 @@ class PortfolioSampler(BaseSampler):
         beliefs = dict(zip(scored, self._surrogate.beliefs(scored), strict=True))
         return sorted(scored, key=lambda c: -beliefs[c].mean)[:_N_BEST]
 
-    def open_neighbours(self, tried: Mapping[Configuration, float | None]) -> list[Configuration]:
-        """Return the untried configurations one knob away from the class's best."""
-        best = self.best_few(tried)[:1]
-        return [c for b in best for c in self.space.neighbours(b) if self._is_new(c, tried)]
+    def open_neighbours(
+        self, configuration: Configuration, tried: Mapping[Configuration, float | None]
+    ) -> list[Configuration]:
+        """Return the untried configurations of the class in focus that are one knob away."""
+        return [c for c in self.space.neighbours(configuration) if self._is_new(c, tried)]
 
     def _by_surrogate(
         self, tried: Mapping[Configuration, float | None], *, is_nearby: bool
     ) -> Configuration | None:
-        """Return the most promising configuration for its seconds, of the class or near its best."""
+        """Return the most promising for its seconds, of the class or near its best."""
         best = self.best_few(tried)
         if not best:
             return None
@@ -190,7 +193,11 @@ class PortfolioSampler(BaseSampler):
         def gains(configurations: Sequence[Configuration]) -> np.ndarray:
             return self._surrogate.expected_gains(configurations, best)
 
-        if is_nearby:
+        last = self.around.get(self.focus)
+        candidates = [] if last is None else self.open_neighbours(last, tried)
+        if candidates:
+            pass
+        elif is_nearby:
             around = dict.fromkeys(c for b in best for c in self.space.neighbours(b))
             candidates = [c for c in around if is_new(c)]
         else:
@@ -203,8 +210,7 @@ class PortfolioSampler(BaseSampler):
         if not candidates:
             return None
         expected = gains(candidates)
-        if not is_nearby:
-            self.expected_gain = float(expected.max())
+        self.expected_gain = float(expected.max())
         worth = expected * self._weights(candidates, best[0])
         worth /= np.sqrt(self._surrogate.costs_s(candidates))
         return candidates[int(np.argmax(worth))]

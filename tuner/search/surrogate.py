@@ -2,9 +2,9 @@
 
 The covariance of two configurations is a sum of what each setting has in common by itself (settings
 are often nearly additive in the logarithm of the rate), of what whole configurations have in common
-(Matern 5/2: those that place threads are not), and of what a configuration shares with itself alone.
-How much each setting matters, and each part, is chosen by the likelihood of what was seen, with
-priors that make it sensible from the first trials on (maximum a posteriori).
+(Matern 5/2: those that place threads are not), and of what a configuration shares with itself
+alone. How much each setting matters, and each part, is chosen by the likelihood of what was seen,
+with priors that make it sensible from the first trials on (maximum a posteriori).
 
 Far below the best, differences count for less: a search wants to know the top, not by how much the
 bottom is worse. What failed tells where failures are, and nothing of rates.
@@ -112,9 +112,7 @@ class Surrogate:
         self._failed = list(failed)
         self._everything = [*self._tried, *self._failed]
         self._all_x = self.features.of(self._everything)
-        self._costs = np.array(
-            [math.log((costs_s or {}).get(c, 1.0)) for c in self._everything]
-        )
+        self._costs = np.array([math.log((costs_s or {}).get(c, 1.0)) for c in self._everything])
 
     def _learn(self) -> None:
         """Find how much each setting and each part matters."""
@@ -214,30 +212,37 @@ class Surrogate:
         z = (mean - best.max()) / sd
         density = np.exp(-0.5 * z**2) / math.sqrt(2 * math.pi)
         gains: np.ndarray = self._spread * sd * (z * ndtr(z) + density)
-        return gains * self.chances(configurations)
+        found: np.ndarray = gains * self.chances(configurations)
+        return found
 
     def chances(self, configurations: Sequence[Configuration]) -> np.ndarray:
-        """Return the chance of each that it does not fail: the share of those alike that did not."""
+        """Return the chance of each that it does not fail.
+
+        The share of those that did not, among what is alike; less where one of its settings' values
+        is known from failures: among what shares that value alone.
+        """
         if not self._failed:
             return np.ones(len(configurations))
-        alike = self._alike(configurations)
-        has_failed = np.array([0.0] * len(self._tried) + [1.0] * len(self._failed))
-        base = has_failed.mean()
-        found: np.ndarray = 1 - (alike @ has_failed + base) / (alike.sum(axis=1) + 1)
+        works = np.array([1.0] * len(self._tried) + [0.0] * len(self._failed))
+        base = works.mean()
+        apart = _apart(*self.features.of(configurations), *self._all_x)
+        alike = self._alike(apart)
+        whole = (alike @ works + base) / (alike.sum(axis=1) + 1)
+        shared = apart == 0.0
+        by_value = (shared @ works + base) / (shared.sum(axis=2) + 1)
+        found: np.ndarray = np.minimum(whole, by_value.min(axis=0))
         return found
 
     def costs_s(self, configurations: Sequence[Configuration]) -> np.ndarray:
         """Return the seconds that a launch of each may take: as of those alike."""
-        alike = self._alike(configurations)
+        alike = self._alike(_apart(*self.features.of(configurations), *self._all_x))
         base = self._costs.mean()
         found: np.ndarray = np.exp((alike @ self._costs + base) / (alike.sum(axis=1) + 1))
         return found
 
-    def _alike(self, configurations: Sequence[Configuration]) -> np.ndarray:
+    def _alike(self, apart: np.ndarray) -> np.ndarray:
         """Return how alike each is to each that was tried: nearly nothing but for a few."""
-        apart = _apart(*self.features.of(configurations), *self._all_x)
-        lengths = np.exp(self._prior_length)
-        squares = np.einsum("kij,k->ij", apart, (2.0 / lengths) ** 2)
+        squares = np.einsum("kij,k->ij", apart, 4 * np.exp(-2 * self._prior_length))
         found: np.ndarray = np.exp(-squares)
         return found
 

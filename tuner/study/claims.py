@@ -25,7 +25,8 @@ from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
 from tuner.record.result import Interval, Verdict
 from tuner.record.store import Store
-from tuner.study.ledger import BEHIND, Ledger, allowed_in, is_default
+from tuner.space.knobs import allowed_in
+from tuner.study.ledger import BEHIND, Ledger, is_default
 
 MOSTLY_DISTURBED = 1 / 3
 """Of the slices: where more were disturbed, the search alone proves nothing, and a headline that

@@ -18,7 +18,7 @@ PATIENCE = 8
 """Proposals in a row of which little was expected, before a class is settled."""
 _LITTLE = 0.0005
 """An expected gain of the log rate that is not worth a launch, however quiet the host."""
-_OF_NOISE = 1 / 20
+_OF_NOISE = 1 / 10
 """The same as a share of what launches scatter by."""
 _REPEATS = 3
 _NEXT_TO_NOTHING = 0.01
@@ -40,6 +40,7 @@ class _Progress:
         self._proposed: Counter[WinnerClass] = Counter()
         self._hopes_are_low: Counter[WinnerClass] = Counter()
         self._best: dict[WinnerClass, float] = {}
+        self._leaders: dict[WinnerClass, Configuration] = {}
         self.settled: dict[WinnerClass, str] = {}
 
     def after(self, klass: WinnerClass) -> None:
@@ -49,25 +50,27 @@ class _Progress:
         half of all proposals brought nothing, and no neighbour of the best is untried.
         """
         study, ledger = self._study, self._study.ledger
+        sampler = study.trials.sampler
         for each in study.turns:
-            leader = ledger.best_in(each)
-            if leader is None:
+            found = ledger.best_in(each)
+            if found is None:
                 continue
-            if leader[1] > self._best.get(each, float("-inf")) + ledger.floor():
-                self._best[each] = leader[1]
+            if found[1] > self._best.get(each, float("-inf")) + ledger.floor():
+                self._leaders[each], self._best[each] = found
                 self._since_better[each] = 0
+                sampler.around.pop(each, None)
         self._since_better[klass] += 1
         self._proposed[klass] += 1
-        sampler = study.trials.sampler
         gain = sampler.expected_gain
         little = max(_LITTLE, _OF_NOISE * ledger.estimates.launch_sd)
         self._hopes_are_low[klass] = self._hopes_are_low[klass] + 1 if gain < little else 0
         sampler.focus = klass
-        if (
-            self._hopes_are_low[klass] >= PATIENCE
-            and self._has_long_failed(klass)
-            and not sampler.open_neighbours(ledger.tried())
-        ):
+        if self._hopes_are_low[klass] < PATIENCE or not self._has_long_failed(klass):
+            return
+        leader = self._leaders.get(klass)
+        if leader is not None and sampler.open_neighbours(leader, ledger.tried()):
+            sampler.around[klass] = leader
+        else:
             self.settled[klass] = (
                 f"settled: the most promising configuration is expected to gain {gain:.2%}"
             )
@@ -127,7 +130,7 @@ def explore(study: Study) -> None:
 
 
 def learn_noise(study: Study) -> None:
-    """Launch the default again and again, where the budget is so large that it costs next to nothing.
+    """Launch the default a few times more, where that costs next to nothing of the budget.
 
     What launches of one configuration differ by says what the search may believe: taken for too
     much, small gains are lost in it; for too little, luck is followed.

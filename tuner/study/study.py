@@ -26,10 +26,10 @@ from tuner.search.surrogate import Belief
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import BATCH
-from tuner.space.knobs import winner_class
+from tuner.space.knobs import allowed_in, winner_class
 from tuner.space.space import Space
 from tuner.study.budget import Budget
-from tuner.study.ledger import Ledger, allowed_in, is_default
+from tuner.study.ledger import Ledger, is_default
 
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
@@ -50,8 +50,8 @@ HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
 _CLEARLY_SLOWER = 0.1
 _SURELY = 4.0
-"""A first slice is enough of what is slower (log rate) than the best of its class by the former, and
-by so many standard errors."""
+"""A first slice is enough of what is slower (log rate) than the best of its class by the
+former, and by so many standard errors."""
 NEIGHBOURS_SHARE = 0.06
 """Of the budget, the most that slices beside a busy neighbour may take."""
 NEIGHBOURS_FROM_S = 300.0
