@@ -62,6 +62,8 @@ class Sketch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     model: str
     framework: str
+    hardware: str = "auto"
+    """The profile whose values and baselines are meant."""
     batch: int | None = None
     objective: Literal["rate", "p99"] = "rate"
     memory_gib: float | None = None
@@ -78,7 +80,7 @@ def sketches(folder: Path = HERE) -> dict[str, Sketch]:
 def plan_of(sketch: Sketch, host: Host) -> Plan:
     """Resolve the space of a sketch on this host: what it does not name is excluded."""
     _, card = find_model(sketch.model, MODELS)
-    known = knob_ids(load_profile("auto", SEARCH_SPACES), (sketch.framework,), card.form)
+    known = knob_ids(load_profile(sketch.hardware, SEARCH_SPACES), (sketch.framework,), card.form)
     named = {*sketch.set, *sketch.fix, "workload.batch"}
     restrictions = Restrictions(
         values={knob: tuple(values) for knob, values in sketch.set.items()},
@@ -87,6 +89,7 @@ def plan_of(sketch: Sketch, host: Host) -> Plan:
     )
     request = Request(
         model=sketch.model,
+        hardware=sketch.hardware,
         frameworks=(sketch.framework,),
         batch=sketch.batch,
         restrictions=restrictions,

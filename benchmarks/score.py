@@ -133,7 +133,9 @@ def window(truth: Truth, randoms: Sequence[Run]) -> Window:
     ends = max(ends, begins + horizon / (20 * _N_TIMES))
     inside = np.linspace(begins, ends, _N_TIMES)
     per_launch = statistics.fmean(run.seconds / max(1, run.n_launches) for run in randoms)
-    return Window(tuple(inside), tuple(np.interp(inside, times, mean)), begins / per_launch)
+    return Window(
+        tuple(inside.tolist()), tuple(np.interp(inside, times, mean).tolist()), begins / per_launch
+    )
 
 
 def _first(times: np.ndarray, closed: np.ndarray, share: float) -> float:

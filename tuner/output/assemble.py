@@ -130,6 +130,9 @@ def assemble(study: Study, context: Context) -> Result:
         budget_s=context.budget_s,
         budget_shares=_shares(store),
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
+        convergence_reason=next(
+            (n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE), ""
+        ),
         warnings=remarks(study, claims, klass),
         command=context.command,
         tolerance=card.tolerance,

@@ -254,5 +254,7 @@ class Result(msgspec.Struct, frozen=True):
     """Drift that the user allowed to reduced precision; None for the tool's own bound."""
     accuracy_loss: float | None = None
     """By how much the user's accuracy was allowed to fall, which then decided in its place."""
+    convergence_reason: str = ""
+    """Why the search for new configurations ended: settled, exhausted, or out of time."""
     goal: Goal = "fastest"
     """robust: winners that do not collapse beside a busy neighbour are preferred."""

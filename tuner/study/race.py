@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import math
+
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
+from tuner.space.knobs import allowed_in
 from tuner.study.neighbours import probe_finalists
 from tuner.study.study import Study
 
-_MAX_RUNNERS = 3
-_MAX_LAUNCHES = 3
+SLACK = 0.02
+"""Log rate by which a finalist may be slower than another that was measured."""
 _QUANTILE = 1.64
-"""A runner stays while its score is within this many standard errors of the leader's."""
+"""Standard errors by which every other must be behind, slack included."""
+_MAX_LAUNCHES = 30
 
 
 def race(study: Study) -> None:
-    """Name one finalist per class: the best mean over repeated launches."""
+    """Name one finalist per class: what is believed to be the best after repeated launches.
+
+    Launched again are, two by two, the leader of a class and whoever is most likely to be more than
+    the slack faster (top-two sampling: Russo 2020, Operations Research 68(6); Jourdan et al. 2023 with
+    a slack), until nobody is.
+    """
     if study.is_done(Phase.RACE):
         return
     study.enter(Phase.RACE, "the leaders of each class again")
@@ -36,24 +45,33 @@ def race(study: Study) -> None:
     study.done(Phase.RACE, reason)
 
 
-def _runners(study: Study, klass: WinnerClass) -> list[Configuration]:
-    """Return the configurations that may still be the class's best, the leader first."""
-    ledger = study.ledger
-    scores = ledger.measured(klass)
-    if not scores:
-        return []
-    leader = max(scores, key=scores.__getitem__)
-
-    def lag(c: Configuration) -> float:
-        error = ledger.estimates.standard_error(c, leader)
-        return scores[leader] - scores[c] - _QUANTILE * error
-
-    close = sorted((c for c in scores if lag(c) <= 0), key=lambda c: -scores[c])
-    return close[:_MAX_RUNNERS]
-
-
 def _due(study: Study) -> list[Configuration]:
-    """Return the runners to launch again: those of classes with more than one runner left."""
-    of_classes = [_runners(study, klass) for klass in WinnerClass]
-    runners = [c for found in of_classes if len(found) > 1 for c in found]
-    return [c for c in runners if study.ledger.n_launches(c) < _MAX_LAUNCHES]
+    """Return what to launch again: of every open class, the leader or its closest challenger."""
+    found = []
+    for klass in WinnerClass:
+        pair = _open_pair(study, klass)
+        due = [c for c in pair if study.ledger.n_launches(c) < _MAX_LAUNCHES]
+        if due:
+            found.append(min(due, key=study.ledger.n_launches))
+    return found
+
+
+def _open_pair(study: Study, klass: WinnerClass) -> list[Configuration]:
+    """Return a class's leader and who may yet be faster by more than the slack; [] if nobody may."""
+    beliefs = {c: b for c, b in study.beliefs().items() if allowed_in(klass, c)}
+    if not beliefs:
+        return []
+    leader = study.standing(klass)
+    if leader not in beliefs:
+        return []
+
+    def clearness(c: Configuration) -> float:
+        """Return by how many standard errors one is behind."""
+        sd = math.hypot(beliefs[c].sd, beliefs[leader].sd)
+        return (beliefs[leader].mean - beliefs[c].mean + SLACK) / sd
+
+    others = [c for c in beliefs if c != leader]
+    closest = min(others, key=clearness, default=None)
+    if closest is None or clearness(closest) >= _QUANTILE:
+        return []
+    return [leader, closest]

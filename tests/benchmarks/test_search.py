@@ -1,0 +1,188 @@
+"""Searches replayed on tables, and what is said of them."""
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.deck import Deck
+from benchmarks.rivals import RIVALS, rival_on
+from benchmarks.score import (
+    Run,
+    Step,
+    Truth,
+    Window,
+    expected_seconds,
+    oracle_pulls,
+    replay_scores,
+    window,
+)
+from benchmarks.table import write_table
+from benchmarks.tabled import TabledSpace, study_on
+from tests.benchmarks.tables import BEST, CHOICES, recorded
+from tuner.record.configuration import Configuration
+
+ROOT = Path(__file__).parents[2]
+BEST_ROW = Configuration.of(BEST)  # type: ignore[arg-type]
+WORST_ROW = Configuration.of({"env.OMP_NUM_THREADS": 1})
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_study_finds_the_best_of_a_table_and_tries_nothing_twice(seed: int) -> None:
+    table = recorded()
+    run = study_on(table, Deck(table, 0.0, seed), 1200.0, seed)
+    assert run.steps[-1].row == BEST_ROW
+    assert run.n_duplicates == 0
+    assert run.seconds <= run.total_s <= 1.2 * 1200.0
+    assert len(run.pulls) <= len(table.launches)
+    assert [step.at_s for step in run.steps] == sorted(step.at_s for step in run.steps)
+
+
+def test_a_study_of_a_table_that_crashes_recommends_what_works() -> None:
+    table = recorded(failing="mimalloc")
+    run = study_on(table, Deck(table, 0.0, 0), 1200.0, 0)
+    assert run.steps[-1].row == Configuration.of({**BEST, "launch.allocator": "tcmalloc"})  # type: ignore[arg-type]
+
+
+def test_a_study_pays_for_what_it_launches() -> None:
+    table = recorded()
+    run = study_on(table, Deck(table, 0.0, 0), 1200.0, 0)
+    launched = sum(run.pulls.values()) * (3.0 + 3 * 0.5)
+    assert run.seconds > launched
+
+
+def test_a_space_that_starts_elsewhere_is_the_same_space() -> None:
+    table = recorded()
+    start = ("tcmalloc", 2, "ACTIVE", "bf16")
+    space = TabledSpace(table, start)
+    assert space.row(Configuration()) == table.same_as[start]
+    assert {space.row(c) for c in space.configurations()} == set(table.launches)
+    for configuration in space.configurations():
+        assert space.contains(configuration)
+        assert space.of(space.row(configuration)) == configuration
+        around = space.neighbours(configuration)
+        assert configuration not in around
+        assert all(space.contains(c) for c in around)
+
+
+@pytest.mark.parametrize("name", RIVALS)
+def test_every_rival_runs_within_its_time(name: str) -> None:
+    needs = {"smac": "smac", "kt-vndx": "kernel_tuner", "kt-genetic": "kernel_tuner"}
+    if name in needs:
+        pytest.importorskip(needs[name], reason="an extra: pip install '.[peers]'")
+    table = recorded(failing="jemalloc")
+    longest_s = max(launch.total_s for ls in table.launches.values() for launch in ls)
+    run = rival_on(name, table, 0.0, 120.0, 3, most=20)
+    assert run.steps
+    assert 0 < run.seconds <= 120.0 + longest_s
+    truth = Truth(table)
+    assert all(truth.of[step.row] is not None for step in run.steps)
+    assert truth.regret(run) < 0.4
+
+
+def test_random_search_launches_nothing_twice_and_the_grid_does() -> None:
+    table = recorded()
+    randomly = rival_on("random", table, 0.0, 1e6, 0)
+    assert (randomly.n_launches, randomly.n_duplicates) == (len(table.launches), 0)
+    grid = rival_on("grid", table, 0.0, 1e6, 0)
+    n_combinations = math.prod(len(values) for values in CHOICES.values())
+    assert grid.n_launches == n_combinations
+    assert grid.n_duplicates == n_combinations - len(table.launches)
+
+
+def test_five_repeats_pay_five_times() -> None:
+    table = recorded()
+    run = rival_on("five-repeats", table, 0.0, 1e6, 0)
+    assert run.n_launches == 5 * len(table.launches)
+    assert run.n_duplicates == 0
+    assert run.steps[-1].row == BEST_ROW
+
+
+# ---------------------------------------------------------------- the figures, worked out by hand
+
+
+def test_the_score_is_one_for_the_best_at_once_and_zero_for_what_random_does() -> None:
+    truth = Truth(recorded(sd=0.0))
+    times = tuple(float(t) for t in range(10))
+    half_way = (truth.median + truth.best) / 2
+    seen = Window(times, (half_way,) * 10, 5.0)
+    at_once = Run((Step(0.0, BEST_ROW),), 10.0, 1)
+    half = Run((Step(4.5, BEST_ROW),), 10.0, 1)
+    nothing = Run((), 10.0, 0)
+    scores = replay_scores(truth, [at_once, half, nothing], seen)
+    assert scores[0] == pytest.approx(1.0)
+    assert scores[2] == pytest.approx(-1.0)  # the median is as far below as the best is above
+    assert scores[1] == pytest.approx(0.0)  # half of the time there, half of it at the median
+
+
+def test_seconds_count_until_the_recommendation_stays_good() -> None:
+    truth = Truth(recorded(sd=0.0))
+    wavering = Run((Step(1.0, BEST_ROW), Step(2.0, WORST_ROW), Step(7.0, BEST_ROW)), 10.0, 3)
+    never = Run((Step(1.0, WORST_ROW),), 20.0, 1)
+    assert truth.settles_s(wavering, 0.05) == 7.0
+    assert truth.settles_s(never, 0.05) is None
+    assert expected_seconds(truth, [wavering], 0.05) == 7.0
+    assert expected_seconds(truth, [wavering, never], 0.05) == 27.0
+    assert expected_seconds(truth, [never], 0.05) == math.inf
+    assert truth.regret(wavering) == 0.0
+
+
+def test_the_window_lies_where_random_search_is_on_its_way() -> None:
+    table = recorded()
+    truth = Truth(table)
+    runs = [rival_on("random", table, 0.0, 1e6, seed) for seed in range(100)]
+    seen = window(truth, runs)
+    way = truth.best - truth.median
+    assert seen.random[0] == pytest.approx(truth.median + 0.5 * way, abs=0.05 * way)
+    assert seen.random[-1] == pytest.approx(truth.median + 0.95 * way, abs=0.05 * way)
+    assert 1 < seen.n_evaluations < 10
+    assert seen.times[0] < seen.times[-1] < max(run.seconds for run in runs)
+    assert np.all(np.diff(seen.times) > 0)
+
+
+def test_an_oracle_needs_one_launch_each_where_all_is_clear_and_more_where_it_is_close() -> None:
+    assert oracle_pulls([0.0, -0.5, -0.6], [0.01] * 3) == pytest.approx(3.0)
+    # two arms, equal: each n with slack^2 / (2 * 2 s^2 / n) = kl, by symmetry the cheapest
+    sd, slack, needed = 0.05, 0.02, 0.95 * math.log(19) - 0.05 * math.log(19)
+    n = needed * 4 * sd**2 / slack**2
+    assert oracle_pulls([0.0, 0.0], [sd] * 2, slack) == pytest.approx(2 * n, rel=0.01)
+
+
+def test_one_command_compares_them(tmp_path: Path) -> None:
+    write_table(tmp_path / "written.json.gz", recorded())
+    ran = subprocess.run(
+        [sys.executable, "benchmarks/search.py", "--tables", tmp_path / "written.json.gz",
+         "--seeds", "3", "--only", "tune-framework,random,tpe", "--json", tmp_path / "out.json"],
+        cwd=ROOT, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    found = {f["search"]: f for f in json.loads((tmp_path / "out.json").read_text())["figures"]}
+    assert set(found) == {"tune-framework", "random", "tpe"}
+    own = found["tune-framework"]
+    assert own["duplicates"] == 0
+    assert own["oracle"] >= 1.0
+    assert own["regret_worst"] < 0.02
+    assert own["score_interval"][0] <= own["score"] <= own["score_interval"][1]
+    for name in found:
+        assert name in ran.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tables", "nowhere.json"], "there is no such file"),
+        (["--tables", "x", "--only", "nobody"], "--only nobody"),
+    ],
+)
+def test_bad_input_of_the_command_is_said(arguments: list[str], said: str) -> None:
+    ran = subprocess.run(
+        [sys.executable, "benchmarks/search.py", *arguments],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 2
+    assert said in ran.stderr
+    assert "Traceback" not in ran.stderr
