@@ -26,6 +26,10 @@ from tuner.record.outcome import Outcome
 from tuner.record.store import MIN_ROOM_BYTES, Store
 
 IS_ROOT = os.geteuid() == 0
+_EXHAUSTING = ";".join(
+    f"{setting}:exhaust"
+    for setting in ("launch.allocator=jemalloc", "fake.streams=2", "fake.layout=blocked")
+)
 FAULTS = {
     "launch.allocator=jemalloc:crash": ("crashed", "killed by SIGSEGV"),
     "launch.allocator=tcmalloc:exit": ("crashed", "ended with exit code 3"),
@@ -98,7 +102,7 @@ def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
 
 def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path: Path) -> None:
     marker = new_marker()
-    model = "fake@faults=launch.allocator=jemalloc:exhaust;fake.streams=2:exhaust"
+    model = f"fake@faults={_EXHAUSTING}"
     done = limited(tmp_path, "ulimit -v 6000000", *arguments(model, seconds_here(6)), marker=marker)
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
@@ -132,7 +136,7 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
     with cgroup("memory") as folder:
         file = "memory.max" if (folder / "memory.max").exists() else "memory.limit_in_bytes"
         (folder / file).write_text(str(1500 << 20))
-        model = "fake@faults=launch.allocator=jemalloc:exhaust;fake.streams=2:exhaust"
+        model = f"fake@faults={_EXHAUSTING}"
         done = limited(
             tmp_path,
             f"echo $$ > {folder}/cgroup.procs",

@@ -13,7 +13,11 @@ CHOICES: dict[str, tuple[Value, ...]] = {
     "env.OMP_WAIT_POLICY": ("unset", "ACTIVE", "PASSIVE"),
     "torch.dtype": ("fp32", "bf16"),
 }
-BEST = {"launch.allocator": "mimalloc", "env.OMP_WAIT_POLICY": "ACTIVE", "torch.dtype": "bf16"}
+BEST: dict[str, Value] = {
+    "launch.allocator": "mimalloc",
+    "env.OMP_WAIT_POLICY": "ACTIVE",
+    "torch.dtype": "bf16",
+}
 
 
 def level(settings: dict[str, Value]) -> float:
@@ -38,7 +42,8 @@ def recorded(
     failing: the allocator with which everything crashes.
     """
     draw = random.Random(0)
-    same_as, launches = {}, {}
+    same_as: dict[tuple[Value, ...], Configuration] = {}
+    launches: dict[Configuration, list[Taken]] = {}
     for values in itertools.product(*CHOICES.values()):
         settings = {k: v for (k, c), v in zip(CHOICES.items(), values, strict=True) if v != c[0]}
         if settings.get("env.OMP_NUM_THREADS") == 1:

@@ -96,15 +96,17 @@ def test_passes_come_one_after_the_other_and_then_the_best_again() -> None:
 
 def test_a_memory_limit_makes_a_launch_fail_for_real_and_is_lifted_again(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
-    sketch = Sketch("t", "fake", "fake", "fake", batch=4, memory_gib=64.0, set={"env.FAKE_THREADS": [4]})
+    sketch = Sketch(
+        "t", "fake", "fake", "fake", batch=4, memory_gib=64.0, set={"env.FAKE_THREADS": [4]}
+    )
     record("small", sketch, tmp_path, minutes=0.02)
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
 def test_a_signal_ends_it_after_the_present_launch(tmp_path: Path) -> None:
-    (tmp_path / "spaces.toml").write_text("")
     recorder = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.record", "fc-torch", "--folder", tmp_path, "--minutes", "1"],
+        [sys.executable, "-m", "benchmarks.record", "fc-torch", "--folder", tmp_path,
+         "--minutes", "1"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     path = tmp_path / "fc-torch.json.gz"

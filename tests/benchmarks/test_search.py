@@ -27,7 +27,7 @@ from tests.benchmarks.tables import BEST, CHOICES, recorded
 from tuner.record.configuration import Configuration
 
 ROOT = Path(__file__).parents[2]
-BEST_ROW = Configuration.of(BEST)  # type: ignore[arg-type]
+BEST_ROW = Configuration.of(BEST)
 WORST_ROW = Configuration.of({"env.OMP_NUM_THREADS": 1})
 
 
@@ -45,7 +45,7 @@ def test_a_study_finds_the_best_of_a_table_and_tries_nothing_twice(seed: int) ->
 def test_a_study_of_a_table_that_crashes_recommends_what_works() -> None:
     table = recorded(failing="mimalloc")
     run = study_on(table, Deck(table, 0.0, 0), 1200.0, 0)
-    assert run.steps[-1].row == Configuration.of({**BEST, "launch.allocator": "tcmalloc"})  # type: ignore[arg-type]
+    assert run.steps[-1].row == Configuration.of({**BEST, "launch.allocator": "tcmalloc"})
 
 
 def test_a_study_pays_for_what_it_launches() -> None:

@@ -59,7 +59,9 @@ def test_every_combination_is_there_as_kernel_tuner_wants_it(tmp_path: Path) -> 
         assert len(entry["times"]) == (0 if is_failing else 4)
     dead = data["cache"]["glibc,1,ACTIVE,fp32"]
     assert dead["same_as"] == "glibc,1,unset,fp32"
-    fastest = min((e for e in data["cache"].values() if e["time"] != FAILED), key=lambda e: e["time"])
+    fastest = min(
+        (e for e in data["cache"].values() if e["time"] != FAILED), key=lambda e: e["time"]
+    )
     assert fastest["time"] == pytest.approx(1000 * math.exp(-level(BEST)), rel=0.01)
 
 

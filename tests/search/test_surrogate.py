@@ -157,12 +157,9 @@ def test_late_settings_that_differ_are_counted() -> None:
     features = Surrogate(space(NOTHING=True, SWITCH=True)).features
     here = Configuration.of({"env.SWITCH": "on"})
     others = [
-        Configuration.of(settings)
-        for settings in (
-            {"env.SWITCH": "on", "env.THREADS": 8},
-            {},
-            {"env.NOTHING": "y", "env.KIND": "b"},
-        )
+        Configuration.of({"env.SWITCH": "on", "env.THREADS": 8}),
+        Configuration(),
+        Configuration.of({"env.NOTHING": "y", "env.KIND": "b"}),
     ]
     assert list(features.n_late_apart(others, here)) == [0, 1, 2]
 

@@ -21,9 +21,9 @@ _MAX_LAUNCHES = 30
 def race(study: Study) -> None:
     """Name one finalist per class: what is believed to be the best after repeated launches.
 
-    Launched again are, two by two, the leader of a class and whoever is most likely to be more than
-    the slack faster (top-two sampling: Russo 2020, Operations Research 68(6); Jourdan et al. 2023 with
-    a slack), until nobody is.
+    Launched again are, two by two, the leader of a class and whoever is most likely to be more
+    than the slack faster (top-two sampling: Russo 2020, Operations Research 68(6); Jourdan et al.
+    2023 with a slack), until nobody is.
     """
     if study.is_done(Phase.RACE):
         return
@@ -57,7 +57,7 @@ def _due(study: Study) -> list[Configuration]:
 
 
 def _open_pair(study: Study, klass: WinnerClass) -> list[Configuration]:
-    """Return a class's leader and who may yet be faster by more than the slack; [] if nobody may."""
+    """Return a class's leader and who may yet be faster by more than the slack, if anybody."""
     beliefs = {c: b for c, b in study.beliefs().items() if allowed_in(klass, c)}
     if not beliefs:
         return []
