@@ -1,4 +1,4 @@
-"""The launches of a recorded table, dealt as from a deck: each one once before any comes again.
+"""The launches of a recorded table, dealt at random, as a bootstrap draws them: with replacement.
 
 A dealt launch keeps its slices, its seconds and its failure as they were recorded. Beside it goes
 what the pacer showed at its recorded moments, so that a search with a pacer has of it what it would
@@ -145,16 +145,10 @@ class Deck:
         self.drift = drift_of(table)
         self._noise = noise
         self._random = random.Random(seed)
-        self._left: dict[Configuration, list[Taken]] = {}
 
     def deal(self, configuration: Configuration) -> Dealt:
         """Deal a launch of a configuration."""
-        left = self._left.get(configuration)
-        if not left:
-            launches = self.table.launches[configuration]
-            left = self._random.sample(launches, len(launches))
-        taken = left.pop()
-        self._left[configuration] = left
+        taken = self._random.choice(self.table.launches[configuration])
         shift = self._random.gauss(0, self._noise) if self._noise else 0.0
         return Dealt(taken, self.drift, shift, self._random)
 

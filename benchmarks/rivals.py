@@ -83,13 +83,12 @@ class Meter:
         if not self._steps or self._steps[-1].row != row:
             self._steps.append(Step(self.seconds, row))
 
-    def recommend_luckiest(self) -> None:
-        """Recommend what has the highest single launch, as best_trial does."""
-        highest = {row: max((x for x in xs if x is not None), default=None) for row, xs in
-                   self.seen.items()}  # fmt: skip
-        working = {row: x for row, x in highest.items() if x is not None}
-        if working:
-            self.recommend(max(working, key=working.__getitem__))
+    @property
+    def n_affordable(self) -> int:
+        """Launches that the budget is about enough for: what its user would expect."""
+        launches = [taken for each in self.table.launches.values() for taken in each]
+        mean_s = statistics.fmean(taken.total_s for taken in launches)
+        return max(1, min(self._most, round(self._budget_s / mean_s)))
 
     def run(self) -> Run:
         """Return what came of it."""
@@ -145,11 +144,14 @@ def five_repeats(meter: Meter, seed: int) -> None:
         best.tell(row, statistics.fmean(working) if len(working) == 5 else None)
 
 
-def _optuna(meter: Meter, sampler: optuna.samplers.BaseSampler) -> None:
+def _optuna(
+    meter: Meter, sampler: optuna.samplers.BaseSampler, *, is_told_worst: bool = False
+) -> None:
+    """Ask and tell; a failure is told as pruned, of which TPE learns, or as the worst."""
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     study = optuna.create_study(direction="maximize", sampler=sampler)
     best = _Best(meter)
-    n_asked = 0
+    n_asked, slowest = 0, 0.0
     while not meter.is_over and n_asked < 10 * meter.n_launches + _IDLE:
         trial = study.ask()
         n_asked += 1
@@ -160,8 +162,12 @@ def _optuna(meter: Meter, sampler: optuna.samplers.BaseSampler) -> None:
         row = meter.row(values)
         level = None if row is None else meter.launch(row)
         if row is None or level is None:
-            study.tell(trial, state=optuna.trial.TrialState.FAIL)
+            if is_told_worst:
+                study.tell(trial, slowest - 1)
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.PRUNED)
             continue
+        slowest = min(slowest, level)
         study.tell(trial, level)
         best.tell(row, level)
 
@@ -173,7 +179,7 @@ def tpe(meter: Meter, seed: int) -> None:
 def gp(meter: Meter, seed: int) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        _optuna(meter, optuna.samplers.GPSampler(seed=seed))
+        _optuna(meter, optuna.samplers.GPSampler(seed=seed), is_told_worst=True)
 
 
 def nelder_mead(meter: Meter, seed: int) -> None:
@@ -231,11 +237,15 @@ def smac(meter: Meter, seed: int) -> None:
 
     logging.getLogger("smac").setLevel(logging.ERROR)
     space = ConfigurationSpace(seed=seed)
-    indices = {knob: list(range(len(values))) for knob, values in meter.table.choices.items()}
+    indices = {
+        knob: list(range(len(values)))
+        for knob, values in meter.table.choices.items()
+        if len(values) > 1
+    }
     space.add([Categorical(knob, places) for knob, places in indices.items()])
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        scenario = Scenario(space, deterministic=False, n_trials=100_000, seed=seed,
+        scenario = Scenario(space, deterministic=False, n_trials=meter.n_affordable, seed=seed,
                             output_directory=Path(folder))  # fmt: skip
         search: Any = HyperparameterOptimizationFacade(
             scenario,
@@ -266,7 +276,10 @@ def smac(meter: Meter, seed: int) -> None:
 
 
 def _values(meter: Meter, config: Any) -> tuple[Value, ...]:
-    return tuple(values[int(config[knob])] for knob, values in meter.table.choices.items())
+    return tuple(
+        values[int(config[knob])] if len(values) > 1 else values[0]
+        for knob, values in meter.table.choices.items()
+    )
 
 
 def _kernel_tuner(meter: Meter, strategy: str, seed: int) -> None:

@@ -21,6 +21,7 @@ import math
 import os
 import statistics
 import sys
+from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,8 @@ class Figures(msgspec.Struct):
     """Launches of the search and its race, over those of an oracle; own search only."""
     oracle_end_to_end: float | None = None
     settled: list[float | None] = []
+    ended: dict[str, int] = {}
+    """How often the own search's exploring ended for which reason."""
     scores: list[float] = []
 
 
@@ -114,6 +117,7 @@ def figures(
         scores=[round(float(s), 4) for s in scores],
     )
     if name == OWN:
+        found.ended = dict(Counter(run.why.partition(":")[0] for run in runs))
         oracles = [_oracle(truth, run) for run in runs]
         found.oracle = statistics.median(
             run.n_pulls / o for run, o in zip(runs, oracles, strict=True)
@@ -126,7 +130,7 @@ def figures(
 
 def _oracle(truth: Truth, run: Run) -> float:
     levels = [truth.level(row) for row, n in run.pulls.items() if n]
-    return oracle_pulls(levels, [run.launch_sd] * len(levels))
+    return oracle_pulls(levels, [max(truth.launch_sd, 1e-3)] * len(levels))
 
 
 def compare(
@@ -134,7 +138,7 @@ def compare(
 ) -> list[Figures]:
     """Run every search on a table; return their figures."""
     table = _table(path)
-    truth = Truth(table)
+    truth = Truth(table, noise)
     everything = sum(launches[0].total_s for launches in table.launches.values())
     jobs = [(path, noise, "random", everything, 10_000 + seed, most) for seed in range(_RANDOMS)]
     seen = window(truth, list(pool.map(_one, jobs, chunksize=8)))
@@ -182,11 +186,24 @@ def summarise(found: list[Figures]) -> None:
         low, high = bootstrap(len(scores), lambda i, s=scores: float(s[i].mean()))  # type: ignore[misc]
         line = f"  {name:15s} score {scores.mean():6.2f} [{low:6.2f}, {high:6.2f}]"
         if OWN in names and name != OWN:
-            ratios = [by[*t, name].to_5_s / by[*t, OWN].to_5_s for t in tables]
-            middle = math.exp(statistics.fmean(math.log(r) for r in ratios if math.isfinite(r)))
-            line += (f"  seconds to 5 % over ours: {middle:.1f} (geometric; "
-                     + ", ".join(f"{r:.1f}" for r in ratios) + ")")  # fmt: skip
+            line += f"  seconds to 5 % over ours: {_against(by, tables, name)}"
         print(line)
+
+
+def _against(
+    by: dict[tuple[str, float, str], Figures], tables: list[tuple[str, float]], name: str
+) -> str:
+    """Say how many times as long another search needs to stay within 5 %, table by table."""
+    said, ratios = [], []
+    for table in tables:
+        other, own = by[*table, name].to_5_s, by[*table, OWN].to_5_s
+        if math.isfinite(other) and math.isfinite(own) and own > 0:
+            ratios.append(other / own)
+            said.append(f"{ratios[-1]:.1f}")
+        else:
+            said.append("ours never" if not math.isfinite(own) else "never")
+    mean = f"{math.exp(statistics.fmean(map(math.log, ratios))):.1f}" if ratios else "-"
+    return f"{mean} (geometric mean of {len(ratios)}: {', '.join(said)})"
 
 
 def main() -> None:
@@ -213,10 +230,10 @@ def main() -> None:
             is_own = _table(path).recording is not None
             for noise in [0.0] if is_own else arguments.noise:
                 found += compare(path, noise, names, arguments.seeds, arguments.most, pool)
-    summarise(found)
     if arguments.json:
         data: Any = {"seeds": arguments.seeds, "figures": [msgspec.to_builtins(f) for f in found]}
         arguments.json.write_text(json.dumps(data, indent=1) + "\n")
+    summarise(found)
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def test_the_score_is_one_for_the_best_at_once_and_zero_for_what_random_does() -
 def test_seconds_count_until_the_recommendation_stays_good() -> None:
     truth = Truth(recorded(sd=0.0))
     wavering = Run((Step(1.0, BEST_ROW), Step(2.0, WORST_ROW), Step(7.0, BEST_ROW)), 10.0, 3)
-    never = Run((Step(1.0, WORST_ROW),), 20.0, 1)
+    never = Run((Step(1.0, WORST_ROW),), 15.0, 1, total_s=20.0)
     assert truth.settles_s(wavering, 0.05) == 7.0
     assert truth.settles_s(never, 0.05) is None
     assert expected_seconds(truth, [wavering], 0.05) == 7.0
@@ -146,9 +146,9 @@ def test_the_window_lies_where_random_search_is_on_its_way() -> None:
 
 def test_an_oracle_needs_one_launch_each_where_all_is_clear_and_more_where_it_is_close() -> None:
     assert oracle_pulls([0.0, -0.5, -0.6], [0.01] * 3) == pytest.approx(3.0)
-    # two arms, equal: each n with slack^2 / (2 * 2 s^2 / n) = kl, by symmetry the cheapest
-    sd, slack, needed = 0.05, 0.02, 0.95 * math.log(19) - 0.05 * math.log(19)
-    n = needed * 4 * sd**2 / slack**2
+    # two arms, equal: each n with slack = 1.64 sqrt(2 s^2 / n), by symmetry the cheapest
+    sd, slack = 0.05, 0.02
+    n = 2 * (1.64 * sd / slack) ** 2
     assert oracle_pulls([0.0, 0.0], [sd] * 2, slack) == pytest.approx(2 * n, rel=0.01)
 
 

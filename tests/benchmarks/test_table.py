@@ -98,12 +98,14 @@ def test_kernel_tuners_own_files_are_read(tmp_path: Path, packed: bool) -> None:
     assert table.launches[bad][0].outcome == "crashed"
 
 
-def test_every_launch_is_dealt_once_before_any_comes_again() -> None:
+def test_launches_are_dealt_at_random_and_each_comes_again() -> None:
     table = recorded()
     deck = Deck(table, 0.0, 1)
-    dealt = [deck.deal(Configuration()).taken for _ in range(8)]
-    assert len({d.at_s for d in dealt[:4]}) == 4
-    assert {d.at_s for d in dealt[:4]} == {d.at_s for d in dealt[4:]}
+    dealt = [deck.deal(Configuration()).taken for _ in range(60)]
+    assert {d.at_s for d in dealt} == {t.at_s for t in table.launches[Configuration()]}
+    assert dealt[0] in dealt[1:]
+    again = Deck(table, 0.0, 1)
+    assert [again.deal(Configuration()).taken for _ in range(60)] == dealt
 
 
 def test_noise_is_added_where_it_is_asked_for() -> None:

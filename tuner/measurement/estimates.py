@@ -153,6 +153,17 @@ class Estimates:
         """Return by how much (log rate) everything ran faster beside a pacer than beside others."""
         return self._offsets.get(block, 0.0)
 
+    def swing(self, block: int) -> float:
+        """Return how far from its score (log rate) what is measured beside a pacer now would be."""
+        if block not in self._blocks:
+            return 0.0
+        now = self._blocks[block][1][-1] - self._levels[block]
+        return self.beta * now + self.offset(block)
+
+    def corrected(self, record: LaunchRecord) -> float:
+        """Return the score of one launch, be it cut short; it must have slices."""
+        return self._corrected(record) - self.offset(record.request.pacer_block)
+
     def launch_scores(self, configuration: Configuration) -> list[float]:
         """Return one score per launch of a configuration."""
         return [

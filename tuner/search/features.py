@@ -96,7 +96,7 @@ _DOUBLINGS = 4.0
 
 
 def _counts(choices: tuple[Value, ...]) -> bool:
-    """Tell whether choices count something in more than two values; a word may stand for none."""
+    """Tell whether choices count something in more than two values."""
     numbers = [c for c in choices if isinstance(c, int | float) and not isinstance(c, bool)]
     return len(numbers) > 2 and len(numbers) == len(choices) and min(numbers) >= 0
 

@@ -1,7 +1,7 @@
 """The configurations among which a search looks: the whole space where it is small, else a sample.
 
 A large space is known by samples: configurations drawn at random, of which the most promising are
-kept and new ones join at every look, and whatever lies a step of one setting around the best.
+kept and new ones join at every look. The sampler adds what lies a few steps from the best.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class Pool:
         """Return every configuration of a space that is small enough; None of a larger one."""
         if self._is_small is None:
             found = None
-            if self._space.upper_size() <= 50 * MOST_LISTED:
+            if self._space.upper_size() <= 10 * MOST_LISTED:
                 found = list(itertools.islice(self._space.configurations(), MOST_LISTED + 1))
-                found = [c for c in found if self._space.contains(c)]
             self._is_small = found is not None and len(found) <= MOST_LISTED
-            self._all = found if self._is_small else None
+            if found is not None and self._is_small:
+                self._all = [c for c in found if self._space.contains(c)]
         return self._all
 
     def candidates(

@@ -89,12 +89,12 @@ class PortfolioSampler(BaseSampler):
         self.focus = WinnerClass.REDUCED
         self._surrogate = Surrogate(space)
         self._pool = Pool(space, self._random)
-        self._fitted: Mapping[Configuration, float | None] = {}
+        self._fitted: Mapping[Configuration, Score | None] = {}
         self._known_pairs: dict[Configuration, tuple[tuple[str, Value], ...]] = {}
         self.source = ""
         """Who made the last proposal."""
-        self.expected_gain: float = math.inf
-        """Of the most promising configuration that the surrogate last chose from (log rate)."""
+        self.expected_gain: dict[WinnerClass, float] = {}
+        """By class, of its most promising configuration at the surrogate's last turn (log rate)."""
         self.around: dict[WinnerClass, Configuration] = {}
         """By class: whose neighbours are all to be tried before anything else."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
@@ -155,13 +155,16 @@ class PortfolioSampler(BaseSampler):
         return self._surrogate.beliefs(configurations)
 
     def _learn_from(self, tried: Mapping[Configuration, float | None]) -> None:
-        if tried == self._fitted:
+        scores = {
+            c: None if rate is None else Score(rate, self._sd(c)) for c, rate in tried.items()
+        }
+        if scores == self._fitted:
             return
-        self._fitted = dict(tried)
+        self._fitted = scores
         self._surrogate.fit(
-            {c: Score(rate, self._sd(c)) for c, rate in tried.items() if rate is not None},
-            [c for c, rate in tried.items() if rate is None],
-            {c: self._cost_s(c) for c in tried},
+            {c: score for c, score in scores.items() if score is not None},
+            [c for c, score in scores.items() if score is None],
+            {c: self._cost_s(c) for c in scores},
         )
 
     def best_few(self, tried: Mapping[Configuration, float | None]) -> list[Configuration]:
@@ -195,6 +198,7 @@ class PortfolioSampler(BaseSampler):
 
         last = self.around.get(self.focus)
         candidates = [] if last is None else self.open_neighbours(last, tried)
+        is_whole = not candidates and not is_nearby
         if candidates:
             pass
         elif is_nearby:
@@ -210,7 +214,8 @@ class PortfolioSampler(BaseSampler):
         if not candidates:
             return None
         expected = gains(candidates)
-        self.expected_gain = float(expected.max())
+        if is_whole:
+            self.expected_gain[self.focus] = float(expected.max())
         worth = expected * self._weights(candidates, best[0])
         worth /= np.sqrt(self._surrogate.costs_s(candidates))
         return candidates[int(np.argmax(worth))]

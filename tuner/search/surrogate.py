@@ -75,6 +75,7 @@ class Surrogate:
         """How often it was asked how much each setting matters."""
         self._fitted_on = 0
         self._tried: list[Configuration] = []
+        self._scores: Mapping[Configuration, Score] = {}
         self._doubt = 1.0
         self._doubted_at = -1
 
@@ -92,6 +93,7 @@ class Surrogate:
         costs_s: Mapping[Configuration, float] | None = None,
     ) -> None:
         """Take what was tried, at least one score, in the order of the trials."""
+        self._scores = scores
         kept = _telling(scores)
         self._tried = list(kept)
         rates = np.array([score.rate for score in kept.values()])
@@ -179,9 +181,16 @@ class Surrogate:
         return mean, np.sqrt(np.maximum(variance, 1e-10))
 
     def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
-        """Return what is believed of each."""
+        """Return what is believed of each; of what was measured and not learnt from, its score."""
         if not configurations:
             return []
+        if len(self._scores) > len(self._tried):
+            learnt = set(self._tried)
+            apart = {c for c in configurations if c in self._scores and c not in learnt}
+            if apart:
+                others = iter(self.beliefs([c for c in configurations if c not in apart]))
+                measured = {c: Belief(self._scores[c].rate, self._scores[c].sd) for c in apart}
+                return [measured[c] if c in apart else next(others) for c in configurations]
         mean, sd = self._predict(configurations)
         y = self._mean + self._spread * mean
         rates = self._warp.back(y)

@@ -329,10 +329,6 @@ class Space:
         """Return what --fix asked for; other knobs may have a single choice as well."""
         return {k.id: k.choices[0] for k in self.knobs if k.asked.startswith("--fix ")}
 
-    def is_late(self, knob: str) -> bool:
-        """Tell whether little is expected of a knob."""
-        return self.by_id[knob].is_late
-
     def choices_within(self, klass: WinnerClass) -> dict[str, tuple[Value, ...]]:
         """Return the choices of the searched knobs that a winner class allows."""
         return {

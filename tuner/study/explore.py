@@ -14,8 +14,8 @@ from tuner.space.knobs import allowed_in
 from tuner.study.reserves import least_s, useful_s
 from tuner.study.study import MIN_ROUNDS, Study
 
-PATIENCE = 8
-"""Proposals in a row of which little was expected, before a class is settled."""
+PATIENCE = 4
+"""Turns of the surrogate in a row at which little was expected, before a class is settled."""
 _LITTLE = 0.0005
 """An expected gain of the log rate that is not worth a launch, however quiet the host."""
 _OF_NOISE = 1 / 10
@@ -39,7 +39,6 @@ class _Progress:
         self._since_better: Counter[WinnerClass] = Counter()
         self._proposed: Counter[WinnerClass] = Counter()
         self._hopes_are_low: Counter[WinnerClass] = Counter()
-        self._best: dict[WinnerClass, float] = {}
         self._leaders: dict[WinnerClass, Configuration] = {}
         self.settled: dict[WinnerClass, str] = {}
 
@@ -55,15 +54,18 @@ class _Progress:
             found = ledger.best_in(each)
             if found is None:
                 continue
-            if found[1] > self._best.get(each, float("-inf")) + ledger.floor():
-                self._leaders[each], self._best[each] = found
+            if found[1] > self._level(each) + ledger.floor():
+                self._leaders[each] = found[0]
                 self._since_better[each] = 0
                 sampler.around.pop(each, None)
         self._since_better[klass] += 1
         self._proposed[klass] += 1
-        gain = sampler.expected_gain
+        gain = sampler.expected_gain.get(klass, math.inf)
         little = max(_LITTLE, _OF_NOISE * ledger.estimates.launch_sd)
-        self._hopes_are_low[klass] = self._hopes_are_low[klass] + 1 if gain < little else 0
+        if gain >= little:
+            self._hopes_are_low[klass] = 0
+        elif sampler.source == "surrogate":
+            self._hopes_are_low[klass] += 1
         sampler.focus = klass
         if self._hopes_are_low[klass] < PATIENCE or not self._has_long_failed(klass):
             return
@@ -74,6 +76,12 @@ class _Progress:
             self.settled[klass] = (
                 f"settled: the most promising configuration is expected to gain {gain:.2%}"
             )
+
+    def _level(self, klass: WinnerClass) -> float:
+        """Return what the class's leader is worth by now: a lucky score falls, or it fails."""
+        leader = self._leaders.get(klass)
+        score = None if leader is None else self._study.ledger.tried().get(leader)
+        return -math.inf if score is None else score
 
     def has_stalled(self) -> bool:
         """Tell whether no class has found anything better for some turns."""

@@ -91,7 +91,7 @@ class Ledger:
         return configuration in self._failed
 
     def tried(self) -> dict[Configuration, float | None]:
-        """Return the score of every configuration told to Optuna; None for failures.
+        """Return the score of every configuration told to Optuna; None for what ever failed.
 
         A pruned one has the score of its only slice.
         """
@@ -104,6 +104,8 @@ class Ledger:
                     if trial.ending.outcome is Outcome.MEASURED
                     else trial.score
                 )
+                if not self.has_failed(trial.configuration)
+                else None
                 for trial in trials
             }
         return self._tried

@@ -48,7 +48,7 @@ def race(study: Study) -> None:
 def _due(study: Study) -> list[Configuration]:
     """Return what to launch again: of every open class, the leader or its closest challenger."""
     found = []
-    for klass in WinnerClass:
+    for klass in study.turns:
         pair = _open_pair(study, klass)
         due = [c for c in pair if study.ledger.n_launches(c) < _MAX_LAUNCHES]
         if due:

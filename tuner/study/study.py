@@ -162,8 +162,11 @@ class Study:
             return 0.0
         scatter = self.ledger.estimates.scatter
         noise = math.hypot(self.ledger.estimates.launch_sd, scatter.within, leader.sd)
-        hopeless = leader.mean - max(_CLEARLY_SLOWER, _SURELY * noise)
-        return math.exp(max(hopeless, default[1] + math.log(HOPELESS)))
+        hopeless = default[1] + math.log(HOPELESS)
+        if self.goal != "robust":  # where the leader may collapse, what is behind it is asked next
+            hopeless = max(hopeless, leader.mean - max(_CLEARLY_SLOWER, _SURELY * noise))
+        # scores have the machine's drift taken out, a slice that is measured now has not
+        return math.exp(hopeless + self.ledger.estimates.swing(self.bench.pacer_block()))
 
     def start_pacer(self) -> None:
         """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
@@ -201,7 +204,7 @@ class Study:
         if ending.outcome is Outcome.MEASURED:
             score = self.ledger.score(proposal.configuration)
         elif ending.outcome is Outcome.PRUNED and record.clean_rate is not None:
-            score = math.log(record.clean_rate)  # good enough to learn from, never to win with
+            score = self.ledger.estimates.corrected(record)  # to learn from, never to win with
         self.store.add(
             TrialNoted(
                 proposal.number,
