@@ -29,6 +29,7 @@ from typing import Any, Literal
 import msgspec
 
 from benchmarks.table import Cut, Recording, Table, Taken, read_table, write_table
+from tuner.errors import TuneError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.measurement.bench import Bench
@@ -293,7 +294,10 @@ def main() -> None:
         if arguments.outline:
             print(_outline(name, sketch))
             continue
-        is_whole = record(name, sketch, arguments.folder, arguments.minutes)
+        try:
+            is_whole = record(name, sketch, arguments.folder, arguments.minutes)
+        except TuneError as error:
+            sys.exit(f"{name}: {error}")
         print(f"{name}: {'complete' if is_whole else 'to be gone on with'}")
         if not is_whole:
             break
