@@ -134,13 +134,18 @@ def build(*, whole: bool = False) -> tuple[Bench, Space]:
 
 
 def _tool(
-    bench: Bench, space: Space, n_launches: int, launch: Callable[[Configuration], float], seed: int
+    bench: Bench,
+    space: Space,
+    n_launches: int,
+    launch: Callable[[Configuration], float],
+    seed: int,
+    noise: float,
 ) -> tuple[dict[Configuration, float], float]:
     """Search as a study does; return the noisy scores, and the median seconds of a proposal."""
     scores: dict[Configuration, float] = {}
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
-        trials = Trials(Path(folder) / "study.db", space, lambda: scores, seed)
+        trials = Trials(Path(folder) / "study.db", space, lambda: scores, seed, sd=lambda _: noise)
         known = [Configuration(), *(b.configuration for b in bench.baselines)]
         for i in range(n_launches):
             if i < len(known):
@@ -197,7 +202,7 @@ def one(seed: int, n_launches: int, noise: float, whole: bool) -> Found:
         return max(scores, key=scores.__getitem__)
 
     launch = _noisy(surface, bench.host, noise, random.Random(seed))
-    scores, proposal_s = _tool(bench, space, n_launches, launch, seed)
+    scores, proposal_s = _tool(bench, space, n_launches, launch, seed, noise)
     return Found(
         surface=seed,
         default=slowdown(Configuration()),

@@ -91,7 +91,7 @@ class Features:
         return [math.log2(count) / _DOUBLINGS for count in counts], placed.is_pinned
 
 
-_DOUBLINGS = 4.0
+_DOUBLINGS = 1.5
 """Counts of a placement are as far apart as the ends of another axis after so many doublings."""
 
 
