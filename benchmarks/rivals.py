@@ -63,6 +63,11 @@ class Meter:
         """Whether the time is up, or so many launches were made as are allowed."""
         return self.seconds >= self._budget_s or self.n_launches >= self._most
 
+    @property
+    def spent(self) -> float:
+        """Share of the time that is used up, at most 1."""
+        return min(1.0, self.seconds / self._budget_s)
+
     def row(self, values: tuple[Value, ...]) -> Configuration | None:
         """Return the canonical configuration with these values; None if the table lacks it."""
         return self.table.same_as.get(values)
@@ -282,87 +287,16 @@ def _values(meter: Meter, config: Any) -> tuple[Value, ...]:
     )
 
 
-def _kernel_tuner(meter: Meter, strategy: str, seed: int) -> None:
-    from kernel_tuner.interface import Options, strategy_map
-    from kernel_tuner.runners.runner import Runner
-    from kernel_tuner.searchspace import Searchspace
-    from kernel_tuner.util import RuntimeFailedConfig, StopCriterionReached
-
-    best = _Best(meter)
-    names = {knob: f"p{k}" for k, knob in enumerate(meter.table.knobs)}
-    params = {
-        names[knob]: [v if isinstance(v, int | float) else str(v) for v in values]
-        for knob, values in meter.table.choices.items()
-    }
-    by_key: dict[tuple[Any, ...], Configuration] = {}
-    for values, row in meter.table.same_as.items():
-        by_key[tuple(v if isinstance(v, int | float) else str(v) for v in values)] = row
-    cache = {",".join(map(str, key)): dict(zip(params, key, strict=True)) for key in by_key}
-
-    class Time:
-        """Their budget, by the meter's clock; over, too, when nothing new is asked for."""
-
-        n_idle = 0
-
-        def is_done(self) -> bool:
-            return meter.is_over or self.n_idle > _IDLE
-
-        def raise_exception_if_done(self) -> None:
-            if self.is_done():
-                raise StopCriterionReached("the time is up")
-
-        def get_fraction_consumed(self) -> float:
-            return min(1.0, meter.seconds / meter._budget_s)
-
-    class Replay(Runner):
-        """Answers with recorded launches."""
-
-        def get_device_info(self) -> None:
-            return None
-
-        def get_environment(self, tuning_options: Any) -> dict[str, Any]:
-            return {}
-
-        def run(self, parameter_space: Any, tuning_options: Any) -> list[Any]:
-            return [self._one(tuple(element)) for element in parameter_space]
-
-        def _one(self, element: tuple[Any, ...]) -> dict[str, Any] | None:
-            row = by_key[element]
-            if row in meter.seen:
-                time.n_idle += 1
-                level = meter.seen[row][0]
-            elif time.is_done():
-                return None
-            else:
-                time.n_idle = 0
-                level = meter.launch(row)
-                best.tell(row, level)
-            found = dict(zip(params, element, strict=True))
-            if level is None:
-                return {**found, "time": RuntimeFailedConfig(), "__error__": RuntimeFailedConfig()}
-            return {**found, "time": math.exp(-level)}
-
-    time = Time()
-    random.seed(seed)
-    np.random.seed(seed)
-    space = Searchspace(None, None, None, from_cache={"tune_params": params, "cache": cache})
-    options = Options(
-        strategy_options=Options(),
-        objective=["time"],
-        objective_higher_is_better=[False],
-        tune_params=params,
-        budget=time,
-        verbose=False,
-    )
-    strategy_map[strategy].tune(space, Replay(), options)
-
-
 def kt_vndx(meter: Meter, seed: int) -> None:
-    _kernel_tuner(meter, "hybrid_vndx", seed)
+    from benchmarks.kernel_tuner_rival import tune
+
+    tune(meter, _Best(meter).tell, "hybrid_vndx", seed, _IDLE)
 
 
 def kt_genetic(meter: Meter, seed: int) -> None:
-    _kernel_tuner(meter, "genetic_algorithm", seed)
+    from benchmarks.kernel_tuner_rival import tune
+
+    tune(meter, _Best(meter).tell, "genetic_algorithm", seed, _IDLE)
 
 
 RIVALS: dict[str, Callable[[Meter, int], None]] = {
