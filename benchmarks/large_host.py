@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import random
 import statistics
@@ -243,9 +244,12 @@ def main() -> None:
     bench, space = build(whole=arguments.whole)
     print(f"{space.upper_size():,} combinations of {len(space.searched)} settings, "
           f"{len(bench.baselines)} baselines, {arguments.launches} launches")  # fmt: skip
+    # BLAS threads beside as many processes as CPUs would take turns
+    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     seeds = range(arguments.first, arguments.first + arguments.surfaces)
     found = []
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    fresh = multiprocessing.get_context("spawn")  # that have not read these variables yet
+    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), fresh) as pool:
         n = len(seeds)
         same = ([arguments.launches] * n, [arguments.noise] * n, [arguments.whole] * n)
         for each in pool.map(one, seeds, *same):

@@ -1,15 +1,17 @@
 """This search against others on recorded tables: how soon it finds what is good, and how surely.
 
     python benchmarks/search.py --tables FILES... [--seeds 50] [--noise 0.05] [--only NAMES]
-                                [--json OUT]
+                                [--learn-from TABLE] [--json OUT]
 
 FILES are own recordings (benchmarks/tables/) or Kernel Tuner caches, gzipped or not. Every search
 (benchmarks/rivals.py) runs with so many seeds on every table, for twice the time that random search
 needs to all but find the best. benchmarks/score.py defines the figures; in brackets stand 95 %
 intervals, bootstrapped over seeds. --noise: SD of the log rate that is added to each launch of a
-foreign table, which has none of its own. Searches that compute for long (gp, smac) are cut off
-after --most launches; where that is before their time, their last recommendation stands from then
-on.
+foreign table, which has none of its own. --learn-from: another table that the tool's own search
+went over before, with another seed; a second one, "warm", learns from that, whose time is not
+counted. Searches that compute for long (gp, smac)
+are cut off after --most launches; where that is before their time, their last recommendation stands
+from then on.
 """
 
 from __future__ import annotations
@@ -45,9 +47,13 @@ from benchmarks.score import (
     window,
 )
 from benchmarks.table import Table, read_table
-from benchmarks.tabled import study_on
+from benchmarks.tabled import earlier_on, study_on
 
 OWN = "tune-framework"
+WARM = "warm"
+"""Our own search after one on another table."""
+_EARLIER = 20_000
+"""Seeds of the searches that are learnt from."""
 _SLOW = ("gp", "smac")
 _RANDOMS = 200
 """Random searches from which the window is found: with few of them it is a matter of luck."""
@@ -85,11 +91,30 @@ def _table(path: Path) -> Table:
     return read_table(path)
 
 
-def _one(job: tuple[Path, float, str, float, int, int]) -> Run:
-    path, noise, name, budget_s, seed, most = job
-    table = _table(path)
-    if name == OWN:
-        return study_on(table, Deck(table, noise, seed), budget_s, seed)
+class Job(msgspec.Struct, frozen=True):
+    """One search on a table."""
+
+    path: Path
+    noise: float
+    name: str
+    budget_s: float
+    seed: int
+    most: int
+    learn_from: Path | None = None
+
+
+def _one(job: Job) -> Run:
+    table, noise, name, seed = _table(job.path), job.noise, job.name, job.seed
+    budget_s, most = job.budget_s, job.most
+    if name in (OWN, WARM):
+        earlier = []
+        if name == WARM:
+            assert job.learn_from is not None
+            other = _table(job.learn_from)
+            earlier.append(
+                earlier_on(other, Deck(other, noise, _EARLIER + seed), budget_s, _EARLIER + seed)
+            )
+        return study_on(table, Deck(table, noise, seed), budget_s, seed, earlier)
     return rival_on(name, table, noise, budget_s, seed, most if name in _SLOW else 1_000_000)
 
 
@@ -116,7 +141,7 @@ def figures(
         settled=[truth.settles_s(run, 0.05) for run in runs],
         scores=[round(float(s), 4) for s in scores],
     )
-    if name == OWN:
+    if name in (OWN, WARM):
         found.ended = dict(Counter(run.why.partition(":")[0] for run in runs))
         oracles = [_oracle(truth, run) for run in runs]
         found.oracle = statistics.median(
@@ -134,13 +159,19 @@ def _oracle(truth: Truth, run: Run) -> float:
 
 
 def compare(
-    path: Path, noise: float, names: list[str], n_seeds: int, most: int, pool: ProcessPoolExecutor
+    path: Path,
+    noise: float,
+    names: list[str],
+    n_seeds: int,
+    most: int,
+    pool: ProcessPoolExecutor,
+    learn_from: Path | None = None,
 ) -> list[Figures]:
     """Run every search on a table; return their figures."""
     table = _table(path)
     truth = Truth(table, noise)
     everything = sum(launches[0].total_s for launches in table.launches.values())
-    jobs = [(path, noise, "random", everything, 10_000 + seed, most) for seed in range(_RANDOMS)]
+    jobs = [Job(path, noise, "random", everything, 10_000 + n, most) for n in range(_RANDOMS)]
     seen = window(truth, list(pool.map(_one, jobs, chunksize=8)))
     budget_s = max(_BUDGET * seen.end_s, _least_s(table))
     print(f"\n{table.name}{f', noise {noise:.0%}' if noise else ''}: {len(table.launches)} "
@@ -149,7 +180,7 @@ def compare(
           f"{seen.end_s:.0f} s; each search has {budget_s:.0f} s", flush=True)  # fmt: skip
     found = []
     for name in names:
-        jobs = [(path, noise, name, budget_s, seed, most) for seed in range(n_seeds)]
+        jobs = [Job(path, noise, name, budget_s, seed, most, learn_from) for seed in range(n_seeds)]
         runs = list(pool.map(_one, jobs))
         found.append(figures(table, truth, noise, name, runs, seen))
         print(_line(found[-1]), flush=True)
@@ -212,24 +243,31 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=50)
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.05],
                         help="SDs added to foreign tables; own ones have their own")  # fmt: skip
+    parser.add_argument("--learn-from", type=Path, help="a table searched before the others")
     parser.add_argument("--only", help=f"some of {OWN},{','.join(RIVALS)}")
     parser.add_argument("--most", type=int, default=150, help="launches of gp and smac")
     parser.add_argument("--json", type=Path, help="write every figure there as well")
     arguments = parser.parse_args()
-    names = arguments.only.split(",") if arguments.only else [OWN, *RIVALS]
+    known = [OWN, *([WARM] if arguments.learn_from else []), *RIVALS]
+    names = arguments.only.split(",") if arguments.only else known
     for name in names:
-        if name != OWN and name not in RIVALS:
-            parser.error(f"--only {name}: there are {OWN}, {', '.join(RIVALS)}")
+        if name not in known:
+            parser.error(f"--only {name}: there are {', '.join(known)}")
+    for path in [*arguments.tables, *([arguments.learn_from] if arguments.learn_from else [])]:
+        if not path.is_file():
+            parser.error(f"{path}: there is no such file")
+    if arguments.learn_from in arguments.tables:
+        parser.error(f"--learn-from {arguments.learn_from}: that is one of --tables")
     found: list[Figures] = []
     # BLAS threads beside as many processes as CPUs would take turns
     os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
         for path in arguments.tables:
-            if not path.is_file():
-                parser.error(f"--tables {path}: there is no such file")
             is_own = _table(path).recording is not None
             for noise in [0.0] if is_own else arguments.noise:
-                found += compare(path, noise, names, arguments.seeds, arguments.most, pool)
+                found += compare(
+                    path, noise, names, arguments.seeds, arguments.most, pool, arguments.learn_from
+                )
     if arguments.json:
         data: Any = {"seeds": arguments.seeds, "figures": [msgspec.to_builtins(f) for f in found]}
         arguments.json.write_text(json.dumps(data, indent=1) + "\n")

@@ -16,7 +16,8 @@ from __future__ import annotations
 import os
 import random
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.deck import Deck, DeckSource
@@ -28,6 +29,7 @@ from tuner.record.journal import Phase, PhaseDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.search.transfer import Earlier
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline
 from tuner.space.catalogue import BATCH
@@ -111,13 +113,14 @@ class TabledSpace(Space):
 class Watched(Study):
     """A study that notes, after every launch, what it would recommend by then."""
 
+    tabled: TabledSpace
     steps: list[Step]
 
-    def look(self, space: TabledSpace) -> None:
+    def look(self) -> None:
         """Note what is recommended now."""
         if self.ledger.default_at_best() is None:
             return
-        row = space.row(self.standing(REDUCED))
+        row = self.tabled.row(self.standing(REDUCED))
         if not self.steps or self.steps[-1].row != row:
             self.steps.append(Step(self.budget.used_s(), row))
 
@@ -131,12 +134,12 @@ class Watched(Study):
     ) -> LaunchRecord:
         record = super().measure(configuration, purpose, may_prune=may_prune)
         if purpose is Purpose.RACE:
-            self.look(self.space)  # type: ignore[arg-type]
+            self.look()
         return record
 
     def tell(self, proposal: Proposal, record: LaunchRecord) -> None:
         super().tell(proposal, record)
-        self.look(self.space)  # type: ignore[arg-type]
+        self.look()
 
 
 def start_of(table: Table, seed: int) -> tuple[Value, ...]:
@@ -165,40 +168,22 @@ def workload_of(table: Table) -> tuple[Workload, ModelFacts]:
     return Workload(ModelRef(table.name, ""), "torch", "offline", card), facts
 
 
-def study_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Run:
+def study_on(
+    table: Table, deck: Deck, budget_s: float, seed: int, earlier: Sequence[Earlier] = ()
+) -> Run:
     """Carry out one study on a table's launches; return what it recommended when."""
-    space = TabledSpace(table, start_of(table, seed))
-    source = DeckSource(deck, space.row)
-    budget = VirtualBudget(budget_s, source)
-    workload, facts = workload_of(table)
-    shared = Path("/dev/shm")
-    where = shared if os.access(shared, os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
-        store.used_s = budget.used_s
-        batches = workload.card.batches
-        ledger = Ledger(store, workload.card.reference_batch, batches)
-        bench = VirtualBench(source, store, workload, facts, budget, seed)
-        trials = Trials(
-            store.folder / "study.db",
-            space,
-            ledger.tried,
-            seed,
-            sd=ledger.score_sd,
-            cost_s=ledger.cost_s,
-        )
-        study = Watched(store, space, baselines_of(table, space), bench, ledger, trials, budget,
-                        lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
-        study.steps = []
+    with _study(table, deck, budget_s, seed, earlier) as study:
         ends = {}
         for phase in (measure_baselines, explore, race, confirm):
             phase(study)
-            ends[phase.__name__] = budget.used_s()
-        study.look(space)
+            ends[phase.__name__] = study.budget.used_s()
+        space, store, ledger = study.tabled, study.store, study.ledger
+        study.look()
         tried = [t.configuration for t in ledger.trials()]
         return Run(
             steps=tuple(study.steps),
             seconds=ends["race"],
-            total_s=budget.used_s(),
+            total_s=study.budget.used_s(),
             n_launches=sum(
                 r.request.purpose not in (Purpose.PACER, Purpose.CONFIRM)
                 for r in store.launches.values()
@@ -209,3 +194,50 @@ def study_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Run:
             launch_sd=ledger.estimates.launch_sd,
             n_confirming=sum(r.request.purpose is Purpose.CONFIRM for r in store.launches.values()),
         )
+
+
+def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
+    """Search a table; return what another study may learn from it."""
+    with _study(table, deck, budget_s, seed) as study:
+        for phase in (measure_baselines, explore, race):
+            phase(study)
+        default = study.ledger.default_at_best()
+        assert default is not None
+        measured = study.ledger.measured(REDUCED)
+        settings = {c: table.values(study.tabled.row(c)) for c in measured}
+        return Earlier(
+            table.name,
+            {
+                Configuration.of(dict(zip(table.knobs, settings[c], strict=True))): s - default[1]
+                for c, s in measured.items()
+            },
+        )
+
+
+@contextmanager
+def _study(
+    table: Table, deck: Deck, budget_s: float, seed: int, earlier: Sequence[Earlier] = ()
+) -> Iterator[Watched]:
+    space = TabledSpace(table, start_of(table, seed))
+    source = DeckSource(deck, space.row)
+    budget = VirtualBudget(budget_s, source)
+    workload, facts = workload_of(table)
+    shared = Path("/dev/shm")
+    where = shared if os.access(shared, os.W_OK) else None
+    with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
+        store.used_s = budget.used_s
+        ledger = Ledger(store, workload.card.reference_batch, workload.card.batches)
+        bench = VirtualBench(source, store, workload, facts, budget, seed)
+        trials = Trials(
+            store.folder / "study.db",
+            space,
+            ledger.tried,
+            seed,
+            earlier=earlier,
+            sd=ledger.score_sd,
+            cost_s=ledger.cost_s,
+        )
+        study = Watched(store, space, baselines_of(table, space), bench, ledger, trials, budget,
+                        lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
+        study.tabled, study.steps = space, []
+        yield study

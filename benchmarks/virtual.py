@@ -158,9 +158,6 @@ class VirtualLauncher(Launcher):
         self.running.append(launch)
         return launch  # type: ignore[no-any-return]
 
-    def fit(self, records: list[LaunchRecord]) -> bool:
-        return True
-
 
 class VirtualBench(Bench):
     """The bench, on a source's launches and clock; everything else is the tool's own."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import math
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -12,10 +14,14 @@ from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint
 from tuner.host.libraries import installed_frameworks, missing_framework
 from tuner.measurement.describe import describe_model, find_model, find_program
+from tuner.record.configuration import Configuration
+from tuner.record.files import read_result
 from tuner.record.journal import StudyOpened
-from tuner.record.result import Goal
+from tuner.record.outcome import Outcome
+from tuner.record.result import Goal, Result
 from tuner.record.store import opened_in
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.catalogue import BATCH
 from tuner.space.profile import Profile, gallery, load_profile
@@ -45,6 +51,8 @@ class Request(msgspec.Struct, frozen=True):
     seed: int = 0
     restrictions: Restrictions = Restrictions()
     goal: Goal = "fastest"
+    learn_from: tuple[Path, ...] = ()
+    """Folders below which earlier studies lie."""
     command: str = ""
 
 
@@ -60,6 +68,7 @@ class Plan(msgspec.Struct, frozen=True):
     identity: str
     identity_parts: dict[str, str]
     folder: Path
+    earlier: list[Earlier] = []
 
 
 def plan(request: Request, host: Host) -> list[Plan]:
@@ -166,6 +175,7 @@ def _plan_one(
     }
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out
+    folder = folder or Path("reports") / f"{_safe(workload.label())}-{identity[:8]}"
     return Plan(
         workload=workload,
         facts=facts,
@@ -175,8 +185,57 @@ def _plan_one(
         baselines=baselines,
         identity=identity,
         identity_parts=parts,
-        folder=folder or Path("reports") / f"{_safe(workload.label())}-{identity[:8]}",
+        folder=folder,
+        earlier=earlier_studies(request.learn_from, framework, folder),
     )
+
+
+def earlier_studies(folders: Iterable[Path], framework: str, own: Path) -> list[Earlier]:
+    """Return every other study of a framework below some folders, each once.
+
+    Raises UsageError for a folder below which there is none, or none that can be read.
+    """
+    found: dict[Path, Earlier] = {}
+    for folder in folders:
+        readable, why = 0, ""
+        for path in _results_below(folder):
+            place = path.parent.resolve()
+            if place == own.resolve():
+                readable += 1
+                continue
+            try:
+                result = read_result(path)
+            except UsageError as error:
+                why = str(error)
+                continue
+            readable += 1
+            if result.framework == framework:
+                name = f"{result.model} ({path.parent})"
+                found[place] = Earlier(name, _log_ratios(result))
+        if not readable:
+            raise UsageError(f"--learn-from {folder}: {why}")
+    return list(found.values())
+
+
+def _results_below(folder: Path) -> list[Path]:
+    try:
+        paths = sorted(folder.rglob("result.json"))
+    except OSError as error:
+        raise UsageError(f"--learn-from {folder}: {error.strerror} ({error.filename})") from error
+    if not paths:
+        raise UsageError(
+            f"--learn-from {folder}: no result.json lies below it; name the folder of an "
+            "earlier study, or one that holds several"
+        )
+    return paths
+
+
+def _log_ratios(result: Result) -> dict[Configuration, float]:
+    return {
+        Configuration.of(trial.configuration): math.log(trial.search_ratio)
+        for trial in result.trials
+        if trial.search_ratio and trial.search_ratio > 0 and trial.outcome is Outcome.MEASURED
+    }
 
 
 def _safe(name: str) -> str:

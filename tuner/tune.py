@@ -21,9 +21,16 @@ from tuner.output.report import write_reports
 from tuner.plan import Plan, Request, difference, plan
 from tuner.record.events import Listener, StudyBegins, StudyEnds, Warned
 from tuner.record.files import write_result
-from tuner.record.journal import SessionOpened, StudyFinished, StudyOpened, WinnerClass
+from tuner.record.journal import (
+    EarlierNoted,
+    SessionOpened,
+    StudyFinished,
+    StudyOpened,
+    WinnerClass,
+)
 from tuner.record.result import Result
 from tuner.record.store import Store
+from tuner.search.transfer import Earlier
 from tuner.search.trials import Trials
 from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
@@ -104,6 +111,10 @@ def run_study(
                     "folder with --out"
                 )
             )
+        if session == 1:
+            for each in plan.earlier:
+                ratios = each.log_ratios
+                store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
         study = _assemble_study(store, plan, request, host, budget, session, listen)
         context = Context(
             host=host,
@@ -117,6 +128,11 @@ def run_study(
         )
         if not is_finished:
             store.add(SessionOpened(session, _now(), budget_s))
+            if request.learn_from and not study.trials.sampler.transfer.studies:
+                study.warn(
+                    f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
+                    "--learn-from, none measured anything that exists here: nothing is learnt"
+                )
             try:
                 _measure(study, plan, host)
             finally:
@@ -161,6 +177,10 @@ def _assemble_study(
         ledger.tried,
         request.seed,
         ledger.trials(),
+        [
+            Earlier(n.name, dict(zip(n.configurations, n.log_ratios, strict=True)))
+            for n in store.all(EarlierNoted)
+        ],
         sd=ledger.score_sd,
         cost_s=ledger.cost_s,
     )

@@ -1,11 +1,13 @@
 """Searches replayed on tables, and what is said of them."""
 
+import itertools
 import json
 import math
 import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -21,10 +23,11 @@ from benchmarks.score import (
     replay_scores,
     window,
 )
-from benchmarks.table import write_table
-from benchmarks.tabled import TabledSpace, study_on
+from benchmarks.table import Table, write_table
+from benchmarks.tabled import TabledSpace, earlier_on, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
 from tuner.record.configuration import Configuration
+from tuner.search.transfer import Earlier
 
 ROOT = Path(__file__).parents[2]
 BEST_ROW = Configuration.of(BEST)
@@ -186,3 +189,46 @@ def test_bad_input_of_the_command_is_said(arguments: list[str], said: str) -> No
     assert ran.returncode == 2
     assert said in ran.stderr
     assert "Traceback" not in ran.stderr
+
+
+def test_what_is_left_of_a_small_space_is_measured_though_little_is_expected() -> None:
+    table = recorded()
+    small = dict(itertools.islice(table.same_as.items(), 12))
+    rows = set(small.values())
+    assert table.recording is not None
+    few = Table(
+        table.name,
+        {
+            knob: tuple(dict.fromkeys(values))
+            for knob, values in zip(table.knobs, zip(*small, strict=True), strict=True)
+        },
+        small,
+        {c: launches for c, launches in table.launches.items() if c in rows},
+        msgspec.structs.replace(table.recording, baselines={}),
+    )
+    run = study_on(few, Deck(few, 0.0, 0), 1200.0, 0)
+    assert set(run.pulls) == rows
+    assert run.why.startswith("reduced: exhausted")
+
+
+def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_once() -> None:
+    table = recorded()
+    earlier = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
+    assert table.default is not None
+    default = dict(zip(table.knobs, table.values(table.default), strict=True))
+    assert earlier.log_ratios[Configuration.of(default)] == 0.0
+    run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [earlier])
+    alone = study_on(table, Deck(table, 0.0, 1), 1200.0, 1)
+
+    def found_at_s(run: Run) -> float:
+        return next(step.at_s for step in run.steps if step.row == BEST_ROW)
+
+    assert found_at_s(run) < found_at_s(alone)
+
+
+def test_a_study_that_was_told_nonsense_finds_the_best_all_the_same() -> None:
+    table = recorded()
+    found = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
+    nonsense = Earlier("nonsense", {c: -ratio for c, ratio in found.log_ratios.items()})
+    run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [nonsense])
+    assert run.steps[-1].row == BEST_ROW

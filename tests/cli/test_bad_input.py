@@ -21,6 +21,10 @@ CASES = {
     ),
     "unknown scenario": (("--model", "fake", "--scenario", "of-line"), "did you mean offline"),
     "unknown numerics": (("--model", "fake", "--numerics", "some"), "allowed: both, same"),
+    "nothing to learn from": (
+        ("--model", "fake", "--hw", "fake", "--learn-from", "nowhere"),
+        "--learn-from nowhere: no result.json lies below it",
+    ),
     "no duration": (("--model", "fake", "--budget", "soon"), "write 90s, 10m or 1h"),
     "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
     "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),

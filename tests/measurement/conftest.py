@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.command import MARKER, new_marker, wait_until_gone
@@ -43,3 +44,8 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]
         bench.store.close()
     monkeypatch.delenv(MARKER)
     assert wait_until_gone(marker) == []
+
+
+def limit_memory(bench: Bench, memory_bytes: float) -> None:
+    limits = bench.launcher.memory._limits
+    bench.launcher.memory._limits = msgspec.structs.replace(limits, memory_bytes=int(memory_bytes))

@@ -1,11 +1,13 @@
 """Launches of the fake framework on the real bench: every outcome with its reason."""
 
 import os
+import re
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.measurement.conftest import Maker
+from tests.measurement.conftest import Maker, limit_memory
 from tuner.errors import StorageFailed
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
@@ -157,7 +159,7 @@ def test_in_a_round_all_are_resident_and_each_pass_visits_every_arm(bench_of: Ma
 def test_arms_that_do_not_fit_in_memory_take_turns(
     bench_of: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.measurement import launcher as module
+    from tuner.measurement import memory as module
 
     bench = bench_of()
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]
@@ -168,6 +170,44 @@ def test_arms_that_do_not_fit_in_memory_take_turns(
     records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE)
     spans = sorted((r.slices[0].at, r.slices[-1].at) for r in records)
     assert spans[0][1] < spans[1][0]
+
+
+def test_a_process_too_large_for_the_memory_is_not_started(bench_of: Maker) -> None:
+    bench = bench_of()
+    for batch in (4, 16):
+        at_batch = Configuration.of({"workload.batch": batch})
+        assert bench.measure(at_batch, Purpose.SEARCH, noise=NOISE).prepared is not None
+    limit_memory(bench, 0.0)
+    again = bench.measure(at_batch, Purpose.SEARCH, noise=NOISE)
+    assert again.ending is not None
+    assert again.ending.outcome is Outcome.MEASURED  # it ran before: whatever the limit says
+    larger = Configuration.of({"workload.batch": 64})
+    monster = bench.store.launches[again.request.id]  # as a model whose activations are large
+    assert monster.prepared is not None
+    monster.prepared = msgspec.structs.replace(monster.prepared, memory_peak_bytes=1 << 32)
+    refused = bench.measure(larger, Purpose.SEARCH, noise=NOISE)
+    assert refused.ending is not None
+    assert refused.ending.outcome is Outcome.NOT_APPLICABLE
+    assert re.match("not started: a process of at least 1[0-9]", refused.ending.reason)
+    assert refused.built is None
+    other = Configuration.of({"workload.batch": 64, "fake.layout": "blocked"})
+    free = bench.measure(other, Purpose.SEARCH, noise=NOISE)
+    assert free.ending is not None
+    assert free.ending.outcome is Outcome.MEASURED  # nothing is known of these settings
+
+
+def test_what_ran_out_of_memory_is_not_started_with_a_larger_batch(bench_of: Maker) -> None:
+    bench = bench_of(faults="fake.layout=packed:memory")
+    bench.measure(Configuration(), Purpose.SEARCH, noise=NOISE)
+    for batch, started in ((16, True), (4, True), (16, False), (64, False)):
+        settings = Configuration.of({"fake.layout": "packed", "workload.batch": batch})
+        record = bench.measure(settings, Purpose.SEARCH, noise=NOISE)
+        assert record.ending is not None
+        outcome = Outcome.OUT_OF_MEMORY if started else Outcome.NOT_APPLICABLE
+        assert record.ending.outcome is outcome, record.ending
+    refused = record.ending
+    assert refused is not None
+    assert "ran out of memory at batch 4 already, and this is batch 64" in refused.reason
 
 
 def test_a_round_may_end_beside_a_neighbour(bench_of: Maker) -> None:

@@ -5,16 +5,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
-from tests.measurement.conftest import Maker
+from tests.measurement.conftest import Maker, limit_memory
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import make_reference
-from tuner.measurement.launcher import _at_batch
+from tuner.measurement.memory import at_batch
 from tuner.measurement.process import WorkerEnded
 from tuner.measurement.replication import Scatter
 from tuner.measurement.team import Team
@@ -190,11 +189,7 @@ def test_a_team_too_large_for_the_memory_is_not_started(bench_of: Maker) -> None
     bench = bench_of()
     bench.measure(Configuration(), Purpose.SEARCH, noise=Scatter(0.02, 0.01))
     prepared = next(r.prepared for r in bench.store.launches.values() if r.prepared)
-    host = bench.launcher._host
-    limits = msgspec.structs.replace(
-        host.limits, memory_bytes=int(1.5 * prepared.memory_peak_bytes)
-    )
-    bench.launcher._host = msgspec.structs.replace(host, limits=limits)
+    limit_memory(bench, 1.5 * prepared.memory_peak_bytes)
     record = measured(bench)
     assert record.ending is not None
     assert record.ending.outcome is Outcome.NOT_APPLICABLE
@@ -216,7 +211,7 @@ def test_a_team_too_large_for_the_memory_is_not_started(bench_of: Maker) -> None
 def test_what_an_instance_takes_follows_the_batches_looked_at(
     batch: int, bytes_of: dict[int, float], wanted: float
 ) -> None:
-    assert _at_batch(batch, bytes_of) == wanted
+    assert at_batch(batch, bytes_of) == wanted
 
 
 def test_a_teams_memory_is_reckoned_from_what_is_most_like_it(bench_of: Maker) -> None:
@@ -228,7 +223,7 @@ def test_a_teams_memory_is_reckoned_from_what_is_most_like_it(bench_of: Maker) -
         for settings in chosen
     )
     assert large and team
-    alike = bench.launcher._alike
+    alike = bench.launcher.memory.alike
     found = alike(Configuration())  # the pacer is a default as well
     assert found.keys() == {4, 16}
     assert found[16] == (1, large)

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from tuner.record.configuration import Configuration, Value
-from tuner.search import surrogate as module
-from tuner.search.surrogate import Score, Surrogate
+from tuner.search.surrogate import Score, Surrogate, _Warp
 from tuner.space.knobs import describe
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
@@ -48,19 +47,6 @@ def tried(n: int, sd: float = 0.001, seed: int = 0) -> dict[Configuration, Score
     everything = sorted(space().configurations(), key=Configuration.label)
     chosen = draw.sample(everything, n)
     return {c: Score(truth(c) + draw.gauss(0, sd), sd) for c in chosen}
-
-
-def test_the_gradient_of_the_likelihood_is_its_slope() -> None:
-    draw = np.random.default_rng(0)
-    axes, marks = draw.random((15, 2)), draw.integers(0, 3, (15, 2))
-    apart = module._apart(axes, marks, axes, marks)
-    y, noise, theta = draw.normal(size=15), np.full(15, 0.01), draw.normal(0, 0.3, 7)
-    _, gradient = module._likelihood(theta, apart, y, noise)
-    for k, step in enumerate(1e-5 * np.eye(7)):
-        above, below = (
-            module._likelihood(theta + sign * step, apart, y, noise)[0] for sign in (1, -1)
-        )
-        assert gradient[k] == pytest.approx((above - below) / 2e-5, abs=1e-5)
 
 
 def test_a_third_of_a_space_tells_the_rest() -> None:
@@ -166,7 +152,7 @@ def test_late_settings_that_differ_are_counted() -> None:
 
 def test_far_below_the_best_differences_count_for_less_and_come_back_as_they_were() -> None:
     rates = np.array([0.0, -0.1, -0.2, -1.0, -3.0])
-    warp = module._Warp(rates)
+    warp = _Warp(rates)
     warped = warp.of(rates)
     assert warp.back(warped) == pytest.approx(rates)
     steps = [(a - b) / (c - d) for (a, b), (c, d) in zip(

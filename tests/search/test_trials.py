@@ -210,7 +210,7 @@ def test_the_optimum_is_found_within_a_tenth_of_the_space(tmp_path: Path, seed: 
     assert max(s for s in search.tried.values() if s is not None) == pytest.approx(best)
 
 
-def test_failures_are_told_as_the_worst_there_is(tmp_path: Path) -> None:
+def test_failures_are_told_as_infeasible(tmp_path: Path) -> None:
     search = Search(tmp_path)
     proposal = search.trials.ask(WinnerClass.REDUCED)
     search.tried[proposal.configuration] = None
@@ -220,6 +220,17 @@ def test_failures_are_told_as_the_worst_there_is(tmp_path: Path) -> None:
     assert trial.state is optuna.trial.TrialState.PRUNED
     assert trial.user_attrs["outcome"] == "crashed"
     assert "SIGSEGV" in trial.user_attrs["reason"]
+    assert [value > 0 for value in trial.constraints.values()] == [True]
+
+
+def test_optuna_takes_no_failure_for_the_best(tmp_path: Path) -> None:
+    search = Search(tmp_path)
+    worked, failed = (search.trials.ask(WinnerClass.REDUCED) for _ in range(2))
+    search.trials.tell(failed.number, Outcome.CRASHED, "killed by SIGSEGV", None)
+    search.trials.tell(worked.number, Outcome.MEASURED, "", -3.0)
+    study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    assert study.best_trial.number == worked.number
+    assert study.best_trial.constraints == {}
 
 
 def test_what_a_killed_tool_left_running_is_closed(tmp_path: Path) -> None:

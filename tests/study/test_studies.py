@@ -26,11 +26,13 @@ from tests.command import (
     start,
     wait_until_gone,
 )
+from tuner.record.configuration import Configuration
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recommendation
-from tuner.record.journal import FinalistNamed, RoundDone, TrialNoted
+from tuner.record.journal import FinalistNamed, RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
+from tuner.space.knobs import allowed_in
 from tuner.worker.frameworks.fake import CHOICES, Surface
 
 FAKE = ("--hw", "fake", "--json")
@@ -104,6 +106,60 @@ def test_a_dry_run_says_what_the_folder_holds(finished: tuple[Path, dict[str, An
     assert "holds this study already" in run(*again, cwd=cwd).stdout
     other = run(*again, "--batch", "8", cwd=cwd).stdout
     assert "holds another study (workload" in " ".join(other.split())
+
+
+def test_a_study_learns_from_an_earlier_one(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    cwd, earlier = finished
+    told = ("--learn-from", str(cwd))
+    result = study(tmp_path, "fake@noise=0.003", seconds_here(6), *told)
+    sources = [trial["source"] for trial in result["trials"]]
+    n_told = sources.count("transferred")
+    assert n_told > 0
+    first = sources.index("transferred")
+    assert set(sources[:first]).isdisjoint({"surrogate", "nearby", "tpe", "random"})
+    same = {
+        Configuration.of(trial["configuration"]): trial["search_ratio"]
+        for trial in earlier["trials"]
+        if trial["outcome"] == "measured"
+        if allowed_in(WinnerClass.SAME, Configuration.of(trial["configuration"]))
+    }
+    guess = Configuration.of(result["trials"][first]["configuration"])
+    assert guess == max(same, key=lambda c: same[c]).without("workload.batch")
+    learnt = result["learnt_from"]
+    (name,) = learnt["studies"]
+    assert str(cwd / "out") in name
+    assert not learnt["is_dropped"]
+    assert learnt["rank_correlation"] > 0.2
+    assert "Earlier studies told where to look" in (tmp_path / "out/report.md").read_text()
+    html = (tmp_path / "out/report.html").read_text()
+    assert "rank configurations alike" in html
+
+
+def test_what_cannot_be_read_is_not_learnt_from(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    cwd, _ = finished
+    for name in ("one", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "result.json").write_text((cwd / "out/result.json").read_text())
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/result.json").write_text("{}")
+    again = ("--model", "fake", "--hw", "fake", "--dry-run", "--json", "--learn-from")
+    shown = json.loads(run(*again, ".", "--learn-from", "one", cwd=tmp_path).stdout)
+    assert len(shown["earlier"]) == 2
+    done = run(*again, "broken", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "is not a result that this version reads" in done.stderr
+
+
+def test_a_dry_run_says_whom_it_learns_from(finished: tuple[Path, dict[str, Any]]) -> None:
+    cwd, _ = finished
+    again = ("--model", "fake", "--hw", "fake", "--dry-run", "--learn-from")
+    assert "learns from fake@" in run(*again, "out", cwd=cwd).stdout
+    shown = json.loads(run(*again, "out", "--json", cwd=cwd).stdout)
+    assert len(shown["earlier"]) == 1
 
 
 def test_no_claim_exceeds_the_truth(finished: tuple[Path, dict[str, Any]]) -> None:

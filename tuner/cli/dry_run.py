@@ -57,6 +57,7 @@ def _as_data(plan: Plan, host: Host, budget_s: float) -> dict[str, Any]:
             for k in plan.space.knobs
         ],
         "baselines": [msgspec.to_builtins(b) for b in plan.baselines],
+        "earlier": [each.name for each in plan.earlier],
         "estimate": _estimate(plan, budget_s),
     }
 
@@ -162,6 +163,10 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
             Text("; ".join((*b.substituted, *_dead(b)))),
         )
     console.print(table)
+    for each in plan.earlier:
+        console.print(
+            Text(f"learns from {each.name}: {len(each.log_ratios)} configurations", style="dim")
+        )
     estimate = _estimate(plan, budget_s)
     console.print(
         f"about {estimate['launch_s']:.0f} s a launch without compilation: {duration(budget_s)} "

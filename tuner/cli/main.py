@@ -104,6 +104,10 @@ def run(
     space: Annotated[
         Path | None, typer.Option(help="A search space of your own, instead of --hw.")
     ] = None,
+    learn_from: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folder of earlier studies: where to look first; may be repeated."),
+    ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
     ] = 0,
@@ -137,6 +141,7 @@ def run(
             allow_pickle=allow_pickle,
             numerics=numerics,
             goal=goal,
+            learn_from=learn_from or [],
             set_=set_ or [],
             fix=fix or [],
             exclude=exclude or [],

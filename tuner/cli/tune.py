@@ -57,6 +57,7 @@ def main(
     allow_pickle: bool,
     numerics: str,
     goal: str,
+    learn_from: list[Path],
     set_: list[str],
     fix: list[str],
     exclude: list[str],
@@ -88,6 +89,7 @@ def main(
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
         goal=cast(Goal, goal),
+        learn_from=tuple(learn_from),
         command=shlex.join(["tune-framework", *command]),
     )
     if dry_run:

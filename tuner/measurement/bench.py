@@ -132,7 +132,7 @@ class Bench:
                     f"the default configuration cannot be measured: {error.ending.outcome}: "
                     f"{error.ending.reason}; see {self.store.log_of(max(self.store.launches))}"
                 ) from error
-            if not self.launcher.fit([self._pacer.record, self._pacer.record]):
+            if not self.launcher.memory.fit([self._pacer.record, self._pacer.record]):
                 self.why_no_pacer = "the default needs more than a third of the memory"
                 self.retire_pacer()
                 return 0
@@ -239,7 +239,7 @@ class Bench:
         """
         began_s = self.store.used_s()
         order = self._random.sample(range(len(arms)), len(arms))
-        if not self.launcher.fit([self._last_prepared(arm) for arm in arms]):
+        if not self.launcher.memory.fit([self._last_prepared(arm) for arm in arms]):
             records = {
                 i: self._measure_alone(
                     arms[i], number, purpose, noise, beside_neighbour=beside_neighbour

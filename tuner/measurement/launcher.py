@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import bisect
 import random
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from tuner.host.identity import Host
 from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
+from tuner.measurement.memory import MemoryModel
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
-from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
+from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin, Prepare
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, INSTANCES, MEMORY_POLICY, Applies
+from tuner.space.catalogue import BATCH, Applies
 from tuner.space.knobs import describe
 from tuner.space.launching import plan_launch
-from tuner.space.placement import PLACING
 
-RESIDENT_SHARE = 0.6
-"""Of the allowed memory: with more residents than that, the arms take turns."""
-_TEAM_SHARE = 0.9
-"""Of the allowed memory, what is resident and a team that starts may take together: the kernel
-would kill it for more, or push out what others have in memory."""
 _MAX_PADDING_BYTES = 4096
 
 
@@ -53,6 +47,7 @@ class Launcher:
         self._session = session
         self._draw = draw
         self._seconds_left = seconds_left
+        self.memory = MemoryModel(store, host.limits)
         self.running: list[Launch] = []
 
     def start(
@@ -79,7 +74,8 @@ class Launcher:
         file = self._store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
         plans = plan_launch(configuration, self._host)
-        if fault := self._memory_fault(request, len(plans)):
+        running = [launch.record for launch in self.running]
+        if fault := self.memory.fault(request, len(plans), running):
             ending = Ending(Outcome.NOT_APPLICABLE, fault)
             file.end(ending, 0.0, 0.0)
             self._announce(file.record)
@@ -116,47 +112,6 @@ class Launcher:
             raise
         return launch
 
-    def _memory_fault(self, request: LaunchRequest, n_instances: int) -> str:
-        """Say why so many instances would not fit into memory; empty if they would."""
-        seen = self._alike(request.configuration)
-        if n_instances == 1 or not seen:
-            return ""
-        each = _at_batch(
-            request.batch,
-            {
-                batch: (p.memory_peak_bytes - p.memory_shared_bytes) / n
-                for batch, (n, p) in seen.items()
-            },
-        )
-        shared = max(p.memory_shared_bytes for _, p in seen.values())
-        waiting = sum(
-            launch.record.prepared.memory_private_bytes
-            for launch in self.running
-            if launch.record.prepared is not None
-        )
-        allowed = _TEAM_SHARE * self._host.limits.memory_bytes - waiting
-        if n_instances * each + shared <= allowed:
-            return ""
-        return (
-            f"not started: {n_instances} instances of about {each / 2**30:.2f} GiB each do not fit "
-            f"into the {max(0.0, allowed) / 2**30:.2f} GiB of memory that are left for them"
-        )
-
-    def _alike(self, configuration: Configuration) -> dict[int, tuple[int, Prepared]]:
-        """Return how many instances earlier launches had and what they held, by their batch.
-
-        Those of the same settings, placed however, else those of the default.
-        """
-        unplaced = (*PLACING, MEMORY_POLICY, BATCH)
-        found: dict[int, tuple[int, Prepared]] = {}
-        for wanted in (Configuration(), configuration.without(*unplaced)):
-            for record in self._store.launches.values():
-                settings = record.request.configuration
-                if record.prepared is not None and settings.without(*unplaced) == wanted:
-                    n = int(settings.get(INSTANCES) or 1)
-                    found[record.request.batch] = (n, record.prepared)
-        return found
-
     def finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
         """End a launch, as measured unless another ending is given."""
         return self.ended(launch.finish(ending))
@@ -166,13 +121,6 @@ class Launcher:
         self.running = [launch for launch in self.running if launch.record.ending is None]
         self._announce(record)
         return record
-
-    def fit(self, records: list[LaunchRecord]) -> bool:
-        """Tell whether launches like these can be resident together, one of them starting."""
-        prepared = [r.prepared for r in records if r.prepared is not None]
-        waiting = sum(p.memory_private_bytes for p in prepared)
-        starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
-        return waiting + starting <= RESIDENT_SHARE * self._host.limits.memory_bytes
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
@@ -204,17 +152,3 @@ class Launcher:
                 seconds=record.total_s,
             )
         )
-
-
-def _at_batch(batch: int, bytes_of: Mapping[int, float]) -> float:
-    """Return what a batch takes, on a line between the nearest ones that were looked at.
-
-    Beyond them on the last two's line; no less than the smallest, and of one batch its own.
-    """
-    known = sorted(bytes_of)
-    if len(known) == 1:
-        return bytes_of[known[0]]
-    right = min(max(1, bisect.bisect_left(known, batch)), len(known) - 1)
-    low, high = known[right - 1], known[right]
-    slope = (bytes_of[high] - bytes_of[low]) / (high - low)
-    return max(min(bytes_of.values()), bytes_of[low] + slope * (batch - low))

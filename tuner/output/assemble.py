@@ -24,6 +24,7 @@ from tuner.record.journal import (
     PhaseDone,
     RoundDone,
     StudyOpened,
+    TransferNoted,
     Waited,
     WinnerClass,
 )
@@ -37,6 +38,7 @@ from tuner.record.result import (
     DefaultSection,
     HostSection,
     Interval,
+    LearntFrom,
     Noise,
     Objective,
     Result,
@@ -133,6 +135,7 @@ def assemble(study: Study, context: Context) -> Result:
         convergence_reason=next(
             (n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE), ""
         ),
+        learnt_from=_learnt_from(store),
         warnings=remarks(study, claims, klass),
         command=context.command,
         tolerance=card.tolerance,
@@ -177,6 +180,16 @@ def _trials(ledger: Ledger) -> list[TrialSection]:
         )
         for trial in ledger.trials()
     ]
+
+
+def _learnt_from(store: Store) -> LearntFrom | None:
+    noted = store.all(TransferNoted)
+    if not noted:
+        return None
+    last = noted[-1]
+    return LearntFrom(
+        list(last.studies), last.n_configurations, _rounded(last.rank_correlation), last.is_dropped
+    )
 
 
 def _host(context: Context, opened: StudyOpened) -> HostSection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts, verdict_line
 from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_whole
-from tuner.record.journal import WinnerClass
+from tuner.record.journal import TRANSFERRED, WinnerClass
 from tuner.record.launch import OutputCheck
 from tuner.record.result import (
     BaselineSection,
@@ -118,6 +119,26 @@ def with_reduced(result: Result) -> str:
     return f"{ratio(winner.speedup)} against the default: recommended.reduced.toml holds it"
 
 
+def _learnt(result: Result) -> str:
+    """Say what the search made of earlier studies; empty if it had none."""
+    learnt = result.learnt_from
+    if learnt is None:
+        return ""
+    tried = sum(t.source == TRANSFERRED for t in result.trials)
+    text = (
+        f"Earlier studies told where to look ({', '.join(learnt.studies)}): they measured "
+        f"{learnt.n_configurations} configurations that exist here, of which {tried} were tried "
+        "first."
+    )
+    if learnt.rank_correlation is None:
+        return f"{text} Too little is known to say how well they agree."
+    if learnt.is_dropped:
+        return (
+            f"{text} They misled (rank correlation {learnt.rank_correlation:.2f}) and were dropped."
+        )
+    return f"{text} They rank configurations alike, by {learnt.rank_correlation:.2f} (Spearman)."
+
+
 def _time_spent(result: Result) -> str:
     """Write where the seconds of a study went."""
     spent = result.seconds
@@ -214,6 +235,11 @@ def _cell(text: object) -> str:
     return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
+def _prose(text: object) -> str:
+    """Keep a value from being anything but words in Markdown."""
+    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", str(text)).replace("\n", " ")
+
+
 def _mebibytes(size: int | None) -> str:
     return "-" if size is None else f"{size / 2**20:.0f} MiB"
 
@@ -251,6 +277,7 @@ def render(result: Result, template: str) -> str:
         "candidate": best_candidate,
         "standing": standing,
         "changes": changes,
+        "learnt": _learnt,
         "time_spent": _time_spent,
         "drift": _drift,
         "over_best_baseline": over_best_baseline,
@@ -263,6 +290,7 @@ def render(result: Result, template: str) -> str:
         "beside": _beside,
         "fared": fared_beside,
         "cell": _cell,
+        "prose": _prose,
         "mebibytes": _mebibytes,
         "calling": _calling,
         "verdict": verdict_line,

@@ -53,6 +53,10 @@ class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
     budget_s: float
 
 
+TRANSFERRED = "transferred"
+"""The source of a trial that earlier studies recommend."""
+
+
 class TrialNoted(msgspec.Struct, frozen=True, tag="trial"):
     """A configuration with its outcome, as told to Optuna."""
 
@@ -60,11 +64,32 @@ class TrialNoted(msgspec.Struct, frozen=True, tag="trial"):
     """Optuna's trial number."""
     configuration: Configuration
     source: str
-    """Who proposed it: default, a baseline's name, tpe, neighbour, random."""
+    """Who proposed it: default, a baseline's name, transferred, surrogate, nearby, tpe, random."""
     ending: Ending
     launches: tuple[int, ...]
     score: float | None = None
     """Natural logarithm of the pacer-corrected rate (items per second) when it was told."""
+
+
+class EarlierNoted(msgspec.Struct, frozen=True, tag="earlier"):
+    """An earlier study that tells this one where to look; a resume is told the same."""
+
+    name: str
+    configurations: tuple[Configuration, ...]
+    log_ratios: tuple[float, ...]
+    """Of each, the natural logarithm of its rate over that of the default."""
+
+
+class TransferNoted(msgspec.Struct, frozen=True, tag="transfer"):
+    """What a search made of earlier studies, as of its end."""
+
+    studies: tuple[str, ...]
+    n_configurations: int
+    """Configurations that they had measured and that exist here."""
+    rank_correlation: float | None
+    """Spearman's, of what they let expect and what was measured; None if too little was."""
+    is_dropped: bool
+    """Whether they misled, so that they were not listened to any more."""
 
 
 class PhaseDone(msgspec.Struct, frozen=True, tag="phase_done"):
@@ -134,6 +159,8 @@ Note: TypeAlias = (
     StudyOpened
     | SessionOpened
     | TrialNoted
+    | EarlierNoted
+    | TransferNoted
     | PhaseDone
     | FinalistNamed
     | ArmsChosen

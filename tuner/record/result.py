@@ -181,6 +181,18 @@ class TrialSection(msgspec.Struct, frozen=True):
     """Against the default in the search: a hint, not a claim."""
 
 
+class LearntFrom(msgspec.Struct, frozen=True):
+    """Earlier studies that told the search where to look."""
+
+    studies: list[str]
+    n_configurations: int
+    """Configurations that they had measured and that exist here."""
+    rank_correlation: float | None
+    """Spearman's, of what they let expect and what was measured; None if too little was."""
+    is_dropped: bool
+    """Whether they misled, so that they were not listened to any more."""
+
+
 class Noise(msgspec.Struct, frozen=True):
     """How much two identical configurations differ here."""
 
@@ -254,6 +266,7 @@ class Result(msgspec.Struct, frozen=True):
     """Drift that the user allowed to reduced precision; None for the tool's own bound."""
     accuracy_loss: float | None = None
     """By how much the user's accuracy was allowed to fall, which then decided in its place."""
+    learnt_from: LearntFrom | None = None
     convergence_reason: str = ""
     """Why the search for new configurations ended: settled, exhausted, or out of time."""
     goal: Goal = "fastest"

@@ -10,13 +10,34 @@ one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
 from tuner.record.configuration import Configuration, Value
 from tuner.space.placement import PLACING, Placement
 from tuner.space.space import Space
+
+
+class Encoded(NamedTuple):
+    """Configurations as numbers: axes (n, n_axes) as floats, marks (n, n_marks) as codes.
+
+    A code stands for one value of one setting.
+    """
+
+    axes: np.ndarray
+    marks: np.ndarray
+
+    def of(self, rows: np.ndarray) -> Encoded:
+        """Return some of them."""
+        return Encoded(self.axes[rows], self.marks[rows])
+
+    def columns(self) -> Iterator[np.ndarray]:
+        """Yield the values of every feature, axes first."""
+        yield from self.axes.T
+        yield from self.marks.T
+
 
 _PLACED = ("instances", "cores", "cpus", "nodes", "total cores")
 
@@ -38,14 +59,23 @@ class Features:
             [False] * placed
             + [k.is_late for k in self._axes]
             + ([False] if self._is_placed else [])
-            + [k.is_late for k in self._marks]
+            + [k.is_late for k in self._marks],
+            dtype=bool,
         )
         """Per feature, axes first: whether little is expected of it."""
+        self.is_placement = np.array(
+            [True] * placed
+            + [False] * len(self._axes)
+            + ([True] if self._is_placed else [])
+            + [False] * len(self._marks),
+            dtype=bool,
+        )
+        """Per feature, whether it is one of those that a placement comes to."""
         self._codes: dict[tuple[int, Value], int] = {}
         self._known: dict[Configuration, tuple[list[float], list[int]]] = {}
 
-    def of(self, configurations: Sequence[Configuration]) -> tuple[np.ndarray, np.ndarray]:
-        """Return axes (n, n_axes) as floats and marks (n, n_marks) as codes."""
+    def of(self, configurations: Sequence[Configuration]) -> Encoded:
+        """Encode configurations."""
         for configuration in configurations:
             if configuration not in self._known:
                 self._known[configuration] = self._encode(configuration)
@@ -53,7 +83,7 @@ class Features:
         n = len(both)
         axes = np.array([a for a, _ in both], dtype=float).reshape(n, self.n_axes)
         marks = np.array([m for _, m in both], dtype=np.int32).reshape(n, self.n_marks)
-        return axes, marks
+        return Encoded(axes, marks)
 
     def n_late_apart(
         self, configurations: Sequence[Configuration], here: Configuration
@@ -73,7 +103,7 @@ class Features:
         marks: list[int] = []
         if self._is_placed:
             axes, is_pinned = self._place(configuration)
-            marks = [int(is_pinned)]
+            marks = [self._codes.setdefault((-1, is_pinned), len(self._codes))]
         for knob, range_ in zip(self._axes, self._ranges, strict=True):
             axes.append(_log(values[knob.id]) / range_)
         for i, knob in enumerate(self._marks):
@@ -91,7 +121,7 @@ class Features:
         return [math.log2(count) / _DOUBLINGS for count in counts], placed.is_pinned
 
 
-_DOUBLINGS = 1.5
+_DOUBLINGS = 3.0
 """Counts of a placement are as far apart as the ends of another axis after so many doublings."""
 
 

@@ -49,6 +49,15 @@ class Pool:
                 self._all = [c for c in found if self._space.contains(c)]
         return self._all
 
+    def left(
+        self, klass: WinnerClass, is_new: Callable[[Configuration], bool]
+    ) -> list[Configuration] | None:
+        """Return every new configuration that a class allows; None of a larger space."""
+        everything = self.whole()
+        if everything is None:
+            return None
+        return [c for c in everything if allowed_in(klass, c) and is_new(c)]
+
     def candidates(
         self,
         klass: WinnerClass,
@@ -57,20 +66,18 @@ class Pool:
         learnt: int,
     ) -> list[Configuration]:
         """Return what to choose from; learnt: grows when the surrogate learns anew."""
-        everything = self.whole()
         known = self._shortlists.get(klass, [])
-        if everything is None:
+        if self.whole() is None:
             drawn = [c for c in (self.at_random(klass) for _ in range(_DRAWN)) if c is not None]
             found = [c for c in dict.fromkeys([*known, *drawn]) if is_new(c)]
             self._shortlists[klass] = self._most_promising(found, gains, _KEPT)
             return self._shortlists[klass]
         if learnt != self._learnt_at.get(klass):
-            found = [c for c in everything if allowed_in(klass, c) and is_new(c)]
-            known = self._most_promising(found, gains, _SHORTLIST)
+            known = self._most_promising(self.left(klass, is_new) or [], gains, _SHORTLIST)
             self._learnt_at[klass] = learnt
         self._shortlists[klass] = [c for c in known if is_new(c)]
         if not self._shortlists[klass]:  # looked through: the others once more
-            found = [c for c in everything if allowed_in(klass, c) and is_new(c)]
+            found = self.left(klass, is_new) or []
             self._shortlists[klass] = self._most_promising(found, gains, _SHORTLIST)
         return self._shortlists[klass]
 

@@ -32,11 +32,15 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.search.pool import Pool
 from tuner.search.surrogate import Belief, Score, Surrogate
+from tuner.search.transfer import Transfer
 from tuner.space.knobs import allowed_in, winner_class
 from tuner.space.space import Space
 
 _PAIR = ("nearby", "surrogate")
 _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
+_FOUR = ("nearby", "nearby", "nearby", "surrogate")
+_SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
+"""In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
 _N_BEST = 5
 """Configurations around which `nearby` looks."""
 _STEPS = 3
@@ -67,7 +71,7 @@ class PortfolioSampler(BaseSampler):
     """Proposes for the class in `focus`.
 
     scores: what was tried (None: without a score); sd: by how much a score may be off (log rate);
-    cost_s: the seconds that a tried configuration took.
+    cost_s: the seconds that a tried configuration took; transfer: what earlier studies say.
     """
 
     def __init__(
@@ -78,8 +82,10 @@ class PortfolioSampler(BaseSampler):
         *,
         sd: Callable[[Configuration], float] = lambda _: _LAUNCH_SD,
         cost_s: Callable[[Configuration], float] = lambda _: 1.0,
+        transfer: Transfer | None = None,
     ) -> None:
         self.space = space
+        self.transfer = transfer or Transfer(space)
         self._scores = scores
         self._sd = sd
         self._cost_s = cost_s
@@ -87,7 +93,9 @@ class PortfolioSampler(BaseSampler):
         self._random = random.Random(seed)
         self._turns: dict[WinnerClass, int] = defaultdict(int)
         self.focus = WinnerClass.REDUCED
-        self._surrogate = Surrogate(space)
+        self.surrogate = Surrogate(
+            space, self.transfer.hints if self.transfer.tells_anything else None
+        )
         self._pool = Pool(space, self._random)
         self._fitted: Mapping[Configuration, Score | None] = {}
         self._known_pairs: dict[Configuration, tuple[tuple[str, Value], ...]] = {}
@@ -129,10 +137,11 @@ class PortfolioSampler(BaseSampler):
 
     def _in_turn(self) -> Iterator[str]:
         """Yield the source whose turn it is, then each other one: the first that has something."""
-        source = _SOURCES[self._turns[self.focus] % len(_SOURCES)]
+        sources = _SOURCES if self._pool.whole() is not None else _SOURCES_OF_MANY
+        source = sources[self._turns[self.focus] % len(sources)]
         self._turns[self.focus] += 1
         yield source
-        yield from dict.fromkeys(other for other in _SOURCES if other != source)
+        yield from dict.fromkeys(other for other in sources if other != source)
 
     def _is_new(self, configuration: Configuration, tried: Mapping[Configuration, Any]) -> bool:
         return (
@@ -152,7 +161,7 @@ class PortfolioSampler(BaseSampler):
         if all(score is None for score in tried.values()):
             raise ValueError("nothing has a score yet")
         self._learn_from(tried)
-        return self._surrogate.beliefs(configurations)
+        return self.surrogate.beliefs(configurations)
 
     def _learn_from(self, tried: Mapping[Configuration, float | None]) -> None:
         scores = {
@@ -161,7 +170,7 @@ class PortfolioSampler(BaseSampler):
         if scores == self._fitted:
             return
         self._fitted = scores
-        self._surrogate.fit(
+        self.surrogate.fit(
             {c: score for c, score in scores.items() if score is not None},
             [c for c, score in scores.items() if score is None],
             {c: self._cost_s(c) for c in scores},
@@ -173,7 +182,7 @@ class PortfolioSampler(BaseSampler):
         if not scored:
             return []
         self._learn_from(tried)
-        beliefs = dict(zip(scored, self._surrogate.beliefs(scored), strict=True))
+        beliefs = dict(zip(scored, self.surrogate.beliefs(scored), strict=True))
         return sorted(scored, key=lambda c: -beliefs[c].mean)[:_N_BEST]
 
     def open_neighbours(
@@ -181,6 +190,11 @@ class PortfolioSampler(BaseSampler):
     ) -> list[Configuration]:
         """Return the untried configurations of the class in focus that are one knob away."""
         return [c for c in self.space.neighbours(configuration) if self._is_new(c, tried)]
+
+    def n_left(self, tried: Mapping[Configuration, float | None]) -> float:
+        """Return how many configurations of the class in focus are untried; of many, infinity."""
+        found = self._pool.left(self.focus, lambda c: self._is_new(c, tried))
+        return math.inf if found is None else len(found)
 
     def _by_surrogate(
         self, tried: Mapping[Configuration, float | None], *, is_nearby: bool
@@ -194,7 +208,7 @@ class PortfolioSampler(BaseSampler):
             return self._is_new(c, tried)
 
         def gains(configurations: Sequence[Configuration]) -> np.ndarray:
-            return self._surrogate.expected_gains(configurations, best)
+            return self.surrogate.expected_gains(configurations, best)
 
         last = self.around.get(self.focus)
         candidates = [] if last is None else self.open_neighbours(last, tried)
@@ -205,7 +219,7 @@ class PortfolioSampler(BaseSampler):
             around = dict.fromkeys(c for b in best for c in self.space.neighbours(b))
             candidates = [c for c in around if is_new(c)]
         else:
-            learnt = self._surrogate.n_learnt
+            learnt = self.surrogate.n_learnt
             candidates = self._pool.candidates(self.focus, is_new, gains, learnt)
             if self._pool.whole() is None:
                 candidates = list(
@@ -217,7 +231,7 @@ class PortfolioSampler(BaseSampler):
         if is_whole:
             self.expected_gain[self.focus] = float(expected.max())
         worth = expected * self._weights(candidates, best[0])
-        worth /= np.sqrt(self._surrogate.costs_s(candidates))
+        worth /= np.sqrt(self.surrogate.costs_s(candidates))
         return candidates[int(np.argmax(worth))]
 
     def _walked(
@@ -242,7 +256,7 @@ class PortfolioSampler(BaseSampler):
     def _weights(self, candidates: Sequence[Configuration], best: Configuration) -> np.ndarray:
         """Return by how much an expected gain counts: own class more, late knobs less."""
         own = np.array([_OWN_CLASS if winner_class(c) is self.focus else 1.0 for c in candidates])
-        n_late = self._surrogate.features.n_late_apart(candidates, best)
+        n_late = self.surrogate.features.n_late_apart(candidates, best)
         found: np.ndarray = own * _LATE**n_late
         return found
 
@@ -322,9 +336,9 @@ class PortfolioSampler(BaseSampler):
 
     def _any_left(self, tried: Mapping[Configuration, Any]) -> Configuration | None:
         """Return the first new configuration of the class in a bounded look through all of them."""
-        everything = self._pool.whole()
-        if everything is not None:
-            return next((c for c in everything if self._is_new(c, tried)), None)
+        found = self._pool.left(self.focus, lambda c: self._is_new(c, tried))
+        if found is not None:
+            return next(iter(found), None)
         allowed = self.space.choices_within(self.focus)
         for values in itertools.islice(itertools.product(*allowed.values()), _ENUMERATED):
             proposal = self.space.canonical(

@@ -1,28 +1,32 @@
 """What tried configurations say of others: a Gaussian process over a space's features.
 
-The covariance of two configurations is a sum of what each setting has in common by itself (settings
-are often nearly additive in the logarithm of the rate), of what whole configurations have in common
-(Matern 5/2: those that place threads are not), and of what a configuration shares with itself
-alone. How much each setting matters, and each part, is chosen by the likelihood of what was seen,
-with priors that make it sensible from the first trials on (maximum a posteriori).
+Its covariance is that of search/kernel.py. How much each setting matters, and each part of the
+covariance, is chosen by the likelihood of what was seen, with priors that make it sensible from the
+first trials on (maximum a posteriori).
 
 Far below the best, differences count for less: a search wants to know the top, not by how much the
 bottom is worse. What failed tells where failures are, and nothing of rates.
+
+A hint (what other studies let expect) is half believed: its multiple is learnt like the rest, from
+what was seen. Where the two do not rank alike, it is dropped.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
 
 import msgspec
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import ndtr
+from scipy.stats import spearmanr
 
 from tuner.record.configuration import Configuration
-from tuner.search.features import Features
+from tuner.search.features import Encoded, Features
+from tuner.search.kernel import JITTER, PARTS, Kernel, squares
 from tuner.space.space import Space
 
 _MOST_BELIEVED = 300
@@ -42,10 +46,17 @@ _LEAST_SPREAD = 0.03
 """SD of log rates that is reckoned with at the least."""
 _OWN = 0.1
 """Prior median of what a configuration shares with itself alone, in units of the spread."""
-_SQRT5 = math.sqrt(5)
-_JITTER = 1e-6
 _AT_ONCE = 2000
 """Configurations that are predicted together: memory, not time."""
+_TRUST, _TRUST_SD = 0.5, 0.5
+"""Of a hint: the multiple that is believed in at first, and by how much that may be off."""
+_JUDGED_FROM = 10
+"""Scores from which on a hint is compared with them."""
+LEAST_CORRELATION = 0.2
+"""Spearman's, of a hint and the scores: below it, the hint is dropped."""
+
+Hint: TypeAlias = Callable[[Sequence[Configuration]], np.ndarray]
+"""Says of configurations what log rate to expect, up to a constant."""
 
 
 class Score(msgspec.Struct, frozen=True):
@@ -65,11 +76,13 @@ class Belief(msgspec.Struct, frozen=True):
 class Surrogate:
     """Predicts log rates, and where failures are, from tried configurations."""
 
-    def __init__(self, space: Space) -> None:
+    def __init__(self, space: Space, hint: Hint | None = None) -> None:
         self.features = Features(space)
-        self._n_features = self.features.n_axes + self.features.n_marks
-        prior = np.log(_LENGTH * math.sqrt(max(1, self._n_features)))
-        self._prior_length = prior + np.where(self.features.is_late, math.log(_LATE), 0.0)
+        self._kernel = Kernel(self.features.is_placement)
+        n = len(self.features.is_placement)
+        late = np.where(self.features.is_late, math.log(_LATE), 0.0)
+        self._prior_length = np.zeros(self._kernel.n_lengths)
+        self._prior_length[self._kernel.length_of] = math.log(_LENGTH * math.sqrt(max(1, n))) + late
         self._theta = self._prior()
         self.n_learnt = 0
         """How often it was asked how much each setting matters."""
@@ -78,10 +91,15 @@ class Surrogate:
         self._scores: Mapping[Configuration, Score] = {}
         self._doubt = 1.0
         self._doubted_at = -1
+        self._hint = hint
+        self.hint_correlation: float | None = None
+        """Spearman's, of the hint and the scores; None while there are too few of these."""
+        self.is_misled = False
+        """Whether the hint was dropped, for good."""
 
     def _prior(self) -> np.ndarray:
-        """Return the logarithms: lengths, then the SDs of the parts (additive, whole, own)."""
-        parts = np.log([0.7, 0.7, _OWN])
+        """Return the logarithms: lengths, then the SDs of the parts (kernel.py names them)."""
+        parts = np.log([0.7, 0.7, 0.7, _OWN])
         return np.concatenate([self._prior_length, parts])
 
     # ---------------------------------------------------------------- learning
@@ -106,6 +124,7 @@ class Surrogate:
         self._x = self.features.of(self._tried)
         self._y = (y - self._mean) / self._spread
         self._noise = (noise / self._spread) ** 2
+        self._judge_hint(rates)
         if len(scores) >= _REFIT * self._fitted_on:
             self._fitted_on = len(scores)
             self.n_learnt += 1
@@ -116,6 +135,32 @@ class Surrogate:
         self._all_x = self.features.of(self._everything)
         self._costs = np.array([math.log((costs_s or {}).get(c, 1.0)) for c in self._everything])
 
+    def _judge_hint(self, rates: np.ndarray) -> None:
+        """Compare the hint with what was seen, and put it into the units of y."""
+        self._hinted = np.zeros(len(rates))
+        if self._hint is None:
+            return
+        raw = self._hint(self._tried)
+        if len(rates) >= _JUDGED_FROM:
+            found = _rank_correlation(raw, rates)
+            self.hint_correlation = found
+            if found < LEAST_CORRELATION:
+                self.is_misled = True
+                self._hint = None
+                self._fitted_on = 0  # what was learnt, was learnt beside it
+                return
+        self._best_hinted = float(raw.max())
+        warped = self._warp.of_gaps(self._best_hinted - raw)
+        self._hint_mean = float(np.median(warped))
+        self._hinted = (warped - self._hint_mean) / self._spread
+
+    def _hints(self, configurations: Sequence[Configuration]) -> np.ndarray:
+        if self._hint is None:
+            return np.zeros(len(configurations))
+        warped = self._warp.of_gaps(self._best_hinted - self._hint(configurations))
+        found: np.ndarray = (warped - self._hint_mean) / self._spread
+        return found
+
     def _learn(self) -> None:
         """Find how much each setting and each part matters."""
         n = len(self._y)
@@ -125,15 +170,16 @@ class Surrogate:
             rest = np.setdiff1d(chosen, best)
             spaced = rest[np.linspace(0, len(rest) - 1, _MOST_FITTED - len(best)).astype(int)]
             chosen = np.union1d(best, spaced)
-        axes, marks = self._x
-        apart = _apart(axes[chosen], marks[chosen], axes[chosen], marks[chosen])
-        y, noise = self._y[chosen], self._noise[chosen]
+        apart = self._kernel.apart(self._x.of(chosen))
+        hinted = self._hinted[chosen]
+        y = self._y[chosen] - _TRUST * hinted
+        known = np.diag(self._noise[chosen]) + _TRUST_SD**2 * np.outer(hinted, hinted)
         prior = self._prior()
         sds = np.full(len(prior), _LENGTH_SD)
-        sds[-3:] = _PART_SD
+        sds[-PARTS:] = _PART_SD
 
         def cost(theta: np.ndarray) -> tuple[float, np.ndarray]:
-            value, gradient = _likelihood(theta, apart, y, noise)
+            value, gradient = self._kernel.likelihood(theta, apart, y, known)
             off = (theta - prior) / sds
             return value + 0.5 * float(off @ off), gradient + off / sds
 
@@ -145,12 +191,14 @@ class Surrogate:
 
     def _condition(self) -> None:
         """Take in what was seen."""
-        covariance = _covariance(self._theta, _apart(*self._x, *self._x))
+        covariance = self._kernel.covariance(self._theta, self._x, self._x)
+        covariance += _TRUST_SD**2 * np.outer(self._hinted, self._hinted)
         covariance[np.diag_indices_from(covariance)] += (
-            math.exp(2 * self._theta[-1]) + self._noise + _JITTER
+            math.exp(2 * self._theta[-1]) + self._noise + JITTER
         )
         self._factor = cho_factor(covariance, lower=True, check_finite=False)
-        self._solved = cho_solve(self._factor, self._y, check_finite=False)
+        off = self._y - _TRUST * self._hinted
+        self._solved = cho_solve(self._factor, off, check_finite=False)
         if self._doubted_at != self.n_learnt:
             self._doubted_at = self.n_learnt
             self._doubt = self._misjudged()
@@ -168,16 +216,19 @@ class Surrogate:
 
     def _predict(self, configurations: Sequence[Configuration]) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and SD in units of the spread, of what the configurations do."""
-        cross = _covariance(self._theta, _apart(*self.features.of(configurations), *self._x))
+        encoded = self.features.of(configurations)
+        cross = self._kernel.covariance(self._theta, encoded, self._x)
+        hinted = self._hints(configurations)
+        cross += _TRUST_SD**2 * np.outer(hinted, self._hinted)
         own = math.exp(2 * self._theta[-1])
         places = {c: j for j, c in enumerate(self._tried)}
         for i, c in enumerate(configurations):
             if c in places:  # what it shares with itself alone is known of it, too
                 cross[i, places[c]] += own
-        mean = cross @ self._solved
+        mean = _TRUST * hinted + cross @ self._solved
         solved = solve_triangular(self._factor[0], cross.T, lower=True, check_finite=False)
-        parts = np.exp(2 * self._theta[-3:])
-        variance = parts.sum() - np.einsum("ij,ij->j", solved, solved)
+        variance = self._kernel.variance(self._theta) + (_TRUST_SD * hinted) ** 2
+        variance -= np.einsum("ij,ij->j", solved, solved)
         return mean, np.sqrt(np.maximum(variance, 1e-10))
 
     def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
@@ -234,26 +285,35 @@ class Surrogate:
             return np.ones(len(configurations))
         works = np.array([1.0] * len(self._tried) + [0.0] * len(self._failed))
         base = works.mean()
-        apart = _apart(*self.features.of(configurations), *self._all_x)
-        alike = self._alike(apart)
-        whole = (alike @ works + base) / (alike.sum(axis=1) + 1)
-        shared = apart == 0.0
-        by_value = (shared @ works + base) / (shared.sum(axis=2) + 1)
-        found: np.ndarray = np.minimum(whole, by_value.min(axis=0))
+        encoded = self.features.of(configurations)
+        alike = self._alike(encoded)
+        found: np.ndarray = (alike @ works + base) / (alike.sum(axis=1) + 1)
+        for mine, all_ in zip(encoded.columns(), self._all_x.columns(), strict=True):
+            values, at = np.unique(all_, return_inverse=True)
+            share = (np.bincount(at, works) + base) / (np.bincount(at) + 1)
+            where = np.minimum(np.searchsorted(values, mine), len(values) - 1)
+            found = np.minimum(found, np.where(values[where] == mine, share[where], base))
         return found
 
     def costs_s(self, configurations: Sequence[Configuration]) -> np.ndarray:
         """Return the seconds that a launch of each may take: as of those alike."""
-        alike = self._alike(_apart(*self.features.of(configurations), *self._all_x))
+        alike = self._alike(self.features.of(configurations))
         base = self._costs.mean()
         found: np.ndarray = np.exp((alike @ self._costs + base) / (alike.sum(axis=1) + 1))
         return found
 
-    def _alike(self, apart: np.ndarray) -> np.ndarray:
+    def _alike(self, encoded: Encoded) -> np.ndarray:
         """Return how alike each is to each that was tried: nearly nothing but for a few."""
-        squares = np.einsum("kij,k->ij", apart, 4 * np.exp(-2 * self._prior_length))
-        found: np.ndarray = np.exp(-squares)
+        weights = 4 * np.exp(-2 * self._prior_length[self._kernel.length_of])
+        found: np.ndarray = np.exp(-squares(weights, encoded, self._all_x))
         return found
+
+
+def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
+    """Return Spearman's; of what does not differ, none."""
+    if min(np.ptp(a), np.ptp(b)) < 1e-9:
+        return 0.0
+    return float(spearmanr(a, b).statistic)
 
 
 class _Warp:
@@ -264,8 +324,12 @@ class _Warp:
         self._scale = max(float(np.median(self._best - rates)), 0.1)
 
     def of(self, rates: np.ndarray) -> np.ndarray:
-        gaps = np.maximum(self._best - rates, 0.0)
-        found: np.ndarray = -self._scale * np.log1p(gaps / self._scale)
+        return self.of_gaps(np.maximum(self._best - rates, 0.0))
+
+    def of_gaps(self, gaps: np.ndarray) -> np.ndarray:
+        """Return y at gaps below the best; above it, where gaps are negative, y is as they are."""
+        below = np.maximum(gaps, 0.0)
+        found: np.ndarray = -self._scale * np.log1p(below / self._scale) - np.minimum(gaps, 0.0)
         return found
 
     def slope(self, rates: np.ndarray) -> np.ndarray:
@@ -277,67 +341,6 @@ class _Warp:
             y < 0, self._scale * np.expm1(-np.minimum(y, 0) / self._scale), -y
         )
         return found
-
-
-def _apart(
-    axes_a: np.ndarray, marks_a: np.ndarray, axes_b: np.ndarray, marks_b: np.ndarray
-) -> np.ndarray:
-    """Return the squared distance of two lists, per feature: (n_features, n_a, n_b)."""
-    found = np.empty((axes_a.shape[1] + marks_a.shape[1], len(axes_a), len(axes_b)))
-    for k in range(axes_a.shape[1]):
-        found[k] = (axes_a[:, k, None] - axes_b[None, :, k]) ** 2
-    for k in range(marks_a.shape[1]):
-        found[axes_a.shape[1] + k] = marks_a[:, k, None] != marks_b[None, :, k]
-    return found
-
-
-def _covariance(theta: np.ndarray, apart: np.ndarray) -> np.ndarray:
-    """Return what configurations have in common, without what one shares with itself alone."""
-    weights = np.exp(-2 * theta[:-3])
-    additive, whole = np.exp(2 * theta[-3]), np.exp(2 * theta[-2])
-    n = len(weights)
-    total = np.zeros(apart.shape[1:])
-    squares = np.zeros(apart.shape[1:])
-    for k in range(n):
-        scaled = weights[k] * apart[k]
-        squares += scaled
-        total += np.exp(-0.5 * n * scaled)
-    distance = _SQRT5 * np.sqrt(squares)
-    matern = (1 + distance + distance**2 / 3) * np.exp(-distance)
-    found: np.ndarray = additive / n * total + whole * matern
-    return found
-
-
-def _likelihood(
-    theta: np.ndarray, apart: np.ndarray, y: np.ndarray, noise: np.ndarray
-) -> tuple[float, np.ndarray]:
-    """Return minus the log likelihood, and its gradient by theta."""
-    weights = np.exp(-2 * theta[:-3])
-    additive, whole, own = np.exp(2 * theta[-3:])
-    n = len(weights)
-    terms = np.exp(-0.5 * n * weights[:, None, None] * apart)
-    sums = terms.sum(axis=0)
-    squares = np.einsum("kij,k->ij", apart, weights)
-    distance = _SQRT5 * np.sqrt(squares)
-    decay = np.exp(-distance)
-    matern = (1 + distance + distance**2 / 3) * decay
-    covariance = additive / n * sums + whole * matern
-    covariance[np.diag_indices_from(covariance)] += own + noise + _JITTER
-    factor = cho_factor(covariance, lower=True, check_finite=False)
-    solved = cho_solve(factor, y, check_finite=False)
-    value = 0.5 * float(y @ solved) + float(np.log(np.diag(factor[0])).sum())
-    inverse = cho_solve(factor, np.eye(len(y)), check_finite=False)
-    inner = 0.5 * (inverse - np.outer(solved, solved))  # d value / d covariance
-    gradient = np.empty_like(theta)
-    # d matern / d squares = -(5/6) (1 + distance) exp(-distance)
-    by_squares = whole * (-5 / 6) * (1 + distance) * decay
-    for k in range(n):
-        by_weight = by_squares * apart[k] - 0.5 * additive * apart[k] * terms[k]
-        gradient[k] = -2 * weights[k] * float(np.vdot(inner, by_weight))
-    gradient[-3] = 2 * additive / n * float(np.vdot(inner, sums))
-    gradient[-2] = 2 * whole * float(np.vdot(inner, matern))
-    gradient[-1] = 2 * own * float(np.trace(inner))
-    return value, gradient
 
 
 def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Score]:

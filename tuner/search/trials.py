@@ -27,9 +27,13 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import PortfolioSampler, Scores
+from tuner.search.transfer import Earlier, Transfer
 from tuner.space.space import Space
 
 _NAME = "study"
+_FAILS = "fails"
+"""The constraint that a configuration works: 1 where it failed. Optuna's samplers, best trial and
+dashboard take what violates one for infeasible, not for slow."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -88,8 +92,8 @@ def _stored(path: Path) -> Iterator[None]:
 class Trials:
     """Ask for configurations and tell how they did. The value is a log rate, maximised.
 
-    noted: every trial that the study's journal holds. known: what the sampler may ask of a tried
-    configuration, by keyword (PortfolioSampler).
+    noted: every trial that the study's journal holds. earlier: other studies that tell where to
+    look. known: what the sampler may ask of a tried configuration, by keyword (PortfolioSampler).
     """
 
     def __init__(
@@ -99,11 +103,14 @@ class Trials:
         scores: Scores,
         seed: int,
         noted: Sequence[TrialNoted] = (),
+        earlier: Sequence[Earlier] = (),
         **known: Callable[[Configuration], float],
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._path = path
-        self.sampler = PortfolioSampler(space, scores, seed, **known)
+        self.sampler = PortfolioSampler(
+            space, scores, seed, transfer=Transfer(space, earlier), **known
+        )
         self._distributions = self.sampler.distributions()
         n_noted = max((note.number + 1 for note in noted), default=0)
         is_there = path.exists()
@@ -145,6 +152,7 @@ class Trials:
                     value=score,
                     params={knob: values[knob] for knob in within},
                     distributions=within,
+                    constraints={_FAILS: 1.0} if score is None else None,
                     user_attrs={
                         "configuration": note.configuration.label(),
                         "source": note.source,
@@ -161,10 +169,22 @@ class Trials:
             label = trial.user_attrs.get("configuration")
             if label not in known:
                 self._study.tell(trial.number, state=TrialState.FAIL)
-            elif (score := known[label]) is not None:
-                self._study.tell(trial.number, score)
             else:
-                self._study.tell(trial.number, state=TrialState.PRUNED)
+                self._close(trial.number, known[label])
+
+    def _close(self, number: int, score: float | None) -> None:
+        """Tell Optuna a score, or that there is none.
+
+        A failure is told as pruned: a sampler learns nothing from a trial told as failed.
+        """
+        if score is not None:
+            self._study.tell(number, score)
+        else:
+            trial = self._storage.get_trial_id_from_study_id_trial_number(self._id, number)
+            told = optuna.trial.Trial(self._study, trial)
+            if _FAILS not in told.constraints:  # a kill may have come in between
+                told.set_constraint(_FAILS, 1.0)
+            self._study.tell(number, state=TrialState.PRUNED)
 
     def ask(self, klass: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted."""
@@ -207,17 +227,10 @@ class Trials:
         }
 
     def tell(self, number: int, outcome: Outcome, reason: str, score: float | None) -> None:
-        """Tell Optuna how a trial did.
-
-        A failure is told as pruned, the worst there is: a sampler learns nothing from a trial
-        that is told as failed.
-        """
+        """Tell Optuna how a trial did: a failure as one that violates a constraint."""
         trial = self._open.pop(number)
         with _stored(self._path):
             self._storage.set_trial_user_attr(trial, "outcome", str(outcome))
             if reason:
                 self._storage.set_trial_user_attr(trial, "reason", reason[:1000])
-            if score is not None:
-                self._study.tell(number, score)
-            else:
-                self._study.tell(number, state=TrialState.PRUNED)
+            self._close(number, score)

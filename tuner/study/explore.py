@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections import Counter
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import Phase, WinnerClass
+from tuner.record.journal import TRANSFERRED, Phase, TransferNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
@@ -20,12 +21,16 @@ _LITTLE = 0.0005
 """An expected gain of the log rate that is not worth a launch, however quiet the host."""
 _OF_NOISE = 1 / 10
 """The same as a share of what launches scatter by."""
-_REPEATS = 3
-_NEXT_TO_NOTHING = 0.01
-PROVED = 2
+_REPEATS = 2
+_NEXT_TO_NOTHING = 0.02
+"""Of the budget, what a launch of the default may cost for it to be launched again so often."""
+PROVED = 3
 """Launches of a leader before the search goes on around it."""
 _CLEARLY = 3.0
 """Standard errors by which a lead is clear at once."""
+_REST = 1 / 4
+"""Of the seconds that a study took so far: what costs no more is measured, though little is
+expected of it, while there is time: that nothing was left out is worth more than a model's word."""
 _STALLED = 9
 """A search has stalled after so many proposals since its best was found, those of every class
 together, and half of all: what it leaves to the later phases then tells more."""
@@ -46,7 +51,8 @@ class _Progress:
         """Take note of a proposal's result for every class, and settle `klass` if it is time.
 
         That is where the surrogate has expected next to nothing of its best proposal for a while,
-        half of all proposals brought nothing, and no neighbour of the best is untried.
+        half of all proposals brought nothing, no neighbour of the best is untried, and the rest of
+        the class costs more than a share of what was spent: else it goes on with that.
         """
         study, ledger = self._study, self._study.ledger
         sampler = study.trials.sampler
@@ -72,10 +78,20 @@ class _Progress:
         leader = self._leaders.get(klass)
         if leader is not None and sampler.open_neighbours(leader, ledger.tried()):
             sampler.around[klass] = leader
-        else:
+        elif self._rest_s(klass) > _REST * study.budget.used_s():
             self.settled[klass] = (
                 f"settled: the most promising configuration is expected to gain {gain:.2%}"
             )
+
+    def _rest_s(self, klass: WinnerClass) -> float:
+        """Estimate the seconds of a launch of all that a class has left."""
+        study = self._study
+        study.trials.sampler.focus = klass
+        n_left = study.trials.sampler.n_left(study.ledger.tried())
+        if not n_left or math.isinf(n_left):
+            return n_left
+        costs_s = [study.cost_s(trial.configuration) for trial in study.ledger.trials()]
+        return n_left * statistics.fmean(costs_s)
 
     def _level(self, klass: WinnerClass) -> float:
         """Return what the class's leader is worth by now: a lucky score falls, or it fails."""
@@ -103,6 +119,7 @@ def explore(study: Study) -> None:
         return
     study.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
     learn_noise(study)
+    try_transferred(study)
     progress = _Progress(study)
     reason = ""
     turn = 0
@@ -134,6 +151,7 @@ def explore(study: Study) -> None:
         if len(progress.settled) == len(study.turns):
             remedy = "the space holds nothing else that applies here"
         study.warn(f"nothing beyond the default and the baselines was tried: {reason}; {remedy}")
+    note_transfer(study)
     study.done(Phase.EXPLORE, reason)
 
 
@@ -151,6 +169,38 @@ def learn_noise(study: Study) -> None:
         and not study.ledger.has_failed(default[0])
     ):
         study.measure(default[0], Purpose.RACE)
+
+
+def try_transferred(study: Study) -> None:
+    """Measure what did best in earlier studies, while there is time."""
+    for guess in study.trials.sampler.transfer.guesses(study.turns):
+        if guess in study.ledger.tried():
+            continue
+        if not make_time_for(study, guess):
+            return
+        proposal = study.trials.ask_for(guess, TRANSFERRED)
+        study.tell(proposal, study.measure(guess, Purpose.SEARCH, may_prune=True))
+
+
+def note_transfer(study: Study) -> None:
+    """Note what came of listening to earlier studies, and warn where they misled."""
+    transfer, surrogate = study.trials.sampler.transfer, study.trials.sampler.surrogate
+    if not transfer.studies:
+        return
+    study.beliefs()  # by everything that was measured
+    study.store.add(
+        TransferNoted(
+            tuple(transfer.studies),
+            transfer.n_configurations,
+            surrogate.hint_correlation,
+            surrogate.is_misled,
+        )
+    )
+    if surrogate.is_misled:
+        study.warn(
+            "the earlier studies misled (their ranks correlate with what was measured by "
+            f"{surrogate.hint_correlation:.2f}) and were not listened to any more"
+        )
 
 
 def prove_leader(study: Study, klass: WinnerClass) -> None:

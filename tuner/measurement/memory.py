@@ -1,0 +1,160 @@
+"""What launches will hold in memory, from what earlier ones held: so that none is started to die.
+
+Batch by batch: what a process takes grows about linearly with it. What is looked up is the peak,
+since compiling or freezing a graph may take many times more than running it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping, Sequence
+
+from tuner.host.limits import Limits
+from tuner.record.configuration import Configuration
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
+from tuner.record.outcome import Outcome
+from tuner.record.store import Store
+from tuner.space.catalogue import BATCH, INSTANCES, MEMORY_POLICY
+from tuner.space.placement import PLACING
+
+RESIDENT_SHARE = 0.6
+"""Of the allowed memory: with more residents than that, the arms take turns."""
+_TEAM_SHARE = 0.9
+"""Of the allowed memory, what is resident and what starts may take together: the kernel would kill
+it for more, or push out what others have in memory."""
+_PEAK_NOISE_BYTES = 32 << 20
+"""Peaks of the same work differ by as much; a line through two of them by more, further away."""
+
+
+class MemoryModel:
+    """Reckons from the launches in a store."""
+
+    def __init__(self, store: Store, limits: Limits) -> None:
+        self._store = store
+        self._limits = limits
+
+    def fault(
+        self, request: LaunchRequest, n_instances: int, running: Iterable[LaunchRecord]
+    ) -> str:
+        """Say why what is requested would not fit beside what runs; empty if it would.
+
+        Also where that is not known.
+        """
+        waiting = sum(r.prepared.memory_private_bytes for r in running if r.prepared is not None)
+        if n_instances == 1:
+            return self._fault_alone(request, self._limits.memory_bytes - waiting)
+        return self._fault_together(
+            request, n_instances, _TEAM_SHARE * self._limits.memory_bytes - waiting
+        )
+
+    def _fault_alone(self, request: LaunchRequest, allowed: float) -> str:
+        """Say why one process would not fit: by what the same settings took at smaller batches."""
+        own = self._same(request.configuration)
+        if any(batch >= request.batch for batch in own):
+            return ""  # it ran with as much
+        if less := self._ran_out(request.configuration, request.batch):
+            return (
+                f"not started: the same settings ran out of memory at batch {less} already, "
+                f"and this is batch {request.batch}"
+            )
+        if len(own) < 2:
+            return ""
+        bytes_of = {batch: float(p.memory_peak_bytes) for batch, p in own.items()}
+        least = at_batch(request.batch, bytes_of) - _line_noise(request.batch, sorted(own))
+        if least <= allowed:
+            return ""
+        what = f"a process of at least {_gib(least)} does not fit"
+        return f"not started: {what} into the {_gib(allowed)} of memory that are left"
+
+    def _fault_together(self, request: LaunchRequest, n_instances: int, allowed: float) -> str:
+        seen = self.alike(request.configuration)
+        if not seen:
+            return ""
+        each = at_batch(
+            request.batch,
+            {
+                batch: (p.memory_peak_bytes - p.memory_shared_bytes) / n
+                for batch, (n, p) in seen.items()
+            },
+        )
+        shared = max(p.memory_shared_bytes for _, p in seen.values())
+        if n_instances * each + shared <= allowed:
+            return ""
+        what = f"{n_instances} instances of about {_gib(each)} each do not fit"
+        return f"not started: {what} into the {_gib(allowed)} of memory that are left"
+
+    def _same(self, configuration: Configuration) -> dict[int, Prepared]:
+        """Return what earlier launches of the same settings held, alone, by their batch."""
+        wanted = configuration.without(BATCH)
+        return {
+            record.request.batch: record.prepared
+            for record in self._store.launches.values()
+            if record.prepared is not None
+            if record.request.configuration.without(BATCH) == wanted
+        }
+
+    def _ran_out(self, configuration: Configuration, batch: int) -> int | None:
+        """Return the smallest batch below this one at which the same settings ran out of memory.
+
+        In the search, that is: in later rounds others are resident beside them.
+        """
+        found = [
+            record.request.batch
+            for record in self._store.launches.values()
+            if record.ending is not None
+            and record.ending.outcome is Outcome.OUT_OF_MEMORY
+            and record.request.purpose in (Purpose.BASELINE, Purpose.SEARCH)
+            and record.request.batch < batch
+            and record.request.configuration.without(BATCH) == configuration.without(BATCH)
+        ]
+        return min(found, default=None)
+
+    def alike(self, configuration: Configuration) -> dict[int, tuple[int, Prepared]]:
+        """Return how many instances earlier launches had and what they held, by their batch.
+
+        Batch by batch those of the same settings, placed however, else those of the default.
+        """
+        unplaced = (*PLACING, MEMORY_POLICY, BATCH)
+        found: dict[int, tuple[int, Prepared]] = {}
+        for wanted in (Configuration(), configuration.without(*unplaced)):
+            for record in self._store.launches.values():
+                settings = record.request.configuration
+                if record.prepared is not None and settings.without(*unplaced) == wanted:
+                    n = int(settings.get(INSTANCES) or 1)
+                    found[record.request.batch] = (n, record.prepared)
+        return found
+
+    def fit(self, records: Sequence[LaunchRecord]) -> bool:
+        """Tell whether launches like these can be resident together, one of them starting."""
+        prepared = [r.prepared for r in records if r.prepared is not None]
+        waiting = sum(p.memory_private_bytes for p in prepared)
+        starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
+        return waiting + starting <= RESIDENT_SHARE * self._limits.memory_bytes
+
+
+def at_batch(batch: int, bytes_of: Mapping[int, float]) -> float:
+    """Return what a batch takes, on a line between the nearest ones that were looked at.
+
+    Beyond them on the last two's line; no less than the smallest, and of one batch its own.
+    """
+    known = sorted(bytes_of)
+    if len(known) == 1:
+        return bytes_of[known[0]]
+    low, high = _around(batch, known)
+    slope = (bytes_of[high] - bytes_of[low]) / (high - low)
+    return max(min(bytes_of.values()), bytes_of[low] + slope * (batch - low))
+
+
+def _line_noise(batch: int, known: Sequence[int]) -> float:
+    """Return the bytes by which a line through peaks may be off at a batch beyond them."""
+    low, high = _around(batch, known)
+    return _PEAK_NOISE_BYTES * (1 + (batch - high) / (high - low))
+
+
+def _around(batch: int, known: Sequence[int]) -> tuple[int, int]:
+    right = min(max(1, bisect.bisect_left(known, batch)), len(known) - 1)
+    return known[right - 1], known[right]
+
+
+def _gib(size: float) -> str:
+    return f"{max(0.0, size) / 2**30:.2f} GiB"
