@@ -120,9 +120,12 @@ def test_a_real_neighbour_is_waited_for(store: Store) -> None:
     spinners = [subprocess.Popen([sys.executable, "-c", spin]) for _ in os.sched_getaffinity(0)]
     try:
         time.sleep(0.2)
-        Quiet(store, lambda _: None, 10.0, lambda: 1e6).after(watch_idle(0.3))
+        seen = watch_idle(0.3)
+        Quiet(store, lambda _: None, 10.0, lambda: 1e6).after(seen)
     finally:
         for spinner in spinners:
             spinner.wait()
+    assert any("other processes used" in each for each in seen.dirty)
     (note,) = store.all(Waited)
-    assert "other processes used" in note.reason
+    if note.is_quiet:  # else the hypervisor may have stolen time ever since, and is named
+        assert "other processes used" in note.reason
