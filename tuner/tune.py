@@ -111,7 +111,7 @@ def run_study(
                     "folder with --out"
                 )
             )
-        if session == 1:
+        if session == 1 and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))

@@ -65,15 +65,14 @@ class Kernel:
         if not additive:
             return found
         each = additive / len(self._single)
-        single_axes = [k for k in self._single if k < n_axes]
-        for k in single_axes:
+        for k in self._single[self._single < n_axes]:
             scaled = weights[k] * (a.axes[:, k, None] - b.axes[None, :, k]) ** 2
             found += each * np.exp(-0.5 * self._by_itself * scaled)
         # a mark is alike, for 1, or not, for exp(-n w / 2)
+        is_single = ~self._is_placement[n_axes:]
         unlike = np.exp(-0.5 * self._by_itself * weights[n_axes:])
-        unlike = np.where(self._is_placement[n_axes:], 1.0, unlike)
-        found += each * (_alike(1 - unlike, a.marks, b.marks) + unlike.sum())
-        found -= each * self._is_placement[n_axes:].sum()
+        gained = np.where(is_single, 1 - unlike, 0.0)
+        found += each * (_alike(gained, a.marks, b.marks) + unlike[is_single].sum())
         return found
 
     def apart(self, a: Encoded) -> np.ndarray:
