@@ -23,6 +23,7 @@ from tuner.record.store import Store
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
 from tuner.study.confirm import choose_arms, confirm
+from tuner.study.confirmation_costs import reserve_s
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -109,15 +110,15 @@ def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics
 
 
 @pytest.mark.parametrize(
-    ("budget_s", "reserve_s"), [(240.0, 200.0), (700.0, 700 / 3), (900.0, 300.0), (3600.0, 450.0)]
+    ("budget_s", "kept_s"), [(240.0, 200.0), (700.0, 700 / 3), (900.0, 300.0), (3600.0, 450.0)]
 )
 def test_cheap_rounds_are_given_the_time_to_decide(
-    store: Store, tmp_path: Path, budget_s: float, reserve_s: float
+    store: Store, tmp_path: Path, budget_s: float, kept_s: float
 ) -> None:
     """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
-    assert new_study(store, tmp_path, budget_s).reserve_s() == pytest.approx(reserve_s)
+    assert reserve_s(new_study(store, tmp_path, budget_s)) == pytest.approx(kept_s)
 
 
 def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
@@ -125,7 +126,7 @@ def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
 ) -> None:
     """20 and 30 % in a search that scatters by 2 % will be decided after four rounds."""
     name_finalists(store, SAME)
-    assert new_study(store, tmp_path, budget_s=3600).reserve_s() == pytest.approx(200)
+    assert reserve_s(new_study(store, tmp_path, budget_s=3600)) == pytest.approx(200)
 
 
 def long_study(store: Store, folder: Path, left_s: float) -> Study:
@@ -181,7 +182,7 @@ def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
         prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
         ending=Ending(Outcome.INTERRUPTED),
     )
-    assert new_study(store, tmp_path, budget_s=600).reserve_s() > 0
+    assert reserve_s(new_study(store, tmp_path, budget_s=600)) > 0
 
 
 def test_a_baseline_that_failed_when_launched_again_is_not_the_best(

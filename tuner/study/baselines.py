@@ -12,6 +12,7 @@ from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import winner_class
+from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import is_default
 from tuner.study.study import Study
 
@@ -81,7 +82,7 @@ def _measure(study: Study, configuration: Configuration, batch: int, source: str
     at_batch = study.ledger.at_batch(configuration, batch)
     if _is_tried(study, at_batch):
         return True
-    needs_s = study.reserve_s() + study.cost_s(at_batch)
+    needs_s = reserve_s(study) + study.cost_s(at_batch)
     if not is_default(configuration) and study.budget.left_s() < needs_s:
         return False
     proposal = study.trials.ask_for(at_batch, source)

@@ -10,6 +10,7 @@ from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.claims import Claims
+from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
 from tuner.study.study import MIN_ROUNDS, Study
@@ -85,7 +86,7 @@ def choose_arms(study: Study) -> ArmsChosen:
     arms = [c for c in study.finalists().values() if not is_default(c)]
     best = study.best_baseline()
     wanted = [c for c in study.baselines_to_confirm() if c not in arms]
-    later_looks_s = study.looks_s() - study.first_look_s()
+    later_looks_s = looks_s(study) - first_look_s(study)
     fitting = [*arms]
     for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside

@@ -12,6 +12,7 @@ from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import Exhausted
 from tuner.space.knobs import allowed_in
+from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
 from tuner.study.reserves import least_s, useful_s
 from tuner.study.study import MIN_ROUNDS, Study
 
@@ -234,7 +235,7 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
     while True:
         if study.budget.left_s() >= least_s(study, cost_s) + cost_s:
             return True
-        if not study.has_few_proposals() and study.first_look_s() < study.looks_s():
+        if not has_few_proposals(study) and first_look_s(study) < looks_s(study):
             return False  # a share of the budget, which a warm cache does not make less
         arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
         default_s = study.ledger.repeat_cost_s(arms[0])

@@ -7,8 +7,9 @@ import math
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
+from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import Ledger, is_default
-from tuner.study.study import LONG_BUDGET_S, TURNS, Study
+from tuner.study.study import LONG_BUDGET_S, SAFETY, TURNS, Study
 
 _TOLERANCE_LONG = 0.01
 _TOLERANCE_MOST = 0.03
@@ -38,7 +39,7 @@ def minimise(study: Study) -> None:
     finalists = study.finalists()
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
     while waiting:
-        free_s = study.budget.left_s() - study.reserve_s()
+        free_s = study.budget.left_s() - reserve_s(study)
         until_s = study.budget.used_s() + max(0.0, free_s) / len(waiting)
         klass = waiting.pop(0)
         reduction = _Reduction(study, finalists[klass], until_s)
@@ -62,10 +63,20 @@ def minimise(study: Study) -> None:
     study.done(Phase.MINIMISE, "minimal" if is_complete else "no time to try every removal")
 
 
+def seconds_to_minimise(study: Study) -> float:
+    """Estimate the seconds of minimising: finalists again, each setting away, then several."""
+    finalists = set(study.finalists().values())
+    shorter = {c for f in finalists for c in study.removals(f).values()}
+    one_by_one = [study.cost_s(c) for c in shorter if study.ledger.score(c) is None]
+    again = [study.cost_s(f) for f in finalists if study.ledger.n_launches(f) == 1]
+    at_once = [study.cost_s(f) for f in finalists if len(f.settings) > 1]
+    return SAFETY * sum(one_by_one + again + at_once)
+
+
 def _is_fragile(study: Study, shortest: Configuration) -> bool:
     """Measure a reduced finalist beside a busy neighbour: it may miss there what was removed."""
     if study.ledger.kept(shortest) is None:
-        if study.budget.left_s() < study.reserve_s() + study.cost_s(shortest):
+        if study.budget.left_s() < reserve_s(study) + study.cost_s(shortest):
             return True
         study.measure(shortest, Purpose.ABLATION, beside_neighbour=True)
     return study.ledger.collapses(shortest)
@@ -149,7 +160,7 @@ class _Reduction:
         study = self._study
         while (due := self._due(shorter)) is not None:
             ends_s = study.budget.used_s() + study.cost_s(due)
-            if ends_s > min(self._until_s, study.budget.total_s - study.reserve_s()):
+            if ends_s > min(self._until_s, study.budget.total_s - reserve_s(study)):
                 break
             study.measure(due, Purpose.ABLATION)
         loss = _loss(study.ledger, self._finalist, shorter)

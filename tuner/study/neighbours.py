@@ -16,8 +16,14 @@ from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.result import BesideNeighbour
 from tuner.study.claims import Claims
+from tuner.study.confirmation_costs import (
+    NEIGHBOUR_ROUNDS,
+    beside_s,
+    neighbours_s,
+    reserve_s,
+)
 from tuner.study.ledger import COLLAPSE, is_default
-from tuner.study.study import MIN_ROUNDS, NEIGHBOUR_ROUNDS, Study
+from tuner.study.study import MIN_ROUNDS, Study
 
 MIN_FOR_INTERVAL = 3
 """Rounds beside a neighbour; fewer have no interval."""
@@ -31,11 +37,11 @@ def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> b
     if n_rounds >= NEIGHBOUR_ROUNDS:
         return False
     looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
-    if study.goal != "robust" and study.budget.left_s() < looking_s + study.beside_s(arms):
+    if study.goal != "robust" and study.budget.left_s() < looking_s + beside_s(study, arms):
         return False
     records = study.store.launches.values()
     spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and the discarded
-    return spent_s + study.beside_s(arms) <= study.neighbours_s()
+    return spent_s + beside_s(study, arms) <= neighbours_s(study)
 
 
 def probe_finalists(study: Study) -> None:
@@ -45,7 +51,7 @@ def probe_finalists(study: Study) -> None:
     gives way to the next best, which is measured in its turn.
     """
     while (wanted := _unprobed(study)) is not None:
-        if study.budget.left_s() < study.reserve_s() + study.cost_s(wanted):
+        if study.budget.left_s() < reserve_s(study) + study.cost_s(wanted):
             study.warn("the budget left no time to measure every finalist beside a busy neighbour")
             return
         record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)

@@ -8,6 +8,8 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.knobs import allowed_in
+from tuner.study.confirmation_costs import reserve_s
+from tuner.study.minimise import seconds_to_minimise
 from tuner.study.neighbours import probe_finalists
 from tuner.study.study import Study
 
@@ -31,7 +33,7 @@ def race(study: Study) -> None:
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
-        kept_s = study.reserve_s() + study.reduction_cost_s()
+        kept_s = reserve_s(study) + seconds_to_minimise(study)
         if study.budget.left_s() < kept_s + study.cost_s(runner):
             reason = "the rest of the budget is for minimising and the confirmation"
             break

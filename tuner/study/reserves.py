@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+from tuner.study.confirmation_costs import (
+    NEIGHBOUR_ROUNDS,
+    beside_s,
+    looks_s,
+    neighbours_s,
+    reserve_s,
+)
 from tuner.study.explain import seconds_to_explain
-from tuner.study.study import MIN_ROUNDS, NEIGHBOUR_ROUNDS, Study
+from tuner.study.minimise import seconds_to_minimise
+from tuner.study.study import MIN_ROUNDS, Study
 
 _LEAST_SHARE = 0.1
 """Of the budget, the most that is kept for minimising while the search still finds something."""
@@ -15,8 +23,8 @@ _RACE_LAUNCHES = 4
 
 def least_s(study: Study, cost_s: float) -> float:
     """Estimate what must be left after a launch of so many seconds: for verdicts, and one race."""
-    minimising_s = min(study.reduction_cost_s(), _LEAST_SHARE * study.budget.total_s)
-    return study.reserve_s() + minimising_s + cost_s
+    minimising_s = min(seconds_to_minimise(study), _LEAST_SHARE * study.budget.total_s)
+    return reserve_s(study) + minimising_s + cost_s
 
 
 def useful_s(study: Study) -> float:
@@ -28,9 +36,9 @@ def useful_s(study: Study) -> float:
     total_s = study.budget.total_s
     finalists = study.finalists()
     everything = study.confirmation_arms([*finalists.values(), *study.baselines_to_confirm()])
-    looks_s = max(study.looks_s(), MIN_ROUNDS * study.round_cost_s(everything))
-    beside_s = min(study.neighbours_s(), NEIGHBOUR_ROUNDS * study.beside_s(everything))
-    minimising_s = min(study.reduction_cost_s(), _MINIMISE_SHARE * total_s)
-    explaining_s = seconds_to_explain(study, finalists[study.widest])
+    looking_s = max(looks_s(study), MIN_ROUNDS * study.round_cost_s(everything))
+    besides_s = min(neighbours_s(study), NEIGHBOUR_ROUNDS * beside_s(study, everything))
+    minimising_s = min(seconds_to_minimise(study), _MINIMISE_SHARE * total_s)
+    explaining_s = min(seconds_to_explain(study, finalists[study.widest]), _EXPLAIN_SHARE * total_s)
     race_s = _RACE_LAUNCHES * max(study.cost_s(c) for c in finalists.values())
-    return race_s + minimising_s + looks_s + beside_s + min(explaining_s, _EXPLAIN_SHARE * total_s)
+    return race_s + minimising_s + looking_s + besides_s + explaining_s

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Callable, Iterable
 
 from tuner.measurement.bench import Bench
-from tuner.measurement.confirmation import expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.events import BestSoFar, Listener, PhaseBegins, TimeLeft, Warned
 from tuner.record.journal import (
@@ -36,31 +35,13 @@ LONG_BUDGET_S = 1800.0
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MIN_ROUNDS = 4
-_ENOUGH_ROUNDS = 9
-"""Rounds of the third look: on a busy host, four seldom decide an effect below 10 %."""
-_CONFIRM_SHARE = 1 / 3
-"""Of the budget, the most that is kept for the confirmation beyond its first look."""
-_QUANTILE = 1.64
-"""Standard errors by which a score may be off."""
-_FEW = 6
-"""Proposals, two for each question: up to so many, only what a verdict needs is kept for the
-confirmation. A study that looks beyond the recommendations a little tells more than one whose
-intervals of them are narrower."""
 HOPELESS = 0.5
 """Of the default's rate: a proposal slower than this is not measured to its end."""
 _CLEARLY_SLOWER = 0.1
 _SURELY = 4.0
 """A first slice is enough of what is slower (log rate) than the best of its class by the
 former, and by so many standard errors."""
-NEIGHBOURS_SHARE = 0.06
-"""Of the budget, the most that slices beside a busy neighbour may take."""
-NEIGHBOURS_FROM_S = 300.0
-"""A smaller budget has no time for them."""
-NEIGHBOUR_ROUNDS = 4
-"""The first rounds of the confirmation end beside a busy neighbour."""
-_SLOWER = 2.5
-"""Beside it a slice is reckoned to take so many times as long."""
-_SAFETY = 1.25
+SAFETY = 1.25
 """Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 _NEARLY_BEST = 0.05
 """A default this close (log rate) to the default's best batch may yet be the best."""
@@ -311,7 +292,7 @@ class Study:
 
     def round_cost_s(self, arms: Iterable[Configuration]) -> float:
         """Estimate the seconds of one confirmation round."""
-        return _SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
+        return SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:
         """Return, per setting that may go, what the configuration is without it."""
@@ -321,78 +302,11 @@ class Study:
         }
         return {knob: c for knob, c in shorter.items() if not self.space.refused(c)}
 
-    def reduction_cost_s(self) -> float:
-        """Estimate the seconds of minimising: finalists again, each setting away, then several."""
-        finalists = set(self.finalists().values())
-        shorter = {c for f in finalists for c in self.removals(f).values()}
-        one_by_one = [self.cost_s(c) for c in shorter if self.ledger.score(c) is None]
-        again = [self.cost_s(f) for f in finalists if self.ledger.n_launches(f) == 1]
-        at_once = [self.cost_s(f) for f in finalists if len(f.settings) > 1]
-        return _SAFETY * sum(one_by_one + again + at_once)
-
-    def first_look_s(self) -> float:
-        """Estimate the seconds of the confirmation's first look, at the least that it compares."""
-        arms = [*self.finalists().values(), self.best_baseline()]
-        return MIN_ROUNDS * self.round_cost_s(self.confirmation_arms(arms))
-
     def n_proposed(self) -> int:
         """Return how many proposals were measured."""
         records = self.store.launches.values()
         searched = (r.request for r in records if r.request.purpose is Purpose.SEARCH)
         return len({request.configuration for request in searched})
-
-    def has_few_proposals(self) -> bool:
-        """Tell whether exploring has begun and gone no further than a few proposals."""
-        return self.is_done(Phase.BASELINES) and self.n_proposed() <= _FEW
-
-    def reserve_s(self) -> float:
-        """Estimate what to keep for the confirmation: its looks, some beside a neighbour.
-
-        After few proposals, the least that a verdict needs.
-        """
-        if self.goal != "robust" and self.has_few_proposals():
-            return self.first_look_s()
-        arms = [*self.finalists().values(), self.best_baseline()]
-        launched = self.confirmation_arms(arms, at_reference=True)
-        beside_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
-        return self.looks_s() + min(self.neighbours_s(), beside_s)
-
-    def looks_s(self) -> float:
-        """Estimate the seconds of the confirmation's first look, and of more looks if cheap.
-
-        Where the first will do, those after it are not reckoned with.
-        """
-        if self._leads_are_clear():
-            return self.first_look_s()
-        arms = [*self.finalists().values(), self.best_baseline()]
-        launched = self.confirmation_arms(arms, at_reference=True)
-        enough_s = _ENOUGH_ROUNDS * self.round_cost_s(launched)
-        return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self.budget.total_s))
-
-    def _leads_are_clear(self) -> bool:
-        """Tell whether a first look should find every finalist faster than the default."""
-        default = self.ledger.default_at_best()
-        finalists = [c for c in self.finalists().values() if not is_default(c)]
-        if default is None or not finalists:
-            return False
-        sd, n_arms = self.ledger.estimates.launch_sd, len(set(finalists))
-        half_width = expected_half_width(sd, MIN_ROUNDS, n_arms)
-        return all(
-            (score := self.ledger.score(c)) is not None
-            and score - default[1] > half_width + _QUANTILE * self.ledger.noise(c, default[0])
-            for c in finalists
-        )
-
-    def neighbours_s(self) -> float:
-        """Return the seconds that slices beside a busy neighbour may take in all."""
-        total_s = self.budget.total_s
-        if self.goal == "robust":
-            return 2 * NEIGHBOURS_SHARE * total_s
-        return NEIGHBOURS_SHARE * total_s if total_s >= NEIGHBOURS_FROM_S else 0.0
-
-    def beside_s(self, arms: Iterable[Configuration]) -> float:
-        """Estimate the seconds of a slice beside a busy neighbour, of each of these arms."""
-        return _SLOWER * sum(self.ledger.slice_s(arm) for arm in arms)
 
     def confirmation_arms(
         self, candidates: Iterable[Configuration | None], *, at_reference: bool = False
