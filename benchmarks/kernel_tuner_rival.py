@@ -22,7 +22,7 @@ Tell = Callable[[Configuration, float | None], None]
 
 
 class _Budget:
-    """Their budget, by the meter's clock; over, too, when nothing new is asked for."""
+    """Their budget, by the meter's clock; over, too, when nothing new is asked for, or is left."""
 
     def __init__(self, meter: Meter, most_idle: int) -> None:
         self._meter = meter
@@ -30,7 +30,9 @@ class _Budget:
         self.n_idle = 0
 
     def is_done(self) -> bool:
-        return self._meter.is_over or self.n_idle > self._most_idle
+        meter = self._meter
+        is_all_seen = len(meter.seen) == len(meter.table.launches)
+        return meter.is_over or is_all_seen or self.n_idle > self._most_idle
 
     def raise_exception_if_done(self) -> None:
         if self.is_done():

@@ -15,20 +15,18 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import multiprocessing
-import os
 import random
 import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import optuna
 
+from benchmarks.processes import processes
 from benchmarks.surface import THREADS, Optimum, Surface, draw
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host, Observations
@@ -83,6 +81,8 @@ class Found(msgspec.Struct, frozen=True):
     winner: str
     proposal_s: float
     """Median seconds of a proposal, its entry into Optuna's storage included."""
+    last_proposals_s: float
+    """The same of the last twenty."""
 
 
 def described_host() -> Host:
@@ -141,8 +141,8 @@ def _tool(
     launch: Callable[[Configuration], float],
     seed: int,
     noise: float,
-) -> tuple[dict[Configuration, float], float]:
-    """Search as a study does; return the noisy scores, and the median seconds of a proposal."""
+) -> tuple[dict[Configuration, float], list[float]]:
+    """Search as a study does; return the noisy scores, and the seconds of every proposal."""
     scores: dict[Configuration, float] = {}
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
@@ -158,7 +158,7 @@ def _tool(
             score = launch(proposal.configuration)
             scores[proposal.configuration] = score
             trials.tell(proposal.number, Outcome.MEASURED, "", score)
-    return scores, statistics.median(seconds)
+    return scores, seconds
 
 
 def _tpe(
@@ -203,7 +203,7 @@ def one(seed: int, n_launches: int, noise: float, whole: bool) -> Found:
         return max(scores, key=scores.__getitem__)
 
     launch = _noisy(surface, bench.host, noise, random.Random(seed))
-    scores, proposal_s = _tool(bench, space, n_launches, launch, seed, noise)
+    scores, seconds = _tool(bench, space, n_launches, launch, seed, noise)
     return Found(
         surface=seed,
         default=slowdown(Configuration()),
@@ -212,7 +212,8 @@ def one(seed: int, n_launches: int, noise: float, whole: bool) -> Found:
         tpe=slowdown(winner(_tpe(space, n_launches, launch, seed))),
         random=slowdown(winner(_at_random(space, n_launches, launch, seed))),
         winner=winner(scores).label(),
-        proposal_s=proposal_s,
+        proposal_s=statistics.median(seconds),
+        last_proposals_s=statistics.median(seconds[-20:]),
     )
 
 
@@ -244,12 +245,9 @@ def main() -> None:
     bench, space = build(whole=arguments.whole)
     print(f"{space.upper_size():,} combinations of {len(space.searched)} settings, "
           f"{len(bench.baselines)} baselines, {arguments.launches} launches")  # fmt: skip
-    # BLAS threads beside as many processes as CPUs would take turns
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
     seeds = range(arguments.first, arguments.first + arguments.surfaces)
     found = []
-    fresh = multiprocessing.get_context("spawn")  # that have not read these variables yet
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0)), fresh) as pool:
+    with processes() as pool:
         n = len(seeds)
         same = ([arguments.launches] * n, [arguments.noise] * n, [arguments.whole] * n)
         for each in pool.map(one, seeds, *same):
@@ -264,7 +262,8 @@ def main() -> None:
         print(f"  {name:14s} median {statistics.median(over):7.1%}  worst {over[-1]:8.1%}  "
               f"within 2 %: {near} of {len(over)}")  # fmt: skip
     proposal_ms = 1000 * statistics.median(each.proposal_s for each in found)
-    print(f"a proposal took {proposal_ms:.0f} ms (median)")
+    last_ms = 1000 * statistics.median(each.last_proposals_s for each in found)
+    print(f"a proposal took {proposal_ms:.0f} ms, the last twenty {last_ms:.0f} ms (medians)")
     if arguments.json:
         arguments.json.write_text(json.dumps([msgspec.to_builtins(f) for f in found], indent=1))
 

@@ -43,6 +43,8 @@ from tuner.record.outcome import Outcome
 
 _IDLE = 3000
 """Answers from memory in a row after which a search is taken to have come to its end."""
+_IDLE_PER_ROW = 10
+"""The same for each configuration of a small table."""
 
 
 class Meter:
@@ -287,16 +289,20 @@ def _values(meter: Meter, config: Any) -> tuple[Value, ...]:
     )
 
 
+def _most_idle(meter: Meter) -> int:
+    return min(_IDLE, _IDLE_PER_ROW * len(meter.table.launches))
+
+
 def kt_vndx(meter: Meter, seed: int) -> None:
     from benchmarks.kernel_tuner_rival import tune
 
-    tune(meter, _Best(meter).tell, "hybrid_vndx", seed, _IDLE)
+    tune(meter, _Best(meter).tell, "hybrid_vndx", seed, _most_idle(meter))
 
 
 def kt_genetic(meter: Meter, seed: int) -> None:
     from benchmarks.kernel_tuner_rival import tune
 
-    tune(meter, _Best(meter).tell, "genetic_algorithm", seed, _IDLE)
+    tune(meter, _Best(meter).tell, "genetic_algorithm", seed, _most_idle(meter))
 
 
 RIVALS: dict[str, Callable[[Meter, int], None]] = {

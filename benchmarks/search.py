@@ -1,7 +1,7 @@
 """This search against others on recorded tables: how soon it finds what is good, and how surely.
 
     python benchmarks/search.py --tables FILES... [--seeds 50] [--noise 0.05] [--only NAMES]
-                                [--learn-from TABLE] [--json OUT]
+                                [--slow-seeds 10] [--learn-from TABLE] [--json OUT]
 
 FILES are own recordings (benchmarks/tables/) or Kernel Tuner caches, gzipped or not. Every search
 (benchmarks/rivals.py) runs with so many seeds on every table, for twice the time that random search
@@ -9,22 +9,20 @@ needs to all but find the best. benchmarks/score.py defines the figures; in brac
 intervals, bootstrapped over seeds. --noise: SD of the log rate that is added to each launch of a
 foreign table, which has none of its own. --learn-from: another table that the tool's own search
 went over before, with another seed; a second one, "warm", learns from that, whose time is not
-counted. Searches that compute for long (gp, smac)
-are cut off after --most launches; where that is before their time, their last recommendation stands
+counted. Searches that compute for long (gp, smac, Kernel Tuner's) have --slow-seeds starts and are
+cut off after --most launches; where that is before their time, their last recommendation stands
 from then on.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import json
 import math
-import os
 import statistics
 import sys
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +32,9 @@ if not __package__:  # run as a script: the root of the repository instead of th
 import msgspec
 import numpy as np
 
-from benchmarks.deck import Deck
-from benchmarks.rivals import RIVALS, rival_on
+from benchmarks.contest import OWN, SLOW, WARM, Contest, contests
+from benchmarks.processes import processes
+from benchmarks.rivals import RIVALS
 from benchmarks.score import (
     Run,
     Truth,
@@ -44,21 +43,8 @@ from benchmarks.score import (
     expected_seconds,
     oracle_pulls,
     replay_scores,
-    window,
 )
-from benchmarks.table import Table, read_table
-from benchmarks.tabled import earlier_on, study_on
-
-OWN = "tune-framework"
-WARM = "warm"
-"""Our own search after one on another table."""
-_EARLIER = 20_000
-"""Seeds of the searches that are learnt from."""
-_SLOW = ("gp", "smac")
-_RANDOMS = 200
-"""Random searches from which the window is found: with few of them it is a matter of luck."""
-_BUDGET = 2.0
-"""Of the time in which random search closes 95 % of the way."""
+from benchmarks.table import Table
 
 
 class Figures(msgspec.Struct):
@@ -84,38 +70,6 @@ class Figures(msgspec.Struct):
     ended: dict[str, int] = {}
     """How often the own search's exploring ended for which reason."""
     scores: list[float] = []
-
-
-@functools.lru_cache(maxsize=2)
-def _table(path: Path) -> Table:
-    return read_table(path)
-
-
-class Job(msgspec.Struct, frozen=True):
-    """One search on a table."""
-
-    path: Path
-    noise: float
-    name: str
-    budget_s: float
-    seed: int
-    most: int
-    learn_from: Path | None = None
-
-
-def _one(job: Job) -> Run:
-    table, noise, name, seed = _table(job.path), job.noise, job.name, job.seed
-    budget_s, most = job.budget_s, job.most
-    if name in (OWN, WARM):
-        earlier = []
-        if name == WARM:
-            assert job.learn_from is not None
-            other = _table(job.learn_from)
-            earlier.append(
-                earlier_on(other, Deck(other, noise, _EARLIER + seed), budget_s, _EARLIER + seed)
-            )
-        return study_on(table, Deck(table, noise, seed), budget_s, seed, earlier)
-    return rival_on(name, table, noise, budget_s, seed, most if name in _SLOW else 1_000_000)
 
 
 def figures(
@@ -159,38 +113,24 @@ def _oracle(truth: Truth, run: Run) -> float:
 
 
 def compare(
-    path: Path,
-    noise: float,
+    contest: Contest,
     names: list[str],
-    n_seeds: int,
+    n_seeds: Callable[[str], int],
     most: int,
-    pool: ProcessPoolExecutor,
     learn_from: Path | None = None,
 ) -> list[Figures]:
     """Run every search on a table; return their figures."""
-    table = _table(path)
-    truth = Truth(table, noise)
-    everything = sum(launches[0].total_s for launches in table.launches.values())
-    jobs = [Job(path, noise, "random", everything, 10_000 + n, most) for n in range(_RANDOMS)]
-    seen = window(truth, list(pool.map(_one, jobs, chunksize=8)))
-    budget_s = max(_BUDGET * seen.end_s, _least_s(table))
+    table, truth, noise, seen = contest.table, contest.truth, contest.noise, contest.window
     print(f"\n{table.name}{f', noise {noise:.0%}' if noise else ''}: {len(table.launches)} "
           f"configurations, median {math.exp(truth.median - truth.best):.2f} of the best; random "
           f"closes half of that in {seen.n_evaluations:.0f} launches, nearly all in "
-          f"{seen.end_s:.0f} s; each search has {budget_s:.0f} s", flush=True)  # fmt: skip
+          f"{seen.end_s:.0f} s; each search has {contest.budget_s:.0f} s", flush=True)  # fmt: skip
     found = []
     for name in names:
-        jobs = [Job(path, noise, name, budget_s, seed, most, learn_from) for seed in range(n_seeds)]
-        runs = list(pool.map(_one, jobs))
+        runs = contest.runs(name, range(n_seeds(name)), most=most, learn_from=learn_from)
         found.append(figures(table, truth, noise, name, runs, seen))
         print(_line(found[-1]), flush=True)
     return found
-
-
-def _least_s(table: Table) -> float:
-    """Return what a study needs at the least: a few launches and its confirmation."""
-    per_launch = statistics.fmean(launches[0].total_s for launches in table.launches.values())
-    return 20 * per_launch
 
 
 def _line(f: Figures) -> str:
@@ -245,8 +185,9 @@ def main() -> None:
                         help="SDs added to foreign tables; own ones have their own")  # fmt: skip
     parser.add_argument("--learn-from", type=Path, help="a table searched before the others")
     parser.add_argument("--only", help=f"some of {OWN},{','.join(RIVALS)}")
-    parser.add_argument("--most", type=int, default=150, help="launches of gp and smac")
+    parser.add_argument("--most", type=int, default=150, help="launches of these")
     parser.add_argument("--json", type=Path, help="write every figure there as well")
+    parser.add_argument("--slow-seeds", type=int, help=f"starts of {', '.join(SLOW)}, if fewer")
     arguments = parser.parse_args()
     known = [OWN, *([WARM] if arguments.learn_from else []), *RIVALS]
     names = arguments.only.split(",") if arguments.only else known
@@ -259,15 +200,15 @@ def main() -> None:
     if arguments.learn_from in arguments.tables:
         parser.error(f"--learn-from {arguments.learn_from}: that is one of --tables")
     found: list[Figures] = []
-    # BLAS threads beside as many processes as CPUs would take turns
-    os.environ |= {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    with ProcessPoolExecutor(len(os.sched_getaffinity(0))) as pool:
-        for path in arguments.tables:
-            is_own = _table(path).recording is not None
-            for noise in [0.0] if is_own else arguments.noise:
-                found += compare(
-                    path, noise, names, arguments.seeds, arguments.most, pool, arguments.learn_from
-                )
+    n_all: int = arguments.seeds
+    n_slow: int = min(arguments.slow_seeds or n_all, n_all)
+
+    def n_seeds(name: str) -> int:
+        return n_slow if name in SLOW else n_all
+
+    with processes() as pool:
+        for contest in contests(arguments.tables, arguments.noise, pool):
+            found += compare(contest, names, n_seeds, arguments.most, arguments.learn_from)
     if arguments.json:
         data: Any = {"seeds": arguments.seeds, "figures": [msgspec.to_builtins(f) for f in found]}
         arguments.json.write_text(json.dumps(data, indent=1) + "\n")
