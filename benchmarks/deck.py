@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import itertools
 import math
 import random
 import statistics
@@ -17,7 +18,6 @@ from collections.abc import Callable
 
 from benchmarks.table import Cut, Table, Taken
 from benchmarks.virtual import Played, PlayedSlice
-from tuner.measurement.bench import SLICE_S
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
@@ -37,6 +37,7 @@ class Drift:
         pacer = table.recording.pacer if table.recording is not None else []
         self._series = [_series(cuts) for cuts in pacer]
         self._means = [statistics.fmean(logs) if logs else 0.0 for _, logs in self._series]
+        self.slice_s = _pacer_slice_s(table)
         self.estimates = Estimates(_records(table))
 
     def pacer(self, session: int, at_s: float) -> float:
@@ -50,6 +51,17 @@ class Drift:
     def offset(self, session: int) -> float:
         """Return by how much (log rate) a session was faster than the others."""
         return self.estimates.offset(-1 - session)
+
+
+def _pacer_slice_s(table: Table) -> float:
+    """Return what a slice of the pacer takes: it lies between two slices of a launch."""
+    gaps = [
+        later.at_s - sooner.at_s - taken.slice_s
+        for launches in table.launches.values()
+        for taken in launches
+        for sooner, later in itertools.pairwise(taken.slices)
+    ]
+    return max(0.0, statistics.median(gaps)) if gaps and table.recording is not None else 0.0
 
 
 def _series(cuts: list[Cut]) -> tuple[list[float], list[float]]:
@@ -116,6 +128,12 @@ class Dealt:
         """The launch's one number, as who has no pacer sees it."""
         return self.taken.level + self._shift
 
+    @property
+    def steady(self) -> float:
+        """The launch's one number without what swung at its recorded moment."""
+        beside = [self._drift.pacer(self.taken.session, cut.at_s) for cut in self.taken.slices]
+        return self.log_rate - statistics.fmean(beside)
+
     def pacer(self) -> float:
         """Return the pacer's deviation beside the slice that was played last."""
         cuts = self.taken.slices
@@ -161,11 +179,12 @@ class _Pacer:
 
     def __init__(self, source: DeckSource) -> None:
         self._source = source
-        self.fixed_s = 5.0 if source.has_pacer else 0.0
+        self._default = source.default() if source.has_pacer else None
+        self.fixed_s = self._default.fixed_s if self._default is not None else 0.0
 
     def slice(self) -> PlayedSlice:
-        seconds = 2 * SLICE_S if self._source.has_pacer else 0.0
-        return PlayedSlice(math.exp(self._source.pacer()), (), seconds)
+        level = self._default.steady if self._default is not None else 0.0
+        return PlayedSlice(math.exp(level + self._source.pacer()), (), self._source.pacer_slice_s)
 
 
 class DeckSource:
@@ -185,6 +204,15 @@ class DeckSource:
     def has_pacer(self) -> bool:
         """Whether a pacer ran beside the recording; where none did, it costs nothing either."""
         return self._deck.table.recording is not None
+
+    @property
+    def pacer_slice_s(self) -> float:
+        """What a slice of the pacer takes."""
+        return self._deck.drift.slice_s
+
+    def default(self) -> Dealt:
+        """Deal a launch of the default."""
+        return self._deck.deal(self._row(Configuration()))
 
     def pacer(self) -> float:
         """Return the pacer's deviation at the recorded moment of what is measured."""

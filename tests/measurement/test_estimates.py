@@ -3,7 +3,8 @@ import math
 import numpy as np
 import pytest
 
-from tuner.measurement.estimates import Estimates, round_values
+from tuner.measurement.estimates import PRIOR_LAUNCH_SD, Estimates, round_values
+from tuner.measurement.replication import scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
@@ -113,6 +114,17 @@ def test_the_spread_of_launches_is_pooled_with_a_prior() -> None:
     quiet = estimates(*(launch(k, FAST, [1.0]) for k in range(1, 30)))
     noisy = estimates(*(launch(k, FAST, [1.0 + 0.1 * (-1) ** k]) for k in range(1, 30)))
     assert quiet.launch_sd < 0.01 < 0.08 < noisy.launch_sd < 0.11
+
+
+def test_where_slices_scatter_launches_are_taken_to_do_so_until_they_are_repeated() -> None:
+    scattered = [1.0, 1.2, 0.9, 1.1]
+    within = scatter(scattered)
+    once = estimates(launch(1, DEFAULT, scattered), launch(2, FAST, scattered))
+    assert once.launch_sd == pytest.approx(within)
+    alike = [launch(3 + k, SLOW, scattered) for k in range(20)]
+    assert estimates(launch(1, DEFAULT, scattered), *alike).launch_sd < 0.3 * within
+    quiet = estimates(launch(1, DEFAULT, [1.0, 1.001, 0.999]))
+    assert quiet.launch_sd == pytest.approx(PRIOR_LAUNCH_SD)
 
 
 def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:

@@ -35,6 +35,9 @@ _PRIOR_WEIGHT = 0.05**2
 # A second launch of one configuration differs by 2 % on a quiet shared host (SD; measured).
 PRIOR_LAUNCH_SD = 0.02
 _PRIOR_LAUNCH_DF = 1
+# Where slices within a launch scatter by more, launches do so, too: by 1.2 and 1.3 times as much in
+# benchmarks/tables (fc-torch, ncf-torch-instances), by half as much in benchmarks/noise.
+_AS_SLICES = 1.0
 
 
 def clean_slices(record: LaunchRecord) -> list[Slice]:
@@ -210,7 +213,8 @@ class Estimates:
 
     def _estimate_launch_sd(self) -> float:
         """Return the pooled SD of one launch's score, from repeated configurations and a prior."""
-        squares, freedom = PRIOR_LAUNCH_SD**2 * _PRIOR_LAUNCH_DF, float(_PRIOR_LAUNCH_DF)
+        prior = max(PRIOR_LAUNCH_SD, _AS_SLICES * self._within())
+        squares, freedom = prior**2 * _PRIOR_LAUNCH_DF, float(_PRIOR_LAUNCH_DF)
         for configuration in self._records:
             scores = self.launch_scores(configuration)
             if len(scores) > 1:
@@ -218,20 +222,28 @@ class Estimates:
                 freedom += len(scores) - 1
         return math.sqrt(squares / freedom)
 
-    def _estimate_scatter(self) -> Scatter:
-        """Return the SD between launches that more slices could not reduce, and that of slices."""
+    def _sliced(self) -> list[list[float]]:
+        """Return the log rates of every launch that has enough slices to say how they scatter."""
         slices = [
             [_log_rate(s) for s in clean_slices(record)]
             for records in self._records.values()
             for record in records
         ]
-        several = [logs for logs in slices if len(logs) > 2]
+        return [logs for logs in slices if len(logs) > 2]
+
+    def _within(self) -> float:
+        """Return the SD of slices within a launch; 0 before it is known."""
+        several = self._sliced()
+        return statistics.fmean(scatter(logs) for logs in several) if several else 0.0
+
+    def _estimate_scatter(self) -> Scatter:
+        """Return the SD between launches that more slices could not reduce, and that of slices."""
+        several = self._sliced()
         if not several:
             return Scatter(self.launch_sd, self.launch_sd / 2)
         of_medians = statistics.median(variance_of_median(logs) for logs in several)
         total = self.launch_sd**2
-        within = statistics.fmean(scatter(logs) for logs in several)
-        return Scatter(math.sqrt(max(total - of_medians, total / 16)), within)
+        return Scatter(math.sqrt(max(total - of_medians, total / 16)), self._within())
 
 
 def _at(moment: float, times: Sequence[float], values: Sequence[float]) -> float:
