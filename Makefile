@@ -13,8 +13,8 @@ tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -m "not alone and not numa" -n 2 --dist loadfile
-	$(BIN)/python -m pytest -m alone
+	$(BIN)/python -m pytest -m "not alone and not numa" -n 2 --dist loadfile --durations 25
+	$(BIN)/python -m pytest -m alone --durations 5
 
 # without a kernel the tests are skipped with their reason; qemu: see .ci/run
 test-numa: $(VENV)/test.stamp

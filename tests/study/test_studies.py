@@ -60,7 +60,7 @@ def optimum(surface: Surface) -> float:
 
 @pytest.mark.alone
 def test_the_optimum_is_found_wherever_the_seed_puts_it(tmp_path: Path) -> None:
-    """In at least 18 of 20 studies. Two at a time: the fake's clock is virtual."""
+    """In at least 9 of 10 studies. Two at a time: the fake's clock is virtual."""
 
     budget = seconds_here(9)
 
@@ -72,8 +72,8 @@ def test_the_optimum_is_found_wherever_the_seed_puts_it(tmp_path: Path) -> None:
         return optimum(surface) - truth(surface, result["winners"]["reduced"]["configuration"])
 
     with ThreadPoolExecutor(2) as pool:
-        losses = list(pool.map(loss, range(20)))
-    assert sum(abs(each) < 1e-9 for each in losses) >= 18, losses
+        losses = list(pool.map(loss, range(10)))
+    assert sum(abs(each) < 1e-9 for each in losses) >= 9, losses
 
 
 @pytest.fixture(scope="module")
