@@ -64,6 +64,16 @@ def test_a_lucky_start_does_not_end_a_launch() -> None:
     assert known.with_slices(0.2, 50).within > 0.15
 
 
+def test_the_first_launch_of_all_is_not_sliced_on_and_on_where_slices_scatter() -> None:
+    guess = Scatter(0.02, 0.01, is_guess=True)
+    assert guess.with_slices(0.0, 0) == guess
+    seen = guess.with_slices(0.15, 3)
+    assert (seen.between, seen.within, seen.is_guess) == (0.15, 0.15, False)
+    assert n_needed(WIDE, seen, 3.0, 0.6) == 3
+    assert n_needed(WIDE, Scatter(0.02, 0.15), 3.0, 0.6) > 15
+    assert guess.with_slices(0.005, 3).between == 0.02
+
+
 @pytest.mark.parametrize("n_launches", [1, 2, 6])
 def test_the_scatter_of_slices_does_not_depend_on_how_many_launches_there_are(
     n_launches: int,

@@ -240,7 +240,7 @@ class Estimates:
         """Return the SD between launches that more slices could not reduce, and that of slices."""
         several = self._sliced()
         if not several:
-            return Scatter(self.launch_sd, self.launch_sd / 2)
+            return Scatter(self.launch_sd, self.launch_sd / 2, is_guess=True)
         of_medians = statistics.median(variance_of_median(logs) for logs in several)
         total = self.launch_sd**2
         return Scatter(math.sqrt(max(total - of_medians, total / 16)), self._within())

@@ -70,9 +70,13 @@ class Scatter(msgspec.Struct, frozen=True):
 
     between: float
     within: float
+    is_guess: bool = False
+    """Before any launch: launches are then taken to scatter by no less than slices do."""
 
     def with_slices(self, within: float, n: int) -> Scatter:
         """Return it with what `n` more slices scatter by: a few alone are often alike by luck."""
+        if self.is_guess:
+            return Scatter(max(self.between, within), within) if n else self
         pooled = (_WEIGHT * self.within**2 + n * within**2) / (_WEIGHT + n)
         return Scatter(self.between, math.sqrt(pooled))
 
