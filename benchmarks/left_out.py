@@ -5,8 +5,9 @@
 Every variant of the search (a constant other than as it is) goes over every table. For each table,
 the variant is chosen whose mean score over the other files is highest; its score on the table that
 was left out is what such a choice is worth. A file's two noises are left out together. Beside it,
-the search as it is: were its constants fitted to these tables, it would be better here than what is
-chosen without them. benchmarks/score.py defines the score; all variants start from the same seeds.
+the search as it is, which is one of the variants: what this tells is whether another one would do
+better on tables that it was not chosen on. benchmarks/score.py defines the score; all variants
+start from the same seeds.
 """
 
 from __future__ import annotations

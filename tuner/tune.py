@@ -139,7 +139,7 @@ def run_study(
                 study.bench.close()
         result = assemble(study, context)
         write_result(plan.folder / "result.json", result)
-        write_recommendations(plan.folder, result, host)
+        write_recommendations(plan.folder, result, host, plan.workload.card)
         write_reports(plan.folder, result)
         if not is_finished:
             store.add(StudyFinished(result.verdict))

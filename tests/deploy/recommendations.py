@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+from tuner.errors import UsageError
 from tuner.host.identity import Host, probe
-from tuner.record.configuration import Value
+from tuner.output.recommended import placement_of
+from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_recommendation
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Claim,
+    Placement,
     Recommendation,
     RecommendedHost,
     RecommendedWorkload,
@@ -16,11 +19,17 @@ from tuner.record.recommendation import (
 )
 from tuner.record.result import Interval
 from tuner.space.knobs import describe
+from tuner.space.launching import plan_launch
 
 
 def recommendation(
     settings: dict[str, Value], host: Host, framework: str = "torch"
 ) -> Recommendation:
+    """Return what a study on this host would recommend; placed as far as its libraries are here."""
+    try:
+        placements = [placement_of(plan) for plan in plan_launch(Configuration.of(settings), host)]
+    except UsageError:
+        placements = [Placement()]
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class="launch_only",
@@ -40,6 +49,7 @@ def recommendation(
             )
             for knob, value in settings.items()
         ],
+        placements=placements,
     )
 
 

@@ -229,6 +229,62 @@ def report(
 
 
 @app.command()
+def verify(
+    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml.")],
+    model: Annotated[
+        str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
+    ] = None,
+    inputs: Annotated[
+        Path | None, typer.Option(help="The recorded inputs that it was tuned on, if any.")
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
+    ] = False,
+    budget: Annotated[
+        str | None, typer.Option(help="After so long no round is begun: 90s, 10m (the default).")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="A minute, or one round where that takes longer.")
+    ] = False,
+    json: AsJson = False,
+) -> None:
+    """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""
+    with handled():
+        from tuner.cli import verify
+
+        verify.main(
+            recommended,
+            model,
+            inputs,
+            budget,
+            allow_pickle=allow_pickle,
+            quick=quick,
+            as_json=json,
+        )
+
+
+@app.command()
+def export(
+    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml.")],
+    to: Annotated[
+        str,
+        typer.Option(
+            help="env, shell, docker, kubernetes, systemd, torchserve, tfserving or python."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write; otherwise printed.")] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The program, if any.")
+    ] = None,
+) -> None:
+    """Write a recommendation as a Dockerfile's lines, a manifest, a unit or the like."""
+    with handled():
+        from tuner.cli import export
+
+        export.main(recommended, to, out, command or [])
+
+
+@app.command()
 def doctor(
     out: Annotated[Path, typer.Option(help="Where studies would be written.")] = Path("reports"),
     json: AsJson = False,

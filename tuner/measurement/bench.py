@@ -228,6 +228,7 @@ class Bench:
         noise: Scatter,
         seconds: float = math.inf,
         beside_neighbour: bool = False,
+        checks: bool = False,
     ) -> list[LaunchRecord]:
         """Measure one fresh launch of every arm, side by side; records in the order of the arms.
 
@@ -235,14 +236,23 @@ class Bench:
         a slice was disturbed is made again, as a whole. Where memory does not allow all of them,
         the launches take turns in random order. seconds: after so long no more passes than the
         least are begun, and no quiet is waited for. beside_neighbour: at the end, every arm takes a
-        slice beside a synthetic busy neighbour. Failures are endings, not exceptions.
+        slice beside a synthetic busy neighbour. checks: then outputs are compared that were not.
+        Failures are endings, not exceptions.
         """
         began_s = self.store.used_s()
         order = self._random.sample(range(len(arms)), len(arms))
-        if not self.launcher.memory.fit([self._last_prepared(arm) for arm in arms]):
+        known = [r for r in map(self._last_prepared, arms) if r is not None]
+        if known and not self.launcher.memory.fit(
+            known
+        ):  # of nothing that is known yet, all are tried
             records = {
                 i: self._measure_alone(
-                    arms[i], number, purpose, noise, beside_neighbour=beside_neighbour
+                    arms[i],
+                    number,
+                    purpose,
+                    noise,
+                    beside_neighbour=beside_neighbour,
+                    checks=checks,
                 )
                 for i in order
             }
@@ -276,7 +286,13 @@ class Bench:
         if beside_neighbour:
             self._measure_beside(launches.values())
         for i, launch in launches.items():
-            records[i] = self.launcher.finish(launch)
+            try:
+                if checks:
+                    self._check_once(launch)
+            except LaunchFailed:
+                records[i] = self.launcher.ended(launch.record)
+            else:
+                records[i] = self.launcher.finish(launch)
         return [records[i] for i in range(len(arms))]
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
@@ -301,6 +317,7 @@ class Bench:
         noise: Scatter,
         *,
         beside_neighbour: bool,
+        checks: bool,
     ) -> LaunchRecord:
         try:
             launch = self.launcher.start(arm, purpose, round_number=number)
@@ -314,6 +331,8 @@ class Bench:
             if beside_neighbour:
                 launch.pause()
                 self._measure_beside([launch])
+            if checks:
+                self._check_once(launch)
         except LaunchFailed:
             return self.launcher.ended(launch.record)
         return self.launcher.finish(launch)
@@ -321,11 +340,11 @@ class Bench:
     def _latest(self) -> LaunchRecord:
         return self.store.launches[max(self.store.launches)]
 
-    def _last_prepared(self, arm: Configuration) -> LaunchRecord:
+    def _last_prepared(self, arm: Configuration) -> LaunchRecord | None:
         """Return the latest launch of an arm that got as far as its memory; else of any."""
         everything = [r for r in self.store.launches.values() if r.prepared is not None]
         own = [r for r in everything if r.request.configuration == arm]
-        return (own or everything)[-1]
+        return next(reversed(own or everything), None)
 
 
 def _pruned(rate: float, hopeless_below: float) -> Ending:

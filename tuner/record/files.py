@@ -12,7 +12,7 @@ import msgspec
 import tomli_w
 
 from tuner.errors import StorageFailed, UsageError
-from tuner.record.recommendation import RECOMMENDATION_VERSION, Recommendation
+from tuner.record.recommendation import RECOMMENDATION_VERSION, Recommendation, fault_of
 from tuner.record.result import SCHEMA_VERSION, Result
 
 SCHEMAS = Path(__file__).parent / "schemas"
@@ -87,11 +87,14 @@ def read_recommendation(path: Path) -> Recommendation:
     """Read a `recommended.toml`; raises UsageError if it is not one."""
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
-        return msgspec.convert(raw, Recommendation)
+        found = msgspec.convert(raw, Recommendation)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
         raise UsageError(f"{path} is not a recommendation: {error}") from error
+    if fault := fault_of(found):
+        raise UsageError(f"{path} is not a recommendation: {fault}")
+    return found
 
 
 def schema_of(kind: type[msgspec.Struct]) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import re
+
 import msgspec
 
 from tuner.record.configuration import Value
@@ -17,6 +20,12 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
     framework: str
     scenario: str
     batch: int
+    default_batch: int | None = None
+    """The batch at which the default was fastest: what the claim compares with."""
+    form: str = ""
+    """Of the model: code, script, export, saved or program (record/workload.py)."""
+    source_sha256: str = ""
+    """Of the model's file."""
 
 
 class RecommendedHost(msgspec.Struct, frozen=True):
@@ -25,6 +34,18 @@ class RecommendedHost(msgspec.Struct, frozen=True):
     fingerprint: str
     cpu: str
     physical_cores: int
+    cpus: int | None = None
+    """CPUs (hardware threads) that the program was allowed, its quota considered."""
+    threads_per_core: int = 1
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Where one instance of the program runs."""
+
+    cpus: str | None = None
+    """As the kernel lists them; None: all that it is given."""
+    memory_policy: str = "none"
+    """"none", "bind:NODE,NODE" or "interleave:NODE,NODE"."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -46,6 +67,10 @@ class Claim(msgspec.Struct, frozen=True):
     n_rounds: int
     noise_floor: float
     speedup: Interval | None = None
+    launch_sd: float | None = None
+    """What launches differed by (log rate) in the confirmation."""
+    launch_freedom: int = 0
+    """Degrees of freedom that are claimed for it: those of a single arm's rounds."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):
@@ -70,3 +95,39 @@ class Recommendation(msgspec.Struct, frozen=True):
     environment: dict[str, str]
     """The launch settings as environment variables, for whoever starts the program."""
     settings: list[Setting]
+    placements: list[Placement] = msgspec.field(default_factory=lambda: [Placement()])
+    """One per instance, by rank."""
+    memory_bytes: int | None = None
+    """The most that all instances used together."""
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
+
+
+def fault_of(recommendation: Recommendation) -> str | None:
+    """Return why a recommendation cannot be one of ours, or None.
+
+    It may come from anywhere, and goes into shells, units and manifests.
+    """
+    r = recommendation
+    for name, value in r.environment.items():
+        if not _NAME.fullmatch(name):
+            return f"{name!r} is not a variable's name"
+        if not value.isprintable():
+            return f"{name} holds control characters: {value!r}"
+    for setting in r.settings:
+        if not (setting.knob.isprintable() and str(setting.value).isprintable()):
+            return f"control characters in {f'{setting.knob}={setting.value}'!r}"
+    for placement in r.placements:
+        if placement.cpus is not None and not _CPUS.fullmatch(placement.cpus):
+            return f"{placement.cpus!r} is not a list of CPUs"
+        if not _POLICY.fullmatch(placement.memory_policy):
+            return f"{placement.memory_policy!r} is not a memory policy"
+    numbers = [r.claim.noise_floor, r.claim.launch_sd or 0.0]
+    if r.claim.speedup is not None:
+        numbers += [r.claim.speedup.point, r.claim.speedup.low, r.claim.speedup.high]
+    if not all(math.isfinite(number) and 0 <= number < 1e9 for number in numbers):
+        return f"a figure of its claim is none: {numbers}"
+    return None if r.placements else "it places no instance"

@@ -1,0 +1,235 @@
+"""A recommendation proved again, through the command that users type, on the fake framework."""
+
+import json
+import math
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.command import MARKER, new_marker, run, seconds_here, wait_until_gone
+from tuner.deploy.verify import Verdict, differences, early_interval, judge
+from tuner.host.identity import probe
+from tuner.record.files import read_recommendation, write_recommendation
+from tuner.record.recommendation import Recommendation
+from tuner.record.result import Interval
+
+MODEL = "fake@noise=0.003"
+
+
+def interval(point: float, low: float, high: float) -> Interval:
+    return Interval(point, low, high, 0.95)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study."""
+    cwd = tmp_path_factory.mktemp("study")
+    done = run(
+        "--model", MODEL, "--hw", "fake", "--budget", seconds_here(8), "--out", "out", cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr
+    return cwd / "out"
+
+
+@pytest.fixture
+def recommended(folder: Path) -> Recommendation:
+    return read_recommendation(folder / "recommended.toml")
+
+
+def verified(
+    cwd: Path, recommendation: Recommendation, *more: str
+) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    path = cwd / "recommended.toml"
+    write_recommendation(path, recommendation)
+    done = run("verify", str(path), "--json", *more, cwd=cwd)
+    return done, json.loads(done.stdout) if done.stdout else {}
+
+
+def changed(recommendation: Recommendation, **parts: Any) -> Recommendation:
+    return msgspec.structs.replace(recommendation, **parts)
+
+
+def test_what_was_confirmed_is_confirmed_again(tmp_path: Path, recommended: Recommendation) -> None:
+    assert recommended.claim.verdict == "faster"
+    done, found = verified(tmp_path, recommended)
+    assert done.returncode == 0, done.stderr + done.stdout
+    assert found["verdict"] == "confirmed"
+    assert found["differences"] == []
+    assert found["n_rounds"] == len(found["ratios"]) == 4
+    assert found["speedup"]["low"] > 1
+    read_back = {item["knob"]: item["observed"] for item in found["read_back"]}
+    for setting in recommended.settings:
+        if setting.knob != "workload.batch":
+            assert read_back[setting.knob] == setting.value
+    assert found["not_in_force"] == []
+
+
+def test_one_line_for_a_pipeline(folder: Path, tmp_path: Path) -> None:
+    marker = new_marker()
+    temporary = {"TMPDIR": str(tmp_path), MARKER: marker}
+    path = str(folder / "recommended.toml")
+    done = run("verify", path, "--quick", cwd=tmp_path, environment=temporary)
+    assert done.returncode == 0, done.stderr
+    assert wait_until_gone(marker) == []
+    assert list(tmp_path.iterdir()) == []
+    (line,) = done.stdout.splitlines()
+    ratio = r"\d\.\d\dx \(\d\.\d\d - \d\.\d\d\)"
+    said = "confirmed: faster than the default, as claimed"
+    assert re.fullmatch(rf"{said}; here {ratio}; claimed {ratio}; 4 rounds, \d+ s", line)
+
+
+def test_a_claim_that_does_not_hold_here_is_refuted(
+    tmp_path: Path, recommended: Recommendation
+) -> None:
+    assert recommended.claim.speedup is not None
+    boasting = msgspec.structs.replace(recommended.claim, speedup=interval(9.0, 8.0, 10.0))
+    done, found = verified(tmp_path, changed(recommended, claim=boasting))
+    assert done.returncode == 4
+    assert found["verdict"] == "refuted"
+    assert "less here than was claimed" in found["reason"]
+
+
+def test_a_setting_that_breaks_the_outputs_here_is_refuted(
+    tmp_path: Path, recommended: Recommendation
+) -> None:
+    (knob, value) = next((s.knob, s.value) for s in recommended.settings if s.knob[:5] == "fake.")
+    workload = msgspec.structs.replace(
+        recommended.workload, model=f"{MODEL},faults={knob}={value}:wrong_output"
+    )
+    done, found = verified(tmp_path, changed(recommended, workload=workload))
+    assert done.returncode == 4, done.stdout
+    assert "wrong_output" in found["reason"]
+
+
+def test_without_time_it_is_not_decided(tmp_path: Path, recommended: Recommendation) -> None:
+    unknown = msgspec.structs.replace(recommended.claim, launch_sd=None)
+    done, found = verified(tmp_path, changed(recommended, claim=unknown), "--budget", "1s")
+    assert done.returncode == 5
+    assert found["verdict"] == "inconclusive"
+    assert found["n_rounds"] == 1
+
+
+def test_where_nothing_is_recommended_nothing_may_be_set(
+    tmp_path: Path, recommended: Recommendation
+) -> None:
+    workload = msgspec.structs.replace(recommended.workload, model="not here")
+    kept = changed(
+        recommended, settings=[], environment={}, workload=workload,
+        claim=msgspec.structs.replace(recommended.claim, verdict="keep_default", speedup=None),
+    )  # fmt: skip
+    done, found = verified(tmp_path, kept)
+    assert (done.returncode, found["n_rounds"]) == (0, 0)
+    path = tmp_path / "recommended.toml"
+    set_here = run("verify", str(path), cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
+    assert set_here.returncode == 0
+    assert "set in this shell, and not where it was measured: OMP_NUM_THREADS" in set_here.stderr
+
+
+def test_both_are_measured_at_their_batches_whatever_the_models_own(
+    tmp_path: Path, recommended: Recommendation
+) -> None:
+    """As after --batch: the study's reference is not the model's, and no setting says so."""
+    card_batch, other = 4, 8
+    settings = [s for s in recommended.settings if s.knob != "workload.batch"]
+    workload = msgspec.structs.replace(recommended.workload, batch=other, default_batch=other)
+    done, found = verified(tmp_path, changed(recommended, settings=settings, workload=workload))
+    assert done.returncode in (0, 4), done.stderr
+    back = changed(
+        recommended, settings=settings,
+        workload=msgspec.structs.replace(workload, batch=card_batch, default_batch=card_batch),
+    )  # fmt: skip
+    _, at_own = verified(tmp_path, back)
+    assert found["speedup"]["point"] == pytest.approx(at_own["speedup"]["point"], rel=0.2)
+
+
+def test_a_library_that_is_not_here_refutes(tmp_path: Path, recommended: Recommendation) -> None:
+    gone = msgspec.structs.replace(recommended.settings[0], knob="launch.allocator", value="gone")
+    done, found = verified(tmp_path, changed(recommended, settings=[gone]))
+    assert done.returncode == 4
+    assert "no such library is installed here" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "said"),
+    [
+        ({"source_sha256": "f" * 64}, "is not the model that was tuned"),
+        ({"form": "program"}, "cannot be verified"),
+        ({"default_batch": None}, "older version"),
+        ({"model": "nosuchmodel"}, "nosuchmodel"),
+    ],
+)
+def test_what_cannot_be_verified_is_said_on_one_line(
+    tmp_path: Path, recommended: Recommendation, parts: dict[str, Any], said: str
+) -> None:
+    workload = msgspec.structs.replace(recommended.workload, **parts)
+    done, _ = verified(tmp_path, changed(recommended, workload=workload))
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("", "is not a recommendation"),
+        ("nonsense =", "is not a recommendation"),
+        (None, "cannot read"),
+    ],
+)
+def test_what_is_no_recommendation_is_refused(
+    tmp_path: Path, content: str | None, said: str
+) -> None:
+    path = tmp_path / "recommended.toml"
+    if content is not None:
+        path.write_text(content)
+    done = run("verify", str(path), cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_another_host_is_named_part_by_part(recommended: Recommendation) -> None:
+    host = probe()
+    assert differences(recommended, host) == []
+    there = msgspec.structs.replace(
+        recommended.host, fingerprint="f" * 64, cpu="Another", physical_cores=999
+    )
+    versions = recommended.versions | {"python": "2.7", "torch": "0.1"}
+    found = {
+        d.what: d for d in differences(changed(recommended, host=there, versions=versions), host)
+    }
+    assert set(found) == {"processor", "cores", "python", "torch"}
+    assert (found["processor"].there, found["processor"].here) == ("Another", host.processor.model)
+    assert [found[name].matters for name in ("processor", "torch", "python")] == [True, True, False]
+    same = msgspec.structs.replace(recommended.host, fingerprint="f" * 64)
+    (rest,) = differences(changed(recommended, host=same), host)
+    assert rest.what == "the rest of the host"
+
+
+@pytest.mark.parametrize(
+    ("found", "claimed", "verdict"),
+    [
+        (interval(1.5, 1.4, 1.6), interval(1.55, 1.5, 1.7), Verdict.CONFIRMED),
+        (interval(1.2, 1.1, 1.3), interval(1.55, 1.5, 1.7), Verdict.REFUTED),
+        (interval(2.0, 1.9, 2.1), interval(1.55, 1.5, 1.7), Verdict.REFUTED),
+        (interval(1.2, 0.9, 1.6), interval(1.55, 1.5, 1.7), Verdict.INCONCLUSIVE),
+        (interval(0.9, 0.8, 1.0), None, Verdict.REFUTED),
+        (None, interval(1.55, 1.5, 1.7), Verdict.INCONCLUSIVE),
+    ],
+)
+def test_an_interval_confirms_where_it_is_above_one_and_overlaps_the_claim(
+    found: Interval | None, claimed: Interval | None, verdict: Verdict
+) -> None:
+    assert judge(found, claimed)[0] is verdict
+
+
+def test_few_rounds_borrow_the_scatter_of_the_study_and_add_their_own() -> None:
+    calm = early_interval([0.5], 0.02, 5)
+    # t of 5 degrees of freedom at 2.5 %: 2.5706
+    assert math.log(calm.high / calm.point) == pytest.approx(2.5706 * math.sqrt(2) * 0.02, rel=1e-3)
+    agreeing, scattered = early_interval([0.5, 0.5], 0.02, 5), early_interval([0.3, 0.7], 0.02, 5)
+    assert agreeing.high < calm.high < scattered.high

@@ -1,0 +1,75 @@
+"""Recommendations to export: plain, placed, in a team, and hostile."""
+
+from tuner.record.configuration import Value
+from tuner.record.recommendation import (
+    RECOMMENDATION_VERSION,
+    Claim,
+    Placement,
+    Recommendation,
+    RecommendedHost,
+    RecommendedWorkload,
+    Setting,
+    Tolerances,
+)
+from tuner.record.result import Interval
+from tuner.space.knobs import describe
+
+TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
+IOMP = "/opt/venv/lib/libiomp5.so"
+HOSTILE = '\'; touch /tmp/owned; $(OMP_NUM_THREADS) "$(touch /tmp/owned)" %n ${HOME} \\ : - # {{ }}'
+"""A value that means something to every target; no control characters, which are refused."""
+
+
+def shipped(
+    settings: dict[str, Value] | None = None,
+    environment: dict[str, str] | None = None,
+    placements: list[Placement] | None = None,
+    model: str = "resnet50",
+    framework: str = "torch",
+    memory_bytes: int | None = 700 << 20,
+    batch: int = 16,
+    launched: bool = True,
+) -> Recommendation:
+    """launched: with an allocator and a thread count."""
+    launch: dict[str, Value] = {"launch.allocator": "tcmalloc", "env.OMP_NUM_THREADS": 4}
+    variables = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": TCMALLOC}
+    if not launched:
+        launch, variables = {}, {}
+    return Recommendation(
+        schema_version=RECOMMENDATION_VERSION,
+        winner_class="same",
+        workload=RecommendedWorkload(model, framework, "offline", batch),
+        host=RecommendedHost("0" * 64, "A Xeon", 8, 16, 2),
+        claim=Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95)),
+        tolerances=Tolerances("same", 1e-4),
+        versions={framework: "2.0"},
+        environment=variables | (environment or {}),
+        settings=[
+            Setting(
+                knob,
+                value,
+                str(describe(knob).applies),
+                describe(knob).needs_code_change,
+                describe(knob).how.format(value=value),
+            )
+            for knob, value in {**launch, **(settings or {})}.items()
+        ],
+        placements=placements or [Placement()],
+        memory_bytes=memory_bytes,
+    )
+
+
+PLACED = [Placement("0-3", "bind:0")]
+TEAM = [Placement("0-3", "bind:0"), Placement("4-7", "bind:1")]
+CODE: dict[str, Value] = {"torch.compile.mode": "default", "torch.memory_format": "channels_last"}
+EVERY = {
+    "plain": shipped(),
+    "placed": shipped(placements=PLACED),
+    "team": shipped(placements=TEAM),
+    "interleaved": shipped(placements=[Placement(None, "interleave:0,1")]),
+    "in the program": shipped(CODE),
+    "from pip": shipped(environment={"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}),
+    "hostile": shipped(environment={"MALLOC_CONF": HOSTILE}, model=f"/m/{HOSTILE}\n!.py"),
+    "nothing": shipped(launched=False),
+    "one CPU of each core": shipped({"launch.cpus": "one_per_core"}, placements=[Placement("0-7")]),
+}

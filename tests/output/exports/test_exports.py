@@ -1,0 +1,279 @@
+"""Each export, checked by what reads it: a shell, systemd, Docker's and Kubernetes's parsers."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from dockerfile_parse import DockerfileParser
+
+from tests.output.exports.shipped import (
+    CODE,
+    EVERY,
+    HOSTILE,
+    IOMP,
+    PLACED,
+    TCMALLOC,
+    TEAM,
+    shipped,
+)
+from tuner.errors import UsageError
+from tuner.output.exports import TARGETS
+from tuner.record.recommendation import Placement, Recommendation
+
+SERVE = ("/usr/bin/python3", "-c", "print('$HOME 100%')")
+
+
+def each(test: Any) -> Any:
+    return pytest.mark.parametrize("r", list(EVERY.values()), ids=list(EVERY))(test)
+
+
+def each_unplaced(test: Any) -> Any:
+    """Of those that are not placed on CPUs which this machine may not have."""
+    found = {name: r for name, r in EVERY.items() if r.placements == [Placement()]}
+    return pytest.mark.parametrize("r", list(found.values()), ids=list(found))(test)
+
+
+def comments_of(text: str) -> str:
+    return "\n".join(line for line in text.splitlines() if line.startswith("#"))
+
+
+@each
+@pytest.mark.parametrize("target", TARGETS)
+def test_nothing_is_dropped_silently(r: Recommendation, target: str) -> None:
+    if target == "tfserving":
+        with pytest.raises(UsageError, match="--to torchserve"):
+            TARGETS[target](r, ())
+        return
+    text = TARGETS[target](r, ())
+    for setting in r.settings:
+        if setting.needs_code_change:
+            assert setting.how in text
+    if target == "python":
+        return  # runs under the launch settings, which it names
+    for name in r.environment:
+        assert name in text
+    for placement in r.placements:
+        if placement.cpus:
+            assert placement.cpus in text
+        policy, _, nodes = placement.memory_policy.partition(":")
+        forms = (f"--membind={nodes}", f"--interleave={nodes}", f"NUMAMask={nodes}")
+        assert policy == "none" or any(form in text for form in (*forms, f"cpuset-mems={nodes}"))
+
+
+@each
+def test_a_shell_sources_the_env_file(r: Recommendation, tmp_path: Path) -> None:
+    path = tmp_path / "recommended.env"
+    path.write_text(TARGETS["env"](r, ()))
+    script = f"set -a; . {path}; exec {sys.executable} -c 'import json, os; " \
+             "print(json.dumps(dict(os.environ)))'"  # fmt: skip
+    environment = {k: v for k, v in os.environ.items() if k not in r.environment}
+    done = subprocess.run(
+        ["/bin/sh", "-c", script],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    for name, value in r.environment.items():
+        if value == HOSTILE:
+            assert name not in found
+            assert f"# set it where the program is started: {name}=" in path.read_text()
+        else:
+            assert found[name] == value
+    assert not Path("/tmp/owned").exists()
+
+
+@each_unplaced
+def test_the_script_sets_what_is_recommended_whatever_the_values(
+    r: Recommendation, tmp_path: Path
+) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(TARGETS["shell"](r, ()))
+    show = "import json, os; print(json.dumps(dict(os.environ)))"
+    done = subprocess.run(
+        ["/bin/sh", str(path), sys.executable, "-c", show],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert {name: found[name] for name in r.environment} == r.environment
+    assert not Path("/tmp/owned").exists()
+
+
+@each
+def test_a_dockerfile_parser_reads_the_lines(r: Recommendation) -> None:
+    text = "FROM python:3.11-slim\n" + TARGETS["docker"](r, SERVE)
+    parser = DockerfileParser(fileobj=io.BytesIO())
+    parser.content = text
+    kinds = {line["instruction"] for line in parser.structure}
+    assert kinds <= {"FROM", "RUN", "ENV", "CMD", "COMMENT"}
+    (command,) = [line["value"] for line in parser.structure if line["instruction"] == "CMD"]
+    assert tuple(json.loads(command)) == SERVE
+    expected = dict(r.environment)
+    if IOMP in expected.get("LD_PRELOAD", ""):
+        expected["LD_PRELOAD"] = f"/usr/local/lib/libiomp5.so:{TCMALLOC}"
+    assert dict(parser.envs) == expected
+
+
+def test_the_image_gets_what_is_preloaded_or_is_not_built() -> None:
+    text = TARGETS["docker"](shipped({**CODE}, {"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}), ())
+    assert "--no-install-recommends libtcmalloc-minimal4 g++" in text
+    assert "pip install --no-cache-dir intel-openmp" in text
+    assert "test -e /usr/local/lib/libiomp5.so || ln -s" in text
+    assert f"RUN test -e /usr/local/lib/libiomp5.so && test -e {TCMALLOC}" in text
+    assert text.index("RUN test") < text.index("ENV LD_PRELOAD")
+
+
+def test_containers_are_placed_by_docker_run() -> None:
+    text = TARGETS["docker"](shipped(placements=TEAM), ())
+    assert "# run 2 containers, one instance each:\n" in text
+    assert "#   docker run --cpuset-cpus=0-3 --cpuset-mems=0 ...\n" in text
+    assert "#   docker run --cpuset-cpus=4-7 --cpuset-mems=1 ...\n" in text
+    assert "TUNE_FRAMEWORK_RANK" in text
+
+
+@pytest.mark.parametrize("target", ["env", "torchserve", "python"])
+def test_a_program_is_refused_where_none_is_started(target: str) -> None:
+    with pytest.raises(UsageError, match="starts no program"):
+        TARGETS[target](shipped(), SERVE)
+
+
+def test_a_comment_never_goes_on_in_the_next_line() -> None:
+    text = TARGETS["env"](shipped(environment={"A": "b\\", "ZZ": "1"}), ())
+    assert not any(line.endswith("\\") for line in text.splitlines())
+    assert "ZZ=1" in text.splitlines()
+
+
+@each
+def test_kubernetes_schema_accepts_the_manifest(r: Recommendation) -> None:
+    text = TARGETS["kubernetes"](r, SERVE)
+    manifest = yaml.safe_load(text)
+    kubernetes_validate.validate(manifest, "1.30", strict=True)
+    pod = manifest["spec"]["template"]["spec"]
+    (container,) = pod["containers"]
+    # Kubernetes turns $$ into $, and would take $(NAME) for a variable
+    assert all("$(" not in e["value"].replace("$$", "") for e in container["env"])
+    assert tuple(word.replace("$$", "$") for word in container["command"]) == SERVE
+    assert {e["name"]: e["value"].replace("$$", "$") for e in container["env"]} == r.environment
+    assert container["resources"]["requests"] == container["resources"]["limits"]
+    assert manifest["spec"]["replicas"] == len(r.placements)
+    n_cpus = {None: "16", "0-3": "4", "0-7": "16"}[r.placements[0].cpus]  # of 8 cores, whole ones
+    assert container["resources"]["requests"]["cpu"] == n_cpus
+    assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", container["name"])
+    assert "cpuManagerPolicy: static" in comments_of(text)
+    if r.placements[0].memory_policy == "interleave:0,1":
+        assert "numactl --interleave=0,1" in comments_of(text)
+    elif r.placements[0].memory_policy == "bind:0":
+        assert "topologyManagerPolicy: single-numa-node" in comments_of(text)
+
+
+def test_memory_is_what_was_seen_with_room_and_a_guess_is_called_one() -> None:
+    def memory(r: Recommendation) -> str:
+        text = TARGETS["kubernetes"](r, ())
+        (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
+        return str(container["resources"]["limits"]["memory"])
+
+    assert memory(shipped(memory_bytes=700 << 20)) == "1024Mi"
+    assert memory(shipped(memory_bytes=700 << 20, placements=TEAM)) == "512Mi"  # each of two
+    unknown = shipped(memory_bytes=None)
+    assert memory(unknown) == "4096Mi"
+    assert "is a guess" in TARGETS["kubernetes"](unknown, ())
+
+
+def test_reserved_huge_pages_are_asked_for_and_the_node_is_told() -> None:
+    r = shipped(environment={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"})
+    text = TARGETS["kubernetes"](r, ())
+    manifest = yaml.safe_load(text)
+    kubernetes_validate.validate(manifest, "1.30", strict=True)
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["hugepages-2Mi"] == "1024Mi"
+    assert "vm.nr_hugepages" in comments_of(text)
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@each
+def test_systemd_accepts_the_unit(r: Recommendation, tmp_path: Path) -> None:
+    command: tuple[str, ...] = SERVE
+    if len(r.placements) > 1:
+        command = ("/usr/bin/env", *SERVE)
+    unit = tmp_path / "tuned.service"
+    text = TARGETS["systemd"](r, command)
+    unit.write_text(text.replace("/usr/local/bin/run.sh", "/usr/bin/env"))
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", str(unit)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    complaints = [line for line in done.stderr.splitlines() if "tuned.service" in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
+
+
+def test_the_unit_places_and_quotes() -> None:
+    text = TARGETS["systemd"](shipped(placements=PLACED, environment={"X": HOSTILE}), SERVE)
+    lines = text.splitlines()
+    assert "CPUAffinity=0-3" in lines
+    assert "NUMAPolicy=bind" in lines
+    assert "NUMAMask=0" in lines
+    assert 'ExecStart="/usr/bin/python3" "-c" "print(\'$$HOME 100%%\')"' in lines
+    (hostile,) = [line for line in lines if line.startswith('Environment="X=')]
+    assert "%%n" in hostile
+    assert "\\\\" in hostile
+    team = TARGETS["systemd"](shipped(placements=TEAM), SERVE)
+    assert 'ExecStart="/usr/local/bin/run.sh" "/usr/bin/python3"' in team
+
+
+@each
+def test_torchserve_is_told_workers_batch_and_compiler(r: Recommendation) -> None:
+    text = TARGETS["torchserve"](r, ())
+    config = yaml.safe_load(text)
+    assert config["minWorkers"] == config["maxWorkers"] == len(r.placements)
+    assert config["batchSize"] == 16
+    is_compiled = any(s.knob == "torch.compile.mode" for s in r.settings)
+    assert (
+        config.get("pt2") == {"compile": {"enable": True, "backend": "inductor"}}
+    ) is is_compiled
+
+
+def test_the_servers_of_other_frameworks_are_named() -> None:
+    with pytest.raises(UsageError, match="--to tfserving"):
+        TARGETS["torchserve"](shipped(framework="tensorflow"), ())
+
+
+def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_path: Path) -> None:
+    r = shipped(
+        {"tensorflow.frozen": True},
+        {"TF_NUM_INTRAOP_THREADS": "3", "TF_NUM_INTEROP_THREADS": "1", "LD_PRELOAD": "",
+         "MALLOC_CONF": HOSTILE},
+        framework="tensorflow", batch=32,
+    )  # fmt: skip
+    script, server = tmp_path / "serve.sh", tmp_path / "tensorflow_model_server"
+    script.write_text(TARGETS["tfserving"](r, ()))
+    server.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "flags = dict(a.partition('=')[::2] for a in sys.argv[1:])\n"
+        "batching = open(flags['--batching_parameters_file']).read()\n"
+        "print(json.dumps([flags, batching, dict(os.environ)]))\n"
+    )
+    server.chmod(0o755)
+    done = subprocess.run(
+        ["/bin/sh", str(script), "/models/mine", "--port=8500"],
+        env={**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"},
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    flags, batching, environment = json.loads(done.stdout)
+    assert flags["--tensorflow_intra_op_parallelism"] == "3"
+    assert flags["--tensorflow_inter_op_parallelism"] == "1"
+    assert flags["--model_base_path"] == "/models/mine"
+    assert flags["--port"] == "8500"
+    assert flags["--enable_batching"] == "true"
+    assert "max_batch_size { value: 32 }" in batching
+    assert environment["OMP_NUM_THREADS"] == "4"
+    assert environment["MALLOC_CONF"] == HOSTILE
+    assert "TF_NUM_INTRAOP_THREADS" not in environment
+    assert "tensorflow.frozen=True" in comments_of(script.read_text())
+    assert not Path("/tmp/owned").exists()

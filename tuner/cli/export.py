@@ -1,0 +1,44 @@
+"""tune-framework export: a recommendation in the words of what it is deployed with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from tuner.errors import UnknownName, UsageError
+from tuner.output.exports import EXECUTABLE, TARGETS
+from tuner.record.files import read_recommendation, write_whole
+from tuner.record.recommendation import Placement, Recommendation
+from tuner.space.catalogue import (
+    CORES_PER_INSTANCE,
+    CPUS,
+    INSTANCES,
+    MEMORY_POLICY,
+    NUMA_NODE,
+    PLACEMENT,
+)
+
+_PLACING = (INSTANCES, CORES_PER_INSTANCE, PLACEMENT, CPUS, NUMA_NODE, MEMORY_POLICY)
+
+
+def main(path: Path, target: str, out: Path | None, command: Sequence[str]) -> None:
+    """Print the file of a target, or write it."""
+    if target not in TARGETS:
+        raise UnknownName("target", target, TARGETS, f"there are {', '.join(TARGETS)}")
+    recommendation = read_recommendation(path)
+    _refuse_unplaced(path, recommendation)
+    text = TARGETS[target](recommendation, command)
+    if out is None:
+        print(text, end="")
+    else:
+        write_whole(out, text, executable=target in EXECUTABLE)
+
+
+def _refuse_unplaced(path: Path, recommendation: Recommendation) -> None:
+    """Refuse a file that says how to place the program, but not where that led."""
+    placing = [s.knob for s in recommendation.settings if s.knob in _PLACING]
+    if placing and recommendation.placements == [Placement()]:
+        raise UsageError(
+            f"{path} was written by an older version, which did not note where {placing[0]} put "
+            "the program; tune again, or start it by tune-framework run"
+        )

@@ -1,0 +1,102 @@
+"""`docker`: lines for a Dockerfile, with the docker run that places it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Sequence
+
+from tuner.output.exports.needs import (
+    PRELOAD,
+    Library,
+    comments,
+    heading,
+    libraries,
+    needs_compiler,
+    on_the_node,
+    placing_command,
+    program_changes,
+)
+from tuner.record.recommendation import Placement, Recommendation
+
+_LINKS = "/usr/local/lib"
+"""Where what pip installs gets a path that does not depend on Python's version."""
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return lines that go to the end of a Dockerfile: what is preloaded is so in every RUN."""
+    r = recommendation
+    needed = libraries(r)
+    packages = [library.debian for library in needed if library.debian]
+    packages += ["g++"] if needs_compiler(r) else []
+    lines = comments([*heading(r), *program_changes(r), *on_the_node(r), *_versions(r)])
+    if packages:
+        lines += [
+            "RUN apt-get update \\",
+            f" && apt-get install -y --no-install-recommends {' '.join(packages)} \\",
+            " && rm -rf /var/lib/apt/lists/*",
+        ]
+    for library in needed:
+        if library.pypi:
+            lines += _from_pypi(library)
+    paths = [_path(library) for library in needed]
+    if paths:
+        lines += comments(["the loader goes on without what it lacks: better to fail here"])
+        lines.append("RUN " + " && ".join(f"test -e {shlex.quote(path)}" for path in paths))
+    variables = dict(r.environment) | ({PRELOAD: ":".join(paths)} if paths else {})
+    lines += [f"ENV {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    if command:
+        lines.append(f"CMD {json.dumps(list(command))}")
+    lines += comments(_runs(r))
+    return "\n".join(lines) + "\n"
+
+
+def _versions(recommendation: Recommendation) -> list[str]:
+    name = recommendation.workload.framework
+    version = recommendation.versions.get(name)
+    return [f"measured with {name} {version}"] if version else []
+
+
+def _path(library: Library) -> str:
+    name = library.path.rpartition("/")[2]
+    return f"{_LINKS}/{name}" if library.pypi else library.path
+
+
+def _from_pypi(library: Library) -> list[str]:
+    name = library.path.rpartition("/")[2]
+    found = f'"$(find / -xdev -name {shlex.quote(name)} | head -n 1)"'
+    return [
+        f"RUN pip install --no-cache-dir {library.pypi} \\",
+        f" && {{ test -e {_LINKS}/{name} || ln -s {found} {_LINKS}/; }}",
+    ]
+
+
+def _runs(recommendation: Recommendation) -> list[str]:
+    """Say how the container is placed."""
+    placements = recommendation.placements
+    placed = [_flags(placement) for placement in placements]
+    if not any(placed):
+        return []
+    intro = "run it so"
+    if len(placements) > 1:
+        intro = f"run {len(placements)} containers, one instance each"
+    lines = [f"{intro}:", *(f"  docker run {flags} ..." for flags in placed)]
+    if any(p.memory_policy.startswith("interleave") for p in placements):
+        lines.append(
+            "interleaved memory: numactl in the image, --cap-add SYS_NICE (docker's seccomp "
+            "profile refuses set_mempolicy without), and before the program:"
+        )
+        lines += [f"  {' '.join(placing_command(p))}" for p in placements]
+    if len(placements) > 1:
+        lines.append("TUNE_FRAMEWORK_RANK and its like are not set there")
+    return lines
+
+
+def _flags(placement: Placement) -> str:
+    flags = [f"--cpuset-cpus={placement.cpus}"] if placement.cpus else []
+    policy, _, nodes = placement.memory_policy.partition(":")
+    if policy == "bind":
+        flags.append(f"--cpuset-mems={nodes}")
+    if policy == "interleave":
+        flags.append("--cap-add SYS_NICE")
+    return " ".join(flags)

@@ -1,0 +1,49 @@
+"""`env`: NAME=VALUE lines for a shell, systemd's EnvironmentFile and docker --env-file."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+
+from tuner.output.exports.needs import (
+    comments,
+    heading,
+    on_the_image,
+    on_the_node,
+    placing_command,
+    program_changes,
+    refuse_command,
+)
+from tuner.record.recommendation import Recommendation
+
+_LITERAL = re.compile(r"[A-Za-z0-9_./:,=+@%{}-]*")
+"""What each of the three takes as it is."""
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return the lines; a value that no quoting makes the same for all three is a comment."""
+    r = recommendation
+    refuse_command("env", command)
+    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_placing(r)]
+    lines = comments(notes)
+    for name, value in sorted(r.environment.items()):
+        if "'" in value or "\\" in value:
+            lines += comments([f"set it where the program is started: {name}={value}"])
+            continue
+        if not _LITERAL.fullmatch(value):
+            lines += comments([f"docker --env-file would keep the quotes: give it -e {name}=..."])
+            lines.append(f"{name}={shlex.quote(value)}")
+        else:
+            lines.append(f"{name}={value}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _placing(recommendation: Recommendation) -> list[str]:
+    placements = recommendation.placements
+    if len(placements) > 1:
+        each = [f"  {' '.join(placing_command(p))}" for p in placements]
+        return [f"needs, which variables cannot do: {len(placements)} instances, each started by",
+                *each]  # fmt: skip
+    placed = placing_command(placements[0])
+    return [f"needs, which variables cannot do: {' '.join(placed)}"] if placed else []

@@ -1,0 +1,152 @@
+"""What a recommendation needs besides the settings that a target can hold, as lines of comment."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+
+import msgspec
+
+from tuner.errors import UsageError
+from tuner.record.recommendation import Placement, Recommendation
+from tuner.space.catalogue import CPUS
+
+PRELOAD = "LD_PRELOAD"
+_COMPILED = ("torch.compile.mode", "torch.export.mode")
+"""Settings with which TorchInductor builds C++ where the program runs."""
+_HUGE = ("hugetlb", "MIMALLOC_LARGE_OS_PAGES", "THP_MEM_ALLOC_ENABLE", "thp:")
+_DEBIAN = {
+    "libtcmalloc_minimal": "libtcmalloc-minimal4",
+    "libtcmalloc": "libgoogle-perftools4",
+    "libjemalloc": "libjemalloc2",
+    "libmimalloc": "libmimalloc2.0",
+    "libomp": "libomp5",
+}
+_PYPI = {"libiomp5": "intel-openmp"}
+
+
+class Library(msgspec.Struct, frozen=True):
+    """A library that the loader is told to load first."""
+
+    path: str
+    """On the host where it was measured."""
+    debian: str = ""
+    """The Debian or Ubuntu package that holds it there."""
+    pypi: str = ""
+
+
+def comments(lines: Sequence[str]) -> list[str]:
+    """Return lines as comments: one line each, whatever is in them."""
+    # systemd before 254 takes a comment that ends in a backslash to go on in the next line
+    return [
+        f"# {_one_line(line).rstrip()}{'.' * line.rstrip().endswith(chr(92))}" for line in lines
+    ]
+
+
+def _one_line(text: str) -> str:
+    return "".join(c if c.isprintable() else "?" for c in text)
+
+
+def heading(recommendation: Recommendation) -> list[str]:
+    """Say what was confirmed, of what and where."""
+    r = recommendation
+    claim: str = r.claim.verdict
+    if r.claim.speedup is not None and r.claim.verdict == "faster":
+        s = r.claim.speedup
+        claim = f"{s.point:.2f} times as fast as the default ({s.low:.2f} - {s.high:.2f})"
+    workload = r.workload
+    return [
+        f"{workload.model}, {workload.framework}, {workload.scenario}, batch {workload.batch}: "
+        f"{claim}",
+        f"measured on {r.host.cpu}, {r.host.physical_cores} cores; elsewhere it may differ",
+    ]
+
+
+def program_changes(recommendation: Recommendation) -> list[str]:
+    """Say what the program itself must do."""
+    lines = [
+        f"the program itself must: {setting.knob}={setting.value}: {setting.how}"
+        for setting in recommendation.settings
+        if setting.needs_code_change
+    ]
+    if lines:
+        lines.append("or, as it was measured: tuner.apply('recommended.toml') in the program")
+    return lines
+
+
+def libraries(recommendation: Recommendation) -> list[Library]:
+    """Return the libraries that are preloaded, in order."""
+    paths = recommendation.environment.get(PRELOAD, "").split(":")
+    return [_library(path) for path in paths if path]
+
+
+def _library(path: str) -> Library:
+    stem = PurePosixPath(path).name.partition(".so")[0]
+    return Library(path, _DEBIAN.get(stem, ""), _PYPI.get(stem, ""))
+
+
+def needs_compiler(recommendation: Recommendation) -> bool:
+    """Tell whether something is compiled where the program runs."""
+    return any(setting.knob in _COMPILED for setting in recommendation.settings)
+
+
+def on_the_image(recommendation: Recommendation) -> list[str]:
+    """Say what must be installed where the program runs."""
+    lines = []
+    for library in libraries(recommendation):
+        package = f"Debian package {library.debian}" if library.debian else ""
+        package = f"pip install {library.pypi}" if library.pypi else package
+        source = f" ({package})" if package else ""
+        lines.append(f"needs {library.path}{source}: the loader goes on without what it lacks")
+    if needs_compiler(recommendation):
+        lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
+    if versions := recommendation.versions:
+        shown = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)
+                          if name in ("torch", "tensorflow", "keras", "python"))  # fmt: skip
+        lines.append(f"measured with {shown}")
+    return lines
+
+
+def on_the_node(recommendation: Recommendation) -> list[str]:
+    """Say what the kernel must allow."""
+    r = recommendation
+    told = [f"{k}={v}" for k, v in r.environment.items() if any(h in f"{k}={v}" for h in _HUGE)]
+    return [
+        f"{each}: needs huge pages of the kernel "
+        "(/sys/kernel/mm/transparent_hugepage/enabled, or vm.nr_hugepages for reserved ones)"
+        for each in told
+    ]
+
+
+def placing_command(placement: Placement) -> list[str]:
+    """Return the command that gives a program its CPUs and memory policy; empty for none."""
+    cpus = placement.cpus or ""
+    policy, _, nodes = placement.memory_policy.partition(":")
+    if policy == "none":
+        return ["taskset", "--cpu-list", cpus] if cpus else []
+    placed = [f"--physcpubind={cpus}"] if cpus else []
+    memory = "--membind" if policy == "bind" else "--interleave"
+    return ["numactl", *placed, f"{memory}={nodes}", "--"]
+
+
+def n_cpus(recommendation: Recommendation) -> int:
+    """Return the CPUs of one instance, siblings that it leaves alone included."""
+    r = recommendation
+    cpus = r.placements[0].cpus
+    if cpus is None:
+        return r.host.cpus or r.host.physical_cores
+    parts = [part.partition("-") for part in cpus.split(",")]
+    n = sum(int(last or first) - int(first) + 1 for first, _, last in parts)
+    return n * r.host.threads_per_core if leaves_siblings(r) else n
+
+
+def leaves_siblings(recommendation: Recommendation) -> bool:
+    """Tell whether one CPU of each core is used, and the others are left alone."""
+    is_one = any((s.knob, s.value) == (CPUS, "one_per_core") for s in recommendation.settings)
+    return is_one and recommendation.host.threads_per_core > 1
+
+
+def refuse_command(target: str, command: Sequence[str]) -> None:
+    """Raise UsageError where a program is given to a target that starts none."""
+    if command:
+        raise UsageError(f"--to {target} starts no program of yours: leave out -- {command[0]} ...")

@@ -1,0 +1,42 @@
+"""`python`: a program that serves the model as it was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.output.exports.needs import comments, heading, on_the_image, on_the_node, refuse_command
+from tuner.record.recommendation import Recommendation
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return the lines of a program that reads recommended.toml beside it."""
+    r = recommendation
+    refuse_command("python", command)
+    notes = [*heading(r), *on_the_image(r), *on_the_node(r)]
+    inside = [s for s in r.settings if s.needs_code_change]
+    before = sorted(r.environment)
+    if before or any(s.applies == "launch" for s in r.settings):
+        notes.append("start it under the launch settings, which no program can give itself:")
+        notes.append("  tune-framework run recommended.toml -- python THIS.py")
+    lines = [
+        *comments(notes),
+        "from pathlib import Path",
+        "",
+        "import tuner",
+        "",
+        'tuned = tuner.apply(Path(__file__).with_name("recommended.toml"))  # before other work',
+        "for missing in tuned.missing:",
+        '    print(f"not set where this program was started: {missing}")',
+        "",
+        "",
+        "def serve(model):",
+        '    """Return what takes the inputs of a batch, as a model does."""',
+        "    return tuned.prepare(model)",
+        "",
+        "",
+        f"BATCH = {r.workload.batch}  # items of a call, as measured",
+    ]
+    if inside:
+        lines += ["", *comments(["what apply and prepare do here, by hand:"])]
+        lines += comments([f"  {s.knob}={s.value}: {s.how}" for s in inside])
+    return "\n".join(lines) + "\n"

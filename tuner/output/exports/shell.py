@@ -1,0 +1,82 @@
+"""`shell`: a script that runs any program under the launch settings, all instances."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from tuner.host.environment import LINE_PATTERN
+from tuner.output.exports.needs import (
+    comments,
+    heading,
+    on_the_image,
+    on_the_node,
+    placing_command,
+    program_changes,
+)
+from tuner.record.recommendation import Placement, Recommendation
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return the script; the program is its arguments, or the command that is given here."""
+    r = recommendation
+    exports = [f"export {k}={shlex.quote(v)}" for k, v in sorted(r.environment.items())]
+    names = "|".join(sorted(r.environment))
+    ours = f"grep -vxE '{names}' | " if names else ""
+    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r)]
+    lines = [
+        "#!/bin/sh",
+        "# usage: run.sh PROGRAM [ARGUMENT...]",
+        *comments(notes),
+        *([f'set -- {shlex.join(command)} "$@"'] if command else []),
+        '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
+        "# measured without any other tuning variable: what your shell sets besides stays in force",
+        f"others=$(env | grep -E '^({LINE_PATTERN})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
+        '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
+        *exports,
+        *(_team(r.placements) if len(r.placements) > 1 else [f"exec {_started(r.placements[0])}"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _started(placement: Placement) -> str:
+    """Return the shell's words that start the program where it belongs."""
+    return "".join(f"{shlex.quote(word)} " for word in placing_command(placement)) + '"$@"'
+
+
+def _team(placements: Sequence[Placement]) -> list[str]:
+    """Return lines that run every instance, and end with the first one's code that failed."""
+    own = [
+        {
+            "TUNE_FRAMEWORK_RANK": str(rank),
+            "TUNE_FRAMEWORK_INSTANCES": str(len(placements)),
+            "TUNE_FRAMEWORK_CPUS": placement.cpus or "",
+        }
+        for rank, placement in enumerate(placements)
+    ]
+    return [
+        "stopped=0 pids=",
+        "stop() { stopped=1; kill $pids 2>/dev/null; }",
+        "trap stop HUP INT TERM",
+        "exec 3<&0  # the first instance has the standard input",
+        *(
+            f"{' '.join(f'{k}={shlex.quote(v)}' for k, v in variables.items())} \\\n"
+            f'  {_started(placement)} <&3 & pids="$pids $!"; exec 3</dev/null'
+            for variables, placement in zip(own, placements, strict=True)
+        ),
+        "# the first instance that fails ends the others; what was told to end is waited for",
+        'code=0 left="$pids"',
+        'while [ -n "$left" ]; do',
+        "  still=",
+        "  for pid in $left; do",
+        "    state=$(sed 's/.*) \\(.\\).*/\\1/' /proc/$pid/stat 2>/dev/null)",
+        '    if [ "${state:-Z}" != Z ]; then still="$still $pid"; continue; fi',
+        '    wait "$pid"; own=$?',
+        "    [ $code -ne 0 ] || code=$own",
+        "  done",
+        '  left="$still"',
+        "  [ $code -eq 0 ] || [ $stopped -eq 1 ] || stop",
+        '  [ -z "$left" ] || { sleep 0.2 & wait $!; }',
+        "done",
+        "exit $code",
+    ]

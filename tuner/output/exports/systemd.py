@@ -1,0 +1,68 @@
+"""`systemd`: a service unit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.output.exports.needs import (
+    comments,
+    heading,
+    on_the_image,
+    on_the_node,
+    placing_command,
+    program_changes,
+)
+from tuner.record.recommendation import Recommendation
+
+_PROGRAM = ("/usr/bin/python3", "/srv/serve.py")
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return the unit; several instances are started by run.sh."""
+    r = recommendation
+    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r)]
+    words = list(command or _PROGRAM)
+    if not command:
+        notes.append("ExecStart: put your program (export ... -- PROGRAM ARGUMENT...)")
+    service = ["Type=exec"]
+    if len(r.placements) > 1:
+        notes.append(
+            f"{len(r.placements)} instances, which one unit cannot place: run.sh, beside "
+            "recommended.toml, starts them (or export --to shell); put it where ExecStart says:"
+        )
+        notes += [f"  {name}={value}" for name, value in sorted(r.environment.items())]
+        notes += [
+            f"  instance {i}: {' '.join(placing_command(p))}" for i, p in enumerate(r.placements)
+        ]
+        words = ["/usr/local/bin/run.sh", *words]
+    else:
+        service += [f"Environment={_quoted(f'{k}={v}')}" for k, v in sorted(r.environment.items())]
+        service += _placed(r)
+    service.append(f"ExecStart={' '.join(_quoted(word, runs=True) for word in words)}")
+    service.append("Restart=on-failure")
+    unit = f"Description={_plain(r.workload.model)} as tuned by tune-framework"
+    return "\n".join(
+        [*comments(notes), "", "[Unit]", unit, "", "[Service]", *service, "",
+         "[Install]", "WantedBy=multi-user.target", ""]
+    )  # fmt: skip
+
+
+def _placed(recommendation: Recommendation) -> list[str]:
+    placement = recommendation.placements[0]
+    lines = [f"CPUAffinity={placement.cpus.replace(',', ' ')}"] if placement.cpus else []
+    policy, _, nodes = placement.memory_policy.partition(":")
+    if policy != "none":
+        lines += [f"NUMAPolicy={policy}", f"NUMAMask={nodes}"]
+    return lines
+
+
+def _quoted(text: str, *, runs: bool = False) -> str:
+    """Return a word in quotes; systemd expands % everywhere, and $ in what it runs."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return '"' + (escaped.replace("$", "$$") if runs else escaped) + '"'
+
+
+def _plain(text: str) -> str:
+    """Return a text for a description: one line, nothing expanded."""
+    shown = "".join(c if c.isprintable() else "?" for c in text)
+    return shown.replace("\\", "/").replace("%", "%%")

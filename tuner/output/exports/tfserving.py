@@ -1,0 +1,74 @@
+"""`tfserving`: a script that starts TensorFlow Serving."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+
+from tuner.errors import UsageError
+from tuner.output.exports.needs import (
+    comments,
+    heading,
+    on_the_image,
+    on_the_node,
+    placing_command,
+    program_changes,
+    refuse_command,
+)
+from tuner.record.recommendation import Recommendation
+
+_FLAGS = {
+    "TF_NUM_INTRAOP_THREADS": "--tensorflow_intra_op_parallelism",
+    "TF_NUM_INTEROP_THREADS": "--tensorflow_inter_op_parallelism",
+}
+"""What the server sets itself, whatever the variables say (main.cc of tensorflow/serving)."""
+_TIMEOUT_US = 1000
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return the script; its argument is the model's folder.
+
+    Raises UsageError for a model of another framework.
+    """
+    r = recommendation
+    refuse_command("tfserving", command)
+    if r.workload.framework != "tensorflow":
+        raise UsageError(f"TensorFlow Serving serves TensorFlow models, this is one of "
+                         f"{r.workload.framework}; --to torchserve serves PyTorch's")  # fmt: skip
+    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_limits(r)]
+    variables = {k: v for k, v in r.environment.items() if k not in _FLAGS}
+    flags = [f"{_FLAGS[k]}={v}" for k, v in sorted(r.environment.items()) if k in _FLAGS]
+    words = [*placing_command(r.placements[0]), "tensorflow_model_server"]
+    lines = [
+        "#!/bin/sh",
+        "# usage: SCRIPT /path/to/saved/models [FLAG...]",
+        *comments(notes),
+        '[ $# -gt 0 ] || { echo "usage: $0 /path/to/saved/models [FLAG...]" >&2; exit 2; }',
+        "base=$1; shift",
+        "batching=$(mktemp) || exit 1",
+        'cat > "$batching" <<END',
+        f"max_batch_size {{ value: {r.workload.batch} }}",
+        f"batch_timeout_micros {{ value: {_TIMEOUT_US} }}",
+        "num_batch_threads { value: 1 }",
+        "END",
+        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())),
+        f"exec {' '.join(map(shlex.quote, words))} \\",
+        '  --model_base_path="$base" --enable_batching=true \\',
+        '  --batching_parameters_file="$batching" \\',
+        *(f"  {shlex.quote(flag)} \\" for flag in flags),
+        '  "$@"',
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _limits(recommendation: Recommendation) -> list[str]:
+    r = recommendation
+    lines = [
+        f"batch_timeout_micros: {_TIMEOUT_US} was not measured: put what your latency allows",
+        "num_batch_threads: one batch at a time, as it was measured",
+    ]
+    if len(r.placements) > 1:
+        lines.append(f"{len(r.placements)} instances: start one server each, on ports of its own; "
+                     "this script places the first, the others:")  # fmt: skip
+        lines += [f"  {' '.join(placing_command(p))}" for p in r.placements[1:]]
+    return lines

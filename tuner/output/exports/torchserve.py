@@ -1,0 +1,79 @@
+"""`torchserve`: the model-config.yaml of a model archive."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from tuner.errors import UsageError
+from tuner.output.exports.needs import (
+    comments,
+    heading,
+    on_the_image,
+    on_the_node,
+    placing_command,
+    program_changes,
+    refuse_command,
+)
+from tuner.record.configuration import Value
+from tuner.record.recommendation import Recommendation
+
+_MAX_BATCH_DELAY_MS = 100
+
+
+def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+    """Return the file: workers, batch, and compiling where TorchServe can be told to.
+
+    Its keys: TorchServe's documentation, "Model config" (minWorkers, maxWorkers, batchSize,
+    maxBatchDelay, pt2). Raises UsageError for a model of another framework.
+    """
+    r = recommendation
+    refuse_command("torchserve", command)
+    if r.workload.framework != "torch":
+        raise UsageError(
+            f"TorchServe serves PyTorch models, this is one of {r.workload.framework}; "
+            "--to tfserving serves TensorFlow's"
+        )
+    n = len(r.placements)
+    config: dict[str, Any] = {
+        "minWorkers": n,
+        "maxWorkers": n,
+        "batchSize": r.workload.batch,
+        "maxBatchDelay": _MAX_BATCH_DELAY_MS,
+    }
+    config |= _compiled({s.knob: s.value for s in r.settings})
+    body: str = yaml.safe_dump(config, sort_keys=False, allow_unicode=False)
+    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_around(r)]
+    return "".join(f"{line}\n" for line in comments(notes)) + body
+
+
+def _compiled(settings: dict[str, Value]) -> dict[str, Any]:
+    """Return what its base handler does for torch.compile; freezing and more it cannot."""
+    mode = settings.get("torch.compile.mode")
+    if mode in (None, "off", "freezing"):
+        return {}
+    compiled: dict[str, Any] = {"enable": True, "backend": "inductor"}
+    if mode != "default":
+        compiled["mode"] = mode
+    return {"pt2": {"compile": compiled}}
+
+
+def _around(recommendation: Recommendation) -> list[str]:
+    """Say how TorchServe itself is started, which hands all of it to its workers."""
+    r = recommendation
+    lines = [
+        "TorchServe is no longer maintained (https://docs.pytorch.org/serve/)",
+        f"maxBatchDelay: {_MAX_BATCH_DELAY_MS} ms was not measured: put what your latency allows",
+    ]
+    if r.environment:
+        lines.append("start torchserve itself with (workers inherit it):")
+        lines += [f"  {name}={value}" for name, value in sorted(r.environment.items())]
+    placed = [" ".join(placing_command(p)) for p in r.placements]
+    if len(placed) > 1:
+        lines.append("workers cannot be placed one by one; measured as:")
+        lines += [f"  {each}" for each in placed]
+    elif placed[0]:
+        lines.append(f"start it by: {placed[0]} torchserve ...")
+    return lines
