@@ -37,15 +37,16 @@ def test_a_launch_that_still_runs_does_not_cost_nothing(tmp_path: Path) -> None:
 
 
 def test_where_slices_scatter_a_confirming_launch_takes_more_of_them(tmp_path: Path) -> None:
-    """And its cost is reckoned so, or the first look would not fit."""
+    """And its cost is reckoned so, or the first look would not fit; launches here are alike."""
     with Store(tmp_path) as store:
-        add(store, Purpose.BASELINE, total_s=9.0)
+        for _ in range(5):
+            add(store, Purpose.BASELINE, total_s=9.0)
         quiet = Ledger(store, 4, (4,)).repeat_cost_s(DEFAULT)
-        (record,) = store.launches.values()
-        record.slices = [
-            msgspec.structs.replace(s, seconds=s.seconds * factor)
-            for s, factor in zip(record.slices, (1.0, 1.4, 0.8, 1.2), strict=True)
-        ]
+        for record in store.launches.values():
+            record.slices = [
+                msgspec.structs.replace(s, seconds=s.seconds * factor)
+                for s, factor in zip(record.slices, (1.0, 1.4, 0.8, 1.2), strict=True)
+            ]
         noisy = Ledger(store, 4, (4,)).repeat_cost_s(DEFAULT)
         assert noisy == pytest.approx(quiet + 4 * 0.5)  # 8 instead of 4, and no more
 
