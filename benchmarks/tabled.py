@@ -72,7 +72,7 @@ class TabledSpace(Space):
                 self._rows[mine] = row
 
     def _differing(self, settings: Mapping[str, Value]) -> Configuration:
-        return Configuration.of({k: v for k, v in settings.items() if v != self._start[k]})
+        return Configuration.of({k: v for k, v in settings.items() if v != self._start.get(k)})
 
     def row(self, configuration: Configuration) -> Configuration:
         """Return the table's own configuration."""
@@ -87,7 +87,9 @@ class TabledSpace(Space):
     ) -> Configuration:
         """Return the configuration with these settings; one that the table lacks as it is."""
         values = {**self._start, **settings}
-        row = self._table.same_as.get(tuple(values[knob] for knob in self._table.knobs))
+        row = None
+        if settings.keys() <= self._start.keys():  # with what the table lacks, it is another one
+            row = self._table.same_as.get(tuple(values[knob] for knob in self._table.knobs))
         return self._differing(values) if row is None else self._from_row[row]
 
     def upper_size(self) -> int:
@@ -172,7 +174,7 @@ def study_on(
     table: Table, deck: Deck, budget_s: float, seed: int, earlier: Sequence[Earlier] = ()
 ) -> Run:
     """Carry out one study on a table's launches; return what it recommended when."""
-    with _study(table, deck, budget_s, seed, earlier) as study:
+    with study_of(table, deck, budget_s, seed, earlier) as study:
         ends = {}
         for phase in (measure_baselines, explore, race, confirm):
             phase(study)
@@ -198,26 +200,34 @@ def study_on(
 
 def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
     """Search a table; return what another study may learn from it."""
-    with _study(table, deck, budget_s, seed) as study:
+    with study_of(table, deck, budget_s, seed) as study:
         for phase in (measure_baselines, explore, race):
             phase(study)
         default = study.ledger.default_at_best()
         assert default is not None
         measured = study.ledger.measured(REDUCED)
-        settings = {c: table.values(study.tabled.row(c)) for c in measured}
+        usual = {}
+        if table.default is not None:
+            usual = dict(zip(table.knobs, table.values(table.default), strict=True))
+        settings = {
+            c: {
+                knob: value
+                for knob, value in zip(table.knobs, table.values(study.tabled.row(c)), strict=True)
+                if knob not in usual or value != usual[knob]
+            }
+            for c in measured
+        }
         return Earlier(
             table.name,
-            {
-                Configuration.of(dict(zip(table.knobs, settings[c], strict=True))): s - default[1]
-                for c, s in measured.items()
-            },
+            {Configuration.of(settings[c]): score - default[1] for c, score in measured.items()},
         )
 
 
 @contextmanager
-def _study(
+def study_of(
     table: Table, deck: Deck, budget_s: float, seed: int, earlier: Sequence[Earlier] = ()
 ) -> Iterator[Watched]:
+    """Assemble a study on a table's launches."""
     space = TabledSpace(table, start_of(table, seed))
     source = DeckSource(deck, space.row)
     budget = VirtualBudget(budget_s, source)

@@ -24,10 +24,12 @@ from benchmarks.score import (
     window,
 )
 from benchmarks.table import Table, write_table
-from benchmarks.tabled import TabledSpace, earlier_on, study_on
+from benchmarks.tabled import TabledSpace, earlier_on, study_of, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
 from tuner.record.configuration import Configuration
 from tuner.search.transfer import Earlier
+from tuner.study.baselines import measure_baselines
+from tuner.study.explore import learn_noise
 
 ROOT = Path(__file__).parents[2]
 BEST_ROW = Configuration.of(BEST)
@@ -214,9 +216,7 @@ def test_what_is_left_of_a_small_space_is_measured_though_little_is_expected() -
 def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_once() -> None:
     table = recorded()
     earlier = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
-    assert table.default is not None
-    default = dict(zip(table.knobs, table.values(table.default), strict=True))
-    assert earlier.log_ratios[Configuration.of(default)] == 0.0
+    assert earlier.log_ratios[Configuration()] == 0.0
     run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [earlier])
     alone = study_on(table, Deck(table, 0.0, 1), 1200.0, 1)
 
@@ -224,6 +224,27 @@ def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_on
         return next(step.at_s for step in run.steps if step.row == BEST_ROW)
 
     assert found_at_s(run) < found_at_s(alone)
+
+
+def test_settings_that_this_table_does_not_have_say_nothing() -> None:
+    table = recorded()
+    found = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
+    best = max(found.log_ratios, key=lambda c: found.log_ratios[c])
+    elsewhere = Configuration.of({**best.as_dict(), "launch.cores_per_instance": 1})
+    other = Earlier("other", {Configuration(): 0.0, elsewhere: 1.0})
+    run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [other])
+    assert run.steps == study_on(table, Deck(table, 0.0, 1), 1200.0, 1).steps
+
+
+@pytest.mark.parametrize(("sd", "n_at_least", "n_at_most"), [(0.003, 3, 99), (0.2, 1, 2)])
+def test_the_default_is_launched_again_unless_its_slices_say_how_launches_scatter(
+    sd: float, n_at_least: int, n_at_most: int
+) -> None:
+    table = recorded(sd=sd)
+    with study_of(table, Deck(table, 0.0, 1), 1200.0, 1) as study:
+        measure_baselines(study)
+        learn_noise(study)
+        assert n_at_least <= study.ledger.n_launches(Configuration()) <= n_at_most
 
 
 def test_a_study_that_was_told_nonsense_finds_the_best_all_the_same() -> None:

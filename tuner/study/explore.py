@@ -6,6 +6,7 @@ import math
 import statistics
 from collections import Counter
 
+from tuner.measurement.estimates import PRIOR_LAUNCH_SD
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TRANSFERRED, Phase, TransferNoted, WinnerClass
 from tuner.record.launch import Purpose
@@ -160,9 +161,12 @@ def learn_noise(study: Study) -> None:
     """Launch the default a few times more, where that costs next to nothing of the budget.
 
     What launches of one configuration differ by says what the search may believe: taken for too
-    much, small gains are lost in it; for too little, luck is followed.
+    much, small gains are lost in it; for too little, luck is followed. Where slices scatter, they
+    say it well enough.
     """
     default = study.ledger.default_at_best()
+    if study.ledger.estimates.scatter.within >= PRIOR_LAUNCH_SD:
+        return
     while (
         default is not None
         and study.ledger.n_launches(default[0]) <= _REPEATS
