@@ -242,9 +242,7 @@ class Bench:
         began_s = self.store.used_s()
         order = self._random.sample(range(len(arms)), len(arms))
         known = [r for r in map(self._last_prepared, arms) if r is not None]
-        if known and not self.launcher.memory.fit(
-            known
-        ):  # of nothing that is known yet, all are tried
+        if known and not self.launcher.memory.fit(known):
             records = {
                 i: self._measure_alone(
                     arms[i],
@@ -257,18 +255,7 @@ class Bench:
                 for i in order
             }
             return [records[i] for i in range(len(arms))]
-        launches: dict[int, Launch] = {}
-        records = {}
-        for i in order:
-            try:
-                launches[i] = self.launcher.start(arms[i], purpose, round_number=number)
-            except LaunchFailed:
-                records[i] = self._latest()
-                continue
-            try:
-                launches[i].pause()
-            except LaunchFailed:
-                records[i] = self.launcher.ended(launches.pop(i).record)
+        launches, records = self._start_all({i: arms[i] for i in order}, number, purpose)
 
         def in_haste() -> bool:
             return self.store.used_s() - began_s > seconds
@@ -294,6 +281,24 @@ class Bench:
             else:
                 records[i] = self.launcher.finish(launch)
         return [records[i] for i in range(len(arms))]
+
+    def _start_all(
+        self, arms: dict[int, Configuration], number: int, purpose: Purpose
+    ) -> tuple[dict[int, Launch], dict[int, LaunchRecord]]:
+        """Start every arm and let it wait; return the launches, and the records of what failed."""
+        launches: dict[int, Launch] = {}
+        failed: dict[int, LaunchRecord] = {}
+        for i, arm in arms.items():
+            try:
+                launches[i] = self.launcher.start(arm, purpose, round_number=number)
+            except LaunchFailed:
+                failed[i] = self._latest()
+                continue
+            try:
+                launches[i].pause()
+            except LaunchFailed:
+                failed[i] = self.launcher.ended(launches.pop(i).record)
+        return launches, failed
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
         """Tell whether one more slice of every arm tells more than its seconds are worth."""

@@ -35,9 +35,6 @@ _PRIOR_WEIGHT = 0.05**2
 # A second launch of one configuration differs by 2 % on a quiet shared host (SD; measured).
 PRIOR_LAUNCH_SD = 0.02
 _PRIOR_LAUNCH_DF = 1
-# Where slices within a launch scatter by more, launches do so, too: by 1.2 and 1.3 times as much in
-# benchmarks/tables (fc-torch, ncf-torch-instances), by half as much in benchmarks/noise.
-_AS_SLICES = 1.0
 
 
 def clean_slices(record: LaunchRecord) -> list[Slice]:
@@ -213,7 +210,9 @@ class Estimates:
 
     def _estimate_launch_sd(self) -> float:
         """Return the pooled SD of one launch's score, from repeated configurations and a prior."""
-        prior = max(PRIOR_LAUNCH_SD, _AS_SLICES * self._within())
+        # where slices within a launch scatter by more, launches do so, too: by 1.2 and 1.3 times as
+        # much in benchmarks/tables (fc-torch, ncf-torch-instances), by half in benchmarks/noise
+        prior = max(PRIOR_LAUNCH_SD, self._within())
         squares, freedom = prior**2 * _PRIOR_LAUNCH_DF, float(_PRIOR_LAUNCH_DF)
         for configuration in self._records:
             scores = self.launch_scores(configuration)

@@ -8,11 +8,8 @@ from collections.abc import Sequence
 
 from tuner.output.exports.needs import (
     comments,
-    heading,
-    on_the_image,
-    on_the_node,
+    notes,
     placing_command,
-    program_changes,
     refuse_command,
 )
 from tuner.record.recommendation import Recommendation
@@ -25,8 +22,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     """Return the lines; a value that no quoting makes the same for all three is a comment."""
     r = recommendation
     refuse_command("env", command)
-    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_placing(r)]
-    lines = comments(notes)
+    said = [*notes(r), *_placing(r)]
+    lines = comments(said)
     for name, value in sorted(r.environment.items()):
         if "'" in value or "\\" in value:
             lines += comments([f"set it where the program is started: {name}={value}"])

@@ -11,13 +11,10 @@ import yaml
 
 from tuner.output.exports.needs import (
     comments,
-    heading,
     leaves_siblings,
     n_cpus,
-    on_the_image,
-    on_the_node,
+    notes,
     placing_command,
-    program_changes,
 )
 from tuner.record.recommendation import Recommendation
 
@@ -55,8 +52,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         },
     }
     body: str = yaml.safe_dump(manifest, sort_keys=False, allow_unicode=False)
-    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_kubelet(r)]
-    return "".join(f"{line}\n" for line in comments(notes)) + body
+    said = [*notes(r), *_kubelet(r)]
+    return "".join(f"{line}\n" for line in comments(said)) + body
 
 
 def _literal(text: str) -> str:

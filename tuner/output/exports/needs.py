@@ -129,6 +129,12 @@ def placing_command(placement: Placement) -> list[str]:
     return ["numactl", *placed, f"{memory}={nodes}", "--"]
 
 
+def notes(recommendation: Recommendation) -> list[str]:
+    """Return what every file begins with: what it is, and what it needs besides."""
+    r = recommendation
+    return [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r)]
+
+
 def n_cpus(recommendation: Recommendation) -> int:
     """Return the CPUs of one instance, siblings that it leaves alone included."""
     r = recommendation

@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from tuner.host.environment import LINE_PATTERN
 from tuner.output.exports.needs import (
     comments,
-    heading,
-    on_the_image,
-    on_the_node,
+    notes,
     placing_command,
-    program_changes,
 )
 from tuner.record.recommendation import Placement, Recommendation
 
@@ -23,11 +20,11 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     exports = [f"export {k}={shlex.quote(v)}" for k, v in sorted(r.environment.items())]
     names = "|".join(sorted(r.environment))
     ours = f"grep -vxE '{names}' | " if names else ""
-    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r)]
+    said = notes(r)
     lines = [
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",
-        *comments(notes),
+        *comments(said),
         *([f'set -- {shlex.join(command)} "$@"'] if command else []),
         '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
         "# measured without any other tuning variable: what your shell sets besides stays in force",

@@ -6,11 +6,8 @@ from collections.abc import Sequence
 
 from tuner.output.exports.needs import (
     comments,
-    heading,
-    on_the_image,
-    on_the_node,
+    notes,
     placing_command,
-    program_changes,
 )
 from tuner.record.recommendation import Recommendation
 
@@ -20,18 +17,18 @@ _PROGRAM = ("/usr/bin/python3", "/srv/serve.py")
 def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     """Return the unit; several instances are started by run.sh."""
     r = recommendation
-    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r)]
+    said = notes(r)
     words = list(command or _PROGRAM)
     if not command:
-        notes.append("ExecStart: put your program (export ... -- PROGRAM ARGUMENT...)")
+        said.append("ExecStart: put your program (export ... -- PROGRAM ARGUMENT...)")
     service = ["Type=exec"]
     if len(r.placements) > 1:
-        notes.append(
+        said.append(
             f"{len(r.placements)} instances, which one unit cannot place: run.sh, beside "
             "recommended.toml, starts them (or export --to shell); put it where ExecStart says:"
         )
-        notes += [f"  {name}={value}" for name, value in sorted(r.environment.items())]
-        notes += [
+        said += [f"  {name}={value}" for name, value in sorted(r.environment.items())]
+        said += [
             f"  instance {i}: {' '.join(placing_command(p))}" for i, p in enumerate(r.placements)
         ]
         words = ["/usr/local/bin/run.sh", *words]
@@ -42,7 +39,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     service.append("Restart=on-failure")
     unit = f"Description={_plain(r.workload.model)} as tuned by tune-framework"
     return "\n".join(
-        [*comments(notes), "", "[Unit]", unit, "", "[Service]", *service, "",
+        [*comments(said), "", "[Unit]", unit, "", "[Service]", *service, "",
          "[Install]", "WantedBy=multi-user.target", ""]
     )  # fmt: skip
 

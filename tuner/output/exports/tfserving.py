@@ -8,11 +8,8 @@ from collections.abc import Sequence
 from tuner.errors import UsageError
 from tuner.output.exports.needs import (
     comments,
-    heading,
-    on_the_image,
-    on_the_node,
+    notes,
     placing_command,
-    program_changes,
     refuse_command,
 )
 from tuner.record.recommendation import Recommendation
@@ -35,14 +32,14 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     if r.workload.framework != "tensorflow":
         raise UsageError(f"TensorFlow Serving serves TensorFlow models, this is one of "
                          f"{r.workload.framework}; --to torchserve serves PyTorch's")  # fmt: skip
-    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_limits(r)]
+    said = [*notes(r), *_limits(r)]
     variables = {k: v for k, v in r.environment.items() if k not in _FLAGS}
     flags = [f"{_FLAGS[k]}={v}" for k, v in sorted(r.environment.items()) if k in _FLAGS]
     words = [*placing_command(r.placements[0]), "tensorflow_model_server"]
     lines = [
         "#!/bin/sh",
         "# usage: SCRIPT /path/to/saved/models [FLAG...]",
-        *comments(notes),
+        *comments(said),
         '[ $# -gt 0 ] || { echo "usage: $0 /path/to/saved/models [FLAG...]" >&2; exit 2; }',
         "base=$1; shift",
         "batching=$(mktemp) || exit 1",

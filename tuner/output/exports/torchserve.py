@@ -10,11 +10,8 @@ import yaml
 from tuner.errors import UsageError
 from tuner.output.exports.needs import (
     comments,
-    heading,
-    on_the_image,
-    on_the_node,
+    notes,
     placing_command,
-    program_changes,
     refuse_command,
 )
 from tuner.record.configuration import Value
@@ -45,8 +42,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     }
     config |= _compiled({s.knob: s.value for s in r.settings})
     body: str = yaml.safe_dump(config, sort_keys=False, allow_unicode=False)
-    notes = [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r), *_around(r)]
-    return "".join(f"{line}\n" for line in comments(notes)) + body
+    said = [*notes(r), *_around(r)]
+    return "".join(f"{line}\n" for line in comments(said)) + body
 
 
 def _compiled(settings: dict[str, Value]) -> dict[str, Any]:
