@@ -200,7 +200,10 @@ def stopped_gently() -> Iterator[list[bool]]:
 
 
 def record(name: str, sketch: Sketch, folder: Path, minutes: float) -> bool:
-    """Go on with a table for so many minutes; return whether it is complete."""
+    """Go on with a table for so many minutes, but for a launch at least.
+
+    Returns whether it is complete.
+    """
     host = probe()
     planned = plan_of(sketch, host)
     path = folder / f"{name}.json.gz"
@@ -221,8 +224,8 @@ def record(name: str, sketch: Sketch, folder: Path, minutes: float) -> bool:
         try:
             with stopped_gently() as asked, _memory_limit(sketch.memory_gib):
                 bench.measure(Configuration(), Purpose.BASELINE, noise=_LEAST_SLICES)
-                for configuration in due(table):
-                    if asked or time.monotonic() - began > 60 * minutes:
+                for n_taken, configuration in enumerate(due(table)):
+                    if asked or (n_taken and time.monotonic() - began > 60 * minutes):
                         return False
                     found = bench.measure(configuration, Purpose.SEARCH, noise=_LEAST_SLICES)
                     table.launches[configuration].append(

@@ -22,10 +22,14 @@ from tuner.worker.evidence.process import definer
 _SCHEDULES = {1: "STATIC", 2: "DYNAMIC", 3: "GUIDED", 4: "AUTO"}  # omp_sched_t, OpenMP 5.1
 _BINDINGS = {0: "false", 1: "true", 2: "MASTER", 3: "CLOSE", 4: "SPREAD"}  # omp_proc_bind_t
 _INFINITE_MS = 2**31 - 1
-_WATCHED_S = 0.025
+_WATCHED_S = 0.1
 _ATTEMPTS = 3
-_ACTIVE_FROM, _PASSIVE_BELOW = 0.8, 0.01
-"""Shares of CPU time: libgomp's threads spin for good, by default for some 10 ms, or not at all."""
+_ACTIVE_FROM, _PASSIVE_BELOW = 0.8, 0.0025
+"""Shares of time awake: libgomp's threads spin for good, by default for some 10 ms, or not at all.
+
+Awake is running or waiting for a CPU: on a crowded host a spinning thread does not run all the
+time. A passive one may have to wait for a CPU before it sleeps: it is told by running alone.
+"""
 
 
 def runtime_path() -> str:
@@ -199,32 +203,42 @@ def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
         return (asked if library == "throughput" and blocktime_ms == 0 else "unset"), told
     if len(os.listdir("/proc/self/task")) == 1:
         return "unset", "there is no second thread that could wait"
-    busy = max(_spinning_share(seen.work) for _ in range(_ATTEMPTS))
-    told = f"a waiting thread was busy for {busy:.0%} of the {_WATCHED_S * 1000:.0f} ms after work"
-    if busy > _ACTIVE_FROM:
+    watched = [_shares_of_waiting(seen.work) for _ in range(_ATTEMPTS)]
+    busy, awake = (max(shares) for shares in zip(*watched, strict=True))
+    told = (f"a waiting thread ran for {busy:.1%} and was awake for {awake:.0%} "
+            f"of the {_WATCHED_S * 1000:.0f} ms after work")  # fmt: skip
+    if awake > _ACTIVE_FROM:
         return "ACTIVE", told
     return ("PASSIVE" if busy < _PASSIVE_BELOW else "unset"), told
 
 
-def _spinning_share(work: Callable[[], Any]) -> float:
-    """Return the largest share of CPU time that another thread takes after work is done."""
+def _shares_of_waiting(work: Callable[[], Any]) -> tuple[float, float]:
+    """Return the largest shares of the time after work that another thread ran and was awake."""
     work()
-    before = _cpu_seconds()
+    before = _thread_seconds()
     began = time.monotonic()
     time.sleep(_WATCHED_S)
-    after = _cpu_seconds()
+    after = _thread_seconds()
     elapsed = time.monotonic() - began
-    shares = [(after[t] - before.get(t, 0.0)) / elapsed for t in after if t != os.getpid()]
-    return max(shares, default=0.0)
+    ran, awake = [0.0], [0.0]
+    for thread in after.keys() & before.keys() - {os.getpid()}:
+        ran.append((after[thread][0] - before[thread][0]) / elapsed)
+        awake.append(ran[-1] + (after[thread][1] - before[thread][1]) / elapsed)
+    return max(ran), max(awake)
 
 
-def _cpu_seconds() -> dict[int, float]:
+def _thread_seconds() -> dict[int, tuple[float, float]]:
+    """Return for how long each thread ran and waited for a CPU; seconds, by the kernel's account.
+
+    https://docs.kernel.org/scheduler/sched-stats.html
+    """
     seconds = {}
     for task in Path("/proc/self/task").iterdir():
         try:
-            seconds[int(task.name)] = int((task / "schedstat").read_text().split()[0]) / 1e9
-        except (OSError, IndexError):  # ended meanwhile, or a kernel without it
+            ran_ns, waited_ns = (task / "schedstat").read_text().split()[:2]
+        except (OSError, ValueError):  # ended meanwhile, or a kernel without it
             continue
+        seconds[int(task.name)] = int(ran_ns) / 1e9, int(waited_ns) / 1e9
     return seconds
 
 
