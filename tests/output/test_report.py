@@ -1,6 +1,7 @@
 """Reports are rendered from the result alone, and a hostile name does no harm in them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import jsonschema
 import msgspec
 import pytest
 
-from tests.command import run, seconds_here
-from tuner.output.report import ratio, render
+from tests.command import result_of, run, seconds_here
+from tuner.output.phrases import ratio
+from tuner.output.report import render
 from tuner.record.files import RESULT_SCHEMA, read_result
 from tuner.record.result import Interval, Result, Seconds, WinnerSection
 
@@ -24,7 +26,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
         "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
         "--budget", seconds_here(6), cwd=cwd,
     )  # fmt: skip
-    return msgspec.json.decode(done.stdout, type=Result)
+    return msgspec.convert(result_of(done.stdout), Result)
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
@@ -134,16 +136,28 @@ def test_markdown_tables_are_whole(result: Result) -> None:
         assert set(table[1]) <= set("|-"), table[:3]
 
 
-def test_hostile_text_is_escaped(result: Result) -> None:
-    bad = "<script>alert(1)</script>|`x`\n# heading"
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_hostile_text_is_escaped(result: Result, template: str) -> None:
+    bad = "<script>alert(1)</script>|`x`\n# heading\n[a](http://x)"
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
-    data["model_title"] = data["command"] = data["model"] = bad
+    data["model_title"] = data["model"] = data["framework"] = data["scenario"] = bad
     data["warnings"] = [bad]
+    data["phases"] = {bad: bad}
+    data["versions"] = {bad: bad}
     data["baselines"][0]["source"] = data["trials"][0]["reason"] = bad
-    hostile = msgspec.convert(data, Result)
-    html = render(hostile, "report.html.j2")
-    assert "<script" not in html
-    assert "&lt;script&gt;" in html
+    for winner in data["winners"].values():
+        winner["reason"] = bad
+        winner["removed"] = winner["not_in_force"] = [bad]
+        for item in winner["read_back"]:
+            item["requested"] = item["observed"] = item["how"] = bad
+    text = render(msgspec.convert(data, Result), template)
+    assert not re.search(r"(?<!\\)<script", text)
+    assert not re.search(r"(?<!\\)\[a", text) or template.endswith(".html.j2")
+    assert "\n# heading" not in text or template.endswith(".html.j2")
+    assert ("&lt;script&gt;" if template.endswith(".html.j2") else r"\<script\>") in text
+    data["command"] = bad
+    shown = render(msgspec.convert(data, Result), template)
+    assert shown.count("`") == text.count("`") or template.endswith(".html.j2")
 
 
 def test_the_page_asks_nothing_of_the_network(result: Result) -> None:

@@ -12,9 +12,9 @@ from tuner.host.identity import probe
 from tuner.measurement.describe import find_model, make_reference
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
-from tuner.record.launch import Built, Checked, Prepared
+from tuner.record.launch import Built, Checked, Prepared, Profiled
 from tuner.record.outcome import Outcome
-from tuner.record.protocol import Begin, Failed, Prepare
+from tuner.record.protocol import Begin, Failed, Prepare, Profile
 from tuner.space.launching import plan_launch
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.products import precision_of
@@ -187,6 +187,33 @@ def test_each_setting_takes_effect_and_keeps_the_outputs(
         reduced = any("bf" in str(value) for value in settings.values())
         checked = launched.checked(reduced=reduced)
         assert isinstance(checked, Checked), checked
+
+
+@pytest.mark.parametrize(
+    ("framework", "settings", "operator"),
+    [
+        pytest.param("torch", {}, "aten::", marks=torch),
+        pytest.param(
+            "torch", {"torch.compile.mode": "freezing"}, "mkldnn", marks=[torch, needs_cxx]
+        ),
+        pytest.param("tensorflow", {}, "Conv2D", marks=tensorflow),
+        pytest.param("tensorflow", {"tensorflow.jit_compile": True}, "fusion", marks=tensorflow),
+    ],
+)
+def test_the_profiler_names_operators_and_times_them_within_the_call(
+    folder: Path, framework: str, settings: dict[str, str | bool], operator: str
+) -> None:
+    with Launched(folder, framework, settings) as launched:
+        launched.prepare()
+        launched.measured()
+        profile = launched.ask(Profile(0.3))
+        assert isinstance(profile, Profiled), profile
+        assert any(operator in o.name for o in profile.operators), profile.operators
+        seconds = [o.seconds for o in profile.operators]
+        assert seconds == sorted(seconds, reverse=True)
+        assert 0 < sum(seconds) <= 1.1 * len(HOST.cpus) * profile.call_s
+        assert profile.n_calls >= 1
+        assert isinstance(launched.checked(reduced=False), Checked)
 
 
 DEAD = [

@@ -14,7 +14,7 @@ from rich.text import Text
 from tuner.cli.progress import duration
 from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
-from tuner.output.report import settings
+from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
 from tuner.space.baselines import Baseline
 from tuner.space.space import Space

@@ -8,8 +8,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.cli.printable import made_printable
 from tuner.output.assemble import verdict_line
-from tuner.output.report import (
+from tuner.output.phrases import (
     best_candidate,
     disturbance,
     is_recommended,
@@ -26,6 +27,7 @@ _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold ye
 
 def show(result: Result, folder: Path) -> None:
     """Print what a study found."""
+    result = made_printable(result)
     console = Console(highlight=False)
     console.print()
     headline = f"{result.model_title}, {result.framework}, {result.scenario}: "

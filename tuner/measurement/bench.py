@@ -39,6 +39,7 @@ from tuner.space.knobs import describe
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
+_PROFILED_S = 0.5
 
 
 class Bench:
@@ -218,6 +219,18 @@ class Bench:
         limits = replication(planned, self.workload.card)
         needed = n_needed(limits, seen, launch.fixed_s, slice_s)
         return wants_more(len(clean), len(slices), needed)
+
+    def profile(self, configuration: Configuration) -> LaunchRecord:
+        """Have a configuration tell where its time goes, in a launch of its own without slices.
+
+        A failure is the record's ending, never an exception.
+        """
+        try:
+            launch = self.launcher.start(configuration, Purpose.EXPLAIN)
+        except LaunchFailed:
+            return self._latest()
+        launch.profile(_PROFILED_S)
+        return self.launcher.finish(launch)
 
     def measure_round(
         self,

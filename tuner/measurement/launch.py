@@ -14,7 +14,15 @@ from tuner.measurement.process import WorkerEnded
 from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
-from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, ReadBack, Slice
+from tuner.record.launch import (
+    Built,
+    Checked,
+    LaunchRecord,
+    Prepared,
+    Profiled,
+    ReadBack,
+    Slice,
+)
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Begin,
@@ -24,6 +32,7 @@ from tuner.record.protocol import (
     Measure,
     Measured,
     Prepare,
+    Profile,
 )
 from tuner.record.store import LaunchFile
 
@@ -177,6 +186,24 @@ class Launch:
         why = reply.reason if isinstance(reply, Failed) else f"the worker answered {reply!r}"
         self.finish(Ending(Outcome.MEASURED, f"ended beside a busy neighbour: {why}"))
         return False
+
+    def profile(self, seconds: float) -> None:
+        """Have the worker tell where its time goes.
+
+        One that does not bear a profiler ends here: that is no fault of its configuration.
+        """
+        assert self._team is not None
+        self.resume()
+        with self._spending():
+            try:
+                reply = self._team.ask(Profile(seconds), self._timeouts.prepare_s, self._tell)
+            except WorkerEnded as error:
+                reply = Failed(error.ending.outcome, error.ending.reason)
+        if isinstance(reply, Profiled):
+            self.file.add(reply)
+            return
+        why = reply.reason if isinstance(reply, Failed) else f"the worker answered {reply!r}"
+        self.finish(Ending(Outcome.MEASURED, f"ended under the profiler: {why}"))
 
     def pause(self) -> None:
         """Stop the worker until it is needed again."""

@@ -36,6 +36,7 @@ from tuner.record.protocol import (
     Halt,
     Measure,
     Measured,
+    Profile,
     Reply,
     Stage,
 )
@@ -94,9 +95,9 @@ class Team:
         """Have every instance obey; return one answer for all. tell: is given rank 0's stages.
 
         timeout_s: after how many seconds of silence an instance is given up.
-        Outputs are checked by rank 0 alone: the others run the same program.
+        Outputs are checked, and profiles taken, by rank 0 alone: the others run the same program.
         """
-        is_for_all = not isinstance(command, Check)
+        is_for_all = not isinstance(command, Check | Profile)
         ranks = list(range(len(self._members) if is_for_all else 1))
         if isinstance(command, Begin):
             self._settings = command.settings

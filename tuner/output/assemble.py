@@ -14,8 +14,9 @@ from tuner.host.identity import Host
 from tuner.measurement.confirmation import ALPHA
 from tuner.measurement.estimates import clean_slices
 from tuner.output.compiling import compile_seconds
-from tuner.output.launches import call_times, check_of, launches_of, memory_peak
+from tuner.output.launches import call_times, check_of, launches_of, memory_peak, profile_of
 from tuner.output.remarks import remarks
+from tuner.output.timeline import timeline
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -140,6 +141,7 @@ def assemble(study: Study, context: Context) -> Result:
         command=context.command,
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,
+        timeline=timeline(store),
     )
 
 
@@ -219,6 +221,7 @@ def _default(store: Store, claims: Claims, reference_batch: int) -> DefaultSecti
         read_back=_read_back(records),
         beside_neighbour=beside_neighbour(claims, claims.default),
         call=call_times(records),
+        profile=profile_of(records),
     )
 
 
@@ -240,6 +243,7 @@ def _winner(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
         compile_seconds=compile_seconds(study.store, claims, claim),
         memory_peak_bytes=memory_peak(records),
         call=call_times(records),
+        profile=profile_of(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],
         removed=[
@@ -331,6 +335,7 @@ def _seconds(store: Store, wall_s: float) -> Seconds:
         sums["compile"] += record.compile_s
         sums["warm_up"] += (record.prepared.warm_up_s if record.prepared else 0) + record.check_s
         sums["warm_up"] += sum(s.seconds for s in record.beside)
+        sums["warm_up"] += record.profile.seconds if record.profile else 0.0
         counted = clean_slices(record)
         for s in record.slices:
             if is_pacer:

@@ -6,6 +6,7 @@ import statistics
 
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Latency, LaunchRecord, OutputCheck
+from tuner.record.result import OperatorProfile
 from tuner.record.store import Store
 
 
@@ -38,6 +39,16 @@ def call_times(records: list[LaunchRecord]) -> Latency | None:
         p99_s=statistics.median(latency.p99_s for latency in seen),
         n_calls=sum(latency.n_calls for latency in seen),
     )
+
+
+def profile_of(records: list[LaunchRecord]) -> OperatorProfile | None:
+    """Return where the time went in the launch that was profiled; None without one."""
+    for record in records:
+        seen = record.profile
+        if seen is not None and any(o.seconds > 0 for o in seen.operators):
+            operators = list(seen.operators)
+            return OperatorProfile(operators, record.request.batch, seen.call_s, seen.how)
+    return None
 
 
 def check_of(records: list[LaunchRecord]) -> OutputCheck | None:

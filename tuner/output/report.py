@@ -2,304 +2,71 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import jinja2
-import msgspec
+from markupsafe import Markup
 
 from tuner.galleries import TEMPLATES
-from tuner.output.assemble import outcome_counts, verdict_line
-from tuner.record.configuration import Configuration, Value
+from tuner.output.assemble import outcome_counts
+from tuner.output.compare import Comparison
+from tuner.output.figures import FIGURES
+from tuner.output.figures.chart import Chart, draw
+from tuner.output.figures.studies import studies
+from tuner.output.phrases import FILTERS, is_recommended
 from tuner.record.files import write_whole
-from tuner.record.journal import TRANSFERRED, WinnerClass
-from tuner.record.launch import OutputCheck
-from tuner.record.result import (
-    BaselineSection,
-    BesideNeighbour,
-    CompileSeconds,
-    Contribution,
-    Interval,
-    Result,
-    WinnerSection,
-)
-from tuner.space.catalogue import BATCH, INSTANCES
-from tuner.space.knobs import winner_class
-from tuner.study.claims import MOSTLY_DISTURBED
+from tuner.record.result import Result
 
-_N_TOP1 = 64
-"""Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
-
-
-def ratio(interval: Interval | None) -> str:
-    """Write a ratio with its interval: 1.65x (1.52 - 1.79)."""
-    if interval is None:
-        return "-"
-    return f"{interval.point:.2f}x ({interval.low:.2f} - {_number(interval.high)})"
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}" if value < 1000 else "unbounded"
-
-
-def rate(interval: Interval | None) -> str:
-    """Write a rate with its interval."""
-    if interval is None:
-        return "-"
-    return f"{interval.point:.4g} ({interval.low:.4g} - {interval.high:.4g})"
-
-
-def settings(configuration: dict[str, Any]) -> str:
-    """Write a configuration on one line."""
-    return " ".join(f"{knob}={value}" for knob, value in configuration.items()) or "the default"
-
-
-def best_candidate(winner: WinnerSection) -> str:
-    """Return what precedes the settings of a class that nothing is recommended for."""
-    if winner.verdict == "faster" or not winner.configuration:
-        return ""
-    is_default = set(winner.configuration) == {BATCH}
-    return "the default, " if is_default else "the default; best candidate: "
-
-
-def is_recommended(result: Result, klass: str) -> bool:
-    """Tell whether a class's winner is what recommended.toml holds."""
-    return klass == result.recommended_class and result.winners[klass].verdict == "faster"
-
-
-def standing(baseline: BaselineSection) -> str:
-    """Say whether a baseline applies here and was measured; empty if both, as itself."""
-    if not baseline.applicable:
-        return f"not applicable: {baseline.reason}"
-    if baseline.same_as:
-        return f"same as {baseline.same_as}"
-    return "" if baseline.search_ratio else f"not measured: {baseline.reason}"
-
-
-def changes(baseline: BaselineSection) -> list[str]:
-    """Say what of a recommendation is different here: what stands in, and what has no effect."""
-    return [*baseline.substituted, *(f"dead: {text}" for text in baseline.dead_settings)]
-
-
-def over_best_baseline(result: Result) -> str:
-    """Write the gain over the best baseline; where there is none, why."""
-    name = result.best_baseline
-    if name is None:
-        return "the baselines were not measured"
-    if result.speedup_over_best_baseline is not None:
-        return f"{ratio(result.speedup_over_best_baseline)} over {name}"
-    if result.verdict != "faster":
-        return f"nothing is recommended; the best baseline is {name}"
-    best = next(b.configuration for b in result.baselines if b.name == name)
-    if _bare(result.winners[result.recommended_class].configuration) == best:
-        return f"the winner is {name}"
-    if best not in map(_bare, result.confirmation.arms):
-        return f"the best baseline, {name}, was not confirmed"
-    return f"too few rounds compare it with {name}"
-
-
-def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
-    """Return a configuration without its batch size, as baselines are written."""
-    return {knob: value for knob, value in configuration.items() if knob != BATCH}
-
-
-def with_reduced(result: Result) -> str:
-    """Write what reduced numerics gain beyond what is recommended; empty if nothing."""
-    winner, recommended = (
-        result.winners[WinnerClass.REDUCED],
-        result.winners[result.recommended_class],
-    )
-    reduces = winner_class(Configuration.of(winner.configuration)) is WinnerClass.REDUCED
-    if not reduces or winner.verdict != "faster" or winner.speedup is None:
-        return ""
-    gain = recommended.speedup if recommended.verdict == "faster" else None
-    if gain is not None and winner.speedup.point <= gain.point:
-        return ""
-    return f"{ratio(winner.speedup)} against the default: recommended.reduced.toml holds it"
-
-
-def _learnt(result: Result) -> str:
-    """Say what the search made of earlier studies; empty if it had none."""
-    learnt = result.learnt_from
-    if learnt is None:
-        return ""
-    tried = sum(t.source == TRANSFERRED for t in result.trials)
-    text = (
-        f"Earlier studies told where to look ({', '.join(learnt.studies)}): they measured "
-        f"{learnt.n_configurations} configurations that exist here, of which {tried} were tried "
-        "first."
-    )
-    if learnt.rank_correlation is None:
-        return f"{text} Too little is known to say how well they agree."
-    if learnt.is_dropped:
-        return (
-            f"{text} They misled (rank correlation {learnt.rank_correlation:.2f}) and were dropped."
-        )
-    return f"{text} They rank configurations alike, by {learnt.rank_correlation:.2f} (Spearman)."
-
-
-def _time_spent(result: Result) -> str:
-    """Write where the seconds of a study went."""
-    spent = result.seconds
-    known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
-    is_fake = result.framework == "fake"
-    whose = "of the launches' virtual seconds: " if is_fake else ""
-    rest = "" if is_fake else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
-    return (
-        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
-        f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up and output checks "
-        f"{spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
-        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s{rest}."
-    )
-
-
-def _drift(check: OutputCheck | None) -> str:
-    """Write how far the outputs are from the default's; top-1 where enough inputs were compared."""
-    if check is None:
-        return "-"
-    if not check.n_inputs:
-        return "not compared"
-    text = f"{check.drift:.2g}"
-    if check.accuracy is not None and check.default_accuracy is not None:
-        text += f", accuracy {check.accuracy:.4g} (default {check.default_accuracy:.4g})"
-    if check.top1_agreement is not None and check.n_inputs >= _N_TOP1:
-        meaning = "" if check.top1_informative else " (uninformative)"
-        text += f", top-1 {check.top1_agreement:.1%}{meaning}"
-    return text
-
-
-def _compiling(cost: CompileSeconds) -> str:
-    """Write what compiling costs, cold / warm, and after how many items a start has paid."""
-    cold, warm = ("-" if s is None else f"{s:.1f} s" for s in (cost.cold, cost.warm))
-    pays = f", pays after {cost.items_to_pay:,.0f} items" if cost.items_to_pay else ""
-    return f"{cold} / {warm}{pays}"
-
-
-def disturbance(result: Result) -> str:
-    """Say that the headline was measured on a busy host, where it was; empty where not."""
-    share = result.winners[result.recommended_class].disturbed
-    if share <= MOSTLY_DISTURBED:
-        return ""
-    return (
-        f"The host was busy: {share:.0%} of the slices behind this were disturbed. It says what is "
-        "so beside such a load, and may not hold on a quiet host."
-    )
-
-
-def with_along(contribution: Contribution) -> str:
-    """Write a setting, with those that mean nothing without it."""
-    along = f" (with {', '.join(contribution.along)})" if contribution.along else ""
-    return f"{contribution.knob}={contribution.value}{along}"
-
-
-def _worth(contribution: Contribution) -> str:
-    """Write what a setting is worth; with an interval, unless it is a hint of the search."""
-    if contribution.speedup is None:
-        return f"{contribution.ratio:.2f}x"
-    return ratio(contribution.speedup)
-
-
-def _evidence(contribution: Contribution) -> str:
-    """Say what a contribution rests on."""
-    if n := contribution.n_rounds:
-        return f"{n} rounds of fresh, interleaved launches"
-    too_few = ", from too few launches to remove it" if contribution.ratio < 1 else ""
-    return f"the search: a hint, no claim{too_few}"
-
-
-def _beside(fared: BesideNeighbour) -> str:
-    """Write how a configuration fares beside a busy neighbour, against the default there."""
-    if fared.interval is not None and fared.interval.low < fared.interval.high:
-        return ratio(fared.interval)
-    if fared.interval is not None:  # the default itself
-        return "1.00x"
-    rounds = "1 round" if fared.n_rounds == 1 else f"{fared.n_rounds} rounds"
-    return f"{fared.speedup:.2f}x (from {rounds})"
-
-
-def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
-    """Return by name what was measured beside a busy neighbour, the default first."""
-    baselines = {b.name: b.beside_neighbour for b in result.baselines if not b.same_as}
-    winners = {
-        name: w.beside_neighbour for name, w in result.winners.items() if w.verdict == "faster"
-    }
-    of_winners = list(winners.values())
-    baselines = {name: fared for name, fared in baselines.items() if fared not in of_winners}
-    everything = {"the default": result.default.beside_neighbour, **baselines, **winners}
-    return {name: fared for name, fared in everything.items() if fared is not None}
-
-
-def _cell(text: object) -> str:
-    """Keep a value from breaking a Markdown table."""
-    return str(text).replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
-
-
-def _prose(text: object) -> str:
-    """Keep a value from being anything but words in Markdown."""
-    return re.sub(r"([\\`*_\[\]<>|])", r"\\\1", str(text)).replace("\n", " ")
-
-
-def _mebibytes(size: int | None) -> str:
-    return "-" if size is None else f"{size / 2**20:.0f} MiB"
-
-
-def _calling(winner: WinnerSection, result: Result) -> str:
-    """Say what a call takes beside the default's: instances answer more often, and later."""
-    mine, default = winner.call, result.default.call
-    if mine is None or default is None or not winner.configuration:
-        return ""
-    batch = winner.configuration.get(BATCH, result.reference_batch)
-    n = winner.configuration.get(INSTANCES, 1)
-    team = f" of each of {n} instances" if n != 1 else ""
-    summed = "Its rate is the sum of its instances'. " if n != 1 else ""
-    return summed + (
-        f"A call{team} with {batch} item(s) takes {1000 * mine.p50_s:.3g} ms "
-        f"(99 % of them at most {1000 * mine.p99_s:.3g} ms); the default's call with "
-        f"{result.default.batch} item(s): {1000 * default.p50_s:.3g} ms."
-    )
+_WIDE, _NARROW = 860, 340
+"""Pixels of a figure on a desk and on a telephone."""
+_HTML = ".html.j2"
 
 
 def render(result: Result, template: str) -> str:
     """Render one template; everything that is put into HTML is escaped."""
+    makers = FIGURES if template.endswith(_HTML) else {}
+    figures = _drawn({name: make(result) for name, make in makers.items()})
+    return _template(template).render(r=result, counts=outcome_counts(result), figures=figures)
+
+
+def _template(name: str) -> jinja2.Template:
+    """Return a template with all that it may use."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
-        autoescape=template.endswith(".html.j2"),
+        autoescape=name.endswith(_HTML),
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
         undefined=jinja2.StrictUndefined,
     )
-    environment.filters |= {
-        "ratio": ratio,
-        "rate": rate,
-        "settings": settings,
-        "candidate": best_candidate,
-        "standing": standing,
-        "changes": changes,
-        "learnt": _learnt,
-        "time_spent": _time_spent,
-        "drift": _drift,
-        "over_best_baseline": over_best_baseline,
-        "with_reduced": with_reduced,
-        "compiling": _compiling,
-        "worth": _worth,
-        "with_along": with_along,
-        "disturbance": disturbance,
-        "evidence": _evidence,
-        "beside": _beside,
-        "fared": fared_beside,
-        "cell": _cell,
-        "prose": _prose,
-        "mebibytes": _mebibytes,
-        "calling": _calling,
-        "verdict": verdict_line,
-    }
+    environment.filters |= FILTERS
     environment.globals["is_recommended"] = is_recommended
-    return environment.get_template(template).render(r=result, counts=outcome_counts(result))
+    return environment.get_template(name)
+
+
+def _drawn(charts: Mapping[str, Chart | None]) -> dict[str, dict[str, Any]]:
+    """Draw the charts that have something to show, for both widths."""
+    return {
+        name: {
+            "title": chart.title,
+            "summary": chart.summary,
+            "wide": Markup(draw(chart, _WIDE)),  # Vega escapes all text that it writes
+            "narrow": Markup(draw(chart, _NARROW)),
+        }
+        for name, chart in charts.items()
+        if chart is not None
+    }
 
 
 def write_reports(folder: Path, result: Result) -> None:
     """Write report.md and report.html."""
     for name in ("report.md", "report.html"):
         write_whole(folder / name, render(result, f"{name}.j2"))
+
+
+def write_comparison(path: Path, comparison: Comparison) -> None:
+    """Write several studies side by side as one page."""
+    figures = _drawn({"studies": studies(comparison)})
+    write_whole(path, _template("compare.html.j2").render(c=comparison, figures=figures))

@@ -187,6 +187,36 @@ class Checked(msgspec.Struct, frozen=True, tag="checked"):
     seconds: float
 
 
+REST = "everything else"
+
+
+class Operator(msgspec.Struct, frozen=True):
+    """What the calls of one kind of operator took, those inside it not counted."""
+
+    name: str
+    seconds: float
+    """Per call of the model."""
+    calls: float
+    """Per call of the model."""
+
+
+class Profiled(msgspec.Struct, frozen=True, tag="profiled"):
+    """Where the time of a call goes, by the framework's own profiler, the longest first.
+
+    Taken after the last slice: a profiler slows what it watches. Operators that run side by side
+    may sum up to more than a call takes.
+    """
+
+    operators: tuple[Operator, ...]
+    """At the end, what those that are not listed took together."""
+    call_s: float
+    """Of a call under the profiler."""
+    n_calls: int
+    how: str
+    seconds: float
+    """That it took, the profiler's own work included."""
+
+
 class LaunchRequest(msgspec.Struct, frozen=True):
     """One start of the worker for one configuration."""
 
@@ -219,6 +249,7 @@ class LaunchRecord(msgspec.Struct):
     """Of how many processes."""
     check: OutputCheck | None = None
     check_s: float = 0.0
+    profile: Profiled | None = None
     ending: Ending | None = None
     start_up_s: float = 0.0
     total_s: float = 0.0

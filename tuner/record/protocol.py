@@ -10,7 +10,7 @@ from typing import TypeAlias
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, Checked, Prepared, Slice
+from tuner.record.launch import Built, Checked, Prepared, Profiled, Slice
 from tuner.record.outcome import Outcome
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 
@@ -76,6 +76,13 @@ class Halt(msgspec.Struct, frozen=True, tag="halt"):
 READY, TIMED = "ready", "timed"
 
 
+class Profile(msgspec.Struct, frozen=True, tag="profile"):
+    """Tell where the time of calls goes; no slice is taken after it."""
+
+    seconds: float
+    """For about so long; one call at least."""
+
+
 class Check(msgspec.Struct, frozen=True, tag="check"):
     """Compare the outputs with the default's; the last command before Quit."""
 
@@ -101,7 +108,17 @@ class Quit(msgspec.Struct, frozen=True, tag="quit"):
 
 
 Command: TypeAlias = (
-    ListModels | Describe | MakeReference | Begin | Prepare | Measure | Go | Halt | Check | Quit
+    ListModels
+    | Describe
+    | MakeReference
+    | Begin
+    | Prepare
+    | Measure
+    | Go
+    | Halt
+    | Profile
+    | Check
+    | Quit
 )
 
 
@@ -152,5 +169,6 @@ Reply: TypeAlias = (
     | Prepared
     | Measured
     | Checked
+    | Profiled
     | Failed
 )

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.launch import Latency, OutputCheck, ReadBack
+from tuner.record.launch import Latency, Operator, OutputCheck, ReadBack
 from tuner.record.outcome import Outcome
 
 SCHEMA_VERSION = 1
@@ -53,7 +53,7 @@ class Seconds(msgspec.Struct, frozen=True):
     scored: float
     """Timed slices of everything but the pacer."""
     warm_up: float
-    """Warm-up, output checks and discarded calls."""
+    """Warm-up, output checks, profiles and discarded calls."""
     pacer: float
     compile: float
     start_up: float
@@ -104,6 +104,21 @@ class BesideNeighbour(msgspec.Struct, frozen=True):
     collapses: bool
 
 
+class OperatorProfile(msgspec.Struct, frozen=True):
+    """Where the time of a call goes, by the framework's profiler; taken outside scored slices.
+
+    A profiler slows what it watches, and operators that run side by side may sum up to more than a
+    call: shares tell more than seconds.
+    """
+
+    operators: list[Operator]
+    """The longest first."""
+    batch: int
+    call_s: float
+    """Of a call under the profiler."""
+    how: str
+
+
 class WinnerSection(msgspec.Struct, frozen=True):
     """The winner of a class, as confirmed. An empty configuration is the default."""
 
@@ -134,6 +149,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     call: Latency | None = None
     """Seconds of a call at the winner's batch, over all of its instances: the median over slices of
     each percentile."""
+    profile: OperatorProfile | None = None
+    """Of one instance, where there are several."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -147,6 +164,7 @@ class DefaultSection(msgspec.Struct, frozen=True):
     read_back: list[ReadBack]
     beside_neighbour: BesideNeighbour | None = None
     call: Latency | None = None
+    profile: OperatorProfile | None = None
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
@@ -201,6 +219,19 @@ class Noise(msgspec.Struct, frozen=True):
     """Standard deviation of one launch's log rate within a round."""
     dirty_slices: int
     slices: int
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A slice, as far as it tells how noisy the host was."""
+
+    at_s: float
+    """Seconds of the study at its middle; a resumed study's go on where the last slice was."""
+    foreign: float
+    """Share of the allowed CPUs' time that others used or the hypervisor took."""
+    dirty: list[str]
+    """Why it does not count as clean; empty if it does."""
+    pacer: float | None
+    """Of a slice of the pacer, its rate over the mean of that pacer; None for others."""
 
 
 class ConfirmationRound(msgspec.Struct, frozen=True):
@@ -269,5 +300,7 @@ class Result(msgspec.Struct, frozen=True):
     learnt_from: LearntFrom | None = None
     convergence_reason: str = ""
     """Why the search for new configurations ended: settled, exhausted, or out of time."""
+    timeline: list[Moment] = []
+    """Every slice in the order of time; empty in results of earlier versions."""
     goal: Goal = "fastest"
     """robust: winners that do not collapse beside a busy neighbour are preferred."""

@@ -30,7 +30,7 @@ from tuner.record.journal import (
     Started,
     StudyOpened,
 )
-from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared
+from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared, Profiled
 from tuner.record.outcome import Ending, Outcome
 
 MIN_ROOM_BYTES = 8 << 20
@@ -135,7 +135,7 @@ class LaunchFile:
         """Raise StorageFailed if the disk is all but full."""
         self._store.check_room()
 
-    def add(self, line: Started | Built | Prepared | SliceTaken | Checked) -> None:
+    def add(self, line: Started | Built | Prepared | SliceTaken | Checked | Profiled) -> None:
         """Store what the worker told."""
         self._append(line)
         _apply(self.record, line)
@@ -168,6 +168,8 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
                 record.slices.append(line.slice)
         case Checked():
             record.check, record.check_s = line.check, line.seconds
+        case Profiled():
+            record.profile = line
         case LaunchEnded():
             record.ending = line.ending
             record.total_s, record.slicing_s = line.total_s, line.slicing_s

@@ -1,4 +1,4 @@
-"""What each setting of a winner is worth: the winner against the winner without it."""
+"""Why a winner is faster: where its time goes, and what each of its settings is worth."""
 
 from __future__ import annotations
 
@@ -16,20 +16,25 @@ from tuner.study.confirm import make_claims
 from tuner.study.ledger import is_default
 from tuner.study.study import TURNS, Study
 
+_PROFILE_COSTS = 1.5
+"""Launches' worth of time that must be left for a profile: a profiler slows what it watches."""
 _ROUNDS = 4
 """As many as the confirmation's first look: an interval over fewer is hardly one."""
 
 
 def explain(study: Study) -> None:
-    """Measure each winner and each shorter one in fresh, interleaved launches, while time is left.
+    """Profile the default and what is recommended; then measure each winner beside shorter ones.
 
-    The time that an early decision of the confirmation left is used for this, and no other. Where
-    it does not suffice, the launches of the search that minimising made give a hint.
+    All of it in fresh launches, while time is left: what an early decision of the confirmation left
+    is used for this, and no other. Where it does not suffice, the launches of the search that
+    minimising made give a hint of what each setting is worth.
     """
     if study.is_done(Phase.EXPLAIN):
         return
     winners = _winners(study)
     study.enter(Phase.EXPLAIN, f"what each setting of {len(winners)} winner(s) is worth")
+    for configuration in [make_claims(study).default, *winners[:1]]:
+        _profile(study, configuration)
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
         arms = _arms(study, winner)
@@ -41,6 +46,21 @@ def explain(study: Study) -> None:
                 break
             _run_round(study, winner, arms)
     study.done(Phase.EXPLAIN, reason)
+
+
+def _profile(study: Study, configuration: Configuration) -> None:
+    """Profile a configuration once, where there is time for another launch of it."""
+    tried = any(
+        r.request.purpose is Purpose.EXPLAIN
+        and not r.request.round
+        and r.request.configuration == configuration
+        for r in study.store.launches.values()
+    )
+    has_time = study.budget.left_s() > _PROFILE_COSTS * study.cost_s(configuration)
+    if has_time and not tried and not study.bench.workload.model.command:
+        study.bench.profile(configuration)
+        study.ledger.refresh()
+        study.listen(TimeLeft(study.budget.left_s()))
 
 
 def seconds_to_explain(study: Study, winner: Configuration) -> float:

@@ -30,6 +30,7 @@ from tuner.record.protocol import (
     MakeReference,
     Measure,
     Prepare,
+    Profile,
     Quit,
     ReferenceMade,
     Reply,
@@ -96,6 +97,8 @@ def _answer(session: Session | ProgramSession, command: Command) -> Reply:
             return session.prepare(command)
         case Measure():
             return session.measure(command)
+        case Profile():
+            return session.profile(command)
         case Check():
             return session.check(command)
     raise TypeError(f"no answer to {command}")

@@ -34,8 +34,17 @@ from tuner.host.environment import FOR_WORKERS
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, Checked, OutputCheck, Prepared, ReadBack, Slice
-from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Measured, Prepare
+from tuner.record.launch import Built, Checked, OutputCheck, Prepared, Profiled, ReadBack, Slice
+from tuner.record.protocol import (
+    Begin,
+    Check,
+    Describe,
+    MakeReference,
+    Measure,
+    Measured,
+    Prepare,
+    Profile,
+)
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.worker import reference
 from tuner.worker.evidence import variables
@@ -113,6 +122,10 @@ class ProgramSession:
                 interference=self._watch.between(before, after),
             )
         )
+
+    def profile(self, order: Profile) -> Profiled:
+        """Tell nothing: what a program does inside is its own."""
+        return Profiled((), 0.0, 0, "a program is not looked into", 0.0)
 
     def check(self, order: Check) -> Checked:
         """Compare nothing: launch settings change no result, and a program shows none."""

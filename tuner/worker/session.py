@@ -17,8 +17,17 @@ from tuner.errors import UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, Checked, Prepared, ReadBack
-from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Measured, Prepare
+from tuner.record.launch import REST, Built, Checked, Operator, Prepared, Profiled, ReadBack
+from tuner.record.protocol import (
+    Begin,
+    Check,
+    Describe,
+    MakeReference,
+    Measure,
+    Measured,
+    Prepare,
+    Profile,
+)
 from tuner.record.workload import ModelFacts, ModelRef
 from tuner.worker import check, graph, inputs, reference
 from tuner.worker.company import Company, Orders
@@ -32,6 +41,8 @@ from tuner.worker.gallery.statement import Accuracy
 from tuner.worker.scenarios import offline
 
 Tell = Callable[[str], None]
+
+_MOST_OPERATORS = 60
 
 
 class WrongOutput(WorkerFailed):
@@ -197,6 +208,37 @@ class Session:
                 batches_per_call=self._spec.n_shapes(),
                 company=self._company if order.in_team else None,
             )
+
+    def profile(self, order: Profile) -> Profiled:
+        """Tell where the time of calls goes, by the framework's own profiler."""
+        self._tell("profiling")
+        clock = self.framework.clock
+        began = time.perf_counter()
+        n_calls, taken_s = 0, 0.0
+
+        def calls() -> None:
+            nonlocal n_calls, taken_s
+            first = clock()
+            while not n_calls or taken_s < order.seconds:
+                self._call()
+                n_calls += 1
+                taken_s = clock() - first
+
+        with self.framework.running():
+            found = sorted(self.framework.operators(calls), key=lambda o: o.seconds, reverse=True)
+        n_batches = n_calls * self._spec.n_shapes()
+        shown, rest = found[:_MOST_OPERATORS], found[_MOST_OPERATORS:]
+        if rest:
+            shown.append(Operator(REST, sum(o.seconds for o in rest), sum(o.calls for o in rest)))
+        return Profiled(
+            operators=tuple(
+                Operator(o.name, o.seconds / n_batches, o.calls / n_batches) for o in shown
+            ),
+            call_s=taken_s / n_batches,
+            n_calls=n_calls,
+            how=self.framework.profiler,
+            seconds=time.perf_counter() - began,
+        )
 
     def check(self, order: Check) -> Checked:
         """Compare the outputs with the default's; raises WrongOutput."""

@@ -24,11 +24,12 @@ _BINDINGS = {0: "false", 1: "true", 2: "MASTER", 3: "CLOSE", 4: "SPREAD"}  # omp
 _INFINITE_MS = 2**31 - 1
 _WATCHED_S = 0.1
 _ATTEMPTS = 3
-_ACTIVE_FROM, _PASSIVE_BELOW = 0.8, 0.0025
-"""Shares of time awake: libgomp's threads spin for good, by default for some 10 ms, or not at all.
+_AWAKE_FROM, _RAN_FROM, _PASSIVE_BELOW = 0.8, 0.25, 0.0025
+"""Shares of time: libgomp's threads spin for good, by default for some 10 ms, or not at all.
 
 Awake is running or waiting for a CPU: on a crowded host a spinning thread does not run all the
-time. A passive one may have to wait for a CPU before it sleeps: it is told by running alone.
+time, and one that a quota stops seems to wait. So it must have run for longer than by default, too;
+and a passive one, which may have to wait for a CPU before it sleeps, is told by running alone.
 """
 
 
@@ -204,27 +205,34 @@ def _wait_policy(runtime: ctypes.CDLL, asked: str, seen: _Seen) -> _Answer:
     if len(os.listdir("/proc/self/task")) == 1:
         return "unset", "there is no second thread that could wait"
     watched = [_shares_of_waiting(seen.work) for _ in range(_ATTEMPTS)]
-    busy, awake = (max(shares) for shares in zip(*watched, strict=True))
-    told = (f"a waiting thread ran for {busy:.1%} and was awake for {awake:.0%} "
-            f"of the {_WATCHED_S * 1000:.0f} ms after work")  # fmt: skip
-    if awake > _ACTIVE_FROM:
-        return "ACTIVE", told
-    return ("PASSIVE" if busy < _PASSIVE_BELOW else "unset"), told
+    known = [shares for shares in watched if shares is not None]
+    if not known:
+        return "unset", "the kernel does not tell for how long threads run"
+    busy, awake = (max(shares) for shares in zip(*known, strict=True))
+    how = (f"a waiting thread ran for {busy:.1%} and was awake for {awake:.0%} "
+           f"of the {_WATCHED_S * 1000:.0f} ms after work")  # fmt: skip
+    if awake > _AWAKE_FROM and busy > _RAN_FROM:
+        return "ACTIVE", how
+    return ("PASSIVE" if busy < _PASSIVE_BELOW else "unset"), how
 
 
-def _shares_of_waiting(work: Callable[[], Any]) -> tuple[float, float]:
-    """Return the largest shares of the time after work that another thread ran and was awake."""
+def _shares_of_waiting(work: Callable[[], Any]) -> tuple[float, float] | None:
+    """Return the largest shares of the time after work that another thread ran and was awake.
+
+    None where no thread was seen both before and after.
+    """
     work()
     before = _thread_seconds()
     began = time.monotonic()
     time.sleep(_WATCHED_S)
     after = _thread_seconds()
     elapsed = time.monotonic() - began
-    ran, awake = [0.0], [0.0]
-    for thread in after.keys() & before.keys() - {os.getpid()}:
-        ran.append((after[thread][0] - before[thread][0]) / elapsed)
-        awake.append(ran[-1] + (after[thread][1] - before[thread][1]) / elapsed)
-    return max(ran), max(awake)
+    others = after.keys() & before.keys() - {os.getpid()}
+    if not others:
+        return None
+    ran = {t: (after[t][0] - before[t][0]) / elapsed for t in others}
+    awake = {t: ran[t] + (after[t][1] - before[t][1]) / elapsed for t in others}
+    return max(ran.values()), max(awake.values())
 
 
 def _thread_seconds() -> dict[int, tuple[float, float]]:

@@ -15,6 +15,10 @@ function(tensors)       the model as a function of such inputs, in the form that
 program(arrays)         bind inputs, trace and freeze; returns a call that ends when its outputs
                         are ready
 outputs(result)         the outputs of a call as float32 arrays, batch first
+operators(calls)        make calls under the framework's profiler; returns in no order what each
+                        kind of operator took in all of them, those inside it not counted. Nothing
+                        is timed afterwards
+profiler                what that profiler is, in words
 read_back(settings)     what is in force, for every knob of the framework, after a first call
 clock()                 the clock that slices are timed with
 graph(arrays)           the operators of the default model, in topological order
@@ -32,7 +36,7 @@ import numpy.typing as npt
 
 from tuner.errors import UnknownName
 from tuner.record.configuration import Value
-from tuner.record.launch import ReadBack
+from tuner.record.launch import Operator, ReadBack
 from tuner.worker.graph import Node
 
 Array = npt.NDArray[Any]
@@ -65,6 +69,10 @@ class Framework(Protocol):
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]: ...
 
     def outputs(self, result: Any) -> list[Array]: ...
+
+    profiler: str
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]: ...
 
     def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]: ...
 

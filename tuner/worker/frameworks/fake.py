@@ -25,7 +25,7 @@ import numpy as np
 
 from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
-from tuner.record.launch import ReadBack
+from tuner.record.launch import Operator, ReadBack
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
@@ -46,7 +46,7 @@ INSTANCES = "launch.instances"
 
 FAULTS = ("crash", "exit", "exception", "hang", "hang_in_call", "memory", "exhaust",
           "wrong_output", "nan", "misshapen", "drifting", "ignored", "garbage", "daemon",
-          "slow_start", "lonely")  # fmt: skip
+          "slow_start", "lonely", "shy")  # fmt: skip
 
 
 _SAFE_BYTES = 8 << 30
@@ -150,9 +150,11 @@ class Fake:
     """The fake's side of the framework contract."""
 
     channels_first = False
+    profiler = "the fake's own account"
 
     def __init__(self) -> None:
         self._now = 0.0
+        self._calls = 0
         self._fault = ""
         self._launch_effect = 0.0
 
@@ -251,6 +253,7 @@ class Fake:
             if calls == 0 and compiles:
                 self._now += 2.0
             calls += 1
+            self._calls += 1
             return self._forward(arrays[0])
 
         return call
@@ -274,6 +277,18 @@ class Fake:
     def outputs(self, result: Any) -> list[Array]:
         """Return the one output."""
         return [result]
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]:
+        """Two operators share the time: a compiler helps the smaller one."""
+        if self._fault == "shy":
+            os.kill(os.getpid(), signal.SIGKILL)
+        began, calls_before = self._now, self._calls
+        calls()
+        taken, n = self._now - began, self._calls - calls_before
+        fused = self._settings.get("fake.compile", "off") != "off"
+        share = 0.1 if fused else 0.3
+        name = "fused_add" if fused else "add"
+        return [Operator("matmul", (1 - share) * taken, 3 * n), Operator(name, share * taken, n)]
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -18,10 +18,10 @@ import numpy as np
 from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
-from tuner.record.launch import ReadBack
+from tuner.record.launch import Operator, ReadBack
 from tuner.worker.evidence.process import threads_by_name
 from tuner.worker.frameworks import Array, Tensors, products
-from tuner.worker.frameworks.tensorflow import evidence
+from tuner.worker.frameworks.tensorflow import evidence, profiler
 from tuner.worker.graph import Node
 
 _DAMPED_SCALE = 0.2
@@ -43,6 +43,7 @@ class TensorFlow:
     """TensorFlow's side of the framework contract."""
 
     channels_first = False
+    profiler = "TensorFlow's profiler, over all threads"
 
     def __init__(self) -> None:
         self._settings: dict[str, Value] = {}
@@ -203,6 +204,10 @@ class TensorFlow:
     def outputs(self, result: Any) -> list[Array]:
         """Flatten tensors, sequences and mappings in order."""
         return [self.tf.cast(t, self.tf.float32).numpy() for t in self.tf.nest.flatten(result)]
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]:
+        """Return what each operator took, over all threads."""
+        return profiler.operators(self.tf, calls)
 
     @contextmanager
     def running(self) -> Iterator[None]:

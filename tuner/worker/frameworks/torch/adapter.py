@@ -15,7 +15,7 @@ from typing import Any
 from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
-from tuner.record.launch import Evidence, ReadBack
+from tuner.record.launch import Evidence, Operator, ReadBack
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array, Tensors, products
 from tuner.worker.frameworks.torch import evidence, weights
@@ -29,6 +29,7 @@ class Torch:
     """PyTorch's side of the framework contract."""
 
     channels_first = True
+    profiler = "torch.profiler, on the calling thread"
 
     def __init__(self) -> None:
         self._autocast = False
@@ -157,6 +158,17 @@ class Torch:
             return [result.detach().float().contiguous().clone().numpy()]
         parts = result.values() if isinstance(result, Mapping) else result
         return [array for part in parts for array in self.outputs(part)]
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]:
+        """Return what each operator took on the calling thread: threads inside it are not seen."""
+        from torch.profiler import ProfilerActivity, profile
+
+        with profile(activities=[ProfilerActivity.CPU]) as seen:
+            calls()
+        return [
+            Operator(event.key, event.self_cpu_time_total / 1e6, event.count)
+            for event in seen.key_averages()
+        ]
 
     @contextmanager
     def running(self) -> Iterator[None]:

@@ -1,0 +1,199 @@
+"""Every figure shows what the result holds, in marks that can be read without seeing them."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import msgspec
+import pytest
+
+from tuner.output.figures import FIGURES
+from tuner.output.figures.chart import Chart, draw
+from tuner.record.files import read_result
+from tuner.record.launch import Operator
+from tuner.record.result import Contribution, Interval, Moment, OperatorProfile, Result
+
+SAMPLE = Path(__file__).parents[2] / "reports/samples/resnet50-torch.json"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def whole() -> Result:
+    """A real study's result, with what it was too early or too short to hold."""
+    result = read_result(SAMPLE)
+    klass = result.recommended_class
+    worth = [
+        Contribution("launch.allocator", "tcmalloc", 1.3, Interval(1.3, 1.2, 1.4, 0.95), 6),
+        Contribution("torch.compile.mode", "freezing", 1.1, None, 0),
+    ]
+    default = OperatorProfile(
+        [Operator("aten::conv", 0.2, 53), Operator("aten::relu", 0.05, 49)], 4, 0.27, "a profiler"
+    )
+    winner = OperatorProfile([Operator("mkldnn::conv", 0.4, 53)], 16, 0.5, "a profiler")
+    timeline = [
+        Moment(
+            10.0 * i, 0.2 if i == 7 else 0.0, ["foreign"] if i == 7 else [], 1.0 + 0.01 * (i % 3)
+        )
+        for i in range(1000)
+    ]
+    return msgspec.structs.replace(
+        result,
+        contributions=worth,
+        timeline=timeline,
+        default=msgspec.structs.replace(result.default, profile=default),
+        winners=result.winners
+        | {klass: msgspec.structs.replace(result.winners[klass], profile=winner)},
+    )
+
+
+def drawn(name: str, result: Result, width: int = 860) -> tuple[Chart, ElementTree.Element]:
+    chart = FIGURES[name](result)
+    assert chart is not None
+    svg = draw(chart, width)
+    return chart, ElementTree.fromstring(svg.replace("<svg", f'<svg xmlns="{SVG[1:-1]}"', 1))
+
+
+def told(svg: ElementTree.Element) -> list[str]:
+    """What a screen reader says of each mark."""
+    return [e.get("aria-label", "") for e in svg.iter() if e.get("aria-roledescription")]
+
+
+def texts(svg: ElementTree.Element) -> list[str]:
+    return ["".join(e.itertext()) for e in svg.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("name", FIGURES)
+@pytest.mark.parametrize("width", [860, 340])
+def test_every_figure_is_as_wide_as_asked_and_says_what_it_shows(name: str, width: int) -> None:
+    chart, svg = drawn(name, whole(), width)
+    assert abs(float(svg.get("width", "0")) - width) <= 2
+    assert svg.get("viewBox")
+    label = next(
+        e.get("aria-label", "") for e in svg.iter() if e.get("role") == "graphics-document"
+    )
+    assert label == f"{chart.title}: {chart.summary}"
+    assert told(svg)
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_figure_needs_anything_from_outside_or_shares_a_name_with_another(name: str) -> None:
+    chart = FIGURES[name](whole())
+    assert chart is not None
+    svg = draw(chart, 860)
+    assert "http" not in svg
+    assert "<script" not in svg
+    assert "url(" not in svg
+    assert not re.search(r'\sid="', svg)
+
+
+def test_speedups_show_the_default_the_baselines_and_the_winners_with_their_intervals() -> None:
+    result = whole()
+    chart, svg = drawn("speedups", result)
+    names = texts(svg)
+    assert {"default", "launch_only", "same", "reduced"} <= set(names)
+    confirmed = next(b for b in result.baselines if b.speedup and not b.same_as)
+    assert confirmed.speedup is not None
+    point, low, high = (confirmed.speedup.point, confirmed.speedup.low, confirmed.speedup.high)
+    assert any(f"{confirmed.name}: {point:.2f}x ({low:.2f} to {high:.2f})" in t for t in told(svg))
+    searched = next(
+        b for b in result.baselines if b.search_ratio and not b.speedup and not b.same_as
+    )
+    assert any(
+        f"{searched.name}: {searched.search_ratio:.2f}x in the search" in t for t in told(svg)
+    )
+    assert "hints, no claims" in chart.summary
+
+
+@pytest.mark.parametrize("point", [0.03, 1.1, 25.0])
+def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: float) -> None:
+    result = whole()
+
+    def extent(interval: Interval) -> tuple[float, float, str]:
+        winner = msgspec.structs.replace(result.winners["same"], speedup=interval)
+        chart = FIGURES["speedups"](
+            msgspec.structs.replace(result, winners=result.winners | {"same": winner})
+        )
+        assert chart is not None
+        row = next(r for r in chart.spec["data"]["values"] if r["name"] == "same")
+        return row["low"], row["high"], row["told"]
+
+    assert extent(Interval(point, point / 1.2, point * 1.2, 0.95))[:2] == (point / 1.2, point * 1.2)
+    low, high, told = extent(Interval(point, 1e-9, 1e9, 0.95))
+    assert (low, high) == (point / 20, point * 20)
+    assert told.endswith("drawn shorter")
+
+
+def test_every_trial_is_in_the_history_and_failures_are_no_numbers() -> None:
+    result = whole()
+    trials = list(result.trials)
+    trials[3] = msgspec.structs.replace(
+        trials[3], outcome="crashed", reason="killed", search_ratio=None
+    )
+    _, svg = drawn("history", msgspec.structs.replace(result, trials=trials))
+    said = told(svg)
+    assert len([t for t in said if "trial " in t]) == len(trials)
+    assert any(f"trial {trials[3].number}, {trials[3].source}: crashed" in t for t in said)
+
+
+def test_settings_of_what_was_measured_are_axes_with_their_values() -> None:
+    result = whole()
+    _, svg = drawn("parallel", result)
+    shown = texts(svg)
+    assert "torch.compile.mode" in shown
+    assert "freezing" in shown
+    assert "default" in shown
+
+
+def test_operators_are_compared_by_their_shares() -> None:
+    _, svg = drawn("operators", whole())
+    said = told(svg)
+    assert any(t.startswith("default, aten::conv: 80%") for t in said)
+    assert any("mkldnn::conv: 100%" in t for t in said)
+
+
+def test_a_long_study_has_no_more_marks_than_can_be_seen() -> None:
+    chart, svg = drawn("timeline", whole())
+    assert "1 of 1000 slices were disturbed" in chart.summary
+    assert len(list(svg.iter(f"{SVG}path"))) + len(list(svg.iter(f"{SVG}line"))) < 1000
+
+
+@pytest.mark.parametrize("name", ["contributions", "operators", "timeline", "batches"])
+def test_what_was_not_measured_has_no_figure(name: str) -> None:
+    nothing: dict[str, Any] = json.loads(SAMPLE.read_text())
+    nothing |= {"contributions": None, "timeline": [], "trials": nothing["trials"][:1]}
+    assert FIGURES[name](msgspec.convert(nothing, Result)) is None
+
+
+@pytest.mark.parametrize("name", FIGURES)
+def test_hostile_text_stays_text(name: str) -> None:
+    bad = '</text><script>alert(1)</script><image href="http://x"/>&quot;'
+    result = whole()
+    operator = OperatorProfile([Operator(bad, 0.1, 1)], 4, 0.2, bad)
+    hostile = msgspec.structs.replace(
+        result,
+        default=msgspec.structs.replace(result.default, profile=operator),
+        baselines=[msgspec.structs.replace(b, name=bad) for b in result.baselines],
+        contributions=[Contribution(bad, bad, 1.1, None, 0)],
+        trials=[
+            msgspec.structs.replace(
+                t,
+                source=bad,
+                configuration={
+                    bad: f"{bad}{t.number}",
+                    "workload.batch": t.number,
+                    "b": t.number % 2,
+                },
+            )
+            for t in result.trials
+        ]
+        + [
+            msgspec.structs.replace(t, configuration={"workload.batch": 4 * i})
+            for i, t in enumerate(result.trials)
+        ],
+        timeline=[
+            msgspec.structs.replace(m, dirty=[bad] if m.dirty else []) for m in result.timeline
+        ],
+    )
+    _, svg = drawn(name, hostile)
+    assert not [e for e in svg.iter() if e.tag in (f"{SVG}script", f"{SVG}image")]

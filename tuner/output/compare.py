@@ -1,0 +1,219 @@
+"""Studies side by side: of models, frameworks and hosts, and what changed between two of the same.
+
+Speedups were measured against a default beside them, so that they compare well: one that is smaller
+is no loss, where the default has become faster. Absolute rates of different days hold the days'
+differences too: their intervals know nothing of a host's drift.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tuner.errors import UsageError
+from tuner.record.configuration import Value
+from tuner.record.files import read_result, results_below
+from tuner.record.result import Interval, Result
+
+Figure = Literal["default's rate", "recommended rate", "speedup"]
+Direction = Literal["faster", "slower", "larger", "smaller", "no change seen", "not known"]
+"""Rates become faster or slower, speedups larger or smaller: where the interval does not hold 1."""
+_HARDWARE = ("processor", "allowed_cpus", "physical_cores", "quota_cores", "numa_nodes", "gpus")
+
+
+class StudyFound(msgspec.Struct, frozen=True):
+    """A finished study and what it is called beside others."""
+
+    name: str
+    result: Result
+
+
+class Shift(msgspec.Struct, frozen=True):
+    """How one figure differs between two studies: the later over the earlier."""
+
+    figure: Figure
+    ratio: Interval | None
+    direction: Direction
+
+
+class Change(msgspec.Struct, frozen=True):
+    """Two studies of the same workload, one after the other."""
+
+    before: str
+    after: str
+    differs: list[str]
+    """What is not the same: hosts, versions, settings."""
+    shifts: list[Shift]
+    is_same_hardware: bool
+
+    @property
+    def is_regression(self) -> bool:
+        """Whether the same hardware became slower, by an interval that does not hold 1."""
+        return self.is_same_hardware and any(s.direction == "slower" for s in self.shifts)
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Studies in the order of model, framework and date, and what changed within each."""
+
+    studies: list[StudyFound]
+    changes: list[Change]
+
+
+def find_studies(places: Iterable[Path]) -> list[StudyFound]:
+    """Read every result in or below some folders, or named as a file.
+
+    Raises UsageError where a place holds none, or one cannot be read.
+    """
+    files: dict[Path, Path] = {}
+    for place in places:
+        try:
+            is_file = place.is_file()
+        except OSError as error:
+            raise UsageError(f"{place}: {error.strerror}") from error
+        for file in [place] if is_file else results_below(place):
+            files[file.resolve()] = file
+    names = _names(list(files.values()))
+    return [StudyFound(names[file], read_result(file)) for file in files.values()]
+
+
+def _names(files: Sequence[Path]) -> dict[Path, str]:
+    """Call each study by its folder, with as many folders above as tell it from the others."""
+    whole = {f: f.parent if f.name == "result.json" else f.with_suffix("") for f in files}
+    for n_parts in range(1, max((len(p.parts) for p in whole.values()), default=0) + 1):
+        names = {file: "/".join(path.parts[-n_parts:]) for file, path in whole.items()}
+        if len(set(names.values())) == len(files):
+            return {file: name or str(file) for file, name in names.items()}
+    return {file: str(file) for file in files}
+
+
+def compare(studies: list[StudyFound]) -> Comparison:
+    """Put studies in order and compare each with the one before it of the same workload."""
+    ordered = sorted(
+        studies, key=lambda s: (s.result.model, s.result.framework, s.result.created, s.name)
+    )
+    by_workload: dict[tuple[object, ...], list[StudyFound]] = defaultdict(list)
+    for study in ordered:
+        r = study.result
+        by_workload[r.model, r.framework, r.scenario, r.reference_batch, r.numerics].append(study)
+    pairs = [pair for group in by_workload.values() for pair in pairwise(group)]
+    return Comparison(ordered, [_change(before, after) for before, after in pairs])
+
+
+def _change(before: StudyFound, after: StudyFound) -> Change:
+    a, b = before.result, after.result
+    were_faster = a.verdict == b.verdict == "faster"
+    return Change(
+        before.name,
+        after.name,
+        [
+            *_differing_hosts(a, b),
+            *_differing_versions(a, b),
+            *_differing_ways(a, b),
+            *_differing_settings(a, b),
+        ],
+        [
+            _shift("default's rate", a.default.rate, b.default.rate, ("faster", "slower")),
+            _shift(
+                "recommended rate", _recommended_rate(a), _recommended_rate(b), ("faster", "slower")
+            ),
+            _shift(
+                "speedup",
+                a.speedup if were_faster else None,
+                b.speedup if were_faster else None,
+                ("larger", "smaller"),
+            ),
+        ],
+        all(a.host.identity.get(part) == b.host.identity.get(part) for part in _HARDWARE),
+    )
+
+
+def _recommended_rate(result: Result) -> Interval | None:
+    """Return the rate under what the study recommends, which may be the default."""
+    if result.verdict != "faster":
+        return result.default.rate
+    return result.winners[result.recommended_class].rate
+
+
+def _shift(
+    figure: Figure,
+    before: Interval | None,
+    after: Interval | None,
+    words: tuple[Direction, Direction],
+) -> Shift:
+    if before is None or after is None:
+        return Shift(figure, None, "not known")
+    ratio = _quotient(after, before)
+    up, down = words
+    direction: Direction = up if ratio.low > 1 else down if ratio.high < 1 else "no change seen"
+    return Shift(figure, ratio, direction)
+
+
+def _quotient(a: Interval, b: Interval) -> Interval:
+    """Divide two independent estimates: their half widths add up as squares, on the log scale."""
+    point = a.point / b.point
+    below = math.hypot(math.log(a.point / a.low), math.log(b.high / b.point))
+    above = math.hypot(math.log(a.high / a.point), math.log(b.point / b.low))
+    return Interval(
+        point, point * math.exp(-below), point * math.exp(above), min(a.confidence, b.confidence)
+    )
+
+
+def _differing_hosts(a: Result, b: Result) -> list[str]:
+    if a.host.fingerprint == b.host.fingerprint:
+        return []
+    old, new = a.host.identity, b.host.identity
+    told: dict[str, tuple[object, object]] = {}
+    for part in dict.fromkeys((*old, *new)):
+        mine, other = old.get(part), new.get(part)
+        if isinstance(mine, dict) and isinstance(other, dict):
+            told |= {
+                f"{part}, {k}": (mine.get(k), other.get(k)) for k in dict.fromkeys((*mine, *other))
+            }
+        else:
+            told[part] = (mine, other)
+    of_versions = {f"versions, {name}" for name in (*a.versions, *b.versions)}  # told by themselves
+    found = _arrows(
+        {name.replace("_", " "): v for name, v in told.items() if name not in of_versions}
+    )
+    is_told = found or _differing_versions(a, b)
+    return found if is_told else ["the host, in what its result does not name"]
+
+
+def _differing_versions(a: Result, b: Result) -> list[str]:
+    names = dict.fromkeys((*a.versions, *b.versions))
+    return _arrows({name: (a.versions.get(name), b.versions.get(name)) for name in names})
+
+
+def _differing_ways(a: Result, b: Result) -> list[str]:
+    """Tell how the studies themselves differ."""
+    return _arrows(
+        {
+            "goal": (a.goal, b.goal),
+            "recommended class": (a.recommended_class, b.recommended_class),
+            "default's batch": (a.default.batch, b.default.batch),
+            "tolerance": (a.tolerance, b.tolerance),
+        }
+    )
+
+
+def _differing_settings(a: Result, b: Result) -> list[str]:
+    old, new = _recommended(a), _recommended(b)
+    return _arrows({knob: (old.get(knob), new.get(knob)) for knob in dict.fromkeys((*old, *new))})
+
+
+def _recommended(result: Result) -> dict[str, Value]:
+    is_set = result.verdict == "faster"
+    return result.winners[result.recommended_class].configuration if is_set else {}
+
+
+def _arrows(told: dict[str, tuple[object, object]]) -> list[str]:
+    def word(value: object) -> str:
+        return "none" if value is None else str(value)
+
+    return [f"{name}: {word(a)} -> {word(b)}" for name, (a, b) in told.items() if a != b]

@@ -1,0 +1,132 @@
+"""A chart in Vega-Lite, and its drawing as SVG: no script, no request, colours for light and dark.
+
+Vega writes what screen readers say of each mark (WAI-ARIA graphics roles). Text and axes take the
+page's own colour; the others stand out on white and on black (3:1 or more).
+https://vega.github.io/vega-lite/docs/, https://www.w3.org/TR/graphics-aria-1.0/
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any, TypeAlias
+
+import msgspec
+
+from tuner.record.result import Interval
+
+Rows: TypeAlias = list[dict[str, Any]]
+Layer: TypeAlias = dict[str, Any]
+
+BLUE, GREEN, ORANGE, RED, GREY = "#3b7dd8", "#2a9159", "#c46f12", "#d2453f", "#858585"
+
+_VEGA_LITE = "6.4"
+_MEASURED, _DRAWN = 14, 12
+"""Pixels: room is made for larger text than is drawn, because the reader's font may be wider."""
+AXIS = 46
+_BESIDE_PANELS = AXIS + 13
+"""Pixels of the axis and the margins of panels that stand above each other."""
+_THEME: Layer = {
+    "background": None,
+    "config": {
+        "font": "system-ui, sans-serif",
+        "axis": {
+            "labelColor": "currentColor",
+            "titleColor": "currentColor",
+            "titleFontWeight": "normal",
+            "domainColor": GREY,
+            "tickColor": GREY,
+            "gridColor": GREY,
+            "gridOpacity": 0.25,
+            "labelFontSize": _MEASURED,
+            "titleFontSize": _MEASURED,
+            "labelLimit": 260,
+        },
+        "legend": {
+            "labelColor": "currentColor",
+            "titleColor": "currentColor",
+            "labelFontSize": _MEASURED,
+            "orient": "top",
+            "title": None,
+            "labelLimit": 260,
+        },
+        "header": {"labelColor": "currentColor", "titleColor": "currentColor"},
+        "title": {"color": "currentColor", "anchor": "start", "fontSize": _MEASURED},
+        "text": {"color": "currentColor"},
+        "view": {"stroke": None},
+    },
+}
+
+
+class Chart(msgspec.Struct, frozen=True):
+    """What a figure shows: `spec` is Vega-Lite without width and theme."""
+
+    title: str
+    summary: str
+    """What is seen, in a sentence or two: for those who do not see it, and below it for all."""
+    spec: Layer
+
+
+def draw(chart: Chart, width: int) -> str:
+    """Return a chart as SVG text, so many pixels wide where it stands on a screen.
+
+    All text in it is escaped by Vega. Nothing is loaded: the data are in the chart.
+    """
+    import vl_convert
+
+    spec = {**_THEME, **chart.spec}
+    if "vconcat" in spec:  # which cannot be fitted as a whole
+        spec["vconcat"] = [{**panel, "width": width - _BESIDE_PANELS} for panel in spec["vconcat"]]
+    else:
+        spec |= {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
+    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE, allowed_base_urls=[])
+    label = html.escape(f"{chart.title}: {chart.summary}")
+    svg = svg.replace(f'font-size="{_MEASURED}px"', f'font-size="{_DRAWN}px"')
+    # inside a page, a namespace is superfluous
+    return re.sub(
+        r"^.*?<svg[^>]*?(?= class=)",
+        lambda _: (
+            f'<svg role="graphics-document" aria-roledescription="figure" aria-label="{label}"'
+        ),
+        svg,
+        count=1,
+        flags=re.DOTALL,
+    )
+
+
+WIDEST = 20.0
+"""Intervals from few rounds may reach further from their point; figures do not follow them."""
+
+
+def seen_interval(interval: Interval) -> tuple[float, float, str]:
+    """Return how far an interval is drawn, and the whole of it in words."""
+    low = max(interval.low, interval.point / WIDEST)
+    high = min(interval.high, interval.point * WIDEST)
+    is_cut = (low, high) != (interval.low, interval.high)
+    told = f"{interval.point:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
+    return low, high, told + (", drawn shorter" if is_cut else "")
+
+
+def colours(field: str, by_name: dict[str, str], *, legend: bool = True) -> Layer:
+    """Colour marks by a field's value."""
+    scale = {"domain": list(by_name), "range": list(by_name.values())}
+    plain: Layer = {"field": field, "type": "nominal", "scale": scale}
+    return plain if legend else {**plain, "legend": None}
+
+
+def vertical_at(x: float) -> Layer:
+    """Draw a dashed line at a value of x, which is no mark of the data."""
+    return {
+        "data": {"values": [{"at": x}]},
+        "mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY, "aria": False},
+        "encoding": {"x": {"field": "at", "type": "quantitative"}},
+    }
+
+
+def horizontal_at(y: float) -> Layer:
+    """Draw a dashed line at a value of y, which is no mark of the data."""
+    return {
+        "data": {"values": [{"at": y}]},
+        "mark": {"type": "rule", "strokeDash": [4, 3], "color": GREY, "aria": False},
+        "encoding": {"y": {"field": "at", "type": "quantitative"}},
+    }

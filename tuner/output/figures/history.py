@@ -1,0 +1,99 @@
+"""What the search tried, in its order, and the best so far."""
+
+from __future__ import annotations
+
+from tuner.output.figures.chart import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    RED,
+    Chart,
+    Rows,
+    colours,
+    horizontal_at,
+)
+from tuner.record.result import Result
+
+_REFERENCE, _BASELINE, _SEARCHED = "default", "baseline", "searched"
+_STOPPED, _FAILED = "stopped early", "failed"
+_COLOURS = {
+    _REFERENCE: GREEN,
+    _BASELINE: BLUE,
+    _SEARCHED: ORANGE,
+    _STOPPED: GREY,
+    _FAILED: RED,
+}
+
+
+def history(result: Result) -> Chart | None:
+    """Draw each trial's rate, failures along the bottom; None where nothing was measured."""
+    baselines = {b.name for b in result.baselines}
+    rows: Rows = []
+    best: Rows = []
+    ratios: list[float | None] = []
+    top = 0.0
+    for trial in result.trials:
+        is_measured = trial.outcome == "measured" and trial.search_ratio is not None
+        kind = (
+            _STOPPED if trial.outcome == "pruned"
+            else _FAILED if not is_measured
+            else _REFERENCE if trial.source == "default"
+            else _BASELINE if trial.source in baselines
+            else _SEARCHED
+        )  # fmt: skip
+        told = f"trial {trial.number}, {trial.source}: "
+        if is_measured:
+            assert trial.search_ratio is not None
+            top = max(top, trial.search_ratio)
+            told += f"{trial.search_ratio:.2f}x"
+        else:
+            told += str(trial.outcome)
+        rows.append({"trial": trial.number, "kind": kind, "told": told})
+        ratios.append(trial.search_ratio if is_measured else None)
+        best.append({"trial": trial.number, "ratio": top or None})
+    if not top:
+        return None
+    bottom = min(ratio for ratio in ratios if ratio is not None) / 1.15
+    for row, ratio in zip(rows, ratios, strict=True):
+        row["ratio"] = bottom if ratio is None else ratio
+    x = {"field": "trial", "type": "quantitative", "title": "trial", "axis": {"format": "d"},
+         "scale": {"nice": False, "padding": 8}}  # fmt: skip
+    y = {"field": "ratio", "type": "quantitative", "title": "rate against the default's",
+         "scale": {"type": "log", "nice": False, "padding": 8},
+         "axis": {"format": ".3~g", "tickCount": 6}}  # fmt: skip
+    kinds = {k: c for k, c in _COLOURS.items() if any(row["kind"] == k for row in rows)}
+    layers = [
+        horizontal_at(1.0),
+        {
+            "data": {"values": best},
+            "mark": {"type": "line", "interpolate": "step-after", "color": ORANGE, "aria": False},
+            "encoding": {"x": x, "y": y},
+        },
+        {
+            "data": {"values": rows},
+            "mark": {"type": "point", "filled": True, "size": 42, "opacity": 0.9},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colours("kind", kinds),
+                "shape": {
+                    "condition": {
+                        "test": f"datum.kind == '{_FAILED}' || datum.kind == '{_STOPPED}'",
+                        "value": "cross",
+                    },
+                    "value": "circle",
+                },
+                "description": {"field": "told"},
+            },
+        },
+    ]
+    n_without = sum(ratio is None for ratio in ratios)
+    failed = f" {n_without} that failed or were stopped as hopeless stand at the bottom."
+    failed = failed if n_without else ""
+    return Chart(
+        "The search",
+        f"{len(rows)} configurations in the order in which they were tried; the line is the best "
+        f"so far, which is a hint and mostly the luckiest.{failed}",
+        {"height": 240, "layer": layers},
+    )

@@ -1,0 +1,109 @@
+"""The default, the baselines and the three winners, each with its interval."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tuner.output.figures.chart import (
+    BLUE,
+    GREEN,
+    GREY,
+    ORANGE,
+    Chart,
+    Rows,
+    colours,
+    seen_interval,
+    vertical_at,
+)
+from tuner.record.result import Interval, Result
+
+_DEFAULT, _BASELINE, _CANDIDATE, _RECOMMENDED = "default", "baseline", "candidate", "recommended"
+_COLOURS = {_DEFAULT: GREY, _BASELINE: BLUE, _CANDIDATE: ORANGE, _RECOMMENDED: GREEN}
+
+
+def speedups(result: Result) -> Chart:
+    """Draw what was confirmed as points with intervals, what only the search saw as rings."""
+    rows = _rows(result)
+    n_hints = sum(row["from"] == "search" for row in rows)
+    x = {
+        "field": "point",
+        "type": "quantitative",
+        "title": "rate against the default's",
+        "scale": {"type": "log", "nice": False, "padding": 12},
+        "axis": {"format": ".3~g", "tickCount": 6},
+    }
+    y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None}
+    colour = colours(
+        "kind", {k: c for k, c in _COLOURS.items() if any(r["kind"] == k for r in rows)}
+    )
+    layers = [
+        vertical_at(1.0),
+        {
+            "transform": [{"filter": "datum.from == 'rounds'"}],
+            "mark": {"type": "rule", "strokeWidth": 2.5, "aria": False},
+            "encoding": {
+                "x": {**x, "field": "low"},
+                "x2": {"field": "high"},
+                "y": y,
+                "color": colour,
+            },
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 75, "opacity": 1},
+            "encoding": {
+                "x": x,
+                "y": y,
+                "color": colour,
+                "fillOpacity": {
+                    "condition": {"test": "datum.from == 'search'", "value": 0},
+                    "value": 1,
+                },
+                "stroke": colours("kind", _COLOURS, legend=False),
+                "description": {"field": "told"},
+            },
+        },
+    ]
+    marked = " Green is recommended." if any(r["kind"] == _RECOMMENDED for r in rows) else ""
+    hints = " Rings were seen in the search alone: hints, no claims." if n_hints else ""
+    return Chart(
+        "Speedups",
+        "Each at its best batch against the default at its best, with 95 % intervals of fresh, "
+        f"interleaved launches; to the right is faster.{marked}{hints}",
+        {
+            "data": {"values": rows},
+            "height": {"step": 22},
+            "layer": layers,
+        },
+    )
+
+
+def _rows(result: Result) -> Rows:
+    rows = [_row("default", _DEFAULT, Interval(1.0, 1.0, 1.0, 0.95), None)]
+    shown = [b for b in result.baselines if b.applicable and not b.same_as]
+    told = [_row(b.name, _BASELINE, b.speedup, b.search_ratio) for b in shown]
+    rows += sorted((row for row in told if row), key=lambda row: row["point"] if row else 0.0)
+    for name, winner in result.winners.items():
+        is_recommended = name == result.recommended_class and winner.verdict == "faster"
+        if winner.configuration and winner.speedup is not None:
+            kind = _RECOMMENDED if is_recommended else _CANDIDATE
+            rows.append(_row(name, kind, winner.speedup, None))
+    return [row for row in rows if row is not None]
+
+
+def _row(
+    name: str, kind: str, confirmed: Interval | None, hint: float | None
+) -> dict[str, Any] | None:
+    if confirmed is None and hint is None:
+        return None
+    row: dict[str, Any] = {"name": name, "kind": kind}
+    if confirmed is None:
+        assert hint is not None
+        return {
+            **row,
+            "from": "search",
+            "point": hint,
+            "told": f"{name}: {hint:.2f}x in the search",
+        }
+    low, high, told = seen_interval(confirmed)
+    found = {"from": "rounds", "point": confirmed.point, "low": low, "high": high}
+    return {**row, **found, "told": f"{name}: {told}"}
