@@ -27,13 +27,12 @@ from typing import Any
 import msgspec
 
 from tuner.cli.progress import progress
-from tuner.cli.tune import parse_duration
 from tuner.measurement.launch import Launch
-from tuner.plan import Request
+from tuner.plan import Request, parse_duration
 from tuner.record.launch import Purpose, Slice
 from tuner.record.result import Result
 from tuner.record.store import Store
-from tuner.tune import tune
+from tuner.tuning import tune
 
 _REPEATS = 10
 

@@ -21,7 +21,7 @@ from tuner.record.journal import RoundDone, TrialNoted
 from tuner.record.launch import LaunchRecord
 from tuner.record.result import Interval, Result
 from tuner.record.store import Store
-from tuner.tune import tune
+from tuner.tuning import tune
 
 SPACE = Path(__file__).parent / "nothing.toml"
 BATCHES = {"fc": 64, "ncf": 64}

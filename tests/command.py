@@ -1,5 +1,6 @@
 """Run the real command in a real process, and count from outside what it leaves behind."""
 
+import json
 import os
 import statistics
 import subprocess
@@ -9,6 +10,7 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
@@ -45,6 +47,14 @@ def run(
         timeout=timeout,
         check=False,
     )
+
+
+def result_of(stdout: str) -> dict[str, Any]:
+    """Return the result in the last of the JSON lines that a run printed."""
+    last = json.loads(stdout.splitlines()[-1])
+    assert last["type"] == "result", last
+    result: dict[str, Any] = last["result"]
+    return result
 
 
 def start(*arguments: str, cwd: Path, marker: str, log: Path) -> subprocess.Popen[bytes]:

@@ -5,7 +5,6 @@ process is left. Hangs, a dead pacer and a preload that does not load: tests/mea
 kills and two tools: tests/study/test_studies.py.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -18,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.command import MARKER, command, new_marker, run, seconds_here, wait_until_gone
+from tests.command import MARKER, command, new_marker, result_of, run, seconds_here, wait_until_gone
 from tests.study.test_studies import check_store
 from tests.worker.workers import Launched, needs
 from tuner.host.limits import cgroup_folders
@@ -79,7 +78,7 @@ def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
     check_store(tmp_path / "out")
-    result = json.loads(done.stdout)
+    result = result_of(done.stdout)
     n_seen = 0
     for rule, (outcome, reason) in FAULTS.items():
         knob, _, value = rule.rpartition(":")[0].partition("=")
@@ -107,7 +106,7 @@ def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path:
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
     check_store(tmp_path / "out")
-    failed = [t for t in json.loads(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
+    failed = [t for t in result_of(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
     assert failed
     assert all("MemoryError" in t["reason"] for t in failed)
 
@@ -147,7 +146,7 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
     assert left == []
     assert done.returncode == 0, done.stderr
     check_store(tmp_path / "out")
-    failed = [t for t in json.loads(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
+    failed = [t for t in result_of(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
     assert failed
     assert any("killed by the kernel" in t["reason"] for t in failed), failed
 
@@ -301,7 +300,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
     jumping = {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
     done = run(*arguments("fake@seed=1", seconds_here(6)), cwd=tmp_path, environment=jumping)
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = result_of(done.stdout)
     assert result["winners"]["reduced"]["verdict"] == "faster"
     assert 0 < result["seconds"]["wall"] < 3600
     assert len((tmp_path / "loaded").read_text()) > 10  # in the tool, and in every worker

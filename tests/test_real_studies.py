@@ -9,7 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.command import MARKER, new_marker, run, wait_until_gone
+from tests.command import MARKER, new_marker, result_of, run, wait_until_gone
 from tests.worker.workers import TINY, needs
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA
 
@@ -39,7 +39,7 @@ def studied(
                environment={MARKER: marker})  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
-    return cwd, json.loads(done.stdout), framework
+    return cwd, result_of(done.stdout), framework
 
 
 def test_a_real_study_goes_through_every_phase(

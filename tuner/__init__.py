@@ -1,18 +1,28 @@
-"""tune-framework: find, prove and ship the fastest runtime settings of a model on a host."""
+"""tune-framework: find, prove and ship the fastest runtime settings of a model on a host.
+
+tune, verify (tuner/api.py) and apply (tuner/deploy/apply.py) are imported when they are first
+used: the door stays light.
+"""
 
 from __future__ import annotations
 
-import os
 import typing
 
 if typing.TYPE_CHECKING:
-    from tuner.deploy.apply import Applied
+    from tuner.api import tune as tune
+    from tuner.api import verify as verify
+    from tuner.deploy.apply import apply as apply
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "apply", "tune", "verify"]
+
+_HOMES = {"tune": "tuner.api", "verify": "tuner.api", "apply": "tuner.deploy.apply"}
 
 
-def apply(path: str | os.PathLike[str]) -> Applied:
-    """Apply a recommended.toml inside this program; see tuner/deploy/apply.py."""
-    from tuner.deploy.apply import apply as apply_here  # imports a framework's adapter
+def __getattr__(name: str) -> typing.Any:
+    """Import what is asked for (PEP 562)."""
+    import importlib
 
-    return apply_here(path)
+    if name not in _HOMES:
+        raise AttributeError(f"module 'tuner' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

@@ -4,34 +4,47 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
-from tuner.errors import UsageError
+from tuner.errors import UnknownName, UsageError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint
 from tuner.host.libraries import installed_frameworks, missing_framework
 from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.configuration import Configuration
-from tuner.record.files import read_result
+from tuner.record.files import read_result, results_below
 from tuner.record.journal import StudyOpened
 from tuner.record.outcome import Outcome
 from tuner.record.result import Goal, Result
 from tuner.record.store import opened_in
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.record.workload import FRAMEWORKS, ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.catalogue import BATCH
 from tuner.space.profile import Profile, gallery, load_profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
-from tuner.space.restrictions import Restrictions, check_known
+from tuner.space.restrictions import Numerics, Restrictions, check_consistent, check_known
 from tuner.space.space import Space
 
 _LONGEST_NAME = 120
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 METHOD = 2
 """Part of the identity: raise it when studies of two versions must not be mixed."""
+
+
+def parse_duration(text: str) -> float:
+    """Read 90s, 10m, 1.5h or 1h30m into seconds; raises UsageError."""
+    parts = re.fullmatch(r"(?:\d+(?:\.\d+)?[smh])*\d+(?:\.\d+)?[smh]?", text.strip())
+    pieces = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", text) if parts else []
+    seconds = sum(float(number) * _UNITS[unit] for number, unit in pieces)
+    if not 0 < seconds < 1e7:
+        raise UsageError(f"the budget {text!r} is not a duration; write 90s, 10m or 1h")
+    return seconds
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -76,6 +89,7 @@ def plan(request: Request, host: Host) -> list[Plan]:
 
     Raises UsageError for anything that cannot be carried out as written.
     """
+    _check(request)
     profile = choose_profile(request.hardware, host)
     if request.program is not None:
         ref, card = find_program(request.program)
@@ -96,6 +110,29 @@ def plan(request: Request, host: Host) -> list[Plan]:
     ]
     _refuse_without_effect(plans, request.restrictions)
     return plans
+
+
+def _check(request: Request) -> None:
+    """Raise UsageError for what no host could carry out."""
+    restrictions = request.restrictions
+    _check_choice("--numerics", restrictions.numerics, get_args(Numerics))
+    _check_choice("--goal", request.goal, get_args(Goal))
+    for name in request.frameworks:
+        _check_choice("--framework", name, FRAMEWORKS)
+    if request.tolerance is not None and not math.isfinite(request.tolerance):
+        raise UsageError(
+            f"--tolerance {request.tolerance} is none; give a finite number such as 0.02"
+        )
+    if request.batch is not None and request.batch < 1:
+        raise UsageError(f"--batch {request.batch} is none; give a whole number from 1 on")
+    if not 0 <= request.seed < 2**32:
+        raise UsageError(f"--seed {request.seed} is none; give a whole number below 2**32")
+    check_consistent(restrictions)
+
+
+def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
+    if value not in allowed:
+        raise UnknownName(f"value of {option}", value, allowed, f"allowed: {', '.join(allowed)}")
 
 
 def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
@@ -198,7 +235,7 @@ def earlier_studies(folders: Iterable[Path], framework: str, own: Path) -> list[
     found: dict[Path, Earlier] = {}
     for folder in folders:
         readable, why = 0, ""
-        for path in _results_below(folder):
+        for path in results_below(folder, "--learn-from "):
             place = path.parent.resolve()
             if place == own.resolve():
                 readable += 1
@@ -215,19 +252,6 @@ def earlier_studies(folders: Iterable[Path], framework: str, own: Path) -> list[
         if not readable:
             raise UsageError(f"--learn-from {folder}: {why}")
     return list(found.values())
-
-
-def _results_below(folder: Path) -> list[Path]:
-    try:
-        paths = sorted(folder.rglob("result.json"))
-    except OSError as error:
-        raise UsageError(f"--learn-from {folder}: {error.strerror} ({error.filename})") from error
-    if not paths:
-        raise UsageError(
-            f"--learn-from {folder}: no result.json lies below it; name the folder of an "
-            "earlier study, or one that holds several"
-        )
-    return paths
 
 
 def _log_ratios(result: Result) -> dict[Configuration, float]:

@@ -19,7 +19,7 @@ from tuner.output.assemble import Context, assemble
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, Request, difference, plan
-from tuner.record.events import Listener, StudyBegins, StudyEnds, Warned
+from tuner.record.events import FrameworkEnds, Listener, StudyBegins, StudyEnds, Warned
 from tuner.record.files import write_result
 from tuner.record.journal import (
     EarlierNoted,
@@ -70,19 +70,30 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     finished = []
     spent_s = 0.0
     for i, each in enumerate(plans):
-        started = time.monotonic()
         # what the earlier ones took, in all their sessions: a resumed study has the same share
         budget_s = max(1.0, (request.budget_s - spent_s) / (len(plans) - i))
-        try:
-            result = run_study(each, request, host, budget_s, overhead_s, listen)
-            finished.append(Finished(each.workload.framework, each.folder, result))
-            spent_s += result.seconds.wall
-        except TuneError as error:
-            finished.append(
-                Finished(each.workload.framework, each.folder, None, str(error), error.exit_code)
-            )
-            spent_s += time.monotonic() - started
+        outcome, taken_s = _finish(each, request, host, budget_s, overhead_s, listen)
+        finished.append(outcome)
+        spent_s += taken_s
     return finished
+
+
+def _finish(
+    plan: Plan, request: Request, host: Host, budget_s: float, overhead_s: float, listen: Listener
+) -> tuple[Finished, float]:
+    """Run a study; return what came of it, and the seconds that it has taken in all sessions."""
+    began = time.monotonic()
+    framework = plan.workload.framework
+    try:
+        result = run_study(plan, request, host, budget_s, overhead_s, listen)
+        outcome, taken_s = Finished(framework, plan.folder, result), result.seconds.wall
+    except TuneError as error:
+        outcome = Finished(framework, plan.folder, None, str(error), error.exit_code)
+        taken_s = time.monotonic() - began
+    listen(
+        FrameworkEnds(framework, str(plan.folder), outcome.exit_code, outcome.error, outcome.result)
+    )
+    return outcome, taken_s
 
 
 def run_study(

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.command import run
-from tuner.cli.tune import parse_duration
 from tuner.errors import UsageError
+from tuner.plan import parse_duration
 
 
 def test_hardware_shows_what_was_read(tmp_path: Path) -> None:

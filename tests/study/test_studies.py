@@ -21,6 +21,7 @@ from tests.command import (
     MARKER,
     NOTHING,
     new_marker,
+    result_of,
     run,
     seconds_here,
     start,
@@ -45,8 +46,7 @@ def study(
     arguments = ("--model", model, *FAKE, "--budget", budget, "--out", "out", *more)
     done = run(*arguments, cwd=cwd, environment=environment)
     assert done.returncode == 0, done.stderr
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return result_of(done.stdout)
 
 
 def truth(surface: Surface, configuration: dict[str, Any]) -> float:
@@ -397,7 +397,7 @@ def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Pa
     done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     check_store(tmp_path / "out")
-    result = json.loads(done.stdout)
+    result = result_of(done.stdout)
     assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
     assert result["verdict"] == "faster"
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import typer
 
 from tuner import __version__, interrupts
+from tuner.cli.printable import printable
 from tuner.errors import Interrupted, TuneError, UsageError
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
@@ -21,7 +22,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 def complain(text: str) -> None:
     """Print an error on one line of standard error."""
-    print(f"error: {' '.join(text.split())}", file=sys.stderr)
+    print(f"error: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
 @contextmanager

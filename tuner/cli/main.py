@@ -115,7 +115,7 @@ def run(
         bool, typer.Option("--dry-run", help="Show space, baselines and time estimate only.")
     ] = False,
     json: Annotated[
-        bool, typer.Option("--json", help="Print the result as JSON on standard output.")
+        bool, typer.Option("--json", help="Print every event, and the result, as JSON lines.")
     ] = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True)
@@ -226,6 +226,19 @@ def report(
         from tuner.cli import report
 
         report.main(folder, as_json=json)
+
+
+@app.command()
+def compare(
+    studies: Annotated[list[Path], typer.Argument(help="Folders that hold studies.")],
+    out: Annotated[Path | None, typer.Option(help="HTML file to write as well.")] = None,
+    json: AsJson = False,
+) -> None:
+    """Put finished studies side by side: models, frameworks, hosts, versions."""
+    with handled():
+        from tuner.cli import compare
+
+        compare.main(studies, out, as_json=json)
 
 
 @app.command()

@@ -13,15 +13,19 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich.columns import Columns
 from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from tuner.cli.printable import made_printable
 from tuner.output.assemble import verdict_line
 from tuner.record.events import (
     BestSoFar,
     Event,
+    FrameworkEnds,
     LaunchBegins,
     LaunchDone,
     LaunchStage,
@@ -35,6 +39,7 @@ from tuner.record.events import (
     Warned,
 )
 from tuner.record.launch import Purpose
+from tuner.record.outcome import Outcome
 
 _RECENT = 8
 
@@ -54,21 +59,37 @@ class _State:
         self.began = time.monotonic()
         self.workload = self.phase = self.launch = self.stage = self.best = ""
         self.waited_s = math.inf
+        self.budget_s = 0.0
         self.deadline: float | None = None
+        self.confirmed = ""
+        self.n_measured = self.n_failed = 0
         self.recent: deque[Text] = deque(maxlen=_RECENT)
 
+    def begin(self, event: StudyBegins) -> None:
+        self.workload, self.budget_s = event.workload, event.budget_s
+        self.deadline = time.monotonic() + event.budget_s - event.resumed_s
+        self.best = self.confirmed = ""
+        self.n_measured = self.n_failed = 0
+
+    def count(self, event: LaunchDone) -> None:
+        if event.purpose is not Purpose.PACER:
+            is_failed = event.outcome not in (Outcome.MEASURED, Outcome.PRUNED)
+            self.n_failed += is_failed
+            self.n_measured += not is_failed
+
+    def left_s(self) -> float:
+        return 0.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
+
     def time_left(self) -> str:
-        if self.deadline is None:
-            return ""
-        return duration(self.deadline - time.monotonic())
+        return "" if self.deadline is None else duration(self.left_s())
 
 
 def _line(event: Event, state: _State) -> str | None:
     """Return what a plain log says about an event; None for nothing."""
+    event = made_printable(event)
     match event:
         case StudyBegins():
-            state.workload = event.workload
-            state.deadline = time.monotonic() + event.budget_s - event.resumed_s
+            state.begin(event)
             resumed = f", {duration(event.resumed_s)} used before" if event.resumed_s else ""
             return (
                 f"{event.workload}: budget {duration(event.budget_s)}{resumed}, up to "
@@ -85,9 +106,10 @@ def _line(event: Event, state: _State) -> str | None:
             return None
         case LaunchDone():
             state.stage = ""
+            state.count(event)
             rate = f"{event.rate:.4g} items/s" if event.rate is not None else ""
             outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
-            return f"  {event.purpose} {event.label}: {rate or outcome} ({event.seconds:.1f} s)"
+            return f"  {event.purpose} {event.label}: {outcome or rate} ({event.seconds:.1f} s)"
         case BestSoFar():
             text = f"{event.ratio:.2f}x the default in the search: {event.label}"
             is_new, state.best = text != state.best, text
@@ -99,6 +121,7 @@ def _line(event: Event, state: _State) -> str | None:
                 else f"{name} {point:.2f}x"
                 for name, (point, low, high) in event.speedups.items()
             ]
+            state.confirmed = f"{', '.join(parts) or '-'} after {event.number} round(s)"
             return f"  round {event.number}: {', '.join(parts) or 'measured'}"
         case WaitingForQuiet():
             state.stage = f"waiting for quiet: {event.reason}"
@@ -113,6 +136,8 @@ def _line(event: Event, state: _State) -> str | None:
         case StudyEnds():
             state.phase = state.launch = state.stage = ""
             return f"{event.workload}: {verdict_line(event.verdict)}; written to {event.folder}"
+        case FrameworkEnds():  # the table at the end, and the complaint, say it
+            return None
 
 
 def _plain(console: Console) -> Listener:
@@ -134,10 +159,21 @@ def _plain(console: Console) -> Listener:
 
 def _view(state: _State) -> Group:
     table = Table.grid(padding=(0, 2))
-    table.add_row("phase", f"{state.workload}  {state.phase}")
-    table.add_row("measuring", f"{state.launch} {f'({state.stage})' if state.stage else ''}")
-    table.add_row("best so far", state.best or "-")
-    table.add_row("time left", state.time_left())
+    table.add_column(style="dim")
+    failed = f", {state.n_failed} failed" if state.n_failed else ""
+    stage = f" ({state.stage})" if state.stage else ""
+    rows = {
+        "phase": f"{state.workload}  {state.phase}",
+        "measuring": f"{state.launch}{stage}",
+        "launches": f"{state.n_measured} measured{failed}",
+        "best so far": state.best or "-",
+        **({"confirmed": state.confirmed} if state.confirmed else {}),
+    }
+    for name, text in rows.items():
+        table.add_row(name, Text(text))  # not markup: labels hold what a user typed
+    used_s = state.budget_s - state.left_s()
+    bar = ProgressBar(total=state.budget_s or 1.0, completed=used_s, width=40)
+    table.add_row("time left", Columns([bar, Text(state.time_left())]))
     return Group(*state.recent, table)
 
 

@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from pathlib import Path
 
 import msgspec
 import typer
 
 from tuner.cli.progress import progress
-from tuner.cli.tune import parse_duration
-from tuner.deploy.verify import EXIT_CODES, QUICK_S, Verification, nothing_to_prove, verify
+from tuner.deploy.verify import EXIT_CODES, QUICK_S, Verification
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
-from tuner.host.identity import Host, probe
-from tuner.plan import Plan, Request, plan
-from tuner.record.files import read_recommendation
-from tuner.record.recommendation import Recommendation
+from tuner.plan import parse_duration
+from tuner.verifying import Proof, prove
 
 
 def main(
@@ -32,56 +28,15 @@ def main(
     as_json: bool,
 ) -> None:
     """Verify and print one line; exits with 0, 4 or 5."""
-    began = time.monotonic()
     if quick and budget is not None:
         raise UsageError(f"--quick is a budget of {QUICK_S:.0f} s; leave out --budget {budget}")
     seconds = QUICK_S if quick else parse_duration(budget or "10m")
-    recommendation = read_recommendation(path)
-    host = probe()
-    if not recommendation.settings:
-        _show(nothing_to_prove(recommendation, host), as_json=as_json)
-        return
-    planned = _plan(path, recommendation, model, inputs, host, allow_pickle=allow_pickle)
+    proof = Proof(path, seconds, model, inputs, allow_pickle)
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
-        left_s = seconds - (time.monotonic() - began)
-        found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
-    found = msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
+        found = prove(proof, listen)
     _show(found, as_json=as_json)
     if code := EXIT_CODES[found.verdict]:
         raise typer.Exit(code)
-
-
-def _plan(
-    path: Path,
-    recommendation: Recommendation,
-    model: str | None,
-    inputs: Path | None,
-    host: Host,
-    *,
-    allow_pickle: bool,
-) -> Plan:
-    """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
-    workload = recommendation.workload
-    if workload.default_batch is None:
-        raise UsageError(f"{path} was written by an older version, which did not note at which "
-                         "batch the default was fastest: tune again")  # fmt: skip
-    if workload.form == "program":
-        raise UsageError(f"{path} is of a program (--command), which cannot be verified: measure "
-                         f"it under: tune-framework run {path} -- PROGRAM")  # fmt: skip
-    held_to = recommendation.tolerances
-    by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
-    request = Request(
-        model=model or workload.model,
-        frameworks=(workload.framework,),
-        inputs=inputs,
-        tolerance=held_to.max_drift if by_drift else None,
-        allows_pickle=allow_pickle,
-    )
-    (planned,) = plan(request, host)
-    if planned.workload.card.source_sha256 != workload.source_sha256:
-        raise UsageError(f"{request.model} is not the model that was tuned (its file differs): "
-                         "name that one with --model, or tune this one")  # fmt: skip
-    return planned
 
 
 def _show(found: Verification, *, as_json: bool) -> None:

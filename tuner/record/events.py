@@ -9,7 +9,7 @@ import msgspec
 
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
-from tuner.record.result import Verdict
+from tuner.record.result import Result, Verdict
 
 
 class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
@@ -101,6 +101,16 @@ class StudyEnds(msgspec.Struct, frozen=True, tag="study_ends"):
     folder: str
 
 
+class FrameworkEnds(msgspec.Struct, frozen=True, tag="result"):
+    """The last of a framework: its result, or the error that ended its study."""
+
+    framework: str
+    folder: str
+    exit_code: int
+    error: str
+    result: Result | None
+
+
 Event: TypeAlias = (
     StudyBegins
     | PhaseBegins
@@ -113,5 +123,6 @@ Event: TypeAlias = (
     | TimeLeft
     | Warned
     | StudyEnds
+    | FrameworkEnds
 )
 Listener: TypeAlias = Callable[[Event], None]

@@ -52,6 +52,23 @@ def read_result(path: Path) -> Result:
         raise UsageError(f"{path} is not a result that this version reads: {error}") from error
 
 
+def results_below(folder: Path, option: str = "") -> list[Path]:
+    """Return every result.json below a folder; raises UsageError if there is none.
+
+    option: how the folder was named, for the message.
+    """
+    try:
+        paths = sorted(folder.rglob("result.json"))
+    except OSError as error:
+        raise UsageError(f"{option}{folder}: {error.strerror} ({error.filename})") from error
+    if not paths:
+        raise UsageError(
+            f"{option}{folder}: no result.json lies below it; name the folder of an "
+            "earlier study, or one that holds several"
+        )
+    return paths
+
+
 _NOTHING_HEADER = {
     "keep_default": "# Keep the default: nothing that was tried is faster.\n\n",
     "ambiguous": "# Not decided: nothing was confirmed to be faster, so that nothing is set.\n\n",

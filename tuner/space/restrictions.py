@@ -73,10 +73,7 @@ def _parts(text: str) -> list[str]:
 def parse_restrictions(
     set_: Iterable[str], fix: Iterable[str], exclude: Iterable[str], numerics: Numerics
 ) -> Restrictions:
-    """Read the options, and refuse what contradicts itself.
-
-    Raises UsageError, naming both sides of a contradiction.
-    """
+    """Read the options; raises UsageError for what is none, or contradicts itself."""
     values = {}
     for text in set_:
         knob, value = _split("--set", text)
@@ -87,8 +84,15 @@ def parse_restrictions(
         if knob in fixed and fixed[knob] != parse_value(value):
             raise UsageError(f"--fix {knob}={fixed[knob]} contradicts --fix {text}; give one")
         fixed[knob] = parse_value(value)
-    excluded = tuple(exclude)
-    for knob in excluded:
+    restrictions = Restrictions(values, fixed, tuple(exclude), numerics)
+    check_consistent(restrictions)
+    return restrictions
+
+
+def check_consistent(restrictions: Restrictions) -> None:
+    """Refuse what contradicts itself; raises UsageError, naming both sides."""
+    values, fixed = restrictions.values, restrictions.fixed
+    for knob in restrictions.excluded:
         if knob in fixed or knob in values:
             other = "--fix" if knob in fixed else "--set"
             raise UsageError(f"--exclude {knob} contradicts {other} {knob}; give one of them")
@@ -98,14 +102,13 @@ def parse_restrictions(
                 f"--fix {knob}={fixed[knob]} contradicts --set {knob}="
                 f"{','.join(map(str, only))}; add the value, or drop one option"
             )
-    if numerics == "same":
+    if restrictions.numerics == "same":
         for knob in (*fixed, *values):
             if is_known(knob) and describe(knob).changes_numerics:
                 raise UsageError(
                     f"--numerics same contradicts setting {knob}, which changes numerics; "
                     "drop one of them"
                 )
-    return Restrictions(values, fixed, excluded, numerics)
 
 
 def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:

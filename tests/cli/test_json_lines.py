@@ -1,0 +1,66 @@
+"""--json: every event as a line, the result last; a reader that goes away ends nothing."""
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.command import command, result_of, run, seconds_here
+from tuner.cli.json_lines import JsonLines
+from tuner.record.events import FrameworkEnds
+
+STUDY = ("--model", "fake@seed=2", "--hw", "fake", "--json", "--out", "out")
+
+
+def test_every_line_is_an_event_and_the_last_is_the_result(tmp_path: Path) -> None:
+    done = run(*STUDY, "--budget", seconds_here(4), cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    kinds = [event["type"] for event in events]
+    assert kinds[0] == "study_begins"
+    assert kinds[-2:] == ["study_ends", "result"]
+    assert {"phase_begins", "launch_begins", "launch_done", "time_left", "round_ends"} <= set(kinds)
+    ended = [e for e in events if e["type"] == "launch_done"]
+    assert [e["launch"] for e in ended if e["purpose"] == "baseline"]
+    assert all(e["rate"] for e in ended if e["outcome"] == "measured" and e["purpose"] == "search")
+    assert result_of(done.stdout) == json.loads((tmp_path / "out/result.json").read_text())
+
+
+def test_a_framework_that_fails_says_so_in_its_last_line(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    JsonLines().write(FrameworkEnds("fake", "out", 3, "nothing could be measured", None))
+    line = json.loads(capfdbinary.readouterr().out)
+    assert line == {
+        "type": "result", "framework": "fake", "folder": "out", "exit_code": 3,
+        "error": "nothing could be measured", "result": None,
+    }  # fmt: skip
+
+
+def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
+    study = command(*STUDY, "--budget", seconds_here(4))
+    with subprocess.Popen(
+        study, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert b"study_begins" in running.stdout.readline()
+        running.stdout.close()
+        said = running.stderr.read().decode()
+        assert running.wait(timeout=120) == 0, said
+    assert "Traceback" not in said
+    assert "BrokenPipe" not in said
+    assert json.loads((tmp_path / "out/result.json").read_text())["verdict"]
+
+
+def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            command(*STUDY, "--budget", seconds_here(4)),
+            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("standard output cannot be written (No space left on device)") == 1
+    assert "Traceback" not in done.stderr
+    assert json.loads((tmp_path / "out/result.json").read_text())["verdict"]

@@ -1,0 +1,177 @@
+"""Studies side by side: what changed, and whether by more than the intervals allow."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.command import run
+from tuner.output.compare import StudyFound, compare, find_studies
+from tuner.record.files import read_result, write_result
+from tuner.record.result import Interval, Result
+
+SAMPLES = Path(__file__).parents[2] / "reports/samples"
+
+
+def sample(**changes: Any) -> Result:
+    return msgspec.structs.replace(read_result(SAMPLES / "resnet50-torch.json"), **changes)
+
+
+def at_rate(result: Result, point: float) -> Result:
+    rate = Interval(point, point * 0.97, point * 1.03, 0.95)
+    default = msgspec.structs.replace(result.default, rate=rate)
+    return msgspec.structs.replace(result, default=default)
+
+
+def shifts(before: Result, after: Result) -> dict[str, tuple[str, float | None]]:
+    change = compare([StudyFound("one", before), StudyFound("two", after)]).changes[0]
+    return {
+        s.figure: (s.direction, None if s.ratio is None else round(s.ratio.point, 2))
+        for s in change.shifts
+    }
+
+
+def test_a_slower_framework_is_a_regression_and_noise_is_none() -> None:
+    old = at_rate(sample(created="2026-01-01T00:00:00+00:00"), 100.0)
+    new = {"created": "2026-02-01T00:00:00+00:00", "versions": {**old.versions, "torch": "9.9"}}
+    slower = at_rate(msgspec.structs.replace(old, **new), 80.0)
+    same = at_rate(msgspec.structs.replace(old, **new), 97.0)
+    assert shifts(old, slower)["default's rate"] == ("slower", 0.8)
+    assert shifts(old, same)["default's rate"] == ("no change seen", 0.97)
+    assert shifts(old, at_rate(slower, 120.0))["default's rate"] == ("faster", 1.2)
+    change = compare([StudyFound("two", slower), StudyFound("one", old)]).changes[0]
+    assert (change.before, change.after) == ("one", "two")  # in the order of their dates
+    assert change.is_regression
+    assert f"torch: {old.versions['torch']} -> 9.9" in change.differs
+
+
+def test_the_interval_of_a_quotient_holds_both_uncertainties() -> None:
+    old, new = at_rate(sample(created="1"), 100.0), at_rate(sample(created="2"), 100.0)
+    ratio = compare([StudyFound("1", old), StudyFound("2", new)]).changes[0].shifts[0].ratio
+    assert ratio is not None
+    assert ratio.point == 1.0
+    assert ratio.low == pytest.approx(1 - 2**0.5 * 0.03, abs=0.001)
+    assert ratio.high == pytest.approx(1 + 2**0.5 * 0.03, abs=0.002)
+
+
+def test_a_faster_default_is_no_regression_though_the_speedup_shrinks() -> None:
+    speedup = Interval(1.5, 1.45, 1.55, 0.95)
+    old = at_rate(sample(created="1", speedup=speedup), 100.0)
+    new = at_rate(sample(created="2", speedup=Interval(1.2, 1.16, 1.24, 0.95)), 130.0)
+    assert shifts(old, new)["speedup"] == ("smaller", 0.8)
+    change = compare([StudyFound("1", old), StudyFound("2", new)]).changes[0]
+    assert not change.is_regression
+    undecided = msgspec.structs.replace(new, verdict="ambiguous")
+    assert shifts(old, undecided)["speedup"] == ("not known", None)
+
+
+def test_other_hardware_is_named_and_is_no_regression() -> None:
+    old = at_rate(sample(created="1"), 100.0)
+    identity = {**old.host.identity, "libraries": {}, "physical_cores": 1}
+    host = msgspec.structs.replace(old.host, identity=identity, fingerprint="another")
+    change = compare(
+        [StudyFound("1", old), StudyFound("2", at_rate(sample(created="2", host=host), 50.0))]
+    ).changes[0]
+    assert "physical cores: 2 -> 1" in change.differs
+    assert any(text.startswith("libraries, tcmalloc: /usr/lib") for text in change.differs)
+    assert change.shifts[0].direction == "slower"
+    assert not change.is_regression
+
+
+def test_a_host_that_differs_in_what_is_not_listed_is_not_called_the_same() -> None:
+    old = sample(created="1")
+    host = msgspec.structs.replace(old.host, fingerprint="another")
+    change = compare([StudyFound("1", old), StudyFound("2", sample(created="2", host=host))])
+    assert change.changes[0].differs == ["the host, in what its result does not name"]
+
+
+def test_studies_of_other_numerics_are_not_set_against_each_other() -> None:
+    pair = [StudyFound("1", sample(created="1")), StudyFound("2", sample(numerics="reduced"))]
+    assert compare(pair).changes == []
+
+
+def test_escapes_in_a_result_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    escape = "\x1b]52;c;AAAA\x07"
+    write_result(tmp_path / "one/result.json", sample(model_title=f"a{escape}b"))
+    for arguments in (("compare", "one"), ("report", "one")):
+        shown = run(*arguments, cwd=tmp_path)
+        assert shown.returncode == 0, shown.stderr
+        assert "a?]52;c;AAAA?b" in shown.stdout
+        assert "\x1b]" not in shown.stdout
+
+
+def test_what_was_not_measured_is_not_known() -> None:
+    nothing = msgspec.structs.replace(sample().default, rate=None)
+    assert shifts(sample(created="1"), sample(created="2", default=nothing))["default's rate"] == (
+        "not known", None,
+    )  # fmt: skip
+
+
+def test_only_studies_of_the_same_workload_are_set_against_each_other() -> None:
+    everything = find_studies(sorted(SAMPLES.glob("*.json")))
+    assert {s.name for s in everything} == {
+        "resnet50-torch", "resnet50-tensorflow", "bert-base-torch", "bert-base-tensorflow",
+    }  # fmt: skip
+    assert compare(everything).changes == []
+    assert compare(everything[:1]).changes == []
+
+
+def test_what_is_recommended_now_and_was_not_before_is_named() -> None:
+    old = sample(created="1")
+    klass = old.recommended_class
+    other = msgspec.structs.replace(
+        old.winners[klass], configuration={"launch.allocator": "jemalloc", "workload.batch": 16}
+    )
+    new = sample(created="2", winners=old.winners | {klass: other})
+    change = compare([StudyFound("1", old), StudyFound("2", new)]).changes[0]
+    assert "launch.allocator: tcmalloc -> jemalloc" in change.differs
+    assert "torch.compile.mode: freezing -> none" in change.differs
+    assert not [text for text in change.differs if text.startswith("workload.batch")]
+
+
+def two_studies(cwd: Path) -> None:
+    for folder, rate, created in (("old", 100.0, "1"), ("new", 70.0, "2")):
+        (cwd / folder).mkdir()
+        write_result(cwd / folder / "result.json", at_rate(sample(created=created), rate))
+
+
+def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
+    two_studies(tmp_path)
+    done = run("compare", "old", "new", "--out", "compare.html", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "old, then new" in done.stdout
+    assert "default's rate: 0.70x" in done.stdout
+    assert "slower" in done.stdout
+    page = (tmp_path / "compare.html").read_text()
+    assert "old, then new" in page
+    assert "0.70x" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http-equiv", "")
+    told = json.loads(run("compare", ".", "--json", cwd=tmp_path).stdout)
+    assert [s["name"] for s in told["studies"]] == ["old", "new"]
+    assert told["changes"][0]["shifts"][0]["direction"] == "slower"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ("nowhere",),
+            "nowhere: no result.json lies below it; name the folder of an earlier study",
+        ),
+        (("empty",), "empty: no result.json lies below it; name the folder of an earlier study"),
+        (("broken",), "is not a result that this version reads"),
+        ((), "Missing argument"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/result.json").write_text("{}")
+    done = run("compare", *arguments, cwd=tmp_path)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert "Traceback" not in done.stderr

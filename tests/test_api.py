@@ -1,0 +1,98 @@
+"""`import tuner` in a program of one's own: tune and verify, as the command line does it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tuner
+from tests.command import seconds_here
+from tuner.errors import NothingMeasured, UsageError
+
+# no `if __name__`: what is measured are processes of the tool's own, not forks of this program
+PROGRAM = """
+import json, sys, tuner
+kinds = []
+(found,) = tuner.tune(
+    "fake@seed=2", framework="fake", hw="fake", budget="{budget}", out="out", batch=4,
+    fix={{"launch.allocator": "tcmalloc"}}, exclude=["fake.precision"],
+    set={{"fake.layout": ["packed"]}}, numerics="same",
+    listen=lambda event: kinds.append(type(event).__name__),
+)
+proof = tuner.verify(found.folder / "recommended.toml", budget=20)
+print(json.dumps([
+    found.result.verdict, found.result.speedup.point, proof.verdict, proof.speedup.point,
+    kinds[0], kinds[-1], found.result.command,
+]))
+"""
+
+
+def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(PROGRAM.format(budget=seconds_here(8)))
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    verdict, speedup, proof, again, first, last, command = json.loads(done.stdout)
+    assert (verdict, first, last) == ("faster", "StudyBegins", "FrameworkEnds")
+    assert speedup > 1
+    assert proof in ("confirmed", "inconclusive")
+    assert again > 1
+    assert command.startswith("tuner.tune('fake@seed=2', framework='fake', hw='fake', budget=")
+    assert "exclude=['fake.precision']" in command
+    assert "seed" not in command.replace("seed=2'", "")  # what is at its default is not told
+    stored = json.loads((tmp_path / "out/result.json").read_text())
+    assert stored["winners"]["same"]["configuration"]["launch.allocator"] == "tcmalloc"
+    tried = {value for t in stored["trials"] for value in [t["configuration"].get("fake.layout")]}
+    assert tried <= {None, "packed"}
+    assert "fake.precision" not in {knob for t in stored["trials"] for knob in t["configuration"]}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ({"framework": "torche"}, "torche"),
+        ({"budget": "soon"}, "'soon' is not a duration"),
+        ({"budget": -1}, "a budget of -1 is none"),
+        ({"numerics": "Same"}, "unknown value of --numerics 'Same'"),
+        ({"goal": "robusst"}, "did you mean robust"),
+        ({"batch": 0}, "--batch 0 is none"),
+        ({"seed": -1}, "--seed -1 is none"),
+        ({"tolerance": float("nan")}, "--tolerance nan is none"),
+        ({"numerics": "same", "fix": {"torch.dtype": "bf16"}}, "contradicts setting torch.dtype"),
+        ({"fix": {"a.b": 1}, "exclude": ["a.b"]}, "--exclude a.b contradicts --fix"),
+        ({"exclude": "a.b"}, r"exclude is a sequence; write \['a.b'\]"),
+        ({"set": {"launch.allocator": "tcmalloc"}}, "launch.allocator is a sequence"),
+    ],
+)
+def test_bad_input_is_an_error_with_a_reason_and_measures_nothing(
+    tmp_path: Path, arguments: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UsageError, match=reason):
+        tuner.tune("fake", **{"hw": "fake", "out": tmp_path / "out", **arguments})
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_file_that_is_none_cannot_be_verified(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"nowhere\.toml"):
+        tuner.verify(tmp_path / "nowhere.toml")
+    with pytest.raises(UsageError, match="quick is a budget of 60 s"):
+        tuner.verify(tmp_path / "nowhere.toml", quick=True, budget="5m")
+
+
+def test_where_no_framework_has_a_result_it_raises(tmp_path: Path) -> None:
+    with pytest.raises(NothingMeasured, match="crashed: killed by SIGSEGV"):
+        tuner.tune(
+            "fake@faults=rank=0:crash", framework="fake", hw="fake", budget=20, out=tmp_path / "out"
+        )
+
+
+def test_what_is_not_there_is_said_as_python_says_it() -> None:
+    with pytest.raises(AttributeError, match="module 'tuner' has no attribute 'optimise'"):
+        _ = tuner.optimise
+    assert {"tune", "verify", "apply"} <= set(tuner.__all__)

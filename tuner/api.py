@@ -1,0 +1,145 @@
+"""The same from Python: what `import tuner` offers beside `apply`.
+
+    import tuner
+
+    (found,) = tuner.tune("resnet50", framework="torch", budget="30m")
+    print(found.result.verdict, found.result.speedup, found.folder)
+    print(tuner.verify(found.folder / "recommended.toml").verdict)
+
+Every measurement runs in child processes, as from the command line; this process blocks meanwhile.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tuner.deploy.verify import QUICK_S, Verification
+from tuner.errors import NothingMeasured, UsageError
+from tuner.plan import Request, parse_duration
+from tuner.record.configuration import Value
+from tuner.record.events import Event, Listener
+from tuner.record.result import Goal
+from tuner.space.restrictions import Numerics, Restrictions
+from tuner.tuning import Finished
+from tuner.tuning import tune as tune_request
+from tuner.verifying import Proof, prove
+
+_Path = str | os.PathLike[str]
+
+
+def tune(
+    model: _Path,
+    *,
+    framework: str | Sequence[str] = (),
+    hw: _Path = "auto",
+    budget: str | float = "10m",
+    out: _Path | None = None,
+    batch: int | None = None,
+    inputs: _Path | None = None,
+    tolerance: float | None = None,
+    allow_pickle: bool = False,
+    numerics: Numerics = "both",
+    goal: Goal = "fastest",
+    learn_from: Sequence[_Path] = (),
+    set: Mapping[str, Sequence[Value]] | None = None,
+    fix: Mapping[str, Value] | None = None,
+    exclude: Sequence[str] = (),
+    seed: int = 0,
+    listen: Listener | None = None,
+) -> list[Finished]:
+    """Find the fastest settings of a model on this machine, and write its report.
+
+    The arguments are the command line's options (tune-framework --help). model: a name of the
+    gallery or a path. framework: one or several; every installed one that has the model if empty.
+    budget: seconds, or "90s", "10m", "1h30m", over all frameworks. out: folder of the study.
+    set: the values of a knob to search. listen: is called with every event (tuner.record.events).
+    Returns, for each framework, its folder and result, or the error that ended its study.
+    Raises UsageError before anything is measured, NothingMeasured where no framework has a result.
+    """
+    given = {k: v for k, v in locals().items() if k != "listen"}
+    frameworks = (framework,) if isinstance(framework, str) else tuple(framework)
+    for name, several in (("exclude", exclude), ("learn_from", learn_from), *(set or {}).items()):
+        if isinstance(several, str | os.PathLike):
+            raise UsageError(f"{name} is a sequence; write [{several!r}]")
+    request = Request(
+        model=os.fspath(model),
+        hardware=os.fspath(hw),
+        frameworks=tuple(dict.fromkeys(frameworks)),
+        budget_s=_seconds(budget),
+        out=_path(out),
+        batch=batch,
+        inputs=_path(inputs),
+        tolerance=tolerance,
+        allows_pickle=allow_pickle,
+        seed=seed,
+        restrictions=Restrictions(
+            {knob: tuple(values) for knob, values in (set or {}).items()},
+            dict(fix or {}),
+            tuple(exclude),
+            numerics,
+        ),
+        goal=goal,
+        learn_from=tuple(Path(folder) for folder in learn_from),
+        command=_call(given),
+    )
+    finished = tune_request(request, listen or _ignore)
+    if all(each.result is None for each in finished):
+        raise NothingMeasured("; ".join(f"{each.framework}: {each.error}" for each in finished))
+    return finished
+
+
+def verify(
+    recommended: _Path,
+    *,
+    model: _Path | None = None,
+    inputs: _Path | None = None,
+    allow_pickle: bool = False,
+    budget: str | float | None = None,
+    quick: bool = False,
+    listen: Listener | None = None,
+) -> Verification:
+    """Prove a recommended.toml again on this machine.
+
+    The arguments are the options of `tune-framework verify`. budget: 10 minutes if None. quick: one
+    minute.
+    Raises UsageError for a file that is none, of another model or of an older version;
+    NothingMeasured where the default cannot be measured here.
+    """
+    if quick and budget is not None:
+        raise UsageError(f"quick is a budget of {QUICK_S:.0f} s; leave out budget={budget!r}")
+    seconds = QUICK_S if quick else _seconds(budget or "10m")
+    where = None if model is None else os.fspath(model)
+    proof = Proof(Path(recommended), seconds, where, _path(inputs), allow_pickle)
+    return prove(proof, listen or _ignore)
+
+
+def _ignore(event: Event) -> None:
+    """Take an event that nobody listens to."""
+
+
+def _path(given: _Path | None) -> Path | None:
+    return None if given is None else Path(given)
+
+
+def _seconds(budget: str | float) -> float:
+    if isinstance(budget, str):
+        return parse_duration(budget)
+    if not (math.isfinite(budget) and budget > 0):
+        raise UsageError(f"a budget of {budget} is none; give seconds, or text like '10m'")
+    return float(budget)
+
+
+def _call(given: Mapping[str, Any]) -> str:
+    """Write the call that repeats a study, without what is at its default."""
+    defaults = tune.__kwdefaults__ or {}
+    told = {k: v for k, v in given.items() if k != "model" and v != defaults[k]}
+    others = "".join(f", {name}={_written(value)}" for name, value in told.items())
+    return f"tuner.tune({_written(given['model'])}{others})"
+
+
+def _written(value: object) -> str:
+    return repr(os.fspath(value) if isinstance(value, os.PathLike) else value)

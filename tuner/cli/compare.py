@@ -1,0 +1,65 @@
+"""tune-framework compare DIR...: finished studies side by side, and what changed between them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from rich.table import Table
+from rich.text import Text
+
+from tuner.cli.printable import made_printable
+from tuner.cli.tables import wide_console
+from tuner.output.assemble import verdict_line
+from tuner.output.compare import Comparison, compare, find_studies
+from tuner.output.phrases import rate, ratio
+from tuner.output.report import write_comparison
+from tuner.record.journal import WinnerClass
+
+
+def main(places: Sequence[Path], out: Path | None, *, as_json: bool) -> None:
+    """Print a table of studies and of their changes; write it as a page too where asked."""
+    comparison = compare(find_studies(places))
+    if out is not None:
+        write_comparison(out, comparison)
+    if as_json:
+        data = msgspec.json.format(msgspec.json.encode(comparison), indent=2)
+        sys.stdout.write(data.decode() + "\n")
+        return
+    _show(comparison)
+    if out is not None:
+        print(f"written to {out}")
+
+
+def _show(comparison: Comparison) -> None:
+    comparison = made_printable(comparison)
+    console = wide_console()
+    classes = [str(klass) for klass in WinnerClass]
+    table = Table("study", "model", "framework", "default", *classes, "verdict",
+                  box=None, pad_edge=False)  # fmt: skip
+    for study in comparison.studies:
+        r = study.result
+        speedups = (ratio(r.winners[klass].speedup) for klass in classes)
+        version = r.versions.get(r.framework, "")
+        default = f"{rate(r.default.rate)} {r.objective.unit}"
+        cells = (study.name, r.model_title, f"{r.framework} {version}", default, *speedups,
+                 verdict_line(r.verdict))  # fmt: skip
+        table.add_row(*map(Text, cells))  # not markup: names are a user's
+    console.print(table)
+    for change in comparison.changes:
+        console.print()
+        console.print(Text(f"{change.before}, then {change.after}", style="bold"))
+        differs = "; ".join(change.differs) or "hosts, versions and settings are the same"
+        console.print(Text(f"  {differs}"))
+        for shift in change.shifts:
+            style = {"slower": "bold red", "faster": "green"}.get(shift.direction, "")
+            text = f"  {shift.figure}: {ratio(shift.ratio)}, {shift.direction}"
+            console.print(Text(text, style=style))
+    if any(change.is_regression for change in comparison.changes):
+        console.print()
+        console.print(
+            "slower: the interval of the quotient does not hold 1; it knows nothing of how a host "
+            "drifts between days: tune both again before you act on it"
+        )

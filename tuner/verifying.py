@@ -1,0 +1,71 @@
+"""A recommendation proved again on this host: read, plan what was tuned, measure, conclude."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import msgspec
+
+from tuner.deploy.verify import Verification, nothing_to_prove, verify
+from tuner.errors import UsageError
+from tuner.host.identity import Host, probe
+from tuner.plan import Plan, Request, plan
+from tuner.record.events import Listener
+from tuner.record.files import read_recommendation
+from tuner.record.recommendation import Recommendation
+
+
+class Proof(msgspec.Struct, frozen=True):
+    """What is to be proved, and with which model and for how long."""
+
+    path: Path
+    """A recommended*.toml."""
+    seconds: float
+    """After so long no round is begun; one is made in any case."""
+    model: str | None = None
+    """Where the model is, if the recommendation does not say or it was moved."""
+    inputs: Path | None = None
+    allows_pickle: bool = False
+
+
+def prove(proof: Proof, listen: Listener) -> Verification:
+    """Measure the default and a recommendation again, interleaved.
+
+    Raises UsageError for a file that is none, of another model or of an older version;
+    NothingMeasured where the default cannot be measured here.
+    """
+    began = time.monotonic()
+    recommendation = read_recommendation(proof.path)
+    host = probe()
+    if not recommendation.settings:
+        return nothing_to_prove(recommendation, host)
+    planned = _plan(proof, recommendation, host)
+    left_s = proof.seconds - (time.monotonic() - began)
+    found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
+    return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
+
+
+def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
+    """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
+    path, workload = proof.path, recommendation.workload
+    if workload.default_batch is None:
+        raise UsageError(f"{path} was written by an older version, which did not note at which "
+                         "batch the default was fastest: tune again")  # fmt: skip
+    if workload.form == "program":
+        raise UsageError(f"{path} is of a program (--command), which cannot be verified: measure "
+                         f"it under: tune-framework run {path} -- PROGRAM")  # fmt: skip
+    held_to = recommendation.tolerances
+    by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
+    request = Request(
+        model=proof.model or workload.model,
+        frameworks=(workload.framework,),
+        inputs=proof.inputs,
+        tolerance=held_to.max_drift if by_drift else None,
+        allows_pickle=proof.allows_pickle,
+    )
+    (planned,) = plan(request, host)
+    if planned.workload.card.source_sha256 != workload.source_sha256:
+        raise UsageError(f"{request.model} is not the model that was tuned (its file differs): "
+                         "name that one with --model, or tune this one")  # fmt: skip
+    return planned
