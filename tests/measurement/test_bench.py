@@ -251,6 +251,20 @@ def test_a_launch_of_its_own_tells_where_the_time_goes(bench_of: Maker) -> None:
         assert stored.launches[record.request.id].profile == profile
 
 
+def test_a_round_may_end_with_profiles(bench_of: Maker) -> None:
+    bench = bench_of(faults="fake.layout=packed:shy")
+    arms = [Configuration(), Configuration.of({"fake.streams": 2}),
+            Configuration.of({"fake.layout": "packed"})]  # fmt: skip
+    wanted = [arms[0], arms[2]]
+    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE, profiled=wanted)
+    assert [r.profile is not None for r in records] == [True, False, False]
+    for record in records:  # also of one that did not bear it: what was measured stands
+        assert len(record.slices) >= CONFIRM.least
+        assert record.ending is not None
+        assert record.ending.outcome is Outcome.MEASURED
+    assert [bench.has_tried_profile(arm) for arm in arms] == [True, False, True]
+
+
 def test_what_does_not_bear_a_neighbour_was_measured_all_the_same(bench_of: Maker) -> None:
     bench = bench_of(faults="fake.streams=2:lonely")
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]

@@ -100,6 +100,21 @@ def test_files_of_the_contract_are_there_and_valid(
         jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
 
 
+def test_the_result_tells_where_the_time_goes_and_when_what_was_measured(
+    finished: tuple[Path, dict[str, Any]],
+) -> None:
+    _, result = finished
+    operators = result["default"]["profile"]["operators"]
+    assert {o["name"] for o in operators} == {"matmul", "add"}
+    assert result["winners"][result["recommended_class"]]["profile"]["call_s"] > 0
+    moments = result["timeline"]
+    assert len(moments) == result["noise"]["slices"]
+    assert [m["at_s"] for m in moments] == sorted(m["at_s"] for m in moments)
+    assert sum(bool(m["dirty"]) for m in moments) == result["noise"]["dirty_slices"]
+    paced = [m["pacer"] for m in moments if m["pacer"] is not None]
+    assert 0.5 < min(paced) <= 1 <= max(paced) < 2
+
+
 def test_a_dry_run_says_what_the_folder_holds(finished: tuple[Path, dict[str, Any]]) -> None:
     cwd, _ = finished
     again = ("--model", FAULTY, "--hw", "fake", "--out", "out", "--dry-run")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
@@ -74,6 +74,7 @@ class Bench:
         )
         self._quiet = Quiet(store, listen, waiting_s, seconds_left)
         self._pacer: Launch | None = None
+        self._profiles_tried: set[Configuration] = set()
         self.why_no_pacer = ""
 
     def close(self) -> None:
@@ -229,8 +230,21 @@ class Bench:
             launch = self.launcher.start(configuration, Purpose.EXPLAIN)
         except LaunchFailed:
             return self._latest()
-        launch.profile(_PROFILED_S)
+        self._profile(launch)
         return self.launcher.finish(launch)
+
+    def has_tried_profile(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration was profiled, or could not be in this session."""
+        return configuration in self._profiles_tried or any(
+            r.profile is not None and r.request.configuration == configuration
+            for r in self.store.launches.values()
+        )
+
+    def _profile(self, launch: Launch) -> None:
+        """Profile a launch that has not ended; nothing is measured in it afterwards."""
+        if launch.record.ending is None:
+            self._profiles_tried.add(launch.record.request.configuration)
+            launch.profile(_PROFILED_S)
 
     def measure_round(
         self,
@@ -242,6 +256,7 @@ class Bench:
         seconds: float = math.inf,
         beside_neighbour: bool = False,
         checks: bool = False,
+        profiled: Collection[Configuration] = (),
     ) -> list[LaunchRecord]:
         """Measure one fresh launch of every arm, side by side; records in the order of the arms.
 
@@ -250,6 +265,7 @@ class Bench:
         the launches take turns in random order. seconds: after so long no more passes than the
         least are begun, and no quiet is waited for. beside_neighbour: at the end, every arm takes a
         slice beside a synthetic busy neighbour. checks: then outputs are compared that were not.
+        profiled: arms that tell where their time goes after all that.
         Failures are endings, not exceptions.
         """
         began_s = self.store.used_s()
@@ -264,6 +280,7 @@ class Bench:
                     noise,
                     beside_neighbour=beside_neighbour,
                     checks=checks,
+                    profiles=arms[i] in profiled,
                 )
                 for i in order
             }
@@ -289,6 +306,8 @@ class Bench:
             try:
                 if checks:
                     self._check_once(launch)
+                if arms[i] in profiled:
+                    self._profile(launch)
             except LaunchFailed:
                 records[i] = self.launcher.ended(launch.record)
             else:
@@ -336,6 +355,7 @@ class Bench:
         *,
         beside_neighbour: bool,
         checks: bool,
+        profiles: bool,
     ) -> LaunchRecord:
         try:
             launch = self.launcher.start(arm, purpose, round_number=number)
@@ -351,6 +371,8 @@ class Bench:
                 self._measure_beside([launch])
             if checks:
                 self._check_once(launch)
+            if profiles:
+                self._profile(launch)
         except LaunchFailed:
             return self.launcher.ended(launch.record)
         return self.launcher.finish(launch)

@@ -13,6 +13,7 @@ from tuner.study.claims import Claims
 from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
+from tuner.study.profiles import to_profile
 from tuner.study.study import MIN_ROUNDS, Study
 
 
@@ -139,6 +140,7 @@ def _run_round(study: Study, open_arms: list[Configuration], number: int) -> Non
         noise=study.ledger.estimates.scatter,
         seconds=_seconds_for(study, number),
         beside_neighbour=wants_neighbour(study, arms, number - 1),
+        profiled=to_profile(study, arms, number - 1),
     )
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
     study.ledger.refresh()

@@ -14,10 +14,9 @@ from tuner.record.result import Contribution, Interval
 from tuner.space.catalogue import BATCH
 from tuner.study.confirm import make_claims
 from tuner.study.ledger import is_default
+from tuner.study.profiles import profile_alone
 from tuner.study.study import TURNS, Study
 
-_PROFILE_COSTS = 1.5
-"""Launches' worth of time that must be left for a profile: a profiler slows what it watches."""
 _ROUNDS = 4
 """As many as the confirmation's first look: an interval over fewer is hardly one."""
 
@@ -33,8 +32,7 @@ def explain(study: Study) -> None:
         return
     winners = _winners(study)
     study.enter(Phase.EXPLAIN, f"what each setting of {len(winners)} winner(s) is worth")
-    for configuration in [make_claims(study).default, *winners[:1]]:
-        _profile(study, configuration)
+    profile_alone(study, [make_claims(study).default, *winners[:1]])
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
         arms = _arms(study, winner)
@@ -46,21 +44,6 @@ def explain(study: Study) -> None:
                 break
             _run_round(study, winner, arms)
     study.done(Phase.EXPLAIN, reason)
-
-
-def _profile(study: Study, configuration: Configuration) -> None:
-    """Profile a configuration once, where there is time for another launch of it."""
-    tried = any(
-        r.request.purpose is Purpose.EXPLAIN
-        and not r.request.round
-        and r.request.configuration == configuration
-        for r in study.store.launches.values()
-    )
-    has_time = study.budget.left_s() > _PROFILE_COSTS * study.cost_s(configuration)
-    if has_time and not tried and not study.bench.workload.model.command:
-        study.bench.profile(configuration)
-        study.ledger.refresh()
-        study.listen(TimeLeft(study.budget.left_s()))
 
 
 def seconds_to_explain(study: Study, winner: Configuration) -> float:

@@ -1,0 +1,44 @@
+"""Who tells where its time goes, and when: the default and the finalists, where time allows.
+
+At the end of a confirmation round, in launches that are there anyway; else, where an early decision
+left time, in launches of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from tuner.record.configuration import Configuration
+from tuner.record.events import TimeLeft
+from tuner.study.ledger import is_default
+from tuner.study.study import MIN_ROUNDS, Study
+
+_SLICES, _OWN_WORK_S = 3.0, 2.0
+"""What a profile takes: some slices, because a profiler slows what it watches, and its own work."""
+_LAUNCHES = 1.5
+"""The same in a launch of its own, in launches."""
+
+
+def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[Configuration]:
+    """Return the arms that the next round should profile: none, where that costs the first look."""
+    finalists = study.finalists().values()
+    wanted = _missing(study, (arm for arm in arms if is_default(arm) or arm in finalists))
+    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
+    cost_s = sum(_SLICES * study.ledger.slice_s(arm) + _OWN_WORK_S for arm in wanted)
+    return wanted if study.budget.left_s() >= looking_s + cost_s else []
+
+
+def profile_alone(study: Study, configurations: Iterable[Configuration]) -> None:
+    """Profile what no round did, in launches of their own, while time is left."""
+    for configuration in _missing(study, configurations):
+        if study.budget.left_s() > _LAUNCHES * study.cost_s(configuration):
+            study.bench.profile(configuration)
+            study.ledger.refresh()
+            study.listen(TimeLeft(study.budget.left_s()))
+
+
+def _missing(study: Study, configurations: Iterable[Configuration]) -> list[Configuration]:
+    """Return what was neither profiled nor tried in vain; a program is never looked into."""
+    if study.bench.workload.model.command:
+        return []
+    return [c for c in configurations if not study.bench.has_tried_profile(c)]
