@@ -184,9 +184,9 @@ class VirtualBench(Bench):
         self._source.now_s += seconds
         return Interference(dirty=self._source.idle())
 
-    def has_tried_profile(self, configuration: Configuration) -> bool:
+    def may_profile(self, configuration: Configuration) -> bool:
         """Nothing runs that could be looked into."""
-        return True
+        return False
 
     def _measure_beside(self, launches: Any) -> None:
         """Nothing was recorded beside a synthetic neighbour."""

@@ -109,6 +109,9 @@ def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path:
     failed = [t for t in result_of(done.stdout)["trials"] if t["outcome"] == "out_of_memory"]
     assert failed
     assert all("MemoryError" in t["reason"] for t in failed)
+    page = (tmp_path / "out/report.html").read_text()  # V8 has no room here: all else is told
+    assert "could not be drawn here" in page
+    assert "The three winners" in page
 
 
 @contextmanager

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from tuner.output.figures import FIGURES
-from tuner.output.figures.chart import Chart, draw
+from tuner.output.figures.chart import Chart, in_page, specification
+from tuner.output.figures.drawing import drawings
 from tuner.record.files import read_result
 from tuner.record.launch import Operator
 from tuner.record.result import Contribution, Interval, Moment, OperatorProfile, Result
@@ -45,6 +46,11 @@ def whole() -> Result:
         winners=result.winners
         | {klass: msgspec.structs.replace(result.winners[klass], profile=winner)},
     )
+
+
+def draw(chart: Chart, width: int) -> str:
+    (svg,) = drawings([specification(chart, width)])
+    return in_page(chart, svg)
 
 
 def drawn(name: str, result: Result, width: int = 860) -> tuple[Chart, ElementTree.Element]:

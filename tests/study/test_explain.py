@@ -75,6 +75,7 @@ class ScriptedBench:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.rounds: list[list[Configuration]] = []
+        self.profiled: list[Configuration] = []
         self.failing: Configuration | None = None
 
     def measure_round(
@@ -84,6 +85,13 @@ class ScriptedBench:
         self.rounds.append(arms)
         ids = [add(self.store, arm, purpose, fails=arm == self.failing) for arm in arms]
         return [self.store.launches[i] for i in ids]
+
+    def may_profile(self, configuration: Configuration) -> bool:
+        return configuration not in self.profiled
+
+    def profile(self, configuration: Configuration) -> LaunchRecord:
+        self.profiled.append(configuration)
+        return self.store.launches[add(self.store, configuration, Purpose.EXPLAIN)]
 
 
 def explained(
@@ -104,6 +112,7 @@ def worth(found: list[Contribution]) -> dict[str, tuple[float, int]]:
 def test_each_setting_is_worth_what_is_lost_without_it(store: Store, tmp_path: Path) -> None:
     confirm(store)
     study, rounds = explained(store, tmp_path, budget_s=1000.0)
+    assert study.bench.profiled == [DEFAULT, WINNER]  # type: ignore[attr-defined]
     assert len(rounds) == 4
     assert all(set(arms) == {WINNER, LAYOUT, STREAMS} for arms in rounds)
     found = contributions(study, WINNER)

@@ -233,12 +233,16 @@ class Bench:
         self._profile(launch)
         return self.launcher.finish(launch)
 
-    def has_tried_profile(self, configuration: Configuration) -> bool:
-        """Tell whether a configuration was profiled, or could not be in this session."""
-        return configuration in self._profiles_tried or any(
+    def may_profile(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration was neither profiled, nor tried in vain in this session.
+
+        What a program does inside is its own.
+        """
+        tried = configuration in self._profiles_tried or any(
             r.profile is not None and r.request.configuration == configuration
             for r in self.store.launches.values()
         )
+        return not tried and not self.workload.model.command
 
     def _profile(self, launch: Launch) -> None:
         """Profile a launch that has not ended; nothing is measured in it afterwards."""

@@ -50,12 +50,8 @@ class Change(msgspec.Struct, frozen=True):
     differs: list[str]
     """What is not the same: hosts, versions, settings."""
     shifts: list[Shift]
-    is_same_hardware: bool
-
-    @property
-    def is_regression(self) -> bool:
-        """Whether the same hardware became slower, by an interval that does not hold 1."""
-        return self.is_same_hardware and any(s.direction == "slower" for s in self.shifts)
+    is_regression: bool
+    """Whether the same hardware became slower, by an interval that does not hold 1."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -107,7 +103,14 @@ def compare(studies: list[StudyFound]) -> Comparison:
 
 def _change(before: StudyFound, after: StudyFound) -> Change:
     a, b = before.result, after.result
-    were_faster = a.verdict == b.verdict == "faster"
+    of_rates: tuple[Direction, Direction] = ("faster", "slower")
+    shifts = [
+        _shift("default's rate", a.default.rate, b.default.rate, of_rates),
+        _shift("recommended rate", _recommended_rate(a), _recommended_rate(b), of_rates),
+    ]
+    speedups = (a.speedup, b.speedup) if a.verdict == b.verdict == "faster" else (None, None)
+    shifts.append(_shift("speedup", *speedups, ("larger", "smaller")))
+    same_hardware = all(a.host.identity.get(p) == b.host.identity.get(p) for p in _HARDWARE)
     return Change(
         before.name,
         after.name,
@@ -117,19 +120,8 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
             *_differing_ways(a, b),
             *_differing_settings(a, b),
         ],
-        [
-            _shift("default's rate", a.default.rate, b.default.rate, ("faster", "slower")),
-            _shift(
-                "recommended rate", _recommended_rate(a), _recommended_rate(b), ("faster", "slower")
-            ),
-            _shift(
-                "speedup",
-                a.speedup if were_faster else None,
-                b.speedup if were_faster else None,
-                ("larger", "smaller"),
-            ),
-        ],
-        all(a.host.identity.get(part) == b.host.identity.get(part) for part in _HARDWARE),
+        shifts,
+        same_hardware and any(shift.direction == "slower" for shift in shifts),
     )
 
 

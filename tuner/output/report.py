@@ -13,7 +13,8 @@ from tuner.galleries import TEMPLATES
 from tuner.output.assemble import outcome_counts
 from tuner.output.compare import Comparison
 from tuner.output.figures import FIGURES
-from tuner.output.figures.chart import Chart, draw
+from tuner.output.figures.chart import Chart, in_page, specification
+from tuner.output.figures.drawing import NotDrawn, drawings
 from tuner.output.figures.studies import studies
 from tuner.output.phrases import FILTERS, is_recommended
 from tuner.record.files import write_whole
@@ -27,8 +28,10 @@ _HTML = ".html.j2"
 def render(result: Result, template: str) -> str:
     """Render one template; everything that is put into HTML is escaped."""
     makers = FIGURES if template.endswith(_HTML) else {}
-    figures = _drawn({name: make(result) for name, make in makers.items()})
-    return _template(template).render(r=result, counts=outcome_counts(result), figures=figures)
+    figures, undrawn = _drawn({name: make(result) for name, make in makers.items()})
+    return _template(template).render(
+        r=result, counts=outcome_counts(result), figures=figures, undrawn=undrawn
+    )
 
 
 def _template(name: str) -> jinja2.Template:
@@ -46,18 +49,23 @@ def _template(name: str) -> jinja2.Template:
     return environment.get_template(name)
 
 
-def _drawn(charts: Mapping[str, Chart | None]) -> dict[str, dict[str, Any]]:
-    """Draw the charts that have something to show, for both widths."""
-    return {
+def _drawn(charts: Mapping[str, Chart | None]) -> tuple[dict[str, dict[str, Any]], str]:
+    """Draw the charts that have something to show, for both widths; or say why they are not."""
+    shown = {name: chart for name, chart in charts.items() if chart is not None}
+    try:
+        made = drawings([specification(c, w) for c in shown.values() for w in (_WIDE, _NARROW)])
+    except NotDrawn as error:
+        return {}, str(error)
+    figures = {
         name: {
             "title": chart.title,
             "summary": chart.summary,
-            "wide": Markup(draw(chart, _WIDE)),  # Vega escapes all text that it writes
-            "narrow": Markup(draw(chart, _NARROW)),
+            "wide": Markup(in_page(chart, wide)),  # Vega escapes all text that it writes
+            "narrow": Markup(in_page(chart, narrow)),
         }
-        for name, chart in charts.items()
-        if chart is not None
+        for (name, chart), wide, narrow in zip(shown.items(), made[::2], made[1::2], strict=True)
     }
+    return figures, ""
 
 
 def write_reports(folder: Path, result: Result) -> None:
@@ -68,5 +76,6 @@ def write_reports(folder: Path, result: Result) -> None:
 
 def write_comparison(path: Path, comparison: Comparison) -> None:
     """Write several studies side by side as one page."""
-    figures = _drawn({"studies": studies(comparison)})
-    write_whole(path, _template("compare.html.j2").render(c=comparison, figures=figures))
+    figures, undrawn = _drawn({"studies": studies(comparison)})
+    page = _template("compare.html.j2").render(c=comparison, figures=figures, undrawn=undrawn)
+    write_whole(path, page)

@@ -21,8 +21,8 @@ _LAUNCHES = 1.5
 
 def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[Configuration]:
     """Return the arms that the next round should profile: none, where that costs the first look."""
-    finalists = study.finalists().values()
-    wanted = _missing(study, (arm for arm in arms if is_default(arm) or arm in finalists))
+    finalists, may_profile = study.finalists().values(), study.bench.may_profile
+    wanted = [arm for arm in arms if (is_default(arm) or arm in finalists) and may_profile(arm)]
     looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
     cost_s = sum(_SLICES * study.ledger.slice_s(arm) + _OWN_WORK_S for arm in wanted)
     return wanted if study.budget.left_s() >= looking_s + cost_s else []
@@ -30,15 +30,8 @@ def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[C
 
 def profile_alone(study: Study, configurations: Iterable[Configuration]) -> None:
     """Profile what no round did, in launches of their own, while time is left."""
-    for configuration in _missing(study, configurations):
+    for configuration in filter(study.bench.may_profile, configurations):
         if study.budget.left_s() > _LAUNCHES * study.cost_s(configuration):
             study.bench.profile(configuration)
             study.ledger.refresh()
             study.listen(TimeLeft(study.budget.left_s()))
-
-
-def _missing(study: Study, configurations: Iterable[Configuration]) -> list[Configuration]:
-    """Return what was neither profiled nor tried in vain; a program is never looked into."""
-    if study.bench.workload.model.command:
-        return []
-    return [c for c in configurations if not study.bench.has_tried_profile(c)]

@@ -1,4 +1,4 @@
-"""A chart in Vega-Lite, and its drawing as SVG: no script, no request, colours for light and dark.
+"""A chart in Vega-Lite, and how it stands in a page: no script, no request, for light and dark.
 
 Vega writes what screen readers say of each mark (WAI-ARIA graphics roles). Text and axes take the
 page's own colour; the others stand out on white and on black (3:1 or more).
@@ -20,7 +20,6 @@ Layer: TypeAlias = dict[str, Any]
 
 BLUE, GREEN, ORANGE, RED, GREY = "#3b7dd8", "#2a9159", "#c46f12", "#d2453f", "#858585"
 
-_VEGA_LITE = "6.4"
 _MEASURED, _DRAWN = 14, 12
 """Pixels: room is made for larger text than is drawn, because the reader's font may be wider."""
 AXIS = 46
@@ -67,21 +66,20 @@ class Chart(msgspec.Struct, frozen=True):
     spec: Layer
 
 
-def draw(chart: Chart, width: int) -> str:
-    """Return a chart as SVG text, so many pixels wide where it stands on a screen.
-
-    All text in it is escaped by Vega. Nothing is loaded: the data are in the chart.
-    """
-    import vl_convert
-
+def specification(chart: Chart, width: int) -> Layer:
+    """Return a chart in Vega-Lite, so many pixels wide where it stands on a screen."""
     spec = {**_THEME, **chart.spec}
     if "vconcat" in spec:  # which cannot be fitted as a whole
         spec["vconcat"] = [{**panel, "width": width - _BESIDE_PANELS} for panel in spec["vconcat"]]
     else:
         spec |= {"width": width, "autosize": {"type": "fit-x", "contains": "padding"}}
-    svg: str = vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE, allowed_base_urls=[])
-    label = html.escape(f"{chart.title}: {chart.summary}")
+    return spec
+
+
+def in_page(chart: Chart, svg: str) -> str:
+    """Return a chart's drawing as it stands in a page: text as it is drawn, and what it shows."""
     svg = svg.replace(f'font-size="{_MEASURED}px"', f'font-size="{_DRAWN}px"')
+    label = html.escape(f"{chart.title}: {chart.summary}")
     # inside a page, a namespace is superfluous
     return re.sub(
         r"^.*?<svg[^>]*?(?= class=)",
