@@ -58,7 +58,6 @@ def _drawn(charts: Mapping[str, Chart | None]) -> tuple[dict[str, dict[str, Any]
         return {}, str(error)
     figures = {
         name: {
-            "title": chart.title,
             "summary": chart.summary,
             "wide": Markup(in_page(chart, wide)),  # Vega escapes all text that it writes
             "narrow": Markup(in_page(chart, narrow)),

@@ -112,6 +112,17 @@ def colours(field: str, by_name: dict[str, str], *, legend: bool = True) -> Laye
     return plain if legend else {**plain, "legend": None}
 
 
+def ratio_axis(field: str, title: str = "rate against the default's") -> Layer:
+    """Place marks by a ratio: half as fast is as far from 1 as twice as fast."""
+    return {
+        "field": field,
+        "type": "quantitative",
+        "title": title,
+        "scale": {"type": "log", "nice": False, "padding": 12},
+        "axis": {"format": ".3~g", "tickCount": 6},
+    }
+
+
 def vertical_at(x: float) -> Layer:
     """Draw a dashed line at a value of x, which is no mark of the data."""
     return {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.output.figures.chart import BLUE, Chart, vertical_at
+from tuner.output.figures.chart import BLUE, Chart, ratio_axis, vertical_at
 from tuner.record.result import Result
 
 
@@ -21,13 +21,7 @@ def contributions(result: Result) -> Chart | None:
         }
         for c in found
     ]
-    x = {
-        "field": "ratio",
-        "type": "quantitative",
-        "title": "the winner's rate against its own without the setting",
-        "scale": {"type": "log", "nice": False, "padding": 12},
-        "axis": {"format": ".3~g", "tickCount": 6},
-    }
+    x = ratio_axis("ratio", "the winner's rate against its own without the setting")
     y = {"field": "setting", "type": "nominal", "sort": "-x", "title": None}
     layers = [
         vertical_at(1.0),

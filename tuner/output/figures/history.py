@@ -9,9 +9,11 @@ from tuner.output.figures.chart import (
     ORANGE,
     RED,
     Chart,
+    Layer,
     Rows,
     colours,
     horizontal_at,
+    ratio_axis,
 )
 from tuner.record.result import Result
 
@@ -57,13 +59,24 @@ def history(result: Result) -> Chart | None:
     bottom = min(ratio for ratio in ratios if ratio is not None) / 1.15
     for row, ratio in zip(rows, ratios, strict=True):
         row["ratio"] = bottom if ratio is None else ratio
+    n_without = sum(ratio is None for ratio in ratios)
+    failed = f" {n_without} that failed or were stopped as hopeless stand at the bottom."
+    failed = failed if n_without else ""
+    return Chart(
+        "The search",
+        f"{len(rows)} configurations in the order in which they were tried; the line is the best "
+        f"so far, which is a hint and mostly the luckiest.{failed}",
+        {"height": 240, "layer": _layers(rows, best)},
+    )
+
+
+def _layers(rows: Rows, best: Rows) -> list[Layer]:
+    """Draw the trials as points over the line of the best so far."""
     x = {"field": "trial", "type": "quantitative", "title": "trial", "axis": {"format": "d"},
          "scale": {"nice": False, "padding": 8}}  # fmt: skip
-    y = {"field": "ratio", "type": "quantitative", "title": "rate against the default's",
-         "scale": {"type": "log", "nice": False, "padding": 8},
-         "axis": {"format": ".3~g", "tickCount": 6}}  # fmt: skip
+    y = ratio_axis("ratio")
     kinds = {k: c for k, c in _COLOURS.items() if any(row["kind"] == k for row in rows)}
-    layers = [
+    return [
         horizontal_at(1.0),
         {
             "data": {"values": best},
@@ -88,12 +101,3 @@ def history(result: Result) -> Chart | None:
             },
         },
     ]
-    n_without = sum(ratio is None for ratio in ratios)
-    failed = f" {n_without} that failed or were stopped as hopeless stand at the bottom."
-    failed = failed if n_without else ""
-    return Chart(
-        "The search",
-        f"{len(rows)} configurations in the order in which they were tried; the line is the best "
-        f"so far, which is a hint and mostly the luckiest.{failed}",
-        {"height": 240, "layer": layers},
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.output.figures.chart import BLUE, GREEN, GREY, Chart, Rows, colours
+from tuner.output.figures.chart import BLUE, GREEN, GREY, Chart, Layer, Rows, colours
 from tuner.record.configuration import Value
 from tuner.record.result import Result, TrialSection
 
@@ -34,16 +34,27 @@ def parallel(result: Result) -> Chart | None:
                 "knob": knob,
                 "height": heights[knob][_text(trial.configuration.get(knob))],
                 "kind": kind,
-                "rank": rank,
                 "told": f"trial {trial.number}: {ratio:.2f}x",
             }
             for knob in knobs
         ]
-    labels = [
+    labels: Rows = [
         {"knob": knob, "height": height, "value": _short(value)}
         for knob, of_knob in heights.items()
         for value, height in of_knob.items()
     ]
+    n_left_out = len(varied) - len(knobs)
+    more = f" {n_left_out} settings that were tried less are left out." if n_left_out else ""
+    return Chart(
+        "Settings of everything measured",
+        "Each line is a configuration. Where the green ones agree, the best have that in common: "
+        "it may matter, or the search may have kept to it." + more,
+        {"height": 300, "layer": _layers(lines, labels)},
+    )
+
+
+def _layers(lines: Rows, labels: Rows) -> list[Layer]:
+    """Draw the configurations, the best above the others, and the values beside the axes."""
     x = {"field": "knob", "type": "nominal", "sort": None, "title": None,
          "axis": {"labelAngle": -35, "grid": True, "gridOpacity": 0.6}}  # fmt: skip
     y = {
@@ -52,7 +63,7 @@ def parallel(result: Result) -> Chart | None:
         "axis": None,
         "scale": {"domain": [-0.08, 1.08]},
     }
-    layers = [
+    drawn: list[Layer] = [
         {
             "transform": [{"filter": f"datum.kind == '{kind}'"}],
             "data": {"values": lines},
@@ -72,21 +83,14 @@ def parallel(result: Result) -> Chart | None:
         }
         for kind in _COLOURS
     ]
-    layers.append(
+    drawn.append(
         {
             "data": {"values": labels},
             "mark": {"type": "text", "fontSize": 11, "align": "left", "dx": 5, "dy": -6},
             "encoding": {"x": x, "y": y, "text": {"field": "value"}},
         }
     )
-    n_left_out = len(varied) - len(knobs)
-    more = f" {n_left_out} settings that were tried less are left out." if n_left_out else ""
-    return Chart(
-        "Settings of everything measured",
-        "Each line is a configuration. Where the green ones agree, the best have that in common: "
-        "it may matter, or the search may have kept to it." + more,
-        {"height": 300, "layer": layers},
-    )
+    return drawn
 
 
 def _short(text: str) -> str:

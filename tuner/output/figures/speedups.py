@@ -12,6 +12,7 @@ from tuner.output.figures.chart import (
     Chart,
     Rows,
     colours,
+    ratio_axis,
     seen_interval,
     vertical_at,
 )
@@ -25,13 +26,7 @@ def speedups(result: Result) -> Chart:
     """Draw what was confirmed as points with intervals, what only the search saw as rings."""
     rows = _rows(result)
     n_hints = sum(row["from"] == "search" for row in rows)
-    x = {
-        "field": "point",
-        "type": "quantitative",
-        "title": "rate against the default's",
-        "scale": {"type": "log", "nice": False, "padding": 12},
-        "axis": {"format": ".3~g", "tickCount": 6},
-    }
+    x = ratio_axis("point")
     y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None}
     colour = colours(
         "kind", {k: c for k, c in _COLOURS.items() if any(r["kind"] == k for r in rows)}

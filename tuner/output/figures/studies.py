@@ -9,6 +9,7 @@ from tuner.output.figures.chart import (
     ORANGE,
     Chart,
     colours,
+    ratio_axis,
     seen_interval,
     vertical_at,
 )
@@ -30,9 +31,7 @@ def studies(comparison: Comparison) -> Chart | None:
                          "verdict": _WORDS[result.verdict], "told": told})  # fmt: skip
     if not rows:
         return None
-    x = {"field": "point", "type": "quantitative", "title": "rate against the default's",
-         "scale": {"type": "log", "nice": False, "padding": 12},
-         "axis": {"format": ".3~g", "tickCount": 6}}  # fmt: skip
+    x = ratio_axis("point")
     y = {"field": "study", "type": "nominal", "sort": None, "title": None}
     seen = {v: c for v, c in _COLOURS.items() if any(row["verdict"] == v for row in rows)}
     layers = [
