@@ -249,7 +249,7 @@ def profiled_how(result: Result) -> str:
         )
     hows = dict.fromkeys(profile.how for profile in profiles(result).values())
     return (
-        f"Shares of what all operators took, by {'; '.join(hows)}, in launches of their own. A "
+        f"Shares of what all operators took, by {'; '.join(hows)}, outside scored slices. A "
         f"profiler slows what it watches. {'; '.join(parts)}."
     )
 
