@@ -13,7 +13,7 @@ from tuner.study.claims import Claims
 from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
-from tuner.study.profiles import to_profile
+from tuner.study.profiles import seconds_to_profile, to_profile
 from tuner.study.study import MIN_ROUNDS, Study
 
 
@@ -87,11 +87,11 @@ def choose_arms(study: Study) -> ArmsChosen:
     arms = [c for c in study.finalists().values() if not is_default(c)]
     best = study.best_baseline()
     wanted = [c for c in study.baselines_to_confirm() if c not in arms]
-    later_looks_s = looks_s(study) - first_look_s(study)
+    later_s = looks_s(study) - first_look_s(study) + seconds_to_profile(study)
     fitting = [*arms]
     for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside
-        kept_s = 0.0 if baseline == best else later_looks_s
+        kept_s = 0.0 if baseline == best else later_s
         if not fitting or _has_time_for_a_look(study, [*fitting, baseline], kept_s):
             fitting.append(baseline)
     if best is not None and best in wanted and best not in fitting:

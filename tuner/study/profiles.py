@@ -20,12 +20,29 @@ _LAUNCHES = 1.5
 
 
 def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[Configuration]:
-    """Return the arms that the next round should profile: none, where that costs the first look."""
-    finalists, may_profile = study.finalists().values(), study.bench.may_profile
-    wanted = [arm for arm in arms if (is_default(arm) or arm in finalists) and may_profile(arm)]
+    """Return the arms that the next round should profile: none, where that costs the first look.
+
+    The default and every finalist; where that takes too long, what ships by default beside it.
+    """
+    finalists = study.finalists()
+    wanted = [arm for arm in arms if is_default(arm) or arm in finalists.values()]
+    fewest = [arm for arm in wanted if is_default(arm) or arm == finalists[study.widest]]
     looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
-    cost_s = sum(_SLICES * study.ledger.slice_s(arm) + _OWN_WORK_S for arm in wanted)
-    return wanted if study.budget.left_s() >= looking_s + cost_s else []
+    for some in (wanted, fewest):
+        if study.budget.left_s() >= looking_s + _profiles_s(study, some):
+            return list(filter(study.bench.may_profile, some))
+    return []
+
+
+def seconds_to_profile(study: Study) -> float:
+    """Estimate the seconds of profiling the default and what ships by default, in a round."""
+    arms = study.confirmation_arms([study.finalists()[study.widest]])
+    return _profiles_s(study, arms)
+
+
+def _profiles_s(study: Study, arms: list[Configuration]) -> float:
+    may_be = filter(study.bench.may_profile, arms)
+    return sum(_SLICES * study.ledger.slice_s(arm) + _OWN_WORK_S for arm in may_be)
 
 
 def profile_alone(study: Study, configurations: Iterable[Configuration]) -> None:

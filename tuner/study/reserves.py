@@ -11,6 +11,7 @@ from tuner.study.confirmation_costs import (
 )
 from tuner.study.explain import seconds_to_explain
 from tuner.study.minimise import seconds_to_minimise
+from tuner.study.profiles import seconds_to_profile
 from tuner.study.study import MIN_ROUNDS, Study
 
 _LEAST_SHARE = 0.1
@@ -19,12 +20,18 @@ _MINIMISE_SHARE = 0.2
 _EXPLAIN_SHARE = 0.15
 """Of the budget, the most that a search which finds nothing more leaves to these."""
 _RACE_LAUNCHES = 4
+_PROFILES_SHARE = 0.04
+"""Of the budget, the most that is kept for profiles: where they take longer, they find their time
+or there are none."""
 
 
 def least_s(study: Study, cost_s: float) -> float:
     """Estimate what must be left after a launch of so many seconds: for verdicts, and one race."""
     minimising_s = min(seconds_to_minimise(study), _LEAST_SHARE * study.budget.total_s)
-    return reserve_s(study) + minimising_s + cost_s
+    profiling_s = seconds_to_profile(study)
+    if profiling_s > _PROFILES_SHARE * study.budget.total_s:
+        profiling_s = 0.0
+    return reserve_s(study) + minimising_s + profiling_s + cost_s
 
 
 def useful_s(study: Study) -> float:
