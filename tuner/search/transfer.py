@@ -72,7 +72,9 @@ class Transfer:
             self._known[c] = belief.mean
         return np.array([self._known[c] for c in configurations])
 
-    def guesses(self, classes: Sequence[WinnerClass]) -> Iterator[Configuration]:
+    def guesses(
+        self, classes: Sequence[WinnerClass]
+    ) -> Iterator[tuple[WinnerClass, Configuration]]:
         """Yield the best of what earlier studies measured: of each class in turn, a few in all."""
         order = sorted(self._means, key=self._means.__getitem__, reverse=True)
         better = [c for c in order if self._means[c] > 0 and c.settings]
@@ -82,7 +84,7 @@ class Transfer:
                 found = next((c for c in better if allowed_in(klass, c) and c not in chosen), None)
                 if found is not None and len(chosen) < N_GUESSES:
                     chosen.add(found)
-                    yield found
+                    yield klass, found
 
 
 def _here(space: Space, log_ratios: Mapping[Configuration, float]) -> dict[Configuration, float]:

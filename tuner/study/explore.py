@@ -177,14 +177,21 @@ def learn_noise(study: Study) -> None:
 
 
 def try_transferred(study: Study) -> None:
-    """Measure what did best in earlier studies, while there is time."""
-    for guess in study.trials.sampler.transfer.guesses(study.turns):
-        if guess in study.ledger.tried():
+    """Measure what did best in earlier studies, while there is time.
+
+    Of a class whose guess does not lead it, no more: what is best there is not best here.
+    """
+    misled: set[WinnerClass] = set()
+    for klass, guess in study.trials.sampler.transfer.guesses(study.turns):
+        if klass in misled or guess in study.ledger.tried():
             continue
         if not make_time_for(study, guess):
             return
         proposal = study.trials.ask_for(guess, TRANSFERRED)
         study.tell(proposal, study.measure(guess, Purpose.SEARCH, may_prune=True))
+        leader = study.ledger.best_in(klass)
+        if leader is None or leader[0] != guess:
+            misled.add(klass)
 
 
 def note_transfer(study: Study) -> None:
