@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -23,6 +24,8 @@ from tuner.worker.frameworks.torch.forms import Form, form_of
 from tuner.worker.graph import Node
 
 _DAMPED_SCALE = 0.2
+_HASH = re.compile(r"\s*\b[0-9a-z]{32,}\b")
+"""In the name of a compiled graph: that of its code, another one with every version."""
 
 
 class Torch:
@@ -165,10 +168,13 @@ class Torch:
 
         with profile(activities=[ProfilerActivity.CPU]) as seen:
             calls()
-        return [
-            Operator(event.key, event.self_cpu_time_total / 1e6, event.count)
-            for event in seen.key_averages()
-        ]
+        microseconds: Counter[str] = Counter()
+        n_calls: Counter[str] = Counter()
+        for event in seen.key_averages():
+            name = _HASH.sub("", event.key)
+            microseconds[name] += event.self_cpu_time_total
+            n_calls[name] += event.count
+        return [Operator(name, microseconds[name] / 1e6, n_calls[name]) for name in microseconds]
 
     @contextmanager
     def running(self) -> Iterator[None]:
