@@ -14,14 +14,25 @@ from tuner.errors import NothingMeasured, UsageError
 
 # no `if __name__`: what is measured are processes of the tool's own, not forks of this program
 PROGRAM = """
-import json, sys, tuner
-kinds = []
+import json, sys, threadpoolctl, tuner
+kinds, threads = [], set()
+
+def blas():
+    return {{p["num_threads"] for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"}}
+
+def listen(event):
+    kinds.append(type(event).__name__)
+    if kinds[-1] == "TimeLeft":
+        threads.update(blas())
+
+usual = blas()
 (found,) = tuner.tune(
     "fake@seed=2", framework="fake", hw="fake", budget="{budget}", out="out", batch=4,
     fix={{"launch.allocator": "tcmalloc"}}, exclude=["fake.precision"],
     set={{"fake.layout": ["packed"]}}, numerics="same",
-    listen=lambda event: kinds.append(type(event).__name__),
+    listen=listen,
 )
+assert threads == {{1}} and blas() == usual, (threads, blas(), usual)
 proof = tuner.verify(found.folder / "recommended.toml", budget=20)
 print(json.dumps([
     found.result.verdict, found.result.speedup.point, proof.verdict, proof.speedup.point,

@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import msgspec
+from threadpoolctl import threadpool_limits
 
 from tuner import __version__
 from tuner.errors import StudyConflict, TuneError
@@ -145,7 +146,9 @@ def run_study(
                     "--learn-from, none measured anything that exists here: nothing is learnt"
                 )
             try:
-                _measure(study, plan, host)
+                # the surrogate's small matrices: several BLAS threads would only wait for each other
+                with threadpool_limits(limits=1, user_api="blas"):
+                    _measure(study, plan, host)
             finally:
                 study.bench.close()
         result = assemble(study, context)
