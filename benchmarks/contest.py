@@ -30,6 +30,8 @@ _RANDOMS = 200
 """Random searches from which the window is found: with few of them it is a matter of luck."""
 _BUDGET = 2.0
 """Of the time in which random search closes 95 % of the way."""
+_USUAL_S = 600.0
+"""The budget of a study where none is given; every search on an own table has that at the least."""
 
 Constants = Mapping[str, Any]
 """Values by name, such as tuner.study.explore.PROVED."""
@@ -130,4 +132,5 @@ def contests(paths: Sequence[Path], noises: Sequence[float], pool: Executor) -> 
 
 def _least_s(table: Table) -> float:
     """Return what a study needs at the least: a few launches and its confirmation."""
-    return 20 * statistics.fmean(launches[0].total_s for launches in table.launches.values())
+    few_s = 20 * statistics.fmean(launches[0].total_s for launches in table.launches.values())
+    return few_s if table.recording is None else max(few_s, _USUAL_S)

@@ -5,7 +5,8 @@
 
 FILES are own recordings (benchmarks/tables/) or Kernel Tuner caches, gzipped or not. Every search
 (benchmarks/rivals.py) runs with so many seeds on every table, for twice the time that random search
-needs to all but find the best. benchmarks/score.py defines the figures; in brackets stand 95 %
+needs to all but find the best; on an own table for ten minutes at the least, the budget of a study
+where none is given. benchmarks/score.py defines the figures; in brackets stand 95 %
 intervals, bootstrapped over seeds. --noise: SD of the log rate that is added to each launch of a
 foreign table, which has none of its own. --learn-from: another table that the tool's own search
 went over before, with another seed; a second one, "warm", learns from that, whose time is not
