@@ -55,6 +55,10 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
     if workload.form == "program":
         raise UsageError(f"{path} is of a program (--command), which cannot be verified: measure "
                          f"it under: tune-framework run {path} -- PROGRAM")  # fmt: skip
+    named = workload.model.partition("@")[0]
+    if proof.model is None and ("/" in named or Path(named).suffix):
+        raise UsageError(f"{path} names a file, {named}, which would be loaded and run: name it "
+                         f"yourself, if you trust it: --model {named}")  # fmt: skip
     held_to = recommendation.tolerances
     by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
     request = Request(

@@ -47,6 +47,14 @@ CASES = {
     "open quotes": (
         ("--model", "fake", "--hw", "fake", "--set", 'env.A="b,c'), "close the quotes",
     ),
+    "no variable's name": (
+        ("--model", "fake", "--hw", "fake", "--fix", "env.X;touch owned;Y=1"),
+        "unknown knob 'env.X;touch owned;Y'",
+    ),
+    "control characters": (
+        ("--model", "fake", "--hw", "fake", "--set", "env.FAKE_THREADS=2,3\x1b[2J"),
+        "holds control characters",
+    ),
     "another framework's knob": (
         ("--model", "fake", "--hw", "fake", "--exclude", "tensorflow.frozen"), "is no knob of",
     ),

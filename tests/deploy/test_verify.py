@@ -14,7 +14,8 @@ from tests.command import MARKER, new_marker, run, seconds_here, wait_until_gone
 from tuner.deploy.verify import Verdict, differences, early_interval, judge
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation, write_recommendation
-from tuner.record.recommendation import Recommendation
+from tuner.record.identities import plain
+from tuner.record.recommendation import Recommendation, Setting
 from tuner.record.result import Interval
 
 MODEL = "fake@noise=0.003"
@@ -160,13 +161,16 @@ def test_a_library_that_is_not_here_refutes(tmp_path: Path, recommended: Recomme
         ({"form": "program"}, "cannot be verified"),
         ({"default_batch": None}, "older version"),
         ({"model": "nosuchmodel"}, "nosuchmodel"),
+        ({"model": "./evil.py"}, "which would be loaded and run"),
     ],
 )
 def test_what_cannot_be_verified_is_said_on_one_line(
     tmp_path: Path, recommended: Recommendation, parts: dict[str, Any], said: str
 ) -> None:
+    (tmp_path / "evil.py").write_text("open('was run', 'w')\n")
     workload = msgspec.structs.replace(recommended.workload, **parts)
     done, _ = verified(tmp_path, changed(recommended, workload=workload))
+    assert not (tmp_path / "was run").exists()
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.splitlines()) == 1
@@ -195,8 +199,34 @@ def test_what_is_no_recommendation_is_refused(
 def test_another_host_is_named_part_by_part(recommended: Recommendation) -> None:
     host = probe()
     assert differences(recommended, host) == []
+    identity = recommended.host.identity
+    assert identity == plain(host.identity())
+    other = {
+        **identity,
+        "processor": identity["processor"] | {"model": "Another"},
+        "versions": identity["versions"] | {"kernel": "2.6"},
+        "libraries": {"tcmalloc": "/gone.so", "jemalloc": "/gone.so"},
+        "memory_gib": 1.0,
+        "quota_cores": 1.5,
+    }
+    tcmalloc = Setting("launch.allocator", "tcmalloc", "launch", False, "")
+    there = msgspec.structs.replace(recommended.host, fingerprint="f" * 64, identity=other)
+    told = differences(changed(recommended, host=there, settings=[tcmalloc]), host)
+    found = {d.what: d for d in told}
+    assert (found["processor, model"].there, found["processor, model"].here) == (
+        "Another", host.processor.model,
+    )  # fmt: skip
+    assert found["quota cores"].there == "1.5"
+    assert {d.what for d in told if d.matters} == {
+        "processor, model", "quota cores", "libraries, tcmalloc",
+    }  # fmt: skip
+    assert {"versions, kernel", "libraries, jemalloc", "memory gib"} <= set(found)
+
+
+def test_of_an_older_file_less_is_known(recommended: Recommendation) -> None:
+    host = probe()
     there = msgspec.structs.replace(
-        recommended.host, fingerprint="f" * 64, cpu="Another", physical_cores=999
+        recommended.host, fingerprint="f" * 64, cpu="Another", physical_cores=999, identity={}
     )
     versions = recommended.versions | {"python": "2.7", "torch": "0.1"}
     found = {
@@ -205,8 +235,9 @@ def test_another_host_is_named_part_by_part(recommended: Recommendation) -> None
     assert set(found) == {"processor", "cores", "python", "torch"}
     assert (found["processor"].there, found["processor"].here) == ("Another", host.processor.model)
     assert [found[name].matters for name in ("processor", "torch", "python")] == [True, True, False]
-    same = msgspec.structs.replace(recommended.host, fingerprint="f" * 64)
-    (rest,) = differences(changed(recommended, host=same), host)
+    same = msgspec.structs.replace(recommended.host, fingerprint="f" * 64, identity={})
+    built = {name: f"{version}+cu130" for name, version in recommended.versions.items()}
+    (rest,) = differences(changed(recommended, host=same, versions=built), host)
     assert rest.what == "the rest of the host"
 
 

@@ -68,6 +68,8 @@ def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
         ("host.smt", "host.sms", 7, "'host.sms', which is no fact", "did you mean host.smt?"),
         ('["torch"]', '["caffe"]', 12, "no framework 'caffe'", "torch, tensorflow"),
         ('"env.MY_THREADS" = "=', '"cores" = "=', 13, "no knob 'cores'", "allowed are"),
+        ("env.MY_THREADS", "env.A;touch x;B", 6, "no knob 'env.A;touch x;B'", "allowed are"),
+        ("[1,", '["a\\u001b",', 7, "env.MY_THREADS has control characters", "remove them"),
         ('source = "me"', "source = 3", 11, "Expected 'str'", "needed are name, source"),
         ('extends = "auto"', 'extends = "ghost"', 3, "cannot extend 'ghost'", "name one of"),
         ('name = "mine"', 'name = "default"', 10, "'default' is taken", "another name"),

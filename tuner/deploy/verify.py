@@ -28,7 +28,8 @@ from tuner.measurement.memory import RESIDENT_SHARE
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
-from tuner.record.events import Listener, RoundEnds, TimeLeft
+from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
+from tuner.record.identities import differing, said
 from tuner.record.launch import LaunchRecord, Purpose, ReadBack
 from tuner.record.outcome import Outcome
 from tuner.record.recommendation import Recommendation
@@ -42,6 +43,8 @@ QUICK_S = 60.0
 _UNKNOWN = Scatter(0.02, 0.01)
 """What launches and slices scatter by where the recommendation does not say."""
 _SERIOUS = ("torch", "tensorflow", "keras")
+_SELDOM = ("cxx", "memory_gib", "gpus")
+"""Parts of an identity that speeds on a CPU seldom depend on."""
 
 
 class Verdict(StrEnum):
@@ -86,21 +89,43 @@ def differences(recommendation: Recommendation, host: Host) -> list[Difference]:
     there = recommendation.host
     if there.fingerprint == host.fingerprint():
         return []
+    if not there.identity:
+        return _of_an_older_file(recommendation, host)
+    in_use = {str(setting.value) for setting in recommendation.settings}
+    return [
+        Difference(part.replace("_", " "), said(was), said(now), _matters(part, in_use))
+        for part, (was, now) in differing(there.identity, host.identity()).items()
+    ]
+
+
+def _matters(part: str, in_use: set[str]) -> bool:
+    """Tell whether speeds are known to depend on a part of an identity."""
+    whole, _, name = part.partition(", ")
+    if whole == "versions":
+        return name in _SERIOUS
+    return name in in_use if whole == "libraries" else whole not in _SELDOM
+
+
+def _of_an_older_file(recommendation: Recommendation, host: Host) -> list[Difference]:
+    """Compare what recommendations told before they held the whole identity."""
+    there = recommendation.host
     pairs: dict[str, tuple[object, object, bool]] = {
         "processor": (there.cpu, host.processor.model, True),
         "cores": (there.physical_cores, host.physical_cores, True),
     }
     if there.cpus is not None:
-        pairs["CPUs"] = (there.cpus, len(host.cpus), True)
+        pairs["CPUs"] = (there.cpus, host.usable_cpus, True)
     for name, version in recommendation.versions.items():
-        pairs[name] = (version, host.versions.get(name, "not installed"), name in _SERIOUS)
+        # only what was imported there tells of its build
+        was, now = (v.partition("+")[0] for v in (version, host.versions.get(name, "none")))
+        pairs[name] = (was, now, name in _SERIOUS)
     found = [
-        Difference(what, str(was), str(now), matters)
-        for what, (was, now, matters) in pairs.items()
-        if str(was) != str(now)
+        Difference(what, str(there), str(here), matters)
+        for what, (there, here, matters) in pairs.items()
+        if str(there) != str(here)
     ]
     unnamed = Difference("the rest of the host", "its identity", "another", matters=True)
-    return found or [unnamed]
+    return [*found, unnamed] if not any(d.matters for d in found) else found
 
 
 def verify(
@@ -128,6 +153,7 @@ def verify(
         with Store(Path(folder) / "study") as store:
             store.used_s = lambda: time.monotonic() - began
             trial = _Trial(recommendation, workload, facts, host, seconds, store, listen)
+            trial.is_same_host = not any(each.matters for each in found)
             try:
                 trial.run()
             finally:
@@ -187,7 +213,8 @@ class _Trial:
             self._arm(settings, wanted.batch),
         ]
         self._fits = _fits(recommendation, host)
-        self._is_same_host = recommendation.host.fingerprint == host.fingerprint()
+        self.is_same_host = False
+        """Whether launches differ by here as in the study: nothing that matters is another."""
         self._ran_out = False
         self._ratios: list[float] = []
         self._records: list[LaunchRecord] = []
@@ -205,6 +232,8 @@ class _Trial:
 
     def run(self) -> None:
         """Take rounds until it is decided, or the time is up."""
+        self._listen(PhaseBegins("verify", "the default and the recommendation, round by round"))
+        self._listen(TimeLeft(self._left_s()))
         workload = self._workload
         make_reference(
             workload.model,
@@ -262,7 +291,7 @@ class _Trial:
         n, claim = len(self._ratios), self._recommendation.claim
         if n >= LOOKS[0]:
             return speedup_interval(self._ratios, ALPHA)
-        if not self._is_same_host or not claim.launch_sd or not claim.launch_freedom:
+        if not self.is_same_host or not claim.launch_sd or not claim.launch_freedom:
             return None  # how much launches differ by here is not known yet
         return early_interval(self._ratios, claim.launch_sd, claim.launch_freedom)
 

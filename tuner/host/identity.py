@@ -114,6 +114,12 @@ class Host(msgspec.Struct, frozen=True):
         quota = self.limits.quota_cores
         return max(1, min(self.physical_cores, int(quota) if quota else self.physical_cores))
 
+    @property
+    def usable_cpus(self) -> int:
+        """Allowed CPUs (hardware threads), or fewer where the quota grants less; at least 1."""
+        quota = self.limits.quota_cores
+        return max(1, min(len(self.cpus), int(quota) if quota else len(self.cpus)))
+
     def facts(self) -> dict[str, Any]:
         """Return what formulas in search spaces may ask, by its name there (HOST_FACTS)."""
         cpus = self.cpus

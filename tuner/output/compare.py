@@ -7,6 +7,7 @@ differences too: their intervals know nothing of a host's drift.
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -19,6 +20,7 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, results_below
+from tuner.record.identities import differing, said
 from tuner.record.result import Interval, Result
 
 Figure = Literal["default's rate", "recommended rate", "speedup"]
@@ -51,7 +53,7 @@ class Change(msgspec.Struct, frozen=True):
     """What is not the same: hosts, versions, settings."""
     shifts: list[Shift]
     is_regression: bool
-    """Whether the same hardware became slower, by an interval that does not hold 1."""
+    """Whether the same model became slower on the same hardware, by an interval without 1."""
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -89,7 +91,10 @@ def _names(files: Sequence[Path]) -> dict[Path, str]:
 
 
 def compare(studies: list[StudyFound]) -> Comparison:
-    """Put studies in order and compare each with the one before it of the same workload."""
+    """Put studies in order and compare each with the one before it of the same workload.
+
+    The one before it on the same hardware; and between hosts, the latest of each.
+    """
     ordered = sorted(
         studies, key=lambda s: (s.result.model, s.result.framework, s.result.created, s.name)
     )
@@ -97,8 +102,25 @@ def compare(studies: list[StudyFound]) -> Comparison:
     for study in ordered:
         r = study.result
         by_workload[r.model, r.framework, r.scenario, r.reference_batch, r.numerics].append(study)
-    pairs = [pair for group in by_workload.values() for pair in pairwise(group)]
+    pairs = [pair for group in by_workload.values() for pair in _pairs(group)]
     return Comparison(ordered, [_change(before, after) for before, after in pairs])
+
+
+def _pairs(studies: Sequence[StudyFound]) -> list[tuple[StudyFound, StudyFound]]:
+    """Return which studies of a workload are set against each other, in the order of their dates.
+
+    A fleet's studies alternate between its hosts: what an upgrade did shows on each by itself.
+    """
+    by_hardware: dict[str, list[StudyFound]] = defaultdict(list)
+    for study in studies:
+        by_hardware[_hardware(study.result)].append(study)
+    within = [pair for group in by_hardware.values() for pair in pairwise(group)]
+    return [*within, *pairwise(group[-1] for group in by_hardware.values())]
+
+
+def _hardware(result: Result) -> str:
+    identity = result.host.identity
+    return json.dumps({part: identity.get(part) for part in _HARDWARE}, sort_keys=True)
 
 
 def _change(before: StudyFound, after: StudyFound) -> Change:
@@ -110,18 +132,19 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
     ]
     speedups = (a.speedup, b.speedup) if a.verdict == b.verdict == "faster" else (None, None)
     shifts.append(_shift("speedup", *speedups, ("larger", "smaller")))
-    same_hardware = all(a.host.identity.get(p) == b.host.identity.get(p) for p in _HARDWARE)
+    is_same = _hardware(a) == _hardware(b) and not _differing_models(a, b)
     return Change(
         before.name,
         after.name,
         [
+            *_differing_models(a, b),
             *_differing_hosts(a, b),
             *_differing_versions(a, b),
             *_differing_ways(a, b),
             *_differing_settings(a, b),
         ],
         shifts,
-        same_hardware and any(shift.direction == "slower" for shift in shifts),
+        is_same and any(shift.direction == "slower" for shift in shifts),
     )
 
 
@@ -156,19 +179,16 @@ def _quotient(a: Interval, b: Interval) -> Interval:
     )
 
 
+def _differing_models(a: Result, b: Result) -> list[str]:
+    """Tell whether files of one name are two; results of earlier versions do not know."""
+    old, new = a.source_sha256[:12], b.source_sha256[:12]
+    return _arrows({"the model's file": (old, new)}) if old and new else []
+
+
 def _differing_hosts(a: Result, b: Result) -> list[str]:
     if a.host.fingerprint == b.host.fingerprint:
         return []
-    old, new = a.host.identity, b.host.identity
-    told: dict[str, tuple[object, object]] = {}
-    for part in dict.fromkeys((*old, *new)):
-        mine, other = old.get(part), new.get(part)
-        if isinstance(mine, dict) and isinstance(other, dict):
-            told |= {
-                f"{part}, {k}": (mine.get(k), other.get(k)) for k in dict.fromkeys((*mine, *other))
-            }
-        else:
-            told[part] = (mine, other)
+    told = differing(a.host.identity, b.host.identity)
     of_versions = {f"versions, {name}" for name in (*a.versions, *b.versions)}  # told by themselves
     found = _arrows(
         {name.replace("_", " "): v for name, v in told.items() if name not in of_versions}
@@ -205,7 +225,4 @@ def _recommended(result: Result) -> dict[str, Value]:
 
 
 def _arrows(told: dict[str, tuple[object, object]]) -> list[str]:
-    def word(value: object) -> str:
-        return "none" if value is None else str(value)
-
-    return [f"{name}: {word(a)} -> {word(b)}" for name, (a, b) in told.items() if a != b]
+    return [f"{name}: {said(a)} -> {said(b)}" for name, (a, b) in told.items() if a != b]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 
 from tuner.host.identity import Host
@@ -10,6 +9,7 @@ from tuner.host.topology import format_cpu_list
 from tuner.output.exports import environment, shell
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_recommendation, write_whole
+from tuner.record.identities import plain
 from tuner.record.journal import WinnerClass
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
@@ -64,8 +64,9 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
             result.host.fingerprint,
             host.processor.model,
             host.physical_cores,
-            _n_cpus(host),
+            host.usable_cpus,
             max(1, round(len(host.cpus) / host.physical_cores)),
+            plain(result.host.identity),
         ),
         claim=Claim(
             winner.verdict,
@@ -82,11 +83,6 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
         placements=[placement_of(plan) for plan in plans],
         memory_bytes=section.memory_peak_bytes,
     )
-
-
-def _n_cpus(host: Host) -> int:
-    quota = host.limits.quota_cores
-    return len(host.cpus) if quota is None else max(1, min(len(host.cpus), math.floor(quota)))
 
 
 def placement_of(plan: LaunchPlan) -> Placement:

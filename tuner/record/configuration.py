@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TypeAlias
 
 import msgspec
 
 Value: TypeAlias = str | int | float | bool
+
+VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""Of an environment variable: what every shell can set."""
 
 
 class Configuration(msgspec.Struct, frozen=True, order=False):

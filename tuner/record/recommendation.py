@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import re
+from typing import Any
 
 import msgspec
 
-from tuner.record.configuration import Value
+from tuner.record.configuration import VARIABLE_NAME, Value
 from tuner.record.result import Interval, Verdict
 
 RECOMMENDATION_VERSION = 1
@@ -37,6 +38,8 @@ class RecommendedHost(msgspec.Struct, frozen=True):
     cpus: int | None = None
     """CPUs (hardware threads) that the program was allowed, its quota considered."""
     threads_per_core: int = 1
+    identity: dict[str, Any] = {}
+    """What changes results, part by part; empty in files of earlier versions."""
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -101,7 +104,6 @@ class Recommendation(msgspec.Struct, frozen=True):
     """The most that all instances used together."""
 
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
 
@@ -112,14 +114,11 @@ def fault_of(recommendation: Recommendation) -> str | None:
     It may come from anywhere, and goes into shells, units and manifests.
     """
     r = recommendation
-    for name, value in r.environment.items():
-        if not _NAME.fullmatch(name):
+    for name in r.environment:
+        if not VARIABLE_NAME.fullmatch(name):
             return f"{name!r} is not a variable's name"
-        if not value.isprintable():
-            return f"{name} holds control characters: {value!r}"
-    for setting in r.settings:
-        if not (setting.knob.isprintable() and str(setting.value).isprintable()):
-            return f"control characters in {f'{setting.knob}={setting.value}'!r}"
+    if (text := _unprintable(msgspec.to_builtins(r))) is not None:
+        return f"control characters in {text!r}"
     for placement in r.placements:
         if placement.cpus is not None and not _CPUS.fullmatch(placement.cpus):
             return f"{placement.cpus!r} is not a list of CPUs"
@@ -131,3 +130,13 @@ def fault_of(recommendation: Recommendation) -> str | None:
     if not all(math.isfinite(number) and 0 <= number < 1e9 for number in numbers):
         return f"a figure of its claim is none: {numbers}"
     return None if r.placements else "it places no instance"
+
+
+def _unprintable(part: Any) -> str | None:
+    """Return the first text with control characters, however deep; None if there is none."""
+    if isinstance(part, str):
+        return None if part.isprintable() else part
+    inside = [*part, *part.values()] if isinstance(part, dict) else part
+    if not isinstance(inside, list | tuple):
+        return None
+    return next((found for each in inside if (found := _unprintable(each)) is not None), None)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import VARIABLE_NAME, Configuration
 from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import BATCH, KNOBS, Applies, Knob
 
 
 def is_known(knob: str) -> bool:
     """Tell whether a knob exists: one of the catalogue, or an environment variable."""
-    return knob in KNOBS or (knob.startswith("env.") and len(knob) > len("env."))
+    is_variable = knob.startswith("env.") and VARIABLE_NAME.fullmatch(knob.removeprefix("env."))
+    return knob in KNOBS or bool(is_variable)
 
 
 def describe(knob: str) -> Knob:

@@ -222,7 +222,7 @@ class _File:
                 )
             literal = [v.value if isinstance(v, ValueEntry) else v for v in knob.values]
             for value in knob.values:
-                self._library(knob.id, value, (*where, "values"))
+                self._value(knob.id, value, (*where, "values"))
                 if isinstance(value, ValueEntry):
                     self._formula(value.when, (*where, "values"))
                     if value.substitute is not None and value.substitute not in literal:
@@ -248,13 +248,15 @@ class _File:
                     raise self.fault(
                         (*where, "settings"), f"no knob {knob_id!r}", _known_knobs(knob_id)
                     )
-                self._library(knob_id, value, (*where, "settings"))
+                self._value(knob_id, value, (*where, "settings"))
                 if isinstance(value, str) and value.startswith("="):
                     self._formula(value[1:], (*where, "settings"))
 
-    def _library(self, knob: str, value: Value | ValueEntry, where: tuple[str | int, ...]) -> None:
-        """Refuse a library to preload that this tool cannot find under any name."""
+    def _value(self, knob: str, value: Value | ValueEntry, where: tuple[str | int, ...]) -> None:
+        """Refuse control characters, and a library to preload that has no name this tool knows."""
         name = value.value if isinstance(value, ValueEntry) else value
+        if not str(name).isprintable():
+            raise self.fault(where, f"{knob} has control characters: {name!r}", "remove them")
         allowed = PRELOADED.get(knob)
         if allowed and name not in allowed and not str(name).startswith("="):
             raise self.fault(

@@ -90,8 +90,12 @@ def parse_restrictions(
 
 
 def check_consistent(restrictions: Restrictions) -> None:
-    """Refuse what contradicts itself; raises UsageError, naming both sides."""
+    """Refuse what contradicts itself, or is no value; raises UsageError, naming both sides."""
     values, fixed = restrictions.values, restrictions.fixed
+    asked = [*fixed.items(), *((knob, value) for knob, many in values.items() for value in many)]
+    for knob, value in asked:
+        if not str(value).isprintable():  # it goes into shells, units and manifests
+            raise UsageError(f"{knob}={value!r} holds control characters; no setting has these")
     for knob in restrictions.excluded:
         if knob in fixed or knob in values:
             other = "--fix" if knob in fixed else "--set"

@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -27,6 +28,7 @@ from tests.output.exports.shipped import (
 )
 from tuner.errors import UsageError
 from tuner.output.exports import TARGETS
+from tuner.record.files import write_recommendation
 from tuner.record.recommendation import Placement, Recommendation
 
 SERVE = ("/usr/bin/python3", "-c", "print('$HOME 100%')")
@@ -138,6 +140,21 @@ def test_containers_are_placed_by_docker_run() -> None:
     assert "TUNE_FRAMEWORK_RANK" in text
 
 
+def test_a_librarys_name_runs_nothing_when_the_image_is_built() -> None:
+    hostile = "/opt/libiomp5.so;touch owned"
+    text = "FROM python:3.11-slim\n" + TARGETS["docker"](
+        shipped(environment={"LD_PRELOAD": hostile}), ()
+    )
+    parser = DockerfileParser(fileobj=io.BytesIO())
+    parser.content = text
+    runs = [line["value"] for line in parser.structure if line["instruction"] == "RUN"]
+    assert runs
+    for value in runs:
+        words = list(shlex.shlex(value, posix=True, punctuation_chars=True))
+        assert "touch" not in words
+    assert any("/usr/local/lib/libiomp5.so;touch owned" in shlex.split(value) for value in runs)
+
+
 @pytest.mark.parametrize("target", ["env", "torchserve", "python"])
 def test_a_program_is_refused_where_none_is_started(target: str) -> None:
     with pytest.raises(UsageError, match="starts no program"):
@@ -213,6 +230,15 @@ def test_systemd_accepts_the_unit(r: Recommendation, tmp_path: Path) -> None:
     assert (done.returncode, complaints) == (0, []), done.stderr
 
 
+def test_a_word_of_the_program_is_no_line_of_the_unit(tmp_path: Path) -> None:
+    words = ("/usr/bin/python3", "-c", "print(1)\nExecStartPre=/bin/false\t\x1b")
+    text = TARGETS["systemd"](shipped(launched=False), words)
+    lines = [line for line in text.splitlines() if line.startswith("Exec")]
+    assert lines == [
+        r'ExecStart="/usr/bin/python3" "-c" "print(1)\x0aExecStartPre=/bin/false\x09\x1b"'
+    ]
+
+
 def test_the_unit_places_and_quotes() -> None:
     text = TARGETS["systemd"](shipped(placements=PLACED, environment={"X": HOSTILE}), SERVE)
     lines = text.splitlines()
@@ -244,6 +270,46 @@ def test_the_servers_of_other_frameworks_are_named() -> None:
         TARGETS["torchserve"](shipped(framework="tensorflow"), ())
 
 
+@each
+def test_the_python_file_runs_beside_its_recommendation(r: Recommendation, tmp_path: Path) -> None:
+    program = tmp_path / "serve.py"
+    program.write_text(TARGETS["python"](r, ()) + "print(BATCH)\n")
+    if "\n" in r.workload.model:  # a study never writes one that cannot be read
+        compile(program.read_text(), "serve.py", "exec")
+        return
+    write_recommendation(tmp_path / "recommended.toml", r)
+    environment = {k: v for k, v in os.environ.items() if k not in r.environment}
+    done = subprocess.run(
+        [sys.executable, str(program)],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    *missing, batch = done.stdout.splitlines()
+    assert batch == "16"
+    for name in r.environment:
+        assert any(name in line for line in missing), missing
+
+
+def batching_parameters() -> Any:
+    """Return the message that TensorFlow Serving reads, as far as it concerns the file.
+
+    session_bundle_config.proto of tensorflow/serving 2.19: its fields are wrapped numbers.
+    """
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory, wrappers_pb2
+
+    file = descriptor_pb2.FileDescriptorProto(
+        name="batching.proto", syntax="proto3", dependency=[wrappers_pb2.DESCRIPTOR.name]
+    )
+    message = file.message_type.add(name="BatchingParameters")
+    fields = ("max_batch_size", "batch_timeout_micros", "max_enqueued_batches", "num_batch_threads")
+    for number, name in enumerate(fields, start=1):
+        message.field.add(name=name, number=number, type=11, label=1,
+                          type_name=".google.protobuf.Int64Value")  # fmt: skip
+    pool = descriptor_pool.DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return message_factory.GetMessageClass(pool.FindMessageTypeByName("BatchingParameters"))()
+
+
 def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_path: Path) -> None:
     r = shipped(
         {"tensorflow.frozen": True},
@@ -271,7 +337,10 @@ def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_pat
     assert flags["--model_base_path"] == "/models/mine"
     assert flags["--port"] == "8500"
     assert flags["--enable_batching"] == "true"
-    assert "max_batch_size { value: 32 }" in batching
+    text_format = pytest.importorskip("google.protobuf.text_format", reason="comes with tensorflow")
+    parameters = text_format.Parse(batching, batching_parameters())
+    assert parameters.max_batch_size.value == 32
+    assert parameters.num_batch_threads.value == 1
     assert environment["OMP_NUM_THREADS"] == "4"
     assert environment["MALLOC_CONF"] == HOSTILE
     assert "TF_NUM_INTRAOP_THREADS" not in environment

@@ -63,11 +63,12 @@ def _path(library: Library) -> str:
 
 
 def _from_pypi(library: Library) -> list[str]:
-    name = library.path.rpartition("/")[2]
-    found = f'"$(find / -xdev -name {shlex.quote(name)} | head -n 1)"'
+    path = _path(library)
+    name = shlex.quote(path.rpartition("/")[2])
+    found = f'"$(find / -xdev -name {name} | head -n 1)"'
     return [
         f"RUN pip install --no-cache-dir {library.pypi} \\",
-        f" && {{ test -e {_LINKS}/{name} || ln -s {found} {_LINKS}/; }}",
+        f" && {{ test -e {shlex.quote(path)} || ln -s {found} {_LINKS}/; }}",
     ]
 
 

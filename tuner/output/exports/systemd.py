@@ -11,6 +11,7 @@ from tuner.output.exports.needs import (
 )
 from tuner.record.recommendation import Recommendation
 
+_CONTROLS = frozenset(map(chr, range(1, 32)))
 _PROGRAM = ("/usr/bin/python3", "/srv/serve.py")
 
 
@@ -56,6 +57,7 @@ def _placed(recommendation: Recommendation) -> list[str]:
 def _quoted(text: str, *, runs: bool = False) -> str:
     """Return a word in quotes; systemd expands % everywhere, and $ in what it runs."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    escaped = "".join(f"\\x{ord(c):02x}" if c in _CONTROLS else c for c in escaped)
     return '"' + (escaped.replace("$", "$$") if runs else escaped) + '"'
 
 
