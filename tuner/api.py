@@ -19,6 +19,7 @@ from typing import Any
 
 from tuner.deploy.verify import QUICK_S, Verification
 from tuner.errors import NothingMeasured, UsageError
+from tuner.host.secrets import redacted
 from tuner.plan import Request, parse_duration
 from tuner.record.configuration import Value
 from tuner.record.events import Event, Listener
@@ -84,7 +85,7 @@ def tune(
         ),
         goal=goal,
         learn_from=tuple(Path(folder) for folder in learn_from),
-        command=_call(given),
+        command=redacted(_call(given)),
     )
     finished = tune_request(request, listen or _ignore)
     if all(each.result is None for each in finished):
@@ -111,7 +112,7 @@ def verify(
     """
     if quick and budget is not None:
         raise UsageError(f"quick is a budget of {QUICK_S:.0f} s; leave out budget={budget!r}")
-    seconds = QUICK_S if quick else _seconds(budget or "10m")
+    seconds = QUICK_S if quick else _seconds("10m" if budget is None else budget)
     where = None if model is None else os.fspath(model)
     proof = Proof(Path(recommended), seconds, where, _path(inputs), allow_pickle)
     return prove(proof, listen or _ignore)

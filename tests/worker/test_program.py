@@ -110,3 +110,22 @@ def test_a_program_that_fails_under_a_setting_is_an_outcome(tmp_path: Path) -> N
         assert isinstance(failed, Failed)
         assert failed.outcome is Outcome.CRASHED
         assert "not with that" in failed.reason
+
+
+@needs("torch")
+def test_secrets_that_a_program_tells_are_not_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DB_PASSWORD", "correct horse")
+    told = "'cannot reach postgres://me:hunter22@db with ' + os.environ['DB_PASSWORD']"
+    text = f"import os, sys\nif 'OMP_NUM_THREADS' in os.environ: sys.exit({told})\n"
+    command = bench(tmp_path, f"{text}{BENCH}print({told})\n")
+    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=command) as launched:
+        launched.begin()
+        failed = launched.ask(Prepare(1))
+    assert isinstance(failed, Failed)
+    log = (tmp_path / "worker.log").read_text()
+    for kept in (failed.reason, log):
+        assert "cannot reach postgres://***@db with *** (DB_PASSWORD)" in kept
+        assert "horse" not in kept
+        assert "hunter22" not in kept

@@ -16,6 +16,7 @@ import typer
 from tuner import __version__, interrupts
 from tuner.cli.printable import printable
 from tuner.errors import Interrupted, TuneError, UsageError
+from tuner.host.secrets import redacted
 
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
@@ -64,8 +65,8 @@ def _write_log() -> str:
         with tempfile.NamedTemporaryFile(
             "w", prefix="tune-framework-", suffix=".log", delete=False
         ) as log:
-            log.write(f"tune-framework {__version__}\n{' '.join(sys.argv)}\n\n")
-            traceback.print_exc(file=log)
+            told = f"{' '.join(sys.argv)}\n\n{traceback.format_exc()}"
+            log.write(f"tune-framework {__version__}\n{redacted(told)}")
     except OSError:  # no room for it: then here
         traceback.print_exc()
         return "the lines above"

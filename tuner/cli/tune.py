@@ -15,6 +15,7 @@ from tuner.cli.progress import progress
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
+from tuner.host.secrets import redacted
 from tuner.plan import Request, parse_duration, plan
 from tuner.record.events import Event
 from tuner.record.result import Goal
@@ -65,7 +66,7 @@ def main(
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
         goal=cast(Goal, goal),
         learn_from=tuple(learn_from),
-        command=shlex.join(["tune-framework", *command]),
+        command=redacted(shlex.join(["tune-framework", *command])),
     )
     if dry_run:
         host = probe()

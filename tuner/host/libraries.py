@@ -58,7 +58,10 @@ def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
 
 def find_cxx() -> str | None:
     """Return the C++ compiler that TorchInductor would use, or None."""
-    return os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+    named = os.environ.get("CXX", "").split()[:1]  # what follows are its options, a user's own
+    return next((shutil.which(name) or name for name in named), None) or (
+        shutil.which("g++") or shutil.which("clang++")
+    )
 
 
 def installed_frameworks() -> tuple[str, ...]:

@@ -14,9 +14,10 @@ import msgspec
 from tuner import interrupts, supervisor
 from tuner.errors import WorkerFailed
 from tuner.host.environment import FOR_WORKERS, untuned
+from tuner.host.secrets import redact_file, redacted
 from tuner.measurement.supervised import Supervised
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Command, Hello, Reply
+from tuner.record.protocol import Command, Failed, Hello, Reply
 from tuner.space.launching import LaunchPlan
 
 _HELLO_TIMEOUT_S = 60.0
@@ -114,11 +115,14 @@ class WorkerProcess:
             self._buffer += piece
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            return self._decoder.decode(line)  # type: ignore[no-any-return]
+            reply: Reply = self._decoder.decode(line)
         except msgspec.MsgspecError as error:
             raise WorkerEnded(
                 Ending(Outcome.CRASHED, f"the worker answered what cannot be read: {error}")
             ) from error
+        if isinstance(reply, Failed):  # in the words of a user's code
+            reply = msgspec.structs.replace(reply, reason=redacted(reply.reason))
+        return reply
 
     def _death(self) -> Ending:
         """Say how the worker died, from the supervisor's account and the log's last words."""
@@ -140,7 +144,7 @@ class WorkerProcess:
         except OSError:
             return ""
         words = [line.strip() for line in lines if line.strip()]
-        return f" ({words[-1][:200]})" if words else ""
+        return f" ({redacted(words[-1])[:200]})" if words else ""
 
     def _signal(self, number: signal.Signals) -> list[int]:
         pids = [self.pid, *supervisor.descendants(self.pid)]
@@ -177,6 +181,7 @@ class WorkerProcess:
             return
         self._is_closed = True
         self._process.close()
+        redact_file(self._log)
         for fd in (self._commands, self._replies):
             os.close(fd)
 

@@ -33,6 +33,7 @@ from tuner.errors import UsageError, WorkerFailed
 from tuner.host.environment import FOR_WORKERS
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
+from tuner.host.secrets import redacted
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, OutputCheck, Prepared, Profiled, ReadBack, Slice
 from tuner.record.protocol import (
@@ -166,7 +167,7 @@ class ProgramSession:
 def card_of_program(ref: ModelRef) -> ModelCard:
     """Run a program once to see which framework it uses; the card carries what is wrong."""
     seen = Sighting()
-    shown = shlex.join(ref.command)
+    shown = redacted(shlex.join(ref.command))
     fault = ""
     try:
         _first_run(ref, seen)

@@ -1,0 +1,42 @@
+"""What must not be kept of what programs say: passwords in addresses, variables that hold secrets.
+
+The tool itself keeps no variable but those that tune (host/environment.py). A program's last words,
+an exception or a command line may hold others.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+from tuner.host.environment import is_tuning_variable
+
+_TELLING = re.compile(
+    r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|AUTH|DSN|API_?KEY|_KEY$", re.IGNORECASE
+)
+"""In the name of a variable: its value is a secret."""
+_SHORTEST = 6
+"""Characters of a value that is looked for: a shorter one is found in what has nothing to do with
+it."""
+_IN_ADDRESS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
+_HIDDEN = "***"
+
+
+def redacted(text: str, environment: Mapping[str, str] = os.environ) -> str:
+    """Return a text without secrets."""
+    for name, value in environment.items():
+        if len(value) >= _SHORTEST and _TELLING.search(name) and not is_tuning_variable(name):
+            text = text.replace(value, f"{_HIDDEN} ({name})")
+    return _IN_ADDRESS.sub(_HIDDEN, text)
+
+
+def redact_file(path: Path) -> None:
+    """Write a log anew without secrets, if it holds any; one that cannot be read stays as it is."""
+    try:
+        text = path.read_bytes().decode(errors="surrogateescape")
+        if (clean := redacted(text)) != text:
+            path.write_bytes(clean.encode(errors="surrogateescape"))
+    except OSError:
+        return
