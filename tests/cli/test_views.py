@@ -69,6 +69,22 @@ def test_a_users_space_and_batch(tmp_path: Path) -> None:
     assert data["workload"]["card"]["batches"] == [32]
 
 
+def test_a_users_space_does_nothing_to_a_terminal(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text(
+        'schema_version = 1\ntitle = "a\\u001b]52;c;AAAA\\u0007b"\n'
+        '[[knob]]\nid = "fake.layout"\nvalues = ["packed"]\n'
+        '[[baseline]]\nname = "[bold]n\\u001b[2J"\nsource = "s\\u001b[2J"\n'
+        'frameworks = ["fake"]\nsettings = { "fake.layout" = "packed" }\n'
+    )
+    dry = ("--model", "fake", "--space", "mine.toml", "--dry-run")
+    for arguments in (("spaces", "mine.toml"), dry):
+        shown = run(*arguments, cwd=tmp_path)
+        assert shown.returncode == 0, shown.stderr
+        assert "[bold]n?[2J" in shown.stdout
+        assert "\x1b" not in shown.stdout
+        assert "\x07" not in shown.stdout
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90s", 90), ("90", 90), ("10m", 600), ("1h30m", 5400), ("0.5m", 30)]
 )

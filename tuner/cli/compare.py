@@ -10,7 +10,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.printable import made_printable
+from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.assemble import verdict_line
 from tuner.output.compare import Comparison, compare, find_studies
@@ -30,11 +30,10 @@ def main(places: Sequence[Path], out: Path | None, *, as_json: bool) -> None:
         return
     _show(comparison)
     if out is not None:
-        print(f"written to {out}")
+        print(printable(f"written to {out}"))
 
 
 def _show(comparison: Comparison) -> None:
-    comparison = made_printable(comparison)
     console = wide_console()
     classes = [str(klass) for klass in WinnerClass]
     table = Table("study", "model", "framework", "default", *classes, "verdict",

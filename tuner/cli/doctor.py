@@ -6,9 +6,9 @@ import sys
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 from rich.text import Text
 
+from tuner.cli.tables import text_console
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import probe
 
@@ -24,7 +24,7 @@ def main(out: Path, *, as_json: bool) -> None:
             msgspec.json.format(msgspec.json.encode(findings), indent=2).decode() + "\n"
         )
         return
-    console = Console(highlight=False)
+    console = text_console()
     console.print(Text(host.summary(), style="bold"))
     for finding in findings:
         console.print(

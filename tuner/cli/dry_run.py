@@ -157,7 +157,7 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
             (f"same as {b.same_as}" if b.same_as else "measured") if b.is_applicable else b.reason
         )
         table.add_row(
-            b.name,
+            Text(b.name),
             Text(here),
             Text(settings(b.configuration.as_dict()) if b.is_applicable else "-"),
             Text("; ".join((*b.substituted, *_dead(b)))),
@@ -169,8 +169,10 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
         )
     estimate = _estimate(plan, budget_s)
     console.print(
-        f"about {estimate['launch_s']:.0f} s a launch without compilation: {duration(budget_s)} "
-        f"hold about {estimate['launches']:.0f}; {outlook(plan)}"
+        Text(
+            f"about {estimate['launch_s']:.0f} s a launch without compilation: "
+            f"{duration(budget_s)} hold about {estimate['launches']:.0f}; {outlook(plan)}"
+        )
     )
     if estimate["launches"] < _WANTED_LAUNCHES:
         console.print(

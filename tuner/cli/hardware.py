@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.cli.tables import text_console
 from tuner.host.identity import probe
 
 
@@ -25,7 +25,7 @@ def main(*, as_json: bool) -> None:
         }
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(data), indent=2).decode() + "\n")
         return
-    console = Console(highlight=False)
+    console = text_console()
     console.print(Text(host.summary(), style="bold"))
     table = Table.grid(padding=(0, 2))
     for name, value in host.facts().items():
@@ -42,7 +42,7 @@ def main(*, as_json: bool) -> None:
         )
     for name, path in host.libraries.items():
         table.add_row(name, Text(path))
-    table.add_row("C++ compiler", host.cxx or "none")
+    table.add_row("C++ compiler", Text(host.cxx or "none"))
     for name, version in host.versions.items():
         table.add_row(name, version)
     table.add_row("fingerprint", host.fingerprint()[:16])

@@ -1,4 +1,7 @@
-"""Text that does nothing to a terminal but appear on it."""
+"""Text that does nothing to a terminal but appear on it.
+
+A result read from a file, a model's name, a program's last words may hold anything.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +18,7 @@ def printable(text: str) -> str:
 
 
 def made_printable(struct: _T) -> _T:
-    """Return a struct all of whose text is printable.
-
-    A result read from a file, a model's name, a program's last words may hold anything.
-    """
+    """Return a struct all of whose text is printable."""
     return msgspec.convert(_each(msgspec.to_builtins(struct)), type(struct))
 
 

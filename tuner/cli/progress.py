@@ -130,6 +130,7 @@ def _line(event: Event, state: _State) -> str | None:
             return text if is_new else None
         case TimeLeft():
             state.deadline = time.monotonic() + event.seconds
+            state.budget_s = state.budget_s or event.seconds  # what no study was begun for
             return None
         case Warned():
             return f"warning: {event.text}"

@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from tuner.cli.printable import printable
 from tuner.deploy.run import CannotRun, execute, prepare
 from tuner.deploy.team import run_team
 from tuner.errors import UsageError
@@ -18,7 +19,7 @@ def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
 
     def tell(text: str) -> None:
         if not quiet:
-            print(f"tune-framework run: {text}", file=sys.stderr, flush=True)
+            print(f"tune-framework run: {printable(text)}", file=sys.stderr, flush=True)
 
     if command and command[0] == "--":
         command = command[1:]

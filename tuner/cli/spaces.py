@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.tables import LEGEND, wide_console
+from tuner.cli.tables import LEGEND, text_console, wide_console
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import probe
 from tuner.space.knobs import describe
@@ -48,7 +47,7 @@ def _show_all(profiles: list[Profile]) -> None:
             str(len(profile.knob)),
             str(len(profile.baseline)),
         )
-    Console(highlight=False).print(table)
+    text_console().print(table)
 
 
 def _show_one(profile: Profile) -> None:
@@ -74,7 +73,7 @@ def _show_one(profile: Profile) -> None:
         table.add_column(column, overflow="fold")
     for baseline in profile.baseline:
         table.add_row(
-            baseline.name,
+            Text(baseline.name),
             ", ".join(baseline.frameworks),
             Text(" ".join(f"{k}={v}" for k, v in baseline.settings.items())),
             Text(baseline.source),

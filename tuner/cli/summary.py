@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.printable import made_printable
+from tuner.cli.tables import text_console
 from tuner.output.assemble import verdict_line
 from tuner.output.phrases import (
     best_candidate,
@@ -27,8 +26,7 @@ _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold ye
 
 def show(result: Result, folder: Path) -> None:
     """Print what a study found."""
-    result = made_printable(result)
-    console = Console(highlight=False)
+    console = text_console()
     console.print()
     headline = f"{result.model_title}, {result.framework}, {result.scenario}: "
     speedup = f"  {ratio(result.speedup)}" if result.speedup else ""

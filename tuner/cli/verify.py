@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import typer
 
+from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.deploy.verify import EXIT_CODES, QUICK_S, Verification
 from tuner.errors import UsageError
@@ -45,11 +46,11 @@ def _show(found: Verification, *, as_json: bool) -> None:
         return
     for difference in found.differences:
         weight = "" if difference.matters else " (seldom matters)"
-        print(f"differs: {difference.what}: {difference.there} there, {difference.here} here"
-              f"{weight}", file=sys.stderr)  # fmt: skip
+        told = f"{difference.what}: {difference.there} there, {difference.here} here{weight}"
+        print(printable(f"differs: {told}"), file=sys.stderr)
     if besides := list(tuning_variables(os.environ)):
-        print(f"set in this shell, and not where it was measured: {', '.join(besides)}",
-              file=sys.stderr)  # fmt: skip
+        print(f"set in this shell, and not where it was measured: "
+              f"{printable(', '.join(besides))}", file=sys.stderr)  # fmt: skip
     print(line(found))
 
 
@@ -61,4 +62,4 @@ def line(found: Verification) -> str:
             parts.append(f"{name} {interval.point:.2f}x ({interval.low:.2f} - {interval.high:.2f})")
     n = found.n_rounds
     parts.append(f"{n} round{'' if n == 1 else 's'}, {found.seconds:.0f} s")
-    return " ".join("; ".join(parts).split())
+    return printable(" ".join("; ".join(parts).split()))
