@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import time
 from pathlib import Path
 
@@ -103,31 +104,35 @@ def run_study(
     """Carry out one study, or go on with it, and write what it found."""
     with Store(plan.folder) as store:
         _open(store, plan)
-        session = len(store.all(SessionOpened)) + 1
+        sessions = store.all(SessionOpened)
         is_finished = bool(store.all(StudyFinished))
-        budget = Budget(budget_s, store.used_before_s + (0.0 if is_finished else overhead_s))
+        session = SessionOpened(len(sessions) + 1, _now(), budget_s, request.command)
+        if is_finished:  # rendered again: nothing of what was measured has changed
+            session = sessions[-1]
+            overhead_s = 0.0
+        budget = Budget(session.budget_s, store.used_before_s + overhead_s)
         store.used_s = budget.used_s
         listen(
             StudyBegins(
                 workload=plan.workload.label(),
                 folder=str(plan.folder),
-                budget_s=budget_s,
+                budget_s=session.budget_s,
                 resumed_s=store.used_before_s,
                 n_configurations=plan.space.upper_size(),
             )
         )
-        if is_finished and budget_s > 1.01 * store.all(SessionOpened)[-1].budget_s:
+        if is_finished and budget_s > 1.01 * session.budget_s:
             listen(
                 Warned(
                     "this study is finished and is rendered again; to measure longer, name another "
                     "folder with --out"
                 )
             )
-        if session == 1 and not store.all(EarlierNoted):  # a kill may have come in between
+        if session.number == 1 and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
-        study = _assemble_study(store, plan, request, host, budget, session, listen)
+        study = _assemble_study(store, plan, request, host, budget, session.number, listen)
         context = Context(
             host=host,
             profile=plan.profile.name,
@@ -135,18 +140,18 @@ def run_study(
             workload=plan.workload,
             facts=plan.facts,
             numerics=request.restrictions.numerics,
-            budget_s=budget_s,
-            command=request.command,
+            session=session,
+            command=session.command or request.command,
         )
         if not is_finished:
-            store.add(SessionOpened(session, _now(), budget_s))
+            store.add(session)
             if request.learn_from and not study.trials.sampler.transfer.studies:
                 study.warn(
                     f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
                     "--learn-from, none measured anything that exists here: nothing is learnt"
                 )
             try:
-                # the surrogate's small matrices: several BLAS threads would only wait for each other
+                # the surrogate's matrices are small: several BLAS threads only wait for each other
                 with threadpool_limits(limits=1, user_api="blas"):
                     _measure(study, plan, host)
             finally:
@@ -266,4 +271,4 @@ def _open(store: Store, plan: Plan) -> None:
 
 
 def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S%z")
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -16,6 +16,7 @@ from tuner.record.journal import (
     Phase,
     PhaseDone,
     RoundDone,
+    SessionOpened,
     StudyOpened,
     WinnerClass,
 )
@@ -87,8 +88,8 @@ def assembled(
     study.baselines = [default, *(study.baselines if vendor else [])]
     context = Context(
         host=machine(folder / "machine"), profile="fake", profile_matches=True,
-        workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics="same", budget_s=1000.0,
-        command="tune-framework",
+        workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics="same",
+        session=SessionOpened(1, "2026-01-01T00:00:00+00:00", 1000.0), command="tune-framework",
     )  # fmt: skip
     return assemble(study, context)
 

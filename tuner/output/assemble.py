@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import math
 import statistics
 from collections import defaultdict
@@ -24,6 +23,7 @@ from tuner.record.journal import (
     Phase,
     PhaseDone,
     RoundDone,
+    SessionOpened,
     StudyOpened,
     TransferNoted,
     Waited,
@@ -70,8 +70,10 @@ class Context(msgspec.Struct, frozen=True):
     workload: Workload
     facts: ModelFacts
     numerics: Numerics
-    budget_s: float
+    session: SessionOpened
+    """The last that measured."""
     command: str
+    """What repeats the study."""
 
 
 def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
@@ -101,7 +103,7 @@ def assemble(study: Study, context: Context) -> Result:
     return Result(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
-        created=datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        created=context.session.started,
         identity=opened.identity,
         model=context.workload.model.label(),
         model_title=card.title,
@@ -130,7 +132,7 @@ def assemble(study: Study, context: Context) -> Result:
         trials=_trials(ledger),
         contributions=winners[str(klass)].contributions,
         seconds=_seconds(store, study.budget.used_s()),
-        budget_s=context.budget_s,
+        budget_s=context.session.budget_s,
         budget_shares=_shares(store),
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
         convergence_reason=next(
@@ -142,6 +144,7 @@ def assemble(study: Study, context: Context) -> Result:
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,
         timeline=timeline(store),
+        source_sha256=card.source_sha256,
     )
 
 

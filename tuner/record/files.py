@@ -28,7 +28,9 @@ def write_whole(path: Path, text: str, *, executable: bool = False) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        temporary.chmod(0o755 if executable else 0o644)
+        if executable:  # for whoever may read it, which the umask decides
+            mode = temporary.stat().st_mode
+            temporary.chmod(mode | (mode & 0o444) >> 2)
         temporary.replace(path)
     except OSError as error:
         raise StorageFailed(f"cannot write {path}: {error.strerror}") from error

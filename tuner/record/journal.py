@@ -51,6 +51,8 @@ class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
     number: int
     started: str
     budget_s: float
+    command: str = ""
+    """What repeats it; empty in journals of earlier versions."""
 
 
 TRANSFERRED = "transferred"

@@ -256,6 +256,7 @@ class Result(msgspec.Struct, frozen=True):
     schema_version: int
     tool_version: str
     created: str
+    """When the last session that measured began (UTC, ISO 8601)."""
     identity: str
     model: str
     model_title: str
@@ -304,3 +305,5 @@ class Result(msgspec.Struct, frozen=True):
     """Every slice in the order of time; empty in results of earlier versions."""
     goal: Goal = "fastest"
     """robust: winners that do not collapse beside a busy neighbour are preferred."""
+    source_sha256: str = ""
+    """Of the model's file; empty in results of earlier versions."""
