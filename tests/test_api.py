@@ -14,7 +14,7 @@ from tuner.errors import NothingMeasured, UsageError
 
 # no `if __name__`: what is measured are processes of the tool's own, not forks of this program
 PROGRAM = """
-import json, sys, threadpoolctl, tuner
+import json, scipy.linalg, sys, threadpoolctl, tuner
 kinds, threads = [], set()
 
 def blas():

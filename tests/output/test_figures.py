@@ -148,7 +148,19 @@ def test_settings_of_what_was_measured_are_axes_with_their_values() -> None:
     shown = texts(svg)
     assert "torch.compile.mode" in shown
     assert "freezing" in shown
-    assert "default" in shown
+    assert "(not set)" in shown
+
+
+def test_a_value_that_is_called_default_is_not_what_is_not_set() -> None:
+    result = whole()
+    trials = [
+        msgspec.structs.replace(t, configuration={"torch.compile.mode": "default"})
+        if t.configuration.get("torch.compile.mode") == "freezing"
+        else t
+        for t in result.trials
+    ]
+    _, svg = drawn("parallel", msgspec.structs.replace(result, trials=trials))
+    assert {"default", "(not set)"} <= set(texts(svg))
 
 
 def test_operators_are_compared_by_their_shares() -> None:

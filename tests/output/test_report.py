@@ -160,6 +160,13 @@ def test_hostile_text_is_escaped(result: Result, template: str) -> None:
     assert shown.count("`") == text.count("`") or template.endswith(".html.j2")
 
 
+def test_nobody_is_called_by_a_report_in_a_pull_request(result: Result) -> None:
+    title = "@team _now_ costs $5$ ~~x~~ under_score@2"
+    text = render(msgspec.structs.replace(result, model_title=title), "report.md.j2")
+    heading = text.splitlines()[0]
+    assert "@\u200bteam \\_now\\_ costs \\$5\\$ \\~\\~x\\~\\~ under_score@2" in heading
+
+
 def test_the_page_asks_nothing_of_the_network(result: Result) -> None:
     html = render(result, "report.html.j2")
     assert "http://" not in html

@@ -256,7 +256,8 @@ def profiled_how(result: Result) -> str:
 
 def _prose(text: object) -> str:
     """Keep a value from being anything but words in Markdown, in a table or outside."""
-    return re.sub(r"([\\`*\[\]<>|#])", r"\\\1", " ".join(str(text).split()))
+    words = re.sub(r"([\\`*\[\]<>|#~$]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(str(text).split()))
+    return re.sub(r"(?<!\w)@(?=\w)", "@\u200b", words)  # or GitHub would call someone
 
 
 def _code(text: object) -> str:

@@ -11,7 +11,8 @@ _COLOURS = {_OTHER: GREY, _FASTER: BLUE, _BEST: GREEN}
 _MOST_KNOBS = 10
 _LONGEST = 12
 """Characters of a value beside its axis."""
-_DEFAULT = "default"
+_NOT_SET = "(not set)"
+"""Not "default", which is the name of a value of some settings."""
 
 
 def parallel(result: Result) -> Chart | None:
@@ -98,7 +99,7 @@ def _short(text: str) -> str:
 
 
 def _text(value: Value | None) -> str:
-    return _DEFAULT if value is None else str(value)
+    return _NOT_SET if value is None else str(value)
 
 
 def _varied(trials: list[TrialSection]) -> list[str]:
@@ -117,5 +118,5 @@ def _heights(trials: list[TrialSection], knob: str) -> dict[str, float]:
     """Spread a setting's values over its axis, the default lowest, numbers by size."""
     values = {t.configuration.get(knob) for t in trials} - {None}
     ordered = sorted(values, key=lambda v: (isinstance(v, str), v if isinstance(v, str) else 0, v))
-    texts = list(dict.fromkeys([_DEFAULT, *map(_text, ordered)]))
+    texts = list(dict.fromkeys([_NOT_SET, *map(_text, ordered)]))
     return {text: i / max(1, len(texts) - 1) for i, text in enumerate(texts)}
