@@ -11,7 +11,8 @@ import msgspec
 import pytest
 
 from tests.command import MARKER, new_marker, run, seconds_here, wait_until_gone
-from tuner.deploy.verify import Verdict, differences, early_interval, judge
+from tuner.deploy.differences import differences
+from tuner.deploy.verify import Verdict, early_interval, judge
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation, write_recommendation
 from tuner.record.identities import plain

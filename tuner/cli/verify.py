@@ -46,8 +46,7 @@ def _show(found: Verification, *, as_json: bool) -> None:
         return
     for difference in found.differences:
         weight = "" if difference.matters else " (seldom matters)"
-        told = f"{difference.what}: {difference.there} there, {difference.here} here{weight}"
-        print(printable(f"differs: {told}"), file=sys.stderr)
+        print(printable(f"differs: {difference.told()}{weight}"), file=sys.stderr)
     if besides := list(tuning_variables(os.environ)):
         print(f"set in this shell, and not where it was measured: "
               f"{printable(', '.join(besides))}", file=sys.stderr)  # fmt: skip

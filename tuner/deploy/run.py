@@ -19,6 +19,7 @@ from typing import NoReturn
 
 import msgspec
 
+from tuner.deploy.differences import differences
 from tuner.errors import TuneError, UsageError
 from tuner.host.environment import tuning_variables
 from tuner.host.identity import Host
@@ -30,6 +31,8 @@ from tuner.space.catalogue import Applies
 from tuner.space.launching import LaunchPlan, plan_launch
 
 _LOADED_WITHIN_S = 1.0
+_MOST_TOLD = 3
+"""Differences between hosts that are named."""
 _IGNORED_BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Python ignores these, and what is ignored stays so through exec."""
 
@@ -80,11 +83,10 @@ def prepare(
         raise CannotRun(f"{error}; mend that, or tune again on this host") from error
     if not recommendation.settings:
         notes.append("nothing was confirmed to be faster than the default: nothing is set")
-    if recommendation.host.fingerprint != host.fingerprint():
-        notes.append(
-            f"confirmed on another host or with other versions ({recommendation.host.cpu}, "
-            f"{recommendation.host.physical_cores} cores): what it gains here is not known"
-        )
+    if serious := [d.told() for d in differences(recommendation, host) if d.matters]:
+        more = f"; and {len(serious) - _MOST_TOLD} more" if len(serious) > _MOST_TOLD else ""
+        notes.append("confirmed on another host, what it gains here is not known: "
+                     f"{'; '.join(serious[:_MOST_TOLD])}{more}")  # fmt: skip
     for setting in others:
         if setting.needs_code_change:
             what = f"{setting.knob}={setting.value}"

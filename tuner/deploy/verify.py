@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from scipy.special import stdtrit
 
+from tuner.deploy.differences import Difference, differences
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
 from tuner.measurement.bench import Bench
@@ -29,7 +30,6 @@ from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
-from tuner.record.identities import differing, said
 from tuner.record.launch import LaunchRecord, Purpose, ReadBack
 from tuner.record.outcome import Outcome
 from tuner.record.recommendation import Recommendation
@@ -42,9 +42,6 @@ from tuner.space.launching import plan_launch
 QUICK_S = 60.0
 _UNKNOWN = Scatter(0.02, 0.01)
 """What launches and slices scatter by where the recommendation does not say."""
-_SERIOUS = ("torch", "tensorflow", "keras")
-_SELDOM = ("cxx", "memory_gib", "gpus")
-"""Parts of an identity that speeds on a CPU seldom depend on."""
 
 
 class Verdict(StrEnum):
@@ -56,16 +53,6 @@ class Verdict(StrEnum):
 
 
 EXIT_CODES = {Verdict.CONFIRMED: 0, Verdict.REFUTED: 4, Verdict.INCONCLUSIVE: 5}
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """Something that is not as it was where the recommendation was measured."""
-
-    what: str
-    there: str
-    here: str
-    matters: bool
-    """Whether speeds are known to depend on it."""
 
 
 class Verification(msgspec.Struct, frozen=True):
@@ -82,50 +69,6 @@ class Verification(msgspec.Struct, frozen=True):
     not_in_force: list[str]
     ratios: list[float] = []
     """Of each round: the recommendation's rate over the default's."""
-
-
-def differences(recommendation: Recommendation, host: Host) -> list[Difference]:
-    """Compare this host with the one that the recommendation was measured on."""
-    there = recommendation.host
-    if there.fingerprint == host.fingerprint():
-        return []
-    if not there.identity:
-        return _of_an_older_file(recommendation, host)
-    in_use = {str(setting.value) for setting in recommendation.settings}
-    return [
-        Difference(part.replace("_", " "), said(was), said(now), _matters(part, in_use))
-        for part, (was, now) in differing(there.identity, host.identity()).items()
-    ]
-
-
-def _matters(part: str, in_use: set[str]) -> bool:
-    """Tell whether speeds are known to depend on a part of an identity."""
-    whole, _, name = part.partition(", ")
-    if whole == "versions":
-        return name in _SERIOUS
-    return name in in_use if whole == "libraries" else whole not in _SELDOM
-
-
-def _of_an_older_file(recommendation: Recommendation, host: Host) -> list[Difference]:
-    """Compare what recommendations told before they held the whole identity."""
-    there = recommendation.host
-    pairs: dict[str, tuple[object, object, bool]] = {
-        "processor": (there.cpu, host.processor.model, True),
-        "cores": (there.physical_cores, host.physical_cores, True),
-    }
-    if there.cpus is not None:
-        pairs["CPUs"] = (there.cpus, host.usable_cpus, True)
-    for name, version in recommendation.versions.items():
-        # only what was imported there tells of its build
-        was, now = (v.partition("+")[0] for v in (version, host.versions.get(name, "none")))
-        pairs[name] = (was, now, name in _SERIOUS)
-    found = [
-        Difference(what, str(there), str(here), matters)
-        for what, (there, here, matters) in pairs.items()
-        if str(there) != str(here)
-    ]
-    unnamed = Difference("the rest of the host", "its identity", "another", matters=True)
-    return [*found, unnamed] if not any(d.matters for d in found) else found
 
 
 def verify(
