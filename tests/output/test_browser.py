@@ -131,7 +131,7 @@ def test_everything_is_reached_by_keyboard(browser: Any, report: Path) -> None:
         reached.append(str(active))
     for wanted in ("Winners", "The three winners", "Baselines", "Trials", "The confirmation"):
         assert wanted in reached
-    seen.page.locator("summary").focus()
+    seen.page.locator("summary", has_text="Trials").focus()
     assert not seen.page.get_by_role("region", name="Trials").is_visible()
     seen.page.keyboard.press("Enter")
     assert seen.page.get_by_role("region", name="Trials").is_visible()

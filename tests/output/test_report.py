@@ -13,7 +13,8 @@ from tests.command import result_of, run, seconds_here
 from tuner.output.phrases import ratio
 from tuner.output.report import render
 from tuner.record.files import RESULT_SCHEMA, read_result
-from tuner.record.result import Interval, Result, Seconds, WinnerSection
+from tuner.record.launch import Operator
+from tuner.record.result import Interval, OperatorProfile, Result, Seconds, WinnerSection
 
 REDUCING = "fake.precision"
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
@@ -158,6 +159,18 @@ def test_hostile_text_is_escaped(result: Result, template: str) -> None:
     data["command"] = bad
     shown = render(msgspec.convert(data, Result), template)
     assert shown.count("`") == text.count("`") or template.endswith(".html.j2")
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_operators_stand_in_a_table_without_any_drawing(result: Result, template: str) -> None:
+    operators = [Operator("aten::conv<b>", 0.15, 53), Operator("aten::relu", 0.05, 49)]
+    profile = OperatorProfile(operators, 4, 0.27, "a profiler")
+    default = msgspec.structs.replace(result.default, profile=profile)
+    text = render(msgspec.structs.replace(result, default=default), template)
+    rows = [line for line in text.splitlines() if line.startswith(("<tr>", "|"))]
+    (row,) = [line for line in rows if "aten::conv" in line]
+    assert "75" in row
+    assert "<b>" not in row.replace("\\<b\\>", "")
 
 
 def test_nobody_is_called_by_a_report_in_a_pull_request(result: Result) -> None:
