@@ -128,7 +128,7 @@ def run_study(
                     "folder with --out"
                 )
             )
-        if session.number == 1 and not store.all(EarlierNoted):  # a kill may have come in between
+        if not sessions and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
@@ -145,15 +145,10 @@ def run_study(
         )
         if not is_finished:
             store.add(session)
-            if request.learn_from and not study.trials.sampler.transfer.studies:
-                study.warn(
-                    f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
-                    "--learn-from, none measured anything that exists here: nothing is learnt"
-                )
             try:
                 # the surrogate's matrices are small: several BLAS threads only wait for each other
                 with threadpool_limits(limits=1, user_api="blas"):
-                    _measure(study, plan, host)
+                    _measure(study, plan, request, host)
             finally:
                 study.bench.close()
         result = assemble(study, context)
@@ -218,10 +213,15 @@ def _assemble_study(
     )
 
 
-def _measure(study: Study, plan: Plan, host: Host) -> None:
+def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
     if study.trials.was_damaged:
         study.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
+    if request.learn_from and not study.trials.sampler.transfer.studies:
+        study.warn(
+            f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
+            "--learn-from, none measured anything that exists here: nothing is learnt"
+        )
     _warn_about_the_host(study, plan, host)
     study.store.check_room()
     if not study.store.reference_path.exists():

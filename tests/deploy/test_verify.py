@@ -15,7 +15,7 @@ from tuner.deploy.differences import differences
 from tuner.deploy.verify import Verdict, early_interval, judge
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation, write_recommendation
-from tuner.record.identities import plain
+from tuner.record.identities import differing
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.record.result import Interval
 
@@ -201,7 +201,7 @@ def test_another_host_is_named_part_by_part(recommended: Recommendation) -> None
     host = probe()
     assert differences(recommended, host) == []
     identity = recommended.host.identity
-    assert identity == plain(host.identity())
+    assert differing(identity, host.identity()) == {}
     other = {
         **identity,
         "processor": identity["processor"] | {"model": "Another"},

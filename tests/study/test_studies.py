@@ -295,9 +295,12 @@ def test_the_same_command_renders_a_finished_study_again(
 ) -> None:
     cwd, result = finished
     before = {p.name for p in (cwd / "out/launches").iterdir()}
-    again = study(cwd, FAULTY, "20s")
+    journal = (cwd / "out/study.jsonl").read_bytes()
+    again = study(cwd, FAULTY, "20m", "--learn-from", str(cwd))
     assert {p.name for p in (cwd / "out/launches").iterdir()} == before
-    assert again["winners"] == result["winners"]
+    assert (cwd / "out/study.jsonl").read_bytes() == journal
+    for part in ("winners", "created", "budget_s", "command"):
+        assert again[part] == result[part]
     (cwd / "out/report.md").unlink()
     assert run("report", "out", cwd=cwd).returncode == 0
     assert (cwd / "out/report.md").exists()

@@ -95,13 +95,12 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         with Store(Path(folder) / "study") as store:
             store.used_s = lambda: time.monotonic() - began
-            trial = _Trial(recommendation, workload, facts, host, seconds, store, listen)
-            trial.is_same_host = not any(each.matters for each in found)
+            trial = _Trial(recommendation, workload, facts, host, seconds, store, listen, found)
             try:
                 trial.run()
             finally:
                 trial.bench.close()
-            return trial.outcome(found)
+            return trial.outcome()
 
 
 def nothing_to_prove(recommendation: Recommendation, host: Host) -> Verification:
@@ -131,6 +130,7 @@ class _Trial:
         seconds: float,
         store: Store,
         listen: Listener,
+        differences: list[Difference],
     ) -> None:
         self._recommendation = recommendation
         self._workload = workload
@@ -156,8 +156,7 @@ class _Trial:
             self._arm(settings, wanted.batch),
         ]
         self._fits = _fits(recommendation, host)
-        self.is_same_host = False
-        """Whether launches differ by here as in the study: nothing that matters is another."""
+        self._differences = differences
         self._ran_out = False
         self._ratios: list[float] = []
         self._records: list[LaunchRecord] = []
@@ -234,14 +233,15 @@ class _Trial:
         n, claim = len(self._ratios), self._recommendation.claim
         if n >= LOOKS[0]:
             return speedup_interval(self._ratios, ALPHA)
-        if not self.is_same_host or not claim.launch_sd or not claim.launch_freedom:
+        is_elsewhere = any(each.matters for each in self._differences)
+        if is_elsewhere or not claim.launch_sd or not claim.launch_freedom:
             return None  # how much launches differ by here is not known yet
         return early_interval(self._ratios, claim.launch_sd, claim.launch_freedom)
 
     def _is_decided(self) -> bool:
         return judge(self._interval, self._recommendation.claim.speedup)[0] != Verdict.INCONCLUSIVE
 
-    def outcome(self, found: list[Difference]) -> Verification:
+    def outcome(self) -> Verification:
         """Say what came of it."""
         prepared = [r.prepared for r in self._records if r.prepared is not None]
         read_back = list(prepared[-1].read_back) if prepared else []
@@ -254,7 +254,7 @@ class _Trial:
             verdict, reason = Verdict.REFUTED, f"the recommendation fails here ({self._failure})"
         return Verification(
             verdict, reason, claimed, self._interval, len(self._ratios),
-            round(self._store.used_s(), 1), found, read_back, not_in_force,
+            round(self._store.used_s(), 1), self._differences, read_back, not_in_force,
             [math.exp(ratio) for ratio in self._ratios],
         )  # fmt: skip
 

@@ -9,7 +9,6 @@ from tuner.host.topology import format_cpu_list
 from tuner.output.exports import environment, shell
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_recommendation, write_whole
-from tuner.record.identities import plain
 from tuner.record.journal import WinnerClass
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
@@ -66,7 +65,7 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
             host.physical_cores,
             host.usable_cpus,
             max(1, round(len(host.cpus) / host.physical_cores)),
-            plain(result.host.identity),
+            result.host.identity,
         ),
         claim=Claim(
             winner.verdict,

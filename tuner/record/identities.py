@@ -8,28 +8,17 @@ from typing import Any
 from msgspec import json
 
 
-def plain(identity: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an identity as a file holds it: without what is absent, sequences as lists."""
-
-    def stripped(part: Any) -> Any:
-        if isinstance(part, dict):
-            return {key: stripped(value) for key, value in part.items() if value is not None}
-        return part
-
-    found: dict[str, Any] = stripped(json.decode(json.encode(identity)))
-    return found
-
-
 def differing(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
     """Return both values of what differs, by "part" or "part, name"; None where one lacks it."""
-    mine, other = _flat(plain(old)), _flat(plain(new))
+    mine, other = _flat(old), _flat(new)
     names = dict.fromkeys((*mine, *other))
     return {n: (mine.get(n), other.get(n)) for n in names if mine.get(n) != other.get(n)}
 
 
 def _flat(identity: Mapping[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
-    for part, value in identity.items():
+    as_in_a_file = json.decode(json.encode(identity))  # sequences as lists
+    for part, value in as_in_a_file.items():
         if isinstance(value, dict):
             found |= {f"{part}, {name}": each for name, each in value.items()}
         else:
