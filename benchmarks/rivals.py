@@ -7,8 +7,7 @@ five-repeats    random order, five launches each, the best mean (huggingface/tun
 tpe             Optuna 5's default sampler over categorical settings, a launch a trial, best_trial
 gp              Optuna's GPSampler, likewise
 smac            SMAC3's hyperparameter optimisation facade with its racing intensifier (at most
-three
-                launches a configuration), its incumbent
+                three launches a configuration), its incumbent
 nelder-mead     over the positions of the values, from random starts (TensorTuner, arXiv:1812.01665)
 kt-vndx, kt-genetic   Kernel Tuner's hybrid_vndx (the best of those generated for it in "Automated
                 Algorithm Design For Auto-Tuning Optimizers") and genetic_algorithm, each
@@ -240,6 +239,7 @@ def nelder_mead(meter: Meter, seed: int) -> None:
 def smac(meter: Meter, seed: int) -> None:
     from ConfigSpace import Categorical, ConfigurationSpace
     from smac import HyperparameterOptimizationFacade, Scenario
+    from smac.main.exceptions import ConfigurationSpaceExhaustedException
     from smac.runhistory import StatusType, TrialValue
 
     logging.getLogger("smac").setLevel(logging.ERROR)
@@ -265,7 +265,10 @@ def smac(meter: Meter, seed: int) -> None:
         )
         slowest, launched, n_asked = 0.0, set(), 0
         while not meter.is_over and n_asked < 10 * meter.n_launches + _IDLE:
-            info = search.ask()
+            try:
+                info = search.ask()
+            except ConfigurationSpaceExhaustedException:
+                return
             n_asked += 1
             row = meter.row(_values(meter, info.config))
             level = None
