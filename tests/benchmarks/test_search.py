@@ -23,13 +23,15 @@ from benchmarks.score import (
     replay_scores,
     window,
 )
-from benchmarks.table import Table, write_table
+from benchmarks.table import Cut, Table, Taken, write_table
 from benchmarks.tabled import TabledSpace, earlier_on, study_of, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import Configuration, Value
+from tuner.record.journal import PhaseDone
+from tuner.search.sampler import UNGUIDED
 from tuner.search.transfer import Earlier
 from tuner.study.baselines import measure_baselines
-from tuner.study.explore import learn_noise
+from tuner.study.explore import explore
 
 ROOT = Path(__file__).parents[2]
 BEST_ROW = Configuration.of(BEST)
@@ -236,15 +238,45 @@ def test_settings_that_this_table_does_not_have_say_nothing() -> None:
     assert run.steps == study_on(table, Deck(table, 0.0, 1), 1200.0, 1).steps
 
 
-@pytest.mark.parametrize(("sd", "n_at_least", "n_at_most"), [(0.003, 3, 99), (0.2, 1, 2)])
-def test_the_default_is_launched_again_unless_its_slices_say_how_launches_scatter(
-    sd: float, n_at_least: int, n_at_most: int
-) -> None:
-    table = recorded(sd=sd)
-    with study_of(table, Deck(table, 0.0, 1), 1200.0, 1) as study:
+def test_a_baseline_is_not_launched_at_a_batch_at_which_the_default_fails() -> None:
+    one = Taken(0, 0.0, 3.0, (Cut(3.0, 100.0), Cut(4.0, 100.0), Cut(5.0, 100.0)), 0.5, 0.2)
+    too_large = Taken(0, 0.0, 3.0, outcome="out_of_memory", reason="64 items")
+    choices: dict[str, tuple[Value, ...]] = {
+        "launch.allocator": ("glibc", "tcmalloc"), "workload.batch": (4, 8, 64),
+    }  # fmt: skip
+    rows = {
+        values: Configuration.of(
+            {k: v for (k, c), v in zip(choices.items(), values, strict=True) if v != c[0]}
+        )
+        for values in itertools.product(*choices.values())
+    }
+    launches = {c: [too_large if 64 in v else one] for v, c in rows.items()}
+    table = Table("batches", choices, rows, launches, recorded().recording)
+    with study_of(table, Deck(table, 0.0, 0), 1200.0, 0) as study:
         measure_baselines(study)
-        learn_noise(study)
-        assert n_at_least <= study.ledger.n_launches(Configuration()) <= n_at_most
+        tried = [trial.configuration for trial in study.ledger.trials()]
+    assert set(tried) == {c for v, c in rows.items() if v != ("tcmalloc", 64)}
+
+
+def test_the_surrogates_word_alone_settles_nothing() -> None:
+    choices: dict[str, tuple[Value, ...]] = {f"env.K{k}": (0, 1, 2) for k in range(6)}
+    rows = {
+        values: Configuration.of(dict(zip(choices, values, strict=True)))
+        for values in itertools.product(*choices.values())
+    }
+    launches = {
+        c: [Taken(0, 0.0, 1.0, (Cut(0.0, math.exp(sum(map(float, v)) / 10)),), 0.1)]
+        for v, c in rows.items()
+    }
+    table = Table("easy", choices, rows, launches)
+    with study_of(table, Deck(table, 0.0, 0), 100_000.0, 0) as study:
+        measure_baselines(study)
+        explore(study)
+        why = study.store.all(PhaseDone)[-1].reason
+        sources = [trial.source for trial in study.ledger.trials()]
+    assert "settled" in why
+    assert len(sources) < len(rows) / 2
+    assert 1 / 3 <= sum(source in UNGUIDED for source in sources) / len(sources) < 1 / 2
 
 
 def test_a_study_that_was_told_nonsense_finds_the_best_all_the_same() -> None:

@@ -41,6 +41,10 @@ _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
 _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
 """In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
+UNGUIDED = ("tpe", "random")
+"""Sources that do not ask the surrogate."""
+_ELSEWHERE = (*UNGUIDED, "surrogate")
+"""Where the surrogate expects nothing any more."""
 _N_BEST = 5
 """Configurations around which `nearby` looks."""
 _STEPS = 3
@@ -105,6 +109,8 @@ class PortfolioSampler(BaseSampler):
         """By class, of its most promising configuration at the surrogate's last turn (log rate)."""
         self.around: dict[WinnerClass, Configuration] = {}
         """By class: whose neighbours are all to be tried before anything else."""
+        self.looks_elsewhere: set[WinnerClass] = set()
+        """Classes of which the surrogate expects nothing, which chance is to confirm or refute."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
@@ -137,7 +143,11 @@ class PortfolioSampler(BaseSampler):
 
     def _in_turn(self) -> Iterator[str]:
         """Yield the source whose turn it is, then each other one: the first that has something."""
-        sources = _SOURCES if self._pool.whole() is not None else _SOURCES_OF_MANY
+        sources: tuple[str, ...] = _SOURCES
+        if self.focus in self.looks_elsewhere:
+            sources = _ELSEWHERE
+        elif self._pool.whole() is None:
+            sources = _SOURCES_OF_MANY
         source = sources[self._turns[self.focus] % len(sources)]
         self._turns[self.focus] += 1
         yield source

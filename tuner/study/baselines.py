@@ -24,9 +24,10 @@ def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
     The default comes first and always. Then every baseline at the default's best batch, and then at
-    the other batches: the best of each winner class, and, the fastest first, as many of the rest as
-    a share of the budget allows; the others are warned of. Nothing is measured that would eat what
-    the confirmation needs. Raises NothingMeasured if the default cannot be measured.
+    the others at which the default does not fail: the best of each winner class, and, the fastest
+    first, as many of the rest as a share of the budget allows; the others are warned of. Whether a
+    baseline works where the default does not is left to the search. Nothing is measured that would
+    eat what the confirmation needs. Raises NothingMeasured if the default cannot be measured.
     """
     if study.is_done(Phase.BASELINES):
         return
@@ -54,9 +55,10 @@ def measure_baselines(study: Study) -> None:
     klass_of = {b.name: winner_class(b.configuration) for b in ranked}
     leaders = {klass_of[b.name]: b for b in reversed(ranked)}.values()
     began_s = study.budget.used_s()
+    working = [b for b in ledger.batches if not _fails_at(study, b)]
     for baseline in [*leaders, *(b for b in ranked if b not in leaders)]:
         is_leader = baseline in leaders
-        for batch in ledger.batches:
+        for batch in working:
             has_time = is_leader or study.budget.used_s() - began_s < SHARE * study.budget.total_s
             if not _is_tried(study, ledger.at_batch(baseline.configuration, batch)) and not (
                 has_time and _measure(study, baseline.configuration, batch, baseline.name)
@@ -68,6 +70,10 @@ def measure_baselines(study: Study) -> None:
             f"{', '.join(dict.fromkeys(skipped))}; give a larger --budget and a new --out"
         )
     study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
+
+
+def _fails_at(study: Study, batch: int) -> bool:
+    return study.ledger.has_failed(study.ledger.at_batch(Configuration(), batch))
 
 
 def _is_tried(study: Study, configuration: Configuration) -> bool:

@@ -6,12 +6,11 @@ import math
 import statistics
 from collections import Counter
 
-from tuner.measurement.estimates import PRIOR_LAUNCH_SD
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TRANSFERRED, Phase, TransferNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
-from tuner.search.sampler import Exhausted
+from tuner.search.sampler import UNGUIDED, Exhausted
 from tuner.space.knobs import allowed_in
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
 from tuner.study.reserves import least_s, useful_s
@@ -23,9 +22,6 @@ _LITTLE = 0.0005
 """An expected gain of the log rate that is not worth a launch, however quiet the host."""
 _OF_NOISE = 1 / 10
 """The same as a share of what launches scatter by."""
-_REPEATS = 2
-_NEXT_TO_NOTHING = 0.02
-"""Of the budget, what a launch of the default may cost for it to be launched again so often."""
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
 _CLEARLY = 3.0
@@ -33,6 +29,9 @@ _CLEARLY = 3.0
 _REST = 1 / 4
 """Of the seconds that a study took so far: what costs no more is measured, though little is
 expected of it, while there is time: that nothing was left out is worth more than a model's word."""
+_BY_CHANCE = 1 / 3
+"""Of a class's proposals, those that no model made, before it is settled: where everything that
+was tried lies around one optimum, the surrogate is sure that there is no other."""
 _STALLED = 9
 """A search has stalled after so many proposals since its best was found, those of every class
 together, and half of all: what it leaves to the later phases then tells more."""
@@ -45,6 +44,7 @@ class _Progress:
         self._study = study
         self._since_better: Counter[WinnerClass] = Counter()
         self._proposed: Counter[WinnerClass] = Counter()
+        self._by_chance: Counter[WinnerClass] = Counter()
         self._hopes_are_low: Counter[WinnerClass] = Counter()
         self._leaders: dict[WinnerClass, Configuration] = {}
         self.settled: dict[WinnerClass, str] = {}
@@ -53,8 +53,9 @@ class _Progress:
         """Take note of a proposal's result for every class, and settle `klass` if it is time.
 
         That is where the surrogate has expected next to nothing of its best proposal for a while,
-        half of all proposals brought nothing, no neighbour of the best is untried, and the rest of
-        the class costs more than a share of what was spent: else it goes on with that.
+        half of all proposals brought nothing, no neighbour of the best is untried, chance has found
+        nothing either, and the rest of the class costs more than a share of what was spent: else it
+        goes on with that.
         """
         study, ledger = self._study, self._study.ledger
         sampler = study.trials.sampler
@@ -66,12 +67,15 @@ class _Progress:
                 self._leaders[each] = found[0]
                 self._since_better[each] = 0
                 sampler.around.pop(each, None)
+                sampler.looks_elsewhere.discard(each)
         self._since_better[klass] += 1
         self._proposed[klass] += 1
+        self._by_chance[klass] += sampler.source in UNGUIDED
         gain = sampler.expected_gain.get(klass, math.inf)
         little = max(_LITTLE, _OF_NOISE * ledger.estimates.launch_sd)
         if gain >= little:
             self._hopes_are_low[klass] = 0
+            sampler.looks_elsewhere.discard(klass)
         elif sampler.source == "surrogate":
             self._hopes_are_low[klass] += 1
         sampler.focus = klass
@@ -80,6 +84,8 @@ class _Progress:
         leader = self._leaders.get(klass)
         if leader is not None and sampler.open_neighbours(leader, ledger.tried()):
             sampler.around[klass] = leader
+        elif self._by_chance[klass] < _BY_CHANCE * self._proposed[klass]:
+            sampler.looks_elsewhere.add(klass)
         elif self._rest_s(klass) > _REST * study.budget.used_s():
             self.settled[klass] = (
                 f"settled: the most promising configuration is expected to gain {gain:.2%}"
@@ -120,7 +126,6 @@ def explore(study: Study) -> None:
     if study.is_done(Phase.EXPLORE):
         return
     study.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
-    learn_noise(study)
     try_transferred(study)
     progress = _Progress(study)
     reason = ""
@@ -155,25 +160,6 @@ def explore(study: Study) -> None:
         study.warn(f"nothing beyond the default and the baselines was tried: {reason}; {remedy}")
     note_transfer(study)
     study.done(Phase.EXPLORE, reason)
-
-
-def learn_noise(study: Study) -> None:
-    """Launch the default a few times more, where that costs next to nothing of the budget.
-
-    What launches of one configuration differ by says what the search may believe: taken for too
-    much, small gains are lost in it; for too little, luck is followed. Where slices scatter, they
-    say it well enough.
-    """
-    default = study.ledger.default_at_best()
-    if study.ledger.estimates.scatter.within >= PRIOR_LAUNCH_SD:
-        return
-    while (
-        default is not None
-        and study.ledger.n_launches(default[0]) <= _REPEATS
-        and study.cost_s(default[0]) < _NEXT_TO_NOTHING * study.budget.total_s
-        and not study.ledger.has_failed(default[0])
-    ):
-        study.measure(default[0], Purpose.RACE)
 
 
 def try_transferred(study: Study) -> None:
