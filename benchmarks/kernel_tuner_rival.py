@@ -89,8 +89,19 @@ class _Replay(Runner):
 def tune(meter: Meter, tell: Tell, strategy: str, seed: int, most_idle: int) -> None:
     """Let a strategy search until the meter's time is over."""
     names = [f"p{k}" for k in range(len(meter.table.knobs))]
-    params = dict(zip(names, map(list, meter.table.choices.values()), strict=True))
-    rows = meter.table.same_as
+    # it sorts configurations: of a setting with numbers and text, all values are text
+    kinds: list[Callable[[Value], Value]] = [
+        str if any(isinstance(v, str) for v in values) else lambda v: v
+        for values in meter.table.choices.values()
+    ]
+    params = {
+        name: list(map(kind, values))
+        for name, kind, values in zip(names, kinds, meter.table.choices.values(), strict=True)
+    }
+    rows = {
+        tuple(kind(v) for kind, v in zip(kinds, values, strict=True)): row
+        for values, row in meter.table.same_as.items()
+    }
     cache = {",".join(map(str, values)): dict(zip(names, values, strict=True)) for values in rows}
     random.seed(seed)
     np.random.seed(seed)

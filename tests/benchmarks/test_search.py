@@ -238,6 +238,24 @@ def test_settings_that_this_table_does_not_have_say_nothing() -> None:
     assert run.steps == study_on(table, Deck(table, 0.0, 1), 1200.0, 1).steps
 
 
+def test_kernel_tuner_takes_settings_of_numbers_and_text() -> None:
+    pytest.importorskip("kernel_tuner", reason="an extra: pip install '.[peers]'")
+    choices: dict[str, tuple[Value, ...]] = {
+        "launch.cores_per_instance": ("share", 1, 2), "launch.instances": (1, 2, 4, 8),
+    }  # fmt: skip
+    rows = {
+        values: Configuration.of(dict(zip(choices, values, strict=True)))
+        for values in itertools.product(*choices.values())
+    }
+    launches = {  # equally fast are those that differ in the cores alone
+        c: [Taken(0, 0.0, 1.0, (Cut(0.0, 100.0 + int(v[1])),), 0.1)] for v, c in rows.items()
+    }
+    table = Table("mixed", choices, rows, launches)
+    for seed in range(5):
+        run = rival_on("kt-vndx", table, 0.0, 1000.0, seed)
+        assert run.steps[-1].row.get("launch.instances") == 8
+
+
 def test_a_baseline_is_not_launched_at_a_batch_at_which_the_default_fails() -> None:
     one = Taken(0, 0.0, 3.0, (Cut(3.0, 100.0), Cut(4.0, 100.0), Cut(5.0, 100.0)), 0.5, 0.2)
     too_large = Taken(0, 0.0, 3.0, outcome="out_of_memory", reason="64 items")
