@@ -105,6 +105,13 @@ def test_verdicts(interval: Interval, verdict: str) -> None:
     assert judge(interval, floor=0.02) == verdict
 
 
+@pytest.mark.parametrize(("high", "verdict"), [(1.09, "keep_default"), (1.19, "ambiguous")])
+def test_that_noise_would_hide_a_gain_is_no_reason_to_keep_the_default(
+    high: float, verdict: str
+) -> None:
+    assert judge(Interval(0.92, 0.7, high, 0.95), floor=0.925) == verdict
+
+
 def test_the_noise_floor_follows_the_launches() -> None:
     random = np.random.default_rng(5)
     rounds, arms = 200, 4

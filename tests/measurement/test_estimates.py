@@ -59,6 +59,17 @@ def test_a_pacer_that_says_nothing_about_others_is_not_believed() -> None:
     assert estimates(pacer, *steady).beta < 0.1
 
 
+def test_a_pacer_that_something_slows_down_alone_corrects_nothing() -> None:
+    """Beside the default the pacer has a quarter of its rate; the default is as fast as ever."""
+    pacer = launch(1, DEFAULT, [-1.4] * 3 + [0.0] * 9, purpose=Purpose.PACER)
+    default = launch(2, DEFAULT, [0.0, 0.0], start=0.5, block=1)
+    faster = launch(3, FAST, [0.5, 0.5], start=6.5, block=1)
+    found = estimates(pacer, default, faster)
+    assert found.beta == 0.0
+    assert found.score(DEFAULT) == pytest.approx(0.0)
+    assert found.score(FAST) == pytest.approx(0.5)
+
+
 def test_a_launch_beside_an_unusual_pacer_is_less_certain_and_counts_for_less() -> None:
     """The pacer dips by 10 % for a while, and FAST, launched then, does not."""
     pacer = launch(1, DEFAULT, [0.0] * 10 + [-0.1] * 4, purpose=Purpose.PACER)

@@ -25,6 +25,8 @@ from tuner.record.result import Interval, Verdict
 LOOKS = (4, 6, 9, 12, 18)
 ALPHA = 0.05
 MIN_FLOOR = 0.01
+WORTH_HAVING = 0.1
+"""A gain beyond which nobody would keep the default; where noise hides more, nothing is decided."""
 
 # Overall two-sided error rate (over all five looks, t tests on 4 ... 18 normal differences) to the
 # nominal rate of each look: simulated studies, numpy PCG64 seed 1, benchmarks/looks.py; 400,000 for
@@ -177,11 +179,12 @@ def judge(interval: Interval, floor: float) -> Verdict:
     """Say what an interval means: faster, keep_default, or ambiguous.
 
     faster: the lower bound is above 1 and the point above 1 + floor. keep_default: the lower bound
-    is not above 1, and the upper bound not above 1 + floor: nothing worth having can be there.
+    is not above 1, and the upper bound above neither 1 + floor nor what anybody would want to have:
+    however noisy the host, nothing worth having can be there.
     """
     if interval.low > 1 and interval.point > 1 + floor:
         return "faster"
-    if interval.low <= 1 and interval.high <= 1 + floor:
+    if interval.low <= 1 and interval.high <= 1 + min(floor, WORTH_HAVING):
         return "keep_default"
     return "ambiguous"
 

@@ -107,12 +107,16 @@ class Estimates:
     def _estimate_beta(self) -> tuple[float, float]:
         """Regress repeated launches of a configuration on where the pacer was, within a block.
 
-        Returns beta, and the sum of squares that it rests on: its variance is that of a launch,
-        divided by it.
+        The pacer itself is a launch of the default, at its own mean: where the default runs at its
+        usual speed beside a pacer that something slows down, nothing is shared. Returns beta, and
+        the sum of squares that it rests on: its variance is that of a launch, divided by it.
         """
         xy, xx = _PRIOR_BETA * _PRIOR_WEIGHT, _PRIOR_WEIGHT
-        for records in self._records.values():
+        for configuration, records in self._records.items():
             by_block: dict[int, list[tuple[float, float]]] = defaultdict(list)
+            if configuration == Configuration():
+                for block, level in self._levels.items():
+                    by_block[block].append((level, 0.0))
             for record in records:
                 by_block[record.request.pacer_block].append(
                     (
