@@ -29,9 +29,9 @@ from tuner.record.configuration import Configuration
 from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose, Slice
 from tuner.record.outcome import Outcome
 
-# The prior for beta: two pairs of launches between which the pacer moved 5 %, fully shared.
+# The prior for beta: fully shared, give or take (SD).
 _PRIOR_BETA = 1.0
-_PRIOR_WEIGHT = 0.05**2
+_PRIOR_BETA_SD = 0.4
 # A second launch of one configuration differs by 2 % on a quiet shared host (SD; measured).
 PRIOR_LAUNCH_SD = 0.02
 _PRIOR_LAUNCH_DF = 1
@@ -111,7 +111,9 @@ class Estimates:
         usual speed beside a pacer that something slows down, nothing is shared. Returns beta, and
         the sum of squares that it rests on: its variance is that of a launch, divided by it.
         """
-        xy, xx = _PRIOR_BETA * _PRIOR_WEIGHT, _PRIOR_WEIGHT
+        # the noisier the launches, the less one of them says against what is usual
+        prior = (max(PRIOR_LAUNCH_SD, self._within()) / _PRIOR_BETA_SD) ** 2
+        xy, xx = _PRIOR_BETA * prior, prior
         for configuration, records in self._records.items():
             by_block: dict[int, list[tuple[float, float]]] = defaultdict(list)
             if configuration == Configuration():
