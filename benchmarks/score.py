@@ -125,8 +125,10 @@ class Window(msgspec.Struct, frozen=True):
 
     times: tuple[float, ...]
     random: tuple[float, ...]
+    share: float
+    """Of the way from the median to the best, what random search has closed when it begins."""
     n_evaluations: float
-    """Evaluations that random search needs on average to close half of the way."""
+    """Evaluations that random search needs on average for that."""
 
     @property
     def end_s(self) -> float:
@@ -143,13 +145,17 @@ def window(truth: Truth, randoms: Sequence[Run]) -> Window:
     closed = (mean - truth.median) / way if way > 0 else np.ones_like(mean)
     # where luck chooses, random search may never close half: then it is half of what it does close
     reached = float(closed.max())
-    begins = _first(times, closed, FROM if reached >= FROM else FROM * reached)
+    share = FROM if reached >= FROM else min(FROM * reached, reached)
+    begins = _first(times, closed, share)
     ends = _first(times, closed, TO)
     ends = max(ends, begins + horizon / (20 * _N_TIMES))
     inside = np.linspace(begins, ends, _N_TIMES)
     per_launch = statistics.fmean(run.seconds / max(1, run.n_launches) for run in randoms)
     return Window(
-        tuple(inside.tolist()), tuple(np.interp(inside, times, mean).tolist()), begins / per_launch
+        tuple(inside.tolist()),
+        tuple(np.interp(inside, times, mean).tolist()),
+        share,
+        begins / per_launch,
     )
 
 

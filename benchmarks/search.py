@@ -124,7 +124,7 @@ def compare(
     table, truth, noise, seen = contest.table, contest.truth, contest.noise, contest.window
     print(f"\n{table.name}{f', noise {noise:.0%}' if noise else ''}: {len(table.launches)} "
           f"configurations, median {math.exp(truth.median - truth.best):.2f} of the best; random "
-          f"closes half of that in {seen.n_evaluations:.0f} launches, nearly all in "
+          f"closes {seen.share:.0%} of that in {seen.n_evaluations:.0f} launches, nearly all in "
           f"{seen.end_s:.0f} s; each search has {contest.budget_s:.0f} s", flush=True)  # fmt: skip
     found = []
     for name in names:

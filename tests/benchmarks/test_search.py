@@ -27,7 +27,7 @@ from benchmarks.table import Cut, Table, Taken, write_table
 from benchmarks.tabled import TabledSpace, earlier_on, study_of, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import PhaseDone
+from tuner.record.journal import PhaseDone, WarningNoted
 from tuner.search.sampler import UNGUIDED
 from tuner.search.transfer import Earlier
 from tuner.study.baselines import measure_baselines
@@ -116,7 +116,7 @@ def test_the_score_is_one_for_the_best_at_once_and_zero_for_what_random_does() -
     truth = Truth(recorded(sd=0.0))
     times = tuple(float(t) for t in range(10))
     half_way = (truth.median + truth.best) / 2
-    seen = Window(times, (half_way,) * 10, 5.0)
+    seen = Window(times, (half_way,) * 10, 0.5, 5.0)
     at_once = Run((Step(0.0, BEST_ROW),), 10.0, 1)
     half = Run((Step(4.5, BEST_ROW),), 10.0, 1)
     nothing = Run((), 10.0, 0)
@@ -273,6 +273,8 @@ def test_a_baseline_is_not_launched_at_a_batch_at_which_the_default_fails() -> N
     with study_of(table, Deck(table, 0.0, 0), 1200.0, 0) as study:
         measure_baselines(study)
         tried = [trial.configuration for trial in study.ledger.trials()]
+        warnings = [note.text for note in study.store.all(WarningNoted)]
+    assert warnings == ["the default fails at batch 64: no baseline was measured there"]
     assert set(tried) == {c for v, c in rows.items() if v != ("tcmalloc", 64)}
 
 

@@ -70,6 +70,14 @@ def test_a_pacer_that_something_slows_down_alone_corrects_nothing() -> None:
     assert found.score(FAST) == pytest.approx(0.5)
 
 
+def test_a_noisy_launch_says_little_against_a_pacer() -> None:
+    pacer = launch(1, DEFAULT, [-0.1] * 4 + [0.1] * 4, purpose=Purpose.PACER)
+    noisy = launch(2, DEFAULT, [0.3, -0.3, 0.1, -0.1], start=0.2, block=1)
+    assert estimates(pacer, noisy).beta > 0.8
+    steady = launch(2, DEFAULT, [0.0] * 4, start=0.2, block=1)
+    assert estimates(pacer, steady).beta < 0.5
+
+
 def test_a_launch_beside_an_unusual_pacer_is_less_certain_and_counts_for_less() -> None:
     """The pacer dips by 10 % for a while, and FAST, launched then, does not."""
     pacer = launch(1, DEFAULT, [0.0] * 10 + [-0.1] * 4, purpose=Purpose.PACER)

@@ -5,10 +5,10 @@ score of a launch = median over its clean slices of
 
 The pacer is a resident launch of the default, measured before, between and after the launch's
 slices; pacer(t) is interpolated. beta in [0, 1] is estimated from configurations that were launched
-more than once (0: the pacer's swings say nothing about others; 1: everything swings alike). As long
-as few were, beta is hardly known: a launch beside an unusual pacer says little then, and counts for
-less than the others of its configuration. A respawned pacer is a block of its own, tied to the
-earlier ones by anchors: configurations that were launched again in it.
+more than once, the default by its pacer (0: the pacer's swings say nothing about others; 1:
+everything swings alike). As long as few were, beta is hardly known: a launch beside an unusual
+pacer says little then, and counts for less than the others of its configuration. A respawned pacer
+is a block of its own, tied to the earlier ones by anchors: configurations launched again in it.
 
 Scores steer the search. Claims never use them: they rest on fresh launches of the default.
 """
@@ -87,12 +87,19 @@ class Estimates:
                 self._levels[record.request.id] = statistics.fmean(series[1])
             elif _counts(record):
                 self._records[record.request.configuration].append(record)
-        self.beta, information = self._estimate_beta()
-        self._offsets = self._estimate_offsets()
-        self.launch_sd = self._estimate_launch_sd()
+        # by what launches scatter depends on beta, and how much they say of it on that
+        scatters = [self._launch_sd_at(beta) for beta in (0.0, _PRIOR_BETA)]
+        beta, information = self._estimate_beta(min(scatters))
+        self.launch_sd = self._launch_sd_at(beta)
         self.scatter = self._estimate_scatter()
         """The same without what the slices' own noise adds to it, and that noise."""
         self._beta_sd = self.launch_sd / math.sqrt(information)
+
+    def _launch_sd_at(self, beta: float) -> float:
+        """Take a beta and return what launches scatter by with it."""
+        self.beta = beta
+        self._offsets = self._estimate_offsets()
+        return self._estimate_launch_sd()
 
     def _deviation(self, record: LaunchRecord, at: float) -> float:
         """Return how far the pacer was from its block's mean at a time."""
@@ -104,7 +111,7 @@ class Estimates:
     def _mean_deviation(self, record: LaunchRecord) -> float:
         return statistics.fmean(self._deviation(record, s.at) for s in clean_slices(record))
 
-    def _estimate_beta(self) -> tuple[float, float]:
+    def _estimate_beta(self, launch_sd: float) -> tuple[float, float]:
         """Regress repeated launches of a configuration on where the pacer was, within a block.
 
         The pacer itself is a launch of the default, at its own mean: where the default runs at its
@@ -112,7 +119,7 @@ class Estimates:
         the sum of squares that it rests on: its variance is that of a launch, divided by it.
         """
         # the noisier the launches, the less one of them says against what is usual
-        prior = (max(PRIOR_LAUNCH_SD, self._within()) / _PRIOR_BETA_SD) ** 2
+        prior = (launch_sd / _PRIOR_BETA_SD) ** 2
         xy, xx = _PRIOR_BETA * prior, prior
         for configuration, records in self._records.items():
             by_block: dict[int, list[tuple[float, float]]] = defaultdict(list)

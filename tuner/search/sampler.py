@@ -110,7 +110,7 @@ class PortfolioSampler(BaseSampler):
         self.around: dict[WinnerClass, Configuration] = {}
         """By class: whose neighbours are all to be tried before anything else."""
         self.looks_elsewhere: set[WinnerClass] = set()
-        """Classes of which the surrogate expects nothing, which chance is to confirm or refute."""
+        """Classes of which the surrogate expects nothing: others are to confirm or refute it."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
@@ -342,7 +342,8 @@ class PortfolioSampler(BaseSampler):
             proposal = self._pool.at_random(self.focus)
             if proposal is not None and self._is_new(proposal, tried):
                 return proposal
-        return None
+        left = self._pool.left(self.focus, lambda c: self._is_new(c, tried))
+        return self._random.choice(left) if left else None
 
     def _any_left(self, tried: Mapping[Configuration, Any]) -> Configuration | None:
         """Return the first new configuration of the class in a bounded look through all of them."""

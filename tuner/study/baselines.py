@@ -1,4 +1,4 @@
-"""First the default, then every recommendation, each over the same batches."""
+"""First the default, then every recommendation, each over the batches that the default bears."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ def measure_baselines(study: Study) -> None:
     The default comes first and always. Then every baseline at the default's best batch, and then at
     the others at which the default does not fail: the best of each winner class, and, the fastest
     first, as many of the rest as a share of the budget allows; the others are warned of. Whether a
-    baseline works where the default does not is left to the search. Nothing is measured that would
-    eat what the confirmation needs. Raises NothingMeasured if the default cannot be measured.
+    baseline works where the default does not is left to the search, and warned of. Nothing is
+    measured that would eat what the confirmation needs. Raises NothingMeasured if the default
+    cannot be measured.
     """
     if study.is_done(Phase.BASELINES):
         return
@@ -56,6 +57,9 @@ def measure_baselines(study: Study) -> None:
     leaders = {klass_of[b.name]: b for b in reversed(ranked)}.values()
     began_s = study.budget.used_s()
     working = [b for b in ledger.batches if not _fails_at(study, b)]
+    if chosen and len(working) < len(ledger.batches):
+        failing = ", ".join(str(b) for b in ledger.batches if b not in working)
+        study.warn(f"the default fails at batch {failing}: no baseline was measured there")
     for baseline in [*leaders, *(b for b in ranked if b not in leaders)]:
         is_leader = baseline in leaders
         for batch in working:

@@ -10,6 +10,7 @@ import msgspec
 
 from tuner.measurement.confirmation import (
     LOOKS,
+    WORTH_HAVING,
     ArmSeries,
     Noise,
     estimate_noise,
@@ -277,6 +278,9 @@ def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
         case "faster":
             text = f"the interval lies above 1 and the point above the noise floor of {floor:.1%}"
             return text if is_finalist else f"{text}, which the search's own finalist did not reach"
+        case "keep_default" if floor > WORTH_HAVING:
+            return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
         case "keep_default":
             return f"the interval leaves no room for more than the noise floor of {floor:.1%}"
-    return f"the interval does not decide it against a noise floor of {floor:.1%}"
+    undecided = f"the interval does not decide it against a noise floor of {floor:.1%}"
+    return undecided + (f", nor against {WORTH_HAVING:.0%}" if floor > WORTH_HAVING else "")

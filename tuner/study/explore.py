@@ -29,9 +29,9 @@ _CLEARLY = 3.0
 _REST = 1 / 4
 """Of the seconds that a study took so far: what costs no more is measured, though little is
 expected of it, while there is time: that nothing was left out is worth more than a model's word."""
-_BY_CHANCE = 1 / 3
-"""Of a class's proposals, those that no model made, before it is settled: where everything that
-was tried lies around one optimum, the surrogate is sure that there is no other."""
+_UNGUIDED = 1 / 3
+"""Of a class's proposals, those that the surrogate did not make, before it is settled: where
+everything that was tried lies around one optimum, it is sure that there is no other."""
 _STALLED = 9
 """A search has stalled after so many proposals since its best was found, those of every class
 together, and half of all: what it leaves to the later phases then tells more."""
@@ -44,7 +44,7 @@ class _Progress:
         self._study = study
         self._since_better: Counter[WinnerClass] = Counter()
         self._proposed: Counter[WinnerClass] = Counter()
-        self._by_chance: Counter[WinnerClass] = Counter()
+        self._unguided: Counter[WinnerClass] = Counter()
         self._hopes_are_low: Counter[WinnerClass] = Counter()
         self._leaders: dict[WinnerClass, Configuration] = {}
         self.settled: dict[WinnerClass, str] = {}
@@ -53,9 +53,9 @@ class _Progress:
         """Take note of a proposal's result for every class, and settle `klass` if it is time.
 
         That is where the surrogate has expected next to nothing of its best proposal for a while,
-        half of all proposals brought nothing, no neighbour of the best is untried, chance has found
-        nothing either, and the rest of the class costs more than a share of what was spent: else it
-        goes on with that.
+        half of all proposals brought nothing, no neighbour of the best is untried, what
+        others proposed brought nothing either, and the rest of the class costs more than a share of
+        what was spent: else it goes on with that.
         """
         study, ledger = self._study, self._study.ledger
         sampler = study.trials.sampler
@@ -70,7 +70,7 @@ class _Progress:
                 sampler.looks_elsewhere.discard(each)
         self._since_better[klass] += 1
         self._proposed[klass] += 1
-        self._by_chance[klass] += sampler.source in UNGUIDED
+        self._unguided[klass] += sampler.source in UNGUIDED
         gain = sampler.expected_gain.get(klass, math.inf)
         little = max(_LITTLE, _OF_NOISE * ledger.estimates.launch_sd)
         if gain >= little:
@@ -84,9 +84,11 @@ class _Progress:
         leader = self._leaders.get(klass)
         if leader is not None and sampler.open_neighbours(leader, ledger.tried()):
             sampler.around[klass] = leader
-        elif self._by_chance[klass] < _BY_CHANCE * self._proposed[klass]:
+        elif self._rest_s(klass) <= _REST * study.budget.used_s():
+            sampler.looks_elsewhere.discard(klass)  # the rest is measured anyway
+        elif self._unguided[klass] < _UNGUIDED * self._proposed[klass]:
             sampler.looks_elsewhere.add(klass)
-        elif self._rest_s(klass) > _REST * study.budget.used_s():
+        else:
             self.settled[klass] = (
                 f"settled: the most promising configuration is expected to gain {gain:.2%}"
             )

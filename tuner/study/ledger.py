@@ -53,7 +53,7 @@ class Ledger:
         """Grows whenever what is known may have changed."""
         self._tried: dict[Configuration, float | None] = {}
         self.batches = batches
-        """The batches over which the default and every baseline are measured."""
+        """The batches over which the default, and where it works every baseline, are measured."""
         self.refresh()
 
     def refresh(self) -> None:
