@@ -30,7 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     AS_IS: {},
     "leaders launched twice": {"tuner.study.explore.PROVED": 2},
     "leaders launched four times": {"tuner.study.explore.PROVED": 4},
-    "settled by the surrogate's word": {"tuner.study.explore._UNGUIDED": 0.0},
+    "settled by the surrogate's word": {"tuner.study.explore._UNGUIDED_SHARE": 0.0},
     "clear at two standard errors": {"tuner.study.explore._CLEARLY": 2.0},
     "settled at a fifth of the noise": {"tuner.study.explore._OF_NOISE": 0.2},
     "the surrogate alone": {"tuner.search.sampler._SOURCES": ("surrogate",)},

@@ -307,15 +307,7 @@ class Bench:
         if beside_neighbour:
             self._measure_beside(launches.values())
         for i, launch in launches.items():
-            try:
-                if checks:
-                    self._check_once(launch)
-                if arms[i] in profiled:
-                    self._profile(launch)
-            except LaunchFailed:
-                records[i] = self.launcher.ended(launch.record)
-            else:
-                records[i] = self.launcher.finish(launch)
+            records[i] = self._conclude(launch, checks=checks, profiles=arms[i] in profiled)
         return [records[i] for i in range(len(arms))]
 
     def _start_all(
@@ -373,6 +365,13 @@ class Bench:
             if beside_neighbour:
                 launch.pause()
                 self._measure_beside([launch])
+        except LaunchFailed:
+            return self.launcher.ended(launch.record)
+        return self._conclude(launch, checks=checks, profiles=profiles)
+
+    def _conclude(self, launch: Launch, *, checks: bool, profiles: bool) -> LaunchRecord:
+        """End a launch whose slices are taken, after what else is wanted of it."""
+        try:
             if checks:
                 self._check_once(launch)
             if profiles:

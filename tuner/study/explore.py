@@ -29,7 +29,7 @@ _CLEARLY = 3.0
 _REST = 1 / 4
 """Of the seconds that a study took so far: what costs no more is measured, though little is
 expected of it, while there is time: that nothing was left out is worth more than a model's word."""
-_UNGUIDED = 1 / 3
+_UNGUIDED_SHARE = 1 / 3
 """Of a class's proposals, those that the surrogate did not make, before it is settled: where
 everything that was tried lies around one optimum, it is sure that there is no other."""
 _STALLED = 9
@@ -53,9 +53,9 @@ class _Progress:
         """Take note of a proposal's result for every class, and settle `klass` if it is time.
 
         That is where the surrogate has expected next to nothing of its best proposal for a while,
-        half of all proposals brought nothing, no neighbour of the best is untried, what
-        others proposed brought nothing either, and the rest of the class costs more than a share of
-        what was spent: else it goes on with that.
+        half of all proposals brought nothing, no neighbour of the best is untried, what others
+        proposed brought nothing either, and the rest of the class costs more than a share of what
+        was spent: else it goes on with that.
         """
         study, ledger = self._study, self._study.ledger
         sampler = study.trials.sampler
@@ -86,7 +86,7 @@ class _Progress:
             sampler.around[klass] = leader
         elif self._rest_s(klass) <= _REST * study.budget.used_s():
             sampler.looks_elsewhere.discard(klass)  # the rest is measured anyway
-        elif self._unguided[klass] < _UNGUIDED * self._proposed[klass]:
+        elif self._unguided[klass] < _UNGUIDED_SHARE * self._proposed[klass]:
             sampler.looks_elsewhere.add(klass)
         else:
             self.settled[klass] = (
