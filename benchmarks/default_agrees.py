@@ -81,8 +81,8 @@ def one_round(
         try:
             begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
                           str(reference))  # fmt: skip
-            _ask(worker, begin)
-            _ask(worker, Prepare(workload.card.reference_batch))
+            ask(worker, begin)
+            ask(worker, Prepare(workload.card.reference_batch))
             return mean(log_ratio(worker, script, index) for index in range(N_PAIRS))
         finally:
             worker.close()
@@ -103,12 +103,13 @@ def log_ratio(worker: WorkerProcess, script: subprocess.Popen[str], index: int) 
 
 def worker_rate(worker: WorkerProcess, index: int) -> float:
     """Take one slice; the first call after a pause is not timed. Items per second."""
-    reply = _ask(worker, Measure(index, SLICE_S, 1))
+    reply = ask(worker, Measure(index, SLICE_S, 1))
     assert isinstance(reply, Measured), reply
     return reply.slice.rate
 
 
-def _ask(worker: WorkerProcess, command: Command) -> Reply:
+def ask(worker: WorkerProcess, command: Command) -> Reply:
+    """Give an order and return what comes of it; raises RuntimeError where it failed."""
     worker.send(command)
     while isinstance(reply := worker.receive(TIMEOUT_S), Stage):
         pass

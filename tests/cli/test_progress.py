@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.command import command
 from tuner.cli.progress import duration, progress
-from tuner.record.events import PhaseBegins, StudyBegins, Warned
+from tuner.record.events import BestSoFar, PhaseBegins, RoundEnds, StudyBegins, Warned
 
 
 def test_durations_are_short() -> None:
@@ -24,11 +24,17 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
         listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
         listen(PhaseBegins("explore", "up to 864 combinations"))
         listen(Warned("the host is busy"))
+        listen(BestSoFar("workload.batch=16", 1.5))
+        listen(BestSoFar("workload.batch=16 fake.streams=2", 1.6))
+        listen(RoundEnds(2, {"recommended": (1.5, 1.2, 1.9)}, is_preliminary=True))
     lines = out.getvalue().splitlines()
-    assert len(lines) == 3
+    assert len(lines) == 6
     assert "1:00 left" in lines[0]
     assert "explore: up to 864" in lines[1]
     assert "warning: the host is busy" in lines[2]
+    assert "1.50x the default in the search: default, workload.batch=16" in lines[3]
+    assert "1.60x the default in the search: workload.batch=16 fake.streams=2" in lines[4]
+    assert lines[5].endswith("recommended 1.50x (1.20 - 1.90), preliminary")
 
 
 def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:

@@ -205,3 +205,19 @@ def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], told:
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_defaults_that_were_fastest_at_two_batches_are_told_apart() -> None:
+    old = at_rate(sample(created="1"), 100.0)
+    new = at_rate(sample(created="2"), 50.0)
+    new = msgspec.structs.replace(new, default=msgspec.structs.replace(new.default, batch=99))
+    change = compare([StudyFound("1", old), StudyFound("2", new)]).changes[0]
+    assert change.is_regression
+    assert change.shifts[0].note == f"fastest at batch {old.default.batch}, then at 99"
+
+
+def test_why_a_speedup_is_not_known_is_said() -> None:
+    old = sample(created="1")
+    new = msgspec.structs.replace(sample(created="2"), verdict="keep_default")
+    change = compare([StudyFound("one", old), StudyFound("two", new)]).changes[0]
+    assert change.shifts[-1].note == "nothing is recommended by two"

@@ -107,12 +107,12 @@ def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, tem
     data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 90}, "batch": 4}
     text = render(msgspec.convert(data, Result), template).replace("&#39;", "'")
     assert (
-        "Its rate is the sum of its instances'. A call of each of 2 instances with 16 item(s) "
-        "takes 20 ms (99 % of them at most 31 ms); the default's call with 4 item(s): 12.3 ms."
+        "Its rate is the sum of its instances'. Half of the calls of each of 2 instances with 16 "
+        "items take at most 20 ms, 99 % at most 31 ms; the default's with 4 items: 12.3 and 20 ms."
     ) in text
     data["winners"]["same"]["configuration"] = {"fake.streams": 2}
     alone = render(msgspec.convert(data, Result), template)
-    assert "A call with 4 item(s) takes 20 ms" in alone
+    assert "Half of the calls with 4 items take at most 20 ms" in alone
     assert "the sum of" not in alone
 
 
@@ -297,3 +297,25 @@ def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:
 )
 def test_ratios_are_written_with_their_interval(interval: Interval | None, text: str) -> None:
     assert ratio(interval) == text
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_a_winner_of_two_classes_is_told_once(result: Result, template: str) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    data["winners"]["same"] |= {"configuration": {"fake.streams": 2}, "reason": "this and that"}
+    data["winners"]["reduced"] = data["winners"]["same"]
+    text = render(msgspec.convert(data, Result), template)
+    assert text.count("this and that") == 1
+    assert "as same" in text
+    data["winners"]["reduced"] = data["winners"]["same"] | {"reason": "something else"}
+    text = render(msgspec.convert(data, Result), template)
+    assert "something else" in text
+    assert "as same" not in text
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: str) -> None:
+    default = msgspec.structs.replace(result.default, rate=None)
+    text = render(msgspec.structs.replace(result, default=default, n_parameters=0), template)
+    assert "not known: too few rounds confirmed it" in text
+    assert "0 parameters" not in text

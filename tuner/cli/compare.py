@@ -14,7 +14,7 @@ from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.assemble import verdict_line
 from tuner.output.compare import Comparison, compare, find_studies
-from tuner.output.phrases import rate, ratio
+from tuner.output.phrases import default_rate, ratio
 from tuner.output.report import write_comparison
 from tuner.record.journal import WinnerClass
 
@@ -42,8 +42,7 @@ def _show(comparison: Comparison) -> None:
         r = study.result
         speedups = (ratio(r.winners[klass].speedup) for klass in classes)
         version = r.versions.get(r.framework, "")
-        default = f"{rate(r.default.rate)} {r.objective.unit}"
-        cells = (study.name, r.model_title, f"{r.framework} {version}", default, *speedups,
+        cells = (study.name, r.model_title, f"{r.framework} {version}", default_rate(r), *speedups,
                  verdict_line(r.verdict))  # fmt: skip
         table.add_row(*map(Text, cells))  # not markup: names are a user's
     console.print(table)
@@ -54,7 +53,8 @@ def _show(comparison: Comparison) -> None:
         console.print(Text(f"  {differs}"))
         for shift in change.shifts:
             style = {"slower": "bold red", "faster": "green"}.get(shift.direction, "")
-            text = f"  {shift.figure}: {ratio(shift.ratio)}, {shift.direction}"
+            note = f" ({shift.note})" if shift.note else ""
+            text = f"  {shift.figure}: {ratio(shift.ratio)}, {shift.direction}{note}"
             console.print(Text(text, style=style))
     if any(change.is_regression for change in comparison.changes):
         console.print()

@@ -40,6 +40,7 @@ from tuner.record.events import (
 )
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
+from tuner.space.catalogue import BATCH
 
 _RECENT = 8
 
@@ -50,6 +51,12 @@ def duration(seconds: float) -> str:
     hours, rest = divmod(whole, 3600)
     minutes, secs = divmod(rest, 60)
     return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
+
+
+def _named(label: str) -> str:
+    """Write a configuration; one that sets the batch alone is the default all the same."""
+    knobs = [setting.partition("=")[0] for setting in label.split(" ")]
+    return f"default, {label}" if knobs == [BATCH] else label
 
 
 class _State:
@@ -99,7 +106,7 @@ def _line(event: Event, state: _State) -> str | None:
             state.phase, state.stage = event.name, ""
             return f"{event.name}: {event.detail}"
         case LaunchBegins():
-            state.launch, state.stage = f"{event.purpose}: {event.label}", "starting"
+            state.launch, state.stage = f"{event.purpose}: {_named(event.label)}", "starting"
             return None
         case LaunchStage():
             state.stage = event.stage
@@ -109,9 +116,10 @@ def _line(event: Event, state: _State) -> str | None:
             state.count(event)
             rate = f"{event.rate:.4g} items/s" if event.rate is not None else ""
             outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
-            return f"  {event.purpose} {event.label}: {outcome or rate} ({event.seconds:.1f} s)"
+            name = _named(event.label)
+            return f"  {event.purpose} {name}: {outcome or rate} ({event.seconds:.1f} s)"
         case BestSoFar():
-            text = f"{event.ratio:.2f}x the default in the search: {event.label}"
+            text = f"{event.ratio:.2f}x the default in the search: {_named(event.label)}"
             is_new, state.best = text != state.best, text
             return f"  best so far {text}" if is_new else None
         case RoundEnds():
@@ -121,8 +129,9 @@ def _line(event: Event, state: _State) -> str | None:
                 else f"{name} {point:.2f}x"
                 for name, (point, low, high) in event.speedups.items()
             ]
-            state.confirmed = f"{', '.join(parts) or '-'} after {event.number} round(s)"
-            return f"  round {event.number}: {', '.join(parts) or 'measured'}"
+            early = ", preliminary" if event.is_preliminary and parts else ""
+            state.confirmed = f"{', '.join(parts) or '-'} after {event.number} round(s){early}"
+            return f"  round {event.number}: {', '.join(parts) or 'measured'}{early}"
         case WaitingForQuiet():
             state.stage = f"waiting for quiet: {event.reason}"
             text = f"  waiting for quiet, at most {duration(event.at_most_s)}: {event.reason}"

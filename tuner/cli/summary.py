@@ -7,14 +7,15 @@ from pathlib import Path
 from rich.table import Table
 from rich.text import Text
 
-from tuner.cli.tables import text_console
+from tuner.cli.tables import wide_console
 from tuner.output.assemble import verdict_line
 from tuner.output.phrases import (
     best_candidate,
+    default_rate,
     disturbance,
     is_recommended,
-    rate,
     ratio,
+    same_winner,
     settings,
     standing,
     with_along,
@@ -26,7 +27,7 @@ _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold ye
 
 def show(result: Result, folder: Path) -> None:
     """Print what a study found."""
-    console = text_console()
+    console = wide_console()
     console.print()
     headline = f"{result.model_title}, {result.framework}, {result.scenario}: "
     speedup = f"  {ratio(result.speedup)}" if result.speedup else ""
@@ -41,7 +42,10 @@ def show(result: Result, folder: Path) -> None:
         console.print(Text(disturbance(result), style="bold yellow"))
     console.print(_table(result))
     for name, winner in result.winners.items():
-        shown = best_candidate(winner) + settings(winner.configuration)
+        earlier = same_winner(result, name)
+        shown = (
+            f"as {earlier}" if earlier else best_candidate(winner) + settings(winner.configuration)
+        )
         console.print(Text.assemble((f"{name}: ", "bold"), shown))
     if result.contributions:
         worth = ", ".join(
@@ -65,8 +69,7 @@ def _table(result: Result) -> Table:
     table.add_column("")
     table.add_column("speedup, 95 % interval", no_wrap=True)
     table.add_column("")
-    default_rate = f"{rate(result.default.rate)} {result.objective.unit}"
-    table.add_row("default", "1.00x", f"{default_rate}, batch {result.default.batch}")
+    table.add_row("default", "1.00x", default_rate(result))
     for baseline in result.baselines:
         shown = f"{baseline.search_ratio:.2f}x in the search" if baseline.search_ratio else "-"
         if baseline.speedup:

@@ -214,7 +214,8 @@ class _Trial:
         self._listen(TimeLeft(self._left_s()))
         if self._interval is not None:
             i = self._interval
-            self._listen(RoundEnds(number, {"recommended": (i.point, i.low, i.high)}))
+            is_early = len(self._ratios) < LOOKS[0]
+            self._listen(RoundEnds(number, {"recommended": (i.point, i.low, i.high)}, is_early))
 
     def _note_failure(self, failed: LaunchRecord) -> None:
         """End the rounds: by the recommendation's fault, or for want of time or of a default."""

@@ -42,6 +42,8 @@ class Shift(msgspec.Struct, frozen=True):
     figure: Figure
     ratio: Interval | None
     direction: Direction
+    note: str = ""
+    """Why it is not known, or what else the ratio holds."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -127,11 +129,15 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
     a, b = before.result, after.result
     of_rates: tuple[Direction, Direction] = ("faster", "slower")
     shifts = [
-        _shift("default's rate", a.default.rate, b.default.rate, of_rates),
+        _shift_of_default(a, b, of_rates),
         _shift("recommended rate", _recommended_rate(a), _recommended_rate(b), of_rates),
     ]
-    speedups = (a.speedup, b.speedup) if a.verdict == b.verdict == "faster" else (None, None)
-    shifts.append(_shift("speedup", *speedups, ("larger", "smaller")))
+    undecided = " and ".join(s.name for s in (before, after) if s.result.verdict != "faster")
+    if undecided:
+        note = f"nothing is recommended by {undecided}"
+        shifts.append(Shift("speedup", None, "not known", note))
+    else:
+        shifts.append(_shift("speedup", a.speedup, b.speedup, ("larger", "smaller")))
     is_same = _hardware(a) == _hardware(b) and not _differing_models(a, b)
     return Change(
         before.name,
@@ -148,6 +154,15 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
     )
 
 
+def _shift_of_default(a: Result, b: Result, words: tuple[Direction, Direction]) -> Shift:
+    """Compare the defaults, each at the batch at which it was fastest."""
+    shift = _shift("default's rate", a.default.rate, b.default.rate, words)
+    if shift.ratio is None or a.default.batch == b.default.batch:
+        return shift
+    note = f"fastest at batch {a.default.batch}, then at {b.default.batch}"
+    return msgspec.structs.replace(shift, note=note)
+
+
 def _recommended_rate(result: Result) -> Interval | None:
     """Return the rate under what the study recommends, which may be the default."""
     if result.verdict != "faster":
@@ -162,7 +177,10 @@ def _shift(
     words: tuple[Direction, Direction],
 ) -> Shift:
     if before is None or after is None:
-        return Shift(figure, None, "not known")
+        which = " and ".join(
+            when for when, rate in (("before", before), ("after", after)) if rate is None
+        )
+        return Shift(figure, None, "not known", f"too few rounds confirmed it {which}")
     ratio = _quotient(after, before)
     up, down = words
     direction: Direction = up if ratio.low > 1 else down if ratio.high < 1 else "no change seen"

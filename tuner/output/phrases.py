@@ -279,10 +279,38 @@ def _calling(winner: WinnerSection, result: Result) -> str:
     team = f" of each of {n} instances" if n != 1 else ""
     summed = "Its rate is the sum of its instances'. " if n != 1 else ""
     return summed + (
-        f"A call{team} with {batch} item(s) takes {1000 * mine.p50_s:.3g} ms "
-        f"(99 % of them at most {1000 * mine.p99_s:.3g} ms); the default's call with "
-        f"{result.default.batch} item(s): {1000 * default.p50_s:.3g} ms."
+        f"Half of the calls{team} with {_items(batch)} take at most {1000 * mine.p50_s:.3g} ms, "
+        f"99 % at most {1000 * mine.p99_s:.3g} ms; the default's with {_items(result.default.batch)}: "
+        f"{1000 * default.p50_s:.3g} and {1000 * default.p99_s:.3g} ms."
     )
+
+
+def _items(n: Value) -> str:
+    return "1 item" if n == 1 else f"{n} items"
+
+
+def default_rate(result: Result) -> str:
+    """Write the default's rate with its interval and its batch; else that it has none."""
+    if result.default.rate is None:
+        return "not known: too few rounds confirmed it"
+    unit, batch = result.objective.unit, result.default.batch
+    return f"{rate(result.default.rate)} {unit} at batch {batch}"
+
+
+def model_size(result: Result) -> str:
+    """Write how many parameters a model has; empty of a program, which does not tell."""
+    return f"{result.n_parameters:,} parameters" if result.n_parameters else ""
+
+
+def same_winner(result: Result, name: str) -> str:
+    """Return a class told before that has the same winner for the same reason; empty if none."""
+    for earlier, winner in result.winners.items():
+        if earlier == name:
+            return ""
+        mine = result.winners[name]
+        if (winner.configuration, winner.reason) == (mine.configuration, mine.reason):
+            return earlier
+    return ""
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -310,6 +338,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "code": _code,
     "mebibytes": _mebibytes,
     "calling": _calling,
+    "default_rate": default_rate,
+    "model_size": model_size,
+    "same_winner": same_winner,
     "verdict": verdict_line,
 }
 """Of the templates: each writes one thing."""

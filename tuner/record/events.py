@@ -70,6 +70,8 @@ class RoundEnds(msgspec.Struct, frozen=True, tag="round_ends"):
 
     number: int
     speedups: dict[str, tuple[float, float, float]]
+    is_preliminary: bool = False
+    """By what launches scattered by elsewhere: an interval by these rounds alone may be wider."""
 
 
 class WaitingForQuiet(msgspec.Struct, frozen=True, tag="waiting_for_quiet"):

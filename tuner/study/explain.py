@@ -17,6 +17,7 @@ from tuner.study.ledger import is_default
 from tuner.study.profiles import profile_alone
 from tuner.study.study import TURNS, Study
 
+_OF_NONE = "where the default's time goes; nothing proved to be faster"
 _ROUNDS = 4
 """As many as the confirmation's first look: an interval over fewer is hardly one."""
 
@@ -31,7 +32,8 @@ def explain(study: Study) -> None:
     if study.is_done(Phase.EXPLAIN):
         return
     winners = _winners(study)
-    study.enter(Phase.EXPLAIN, f"what each setting of {len(winners)} winner(s) is worth")
+    detail = f"what each setting of {len(winners)} winner(s) is worth" if winners else _OF_NONE
+    study.enter(Phase.EXPLAIN, detail)
     profile_alone(study, [make_claims(study).default, *winners[:1]])
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:

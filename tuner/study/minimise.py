@@ -60,7 +60,10 @@ def minimise(study: Study) -> None:
             "the budget left no time to try without each setting: a winner may hold some that do "
             "nothing"
         )
-    study.done(Phase.MINIMISE, "minimal" if is_complete else "no time to try every removal")
+    reason = "minimal" if is_complete else "no time to try every removal"
+    if not any(study.beats_default(finalist) for finalist in finalists.values()):
+        reason = "nothing led in the search: there was nothing to take away"
+    study.done(Phase.MINIMISE, reason)
 
 
 def seconds_to_minimise(study: Study) -> float:

@@ -90,7 +90,7 @@ def _kubelet(recommendation: Recommendation) -> list[str]:
     else:
         seen = f"{r.memory_bytes / 2**20:.0f} MiB that were seen"
         of = f" of {len(r.placements)} instances together" if len(r.placements) > 1 else ""
-        lines.append(f"memory: {_ROOM:g} times the {seen}{of}")
+        lines.append(f"memory: {_ROOM:g} times the {seen}{of}, in steps of {_STEP_MIB} Mi")
     lines.append(
         "CPUs of its own need kubelet's cpuManagerPolicy: static (requests = limits, whole CPUs); "
         "with SMT also cpuManagerPolicyOptions: full-pcpus-only"
