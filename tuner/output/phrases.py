@@ -280,7 +280,8 @@ def _calling(winner: WinnerSection, result: Result) -> str:
     summed = "Its rate is the sum of its instances'. " if n != 1 else ""
     return summed + (
         f"Half of the calls{team} with {_items(batch)} take at most {1000 * mine.p50_s:.3g} ms, "
-        f"99 % at most {1000 * mine.p99_s:.3g} ms; the default's with {_items(result.default.batch)}: "
+        f"99 % at most {1000 * mine.p99_s:.3g} ms; "
+        f"the default's with {_items(result.default.batch)}: "
         f"{1000 * default.p50_s:.3g} and {1000 * default.p99_s:.3g} ms."
     )
 

@@ -27,7 +27,7 @@ def measure_baselines(study: Study) -> None:
     the others at which the default does not fail: the best of each winner class, and, the fastest
     first, as many of the rest as a share of the budget allows; the others are warned of. Whether a
     baseline works where the default does not is left to the search, and warned of. Nothing is
-    measured that would eat what the confirmation needs. Raises NothingMeasured if the default
+    measured that would eat what the confirmation needs, but for the first of them. Raises NothingMeasured if the default
     cannot be measured.
     """
     if study.is_done(Phase.BASELINES):
@@ -92,7 +92,9 @@ def _measure(study: Study, configuration: Configuration, batch: int, source: str
     at_batch = study.ledger.at_batch(configuration, batch)
     if _is_tried(study, at_batch):
         return True
-    needs_s = reserve_s(study) + study.cost_s(at_batch)
+    needs_s = study.cost_s(at_batch)
+    if not all(map(is_default, study.ledger.tried())):  # else there is nothing to keep time for
+        needs_s += reserve_s(study)
     if not is_default(configuration) and study.budget.left_s() < needs_s:
         return False
     proposal = study.trials.ask_for(at_batch, source)
