@@ -18,6 +18,7 @@ from benchmarks.rivals import rival_on
 from benchmarks.score import Run, Truth, Window, window
 from benchmarks.table import Table, read_table
 from benchmarks.tabled import earlier_on, study_on
+from tuner.search.transfer import Earlier
 
 OWN = "tune-framework"
 WARM = "warm"
@@ -63,16 +64,20 @@ def play(job: Job) -> Run:
     """Carry out a search."""
     table = table_of(job.path)
     deck = Deck(table, job.noise, job.seed)
-    if job.name == OWN:
+    if job.name in (OWN, WARM):
         with other_constants(job.constants):
-            return study_on(table, deck, job.budget_s, job.seed)
-    if job.name == WARM:
-        assert job.learn_from is not None
-        other, seed = table_of(job.learn_from), _EARLIER + job.seed
-        earlier = earlier_on(other, Deck(other, job.noise, seed), job.budget_s, seed)
-        return study_on(table, deck, job.budget_s, job.seed, [earlier])
+            return study_on(table, deck, job.budget_s, job.seed, _earlier_of(job))
     most = job.most if job.name in SLOW else 1_000_000
     return rival_on(job.name, table, job.noise, job.budget_s, job.seed, most)
+
+
+def _earlier_of(job: Job) -> list[Earlier]:
+    """Search the table that is learnt from, where one is."""
+    if job.name != WARM:
+        return []
+    assert job.learn_from is not None
+    other, seed = table_of(job.learn_from), _EARLIER + job.seed
+    return [earlier_on(other, Deck(other, job.noise, seed), job.budget_s, seed)]
 
 
 @contextmanager

@@ -21,8 +21,6 @@ from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in
 from tuner.space.space import Space
 
-N_GUESSES = 3
-"""Configurations of other studies that are tried before anything else is searched."""
 _LEAST = 5
 """Configurations with a score from which on they tell anything of others."""
 _STUDY_SD = 0.05
@@ -75,16 +73,19 @@ class Transfer:
     def guesses(
         self, classes: Sequence[WinnerClass]
     ) -> Iterator[tuple[WinnerClass, Configuration]]:
-        """Yield the best of what earlier studies measured: of each class in turn, a few in all."""
+        """Yield the best of what earlier studies measured: of each class one.
+
+        The next best are like it; whether they are worth a launch is the surrogate's to say, which
+        hears of them as hints once it has seen what became of the first.
+        """
         order = sorted(self._means, key=self._means.__getitem__, reverse=True)
         better = [c for c in order if self._means[c] > 0 and c.settings]
         chosen: set[Configuration] = set()
-        for _ in range(N_GUESSES):
-            for klass in classes:
-                found = next((c for c in better if allowed_in(klass, c) and c not in chosen), None)
-                if found is not None and len(chosen) < N_GUESSES:
-                    chosen.add(found)
-                    yield klass, found
+        for klass in classes:
+            found = next((c for c in better if allowed_in(klass, c) and c not in chosen), None)
+            if found is not None:
+                chosen.add(found)
+                yield klass, found
 
 
 def _here(space: Space, log_ratios: Mapping[Configuration, float]) -> dict[Configuration, float]:

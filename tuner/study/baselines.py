@@ -26,9 +26,9 @@ def measure_baselines(study: Study) -> None:
     The default comes first and always. Then every baseline at the default's best batch, and then at
     the others at which the default does not fail: the best of each winner class, and, the fastest
     first, as many of the rest as a share of the budget allows; the others are warned of. Whether a
-    baseline works where the default does not is left to the search, and warned of. Nothing is
-    measured that would eat what the confirmation needs, but for the first of them. Raises NothingMeasured if the default
-    cannot be measured.
+    baseline works where the default does not is left to the search, and warned of. Nothing but the
+    first baseline is measured that would eat what the confirmation needs. Raises NothingMeasured if
+    the default cannot be measured.
     """
     if study.is_done(Phase.BASELINES):
         return

@@ -11,6 +11,7 @@ from tuner.record.journal import TRANSFERRED, Phase, TransferNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.sampler import UNGUIDED, Exhausted
+from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
 from tuner.study.reserves import least_s, useful_s
@@ -165,21 +166,18 @@ def explore(study: Study) -> None:
 
 
 def try_transferred(study: Study) -> None:
-    """Measure what did best in earlier studies, while there is time.
-
-    Of a class whose guess does not lead it, no more: what is best there is not best here.
-    """
-    misled: set[WinnerClass] = set()
-    for klass, guess in study.trials.sampler.transfer.guesses(study.turns):
-        if klass in misled or guess in study.ledger.tried():
+    """Measure what did best in earlier studies, at the batch that suits the default."""
+    default, ledger = study.ledger.default_at_best(), study.ledger
+    batch = int((default and default[0].get(BATCH)) or ledger.reference_batch)
+    for _, best in study.trials.sampler.transfer.guesses(study.turns):
+        at_batch = ledger.at_batch(best, batch)
+        guess = at_batch if study.space.contains(at_batch) else best
+        if guess in ledger.tried():
             continue
         if not make_time_for(study, guess):
             return
         proposal = study.trials.ask_for(guess, TRANSFERRED)
         study.tell(proposal, study.measure(guess, Purpose.SEARCH, may_prune=True))
-        leader = study.ledger.best_in(klass)
-        if leader is None or leader[0] != guess:
-            misled.add(klass)
 
 
 def note_transfer(study: Study) -> None:
