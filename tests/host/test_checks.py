@@ -18,13 +18,17 @@ from tuner.host.checks import Finding, Surroundings, examine, look_around
 from tuner.host.identity import Host, Observations, probe
 from tuner.record.launch import Interference
 
+LIBRARIES = {
+    "tcmalloc": "a", "jemalloc": "b", "mimalloc": "c", "libnuma": "d", "libomp": "e",
+}  # fmt: skip
+
 
 def surroundings(root: Path, cpus: int = 2) -> Surroundings:
     """Return a faultless place: every test spoils one thing."""
     host = probe(root, allowed=tuple(range(cpus)))
     sound = msgspec.structs.replace(
         host,
-        libraries={"tcmalloc": "a", "jemalloc": "b", "libnuma": "c"},
+        libraries=LIBRARIES,
         cxx="/usr/bin/g++",
         observations=Observations(
             memory_available_bytes=32 << 30,
@@ -74,13 +78,19 @@ def seen_with(**changes: object) -> Callable[[Surroundings], Surroundings]:
     return lambda seen: msgspec.structs.replace(seen, **changes)
 
 
+def without(library: str) -> Callable[[Surroundings], Surroundings]:
+    return host_with(libraries={k: v for k, v in LIBRARIES.items() if k != library})
+
+
 SPOILED = {
     "no_torch": (seen_with(frameworks=("tensorflow",)), "pip install"),
     "no_tensorflow": (seen_with(frameworks=("torch",)), "pip install"),
     "no_cxx": (host_with(cxx=None), "apt-get install g++"),
-    "no_tcmalloc": (host_with(libraries={"jemalloc": "", "libnuma": ""}), "libtcmalloc-minimal4"),
-    "no_jemalloc": (host_with(libraries={"tcmalloc": "", "libnuma": ""}), "libjemalloc2"),
-    "no_libnuma": (host_with(libraries={"tcmalloc": "", "jemalloc": ""}), "libnuma1"),
+    "no_tcmalloc": (without("tcmalloc"), "libtcmalloc-minimal4"),
+    "no_jemalloc": (without("jemalloc"), "libjemalloc2"),
+    "no_mimalloc": (without("mimalloc"), "libmimalloc2.0"),
+    "no_libnuma": (without("libnuma"), "libnuma1"),
+    "no_openmp": (without("libomp"), "libomp5"),
     "governor": (observed(governor="powersave"), "cpupower"),
     "turbo": (observed(turbo=True), "no_turbo"),
     "memory": (observed(memory_available_bytes=1 << 30), "ps aux"),
@@ -151,7 +161,8 @@ def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
 
     source = Path(checks.__file__).read_text()
     ids = set(re.findall(r'Finding\(\s*"(\w+)"', source))
-    ids |= {f"no_{name}" for name in ("torch", "tensorflow", "tcmalloc", "jemalloc", "libnuma")}
+    packages = ("torch", "tensorflow", "tcmalloc", "jemalloc", "mimalloc", "libnuma")
+    ids |= {f"no_{name}" for name in packages}
     of_machines = {"smt", "quota", "affinity", "virtual", "hybrid", "remote_memory"}
     assert ids == SPOILED.keys() | of_machines
 

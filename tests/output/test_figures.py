@@ -146,8 +146,8 @@ def test_settings_of_what_was_measured_are_axes_with_their_values() -> None:
     result = whole()
     _, svg = drawn("parallel", result)
     shown = texts(svg)
-    assert "torch.compile.mode" in shown
-    assert "freezing" in shown
+    assert "launch.allocator" in shown
+    assert "tcmalloc" in shown
     assert "(not set)" in shown
 
 
@@ -155,7 +155,7 @@ def test_a_value_that_is_called_default_is_not_what_is_not_set() -> None:
     result = whole()
     trials = [
         msgspec.structs.replace(t, configuration={"torch.compile.mode": "default"})
-        if t.configuration.get("torch.compile.mode") == "freezing"
+        if t.configuration.get("launch.allocator") == "tcmalloc"
         else t
         for t in result.trials
     ]

@@ -108,7 +108,8 @@ def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, tem
     text = render(msgspec.convert(data, Result), template).replace("&#39;", "'")
     assert (
         "Its rate is the sum of its instances'. Half of the calls of each of 2 instances with 16 "
-        "items take at most 20 ms, 99 % at most 31 ms; the default's with 4 items: 12.3 and 20 ms."
+        "items take at most 20 ms, 99 % at most 31 ms; the default's with 4 items: 12.3 ms and "
+        "20 ms."
     ) in text
     data["winners"]["same"]["configuration"] = {"fake.streams": 2}
     alone = render(msgspec.convert(data, Result), template)

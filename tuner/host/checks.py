@@ -63,6 +63,7 @@ def _libraries(s: Surroundings) -> list[Finding]:
     wanted = {
         "tcmalloc": ("the tcmalloc allocator cannot be tried", "libtcmalloc-minimal4"),
         "jemalloc": ("the jemalloc allocator cannot be tried", "libjemalloc2"),
+        "mimalloc": ("the mimalloc allocator cannot be tried", "libmimalloc2.0"),
         "libnuma": ("processes cannot be bound to NUMA nodes", "libnuma1"),
     }
     return [
@@ -74,6 +75,20 @@ def _libraries(s: Surroundings) -> list[Finding]:
         )
         for name, (loss, package) in wanted.items()
         if name not in s.host.libraries
+    ]
+
+
+def _openmp(s: Surroundings) -> list[Finding]:
+    if {"libiomp5", "libomp"} & s.host.libraries.keys():  # either stands in for the other
+        return []
+    return [
+        Finding(
+            "no_openmp",
+            "missing",
+            "neither Intel's OpenMP runtime (libiomp5) nor LLVM's (libomp) is installed: none but "
+            "PyTorch's own can be tried",
+            "apt-get install libomp5, or on x86-64: pip install intel-openmp",
+        )
     ]
 
 
@@ -311,6 +326,7 @@ _CHECKS: tuple[Callable[[Surroundings], list[Finding]], ...] = (
     _frameworks,
     _compiler,
     _libraries,
+    _openmp,
     _frequency,
     _limits,
     _nodes,

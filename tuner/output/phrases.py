@@ -244,9 +244,7 @@ def profiled_how(result: Result) -> str:
         section = result.winners.get(name)
         n = section.configuration.get(INSTANCES, 1) if section else 1
         alone = f", one of {n} instances while the others waited" if n != 1 else ""
-        parts.append(
-            f"{name}: {1000 * profile.call_s:.3g} ms a call at batch {profile.batch}{alone}"
-        )
+        parts.append(f"{name}: {_time(profile.call_s)} a call at batch {profile.batch}{alone}")
     hows = dict.fromkeys(profile.how for profile in profiles(result).values())
     return (
         f"Shares of what all operators took, by {'; '.join(hows)}, outside scored slices. A "
@@ -279,11 +277,14 @@ def _calling(winner: WinnerSection, result: Result) -> str:
     team = f" of each of {n} instances" if n != 1 else ""
     summed = "Its rate is the sum of its instances'. " if n != 1 else ""
     return summed + (
-        f"Half of the calls{team} with {_items(batch)} take at most {1000 * mine.p50_s:.3g} ms, "
-        f"99 % at most {1000 * mine.p99_s:.3g} ms; "
-        f"the default's with {_items(result.default.batch)}: "
-        f"{1000 * default.p50_s:.3g} and {1000 * default.p99_s:.3g} ms."
+        f"Half of the calls{team} with {_items(batch)} take at most {_time(mine.p50_s)}, "
+        f"99 % at most {_time(mine.p99_s)}; the default's with {_items(result.default.batch)}: "
+        f"{_time(default.p50_s)} and {_time(default.p99_s)}."
     )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
 def _items(n: Value) -> str:

@@ -180,7 +180,8 @@ class Checked(msgspec.Struct, frozen=True, tag="checked"):
 
     Never before: what the check allocates changes how glibc's malloc serves the calls after it
     (its mmap threshold grows with the largest block freed): 26 images/s became 39, measured on
-    resnet50's default with PyTorch 2.13. For the same reason a launch serves one batch size only.
+    resnet50's default with PyTorch 2.13. For the same reason a launch serves one batch size only:
+    after another one, resnet50's default ran at 0.91 to 1.17 of its rate (benchmarks/swept.py).
     """
 
     check: OutputCheck

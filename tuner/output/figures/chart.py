@@ -112,13 +112,22 @@ def colours(field: str, by_name: dict[str, str], *, legend: bool = True) -> Laye
     return plain if legend else {**plain, "legend": None}
 
 
+_LEAST_RATIOS = (0.95, 1.05)
+"""Of an axis, at the least: a difference of a thousandth does not look like one."""
+
+
 def ratio_axis(field: str, title: str = "rate against the default's") -> Layer:
     """Place marks by a ratio: half as fast is as far from 1 as twice as fast."""
     return {
         "field": field,
         "type": "quantitative",
         "title": title,
-        "scale": {"type": "log", "nice": False, "padding": 12},
+        "scale": {
+            "type": "log",
+            "domain": {"unionWith": list(_LEAST_RATIOS)},
+            "nice": False,
+            "padding": 12,
+        },
         "axis": {"format": ".3~g", "tickCount": 6},
     }
 

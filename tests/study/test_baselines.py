@@ -1,0 +1,64 @@
+"""Which baselines are measured where time is short, by launches that are written by a script."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.study.studies import BASELINE, Scripted, new_study
+from tests.study.test_minimise import add
+from tuner.record.configuration import Configuration
+from tuner.record.journal import PhaseDone, WarningNoted
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.store import Store
+from tuner.space.baselines import Baseline
+from tuner.study.baselines import measure_baselines
+
+DEFAULT = Configuration()
+ANOTHER = Configuration.of({"fake.layout": "packed"})
+LAUNCH_S = 10.0
+"""Of every launch that `add` writes; a confirmation takes at least four of each arm."""
+
+
+class TenSecondsEach(Scripted):
+    """A study without a pacer, all of whose launches are as fast."""
+
+    def start_pacer(self) -> None:
+        pass
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        return add(self.store, configuration, 1.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "study") as opened:
+        yield opened
+
+
+def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
+    """Measure two baselines; return what was tried, in that order."""
+    study = new_study(store, folder, budget_s, TenSecondsEach)
+    study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
+    measure_baselines(study)
+    return [trial.configuration for trial in study.ledger.trials()]
+
+
+@pytest.mark.parametrize(
+    ("launches", "expected"),
+    [
+        (0.5, [DEFAULT]),
+        (1.5, [DEFAULT, BASELINE]),  # though no confirmation of it fits
+        (100.0, [DEFAULT, BASELINE, ANOTHER]),
+    ],
+)
+def test_time_is_kept_for_a_confirmation_once_there_is_something_to_confirm(
+    store: Store, tmp_path: Path, launches: float, expected: list[Configuration]
+) -> None:
+    assert tried(store, tmp_path, launches * LAUNCH_S) == expected
+    is_complete = len(expected) == 3
+    (done,) = store.all(PhaseDone)
+    assert done.reason == ("all measured" if is_complete else "no time for all")
+    assert bool(store.all(WarningNoted)) is not is_complete
