@@ -67,7 +67,7 @@ def test_the_page_is_whole_and_asks_for_nothing_but_itself(browser: Any, report:
     assert seen.asked == [report.as_uri()]
     assert seen.said == []
     assert seen.page.locator("h1").inner_text() == "ResNet-50 v1.5 on torch, offline"
-    assert "1.72x (1.35 - 2.19)" in seen.page.locator(".verdict").inner_text()
+    assert "1.71x (1.59 - 1.83)" in seen.page.locator(".verdict").inner_text()
     n_figures = seen.page.locator("figure:visible").count()
     assert n_figures == 7
     for i in range(n_figures):
