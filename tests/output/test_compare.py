@@ -9,6 +9,7 @@ import pytest
 
 from tests.command import run
 from tuner.output.compare import StudyFound, compare, find_studies
+from tuner.record.configuration import Value
 from tuner.record.files import read_result, write_result
 from tuner.record.result import Interval, Result
 
@@ -150,12 +151,16 @@ def test_only_studies_of_the_same_workload_are_set_against_each_other() -> None:
 
 
 def test_what_is_recommended_now_and_was_not_before_is_named() -> None:
-    old = sample(created="1")
-    klass = old.recommended_class
-    other = msgspec.structs.replace(
-        old.winners[klass], configuration={"launch.allocator": "jemalloc", "workload.batch": 16}
-    )
-    new = sample(created="2", winners=old.winners | {klass: other})
+    result = sample()
+    klass = result.recommended_class
+
+    def recommending(created: str, settings: dict[str, Value]) -> Result:
+        winner = msgspec.structs.replace(result.winners[klass], configuration=settings)
+        return sample(created=created, winners=result.winners | {klass: winner})
+
+    before: dict[str, Value] = {"launch.allocator": "tcmalloc", "torch.compile.mode": "freezing"}
+    old = recommending("1", {**before, "workload.batch": 16})
+    new = recommending("2", {"launch.allocator": "jemalloc", "workload.batch": 16})
     change = compare([StudyFound("1", old), StudyFound("2", new)]).changes[0]
     assert "launch.allocator: tcmalloc -> jemalloc" in change.differs
     assert "torch.compile.mode: freezing -> none" in change.differs
