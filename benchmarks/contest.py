@@ -65,8 +65,9 @@ def play(job: Job) -> Run:
     table = table_of(job.path)
     deck = Deck(table, job.noise, job.seed)
     if job.name in (OWN, WARM):
+        earlier = _earlier_of(job)
         with other_constants(job.constants):
-            return study_on(table, deck, job.budget_s, job.seed, _earlier_of(job))
+            return study_on(table, deck, job.budget_s, job.seed, earlier)
     most = job.most if job.name in SLOW else 1_000_000
     return rival_on(job.name, table, job.noise, job.budget_s, job.seed, most)
 

@@ -106,6 +106,12 @@ SPOILED = {
 }
 
 
+def test_without_pytorch_no_openmp_is_missed(tmp_path: Path) -> None:
+    seen = surroundings(build(tmp_path))
+    bare = seen_with(frameworks=("tensorflow",))(without("libomp")(seen))
+    assert list(findings(bare)) == ["no_torch"]
+
+
 @pytest.mark.parametrize("id", SPOILED)
 def test_each_fault_gives_its_finding_alone(id: str, tmp_path: Path) -> None:
     spoil, remedy = SPOILED[id]

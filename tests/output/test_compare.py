@@ -225,4 +225,4 @@ def test_why_a_speedup_is_not_known_is_said() -> None:
     old = sample(created="1")
     new = msgspec.structs.replace(sample(created="2"), verdict="keep_default")
     change = compare([StudyFound("one", old), StudyFound("two", new)]).changes[0]
-    assert change.shifts[-1].note == "nothing is recommended by two"
+    assert change.shifts[-1].note == "nothing was recommended after"

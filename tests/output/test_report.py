@@ -104,12 +104,12 @@ def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, tem
     settings = {"launch.instances": 2, "workload.batch": 16}
     call = {"p50_s": 0.02, "p99_s": 0.031, "n_calls": 90}
     data["winners"]["same"] |= {"configuration": settings, "call": call}
-    data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 90}, "batch": 4}
+    data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 80}, "batch": 4}
     text = render(msgspec.convert(data, Result), template).replace("&#39;", "'")
     assert (
         "Its rate is the sum of its instances'. Half of the calls of each of 2 instances with 16 "
         "items take at most 20 ms, 99 % at most 31 ms; the default's with 4 items: 12.3 ms and "
-        "20 ms."
+        "20 ms (90 and 80 calls were timed)."
     ) in text
     data["winners"]["same"]["configuration"] = {"fake.streams": 2}
     alone = render(msgspec.convert(data, Result), template)
@@ -310,8 +310,8 @@ def test_a_winner_of_two_classes_is_told_once(result: Result, template: str) -> 
     assert "as same" in text
     data["winners"]["reduced"] = data["winners"]["same"] | {"reason": "something else"}
     text = render(msgspec.convert(data, Result), template)
-    assert "something else" in text
-    assert "as same" not in text
+    assert "something else" in text  # for another reason, but with the same settings
+    assert text.count("as same") == 1
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])

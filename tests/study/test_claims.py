@@ -203,28 +203,8 @@ def test_a_baseline_that_proved_faster_is_not_passed_over_for_the_default(store:
     for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
         claim = found.claim(klass)
         assert (claim.verdict, claim.configuration) == ("faster", BASELINE)
-        assert "finalist of this class did not reach" in claim.reason
+        assert "own finalist did not reach" in claim.reason
     assert found.against_default(BASELINE) == found.claim(WinnerClass.SAME).speedup
-
-
-def test_a_class_takes_the_winner_of_one_that_it_holds_where_its_own_proved_nothing(
-    store: Store,
-) -> None:
-    launch_only = Configuration.of({"launch.allocator": "jemalloc"})
-    random = np.random.default_rng(2)
-    for number in range(1, 7):
-        jitter = random.normal(0, 0.01, 3)
-        rates = {DEFAULT: jitter[0], TUNED: jitter[1], launch_only: 0.3 + jitter[2]}
-        add_round(store, number, rates)
-    finalists = {
-        WinnerClass.LAUNCH_ONLY: launch_only,
-        WinnerClass.SAME: TUNED,
-        WinnerClass.REDUCED: TUNED,
-    }
-    found = Claims(store, Ledger(store, 4, (4, 16)), finalists, None)
-    for klass in WinnerClass:
-        claim = found.claim(klass)
-        assert (claim.verdict, claim.configuration) == ("faster", launch_only)
 
 
 def test_a_baseline_of_another_class_wins_nothing(store: Store) -> None:

@@ -15,7 +15,7 @@ from tuner.output.phrases import (
     disturbance,
     is_recommended,
     ratio,
-    same_winner,
+    same_settings,
     settings,
     standing,
     with_along,
@@ -42,7 +42,7 @@ def show(result: Result, folder: Path) -> None:
         console.print(Text(disturbance(result), style="bold yellow"))
     console.print(_table(result))
     for name, winner in result.winners.items():
-        earlier = same_winner(result, name)
+        earlier = same_settings(result, name)
         shown = (
             f"as {earlier}" if earlier else best_candidate(winner) + settings(winner.configuration)
         )

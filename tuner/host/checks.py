@@ -79,7 +79,8 @@ def _libraries(s: Surroundings) -> list[Finding]:
 
 
 def _openmp(s: Surroundings) -> list[Finding]:
-    if {"libiomp5", "libomp"} & s.host.libraries.keys():  # either stands in for the other
+    is_there = {"libiomp5", "libomp"} & s.host.libraries.keys()  # either stands in for the other
+    if is_there or "torch" not in s.frameworks:
         return []
     return [
         Finding(

@@ -132,9 +132,9 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
         _shift_of_default(a, b, of_rates),
         _shift("recommended rate", _recommended_rate(a), _recommended_rate(b), of_rates),
     ]
-    undecided = " and ".join(s.name for s in (before, after) if s.result.verdict != "faster")
-    if undecided:
-        note = f"nothing is recommended by {undecided}"
+    without = _times(a.verdict != "faster", b.verdict != "faster")
+    if without:
+        note = f"nothing was recommended {without}"
         shifts.append(Shift("speedup", None, "not known", note))
     else:
         shifts.append(_shift("speedup", a.speedup, b.speedup, ("larger", "smaller")))
@@ -177,14 +177,16 @@ def _shift(
     words: tuple[Direction, Direction],
 ) -> Shift:
     if before is None or after is None:
-        which = " and ".join(
-            when for when, rate in (("before", before), ("after", after)) if rate is None
-        )
-        return Shift(figure, None, "not known", f"too few rounds confirmed it {which}")
+        when = _times(before is None, after is None)
+        return Shift(figure, None, "not known", f"too few rounds confirmed it {when}")
     ratio = _quotient(after, before)
     up, down = words
     direction: Direction = up if ratio.low > 1 else down if ratio.high < 1 else "no change seen"
     return Shift(figure, ratio, direction)
+
+
+def _times(is_before: bool, is_after: bool) -> str:
+    return " and ".join(["before"] * is_before + ["after"] * is_after)
 
 
 def _quotient(a: Interval, b: Interval) -> Interval:

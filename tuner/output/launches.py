@@ -32,7 +32,8 @@ def call_times(records: list[LaunchRecord]) -> Latency | None:
     Of the undisturbed slices, or of all if there is none: the median of the slices' medians, and
     that of their 99th percentiles, where a slice holds enough calls to have one. Of a few calls
     that is the longest one, which is shorter than 99 % of all calls with the probability 0.99 to
-    the number of calls: at that quantile of the slices lies the percentile of all calls.
+    the number of calls: at that quantile of the slices lies the percentile of all calls. As if
+    calls were independent; where slow ones come together, the percentile is underestimated.
     """
     told = [s for r in records for s in r.slices if s.latency is not None]
     told = [s for s in told if not s.interference.dirty] or told

@@ -279,7 +279,8 @@ def _calling(winner: WinnerSection, result: Result) -> str:
     return summed + (
         f"Half of the calls{team} with {_items(batch)} take at most {_time(mine.p50_s)}, "
         f"99 % at most {_time(mine.p99_s)}; the default's with {_items(result.default.batch)}: "
-        f"{_time(default.p50_s)} and {_time(default.p99_s)}."
+        f"{_time(default.p50_s)} and {_time(default.p99_s)} ({mine.n_calls} and "
+        f"{default.n_calls} calls were timed)."
     )
 
 
@@ -304,15 +305,21 @@ def model_size(result: Result) -> str:
     return f"{result.n_parameters:,} parameters" if result.n_parameters else ""
 
 
+def same_settings(result: Result, name: str) -> str:
+    """Return a class told before whose winner has the same settings; empty if none."""
+    return _told_before(result, name, lambda winner: winner.configuration)
+
+
 def same_winner(result: Result, name: str) -> str:
-    """Return a class told before that has the same winner for the same reason; empty if none."""
-    for earlier, winner in result.winners.items():
-        if earlier == name:
-            return ""
-        mine = result.winners[name]
-        if (winner.configuration, winner.reason) == (mine.configuration, mine.reason):
-            return earlier
-    return ""
+    """Return a class told before of whose winner all the same is said; empty if none."""
+    return _told_before(result, name, lambda w: (w.configuration, w.reason, w.removed))
+
+
+def _told_before(result: Result, name: str, said: Callable[[WinnerSection], object]) -> str:
+    names = list(result.winners)
+    earlier = names[: names.index(name)]
+    mine = said(result.winners[name])
+    return next((other for other in earlier if said(result.winners[other]) == mine), "")
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
@@ -342,6 +349,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "calling": _calling,
     "default_rate": default_rate,
     "model_size": model_size,
+    "same_settings": same_settings,
     "same_winner": same_winner,
     "verdict": verdict_line,
 }

@@ -147,8 +147,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     disturbed: float = 0.0
     """Share of the slices behind the verdict that something else disturbed."""
     call: Latency | None = None
-    """Seconds of a call at the winner's batch, over all of its instances: the median over slices of
-    each percentile."""
+    """Seconds of a call at the winner's batch, over all of its instances; how slices are pooled:
+    tuner/output/launches.py."""
     profile: OperatorProfile | None = None
     """Of one instance, where there are several."""
 

@@ -9,7 +9,7 @@ disagree.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -71,9 +71,11 @@ class Transfer:
         return np.array([self._known[c] for c in configurations])
 
     def guesses(
-        self, classes: Sequence[WinnerClass]
+        self,
+        classes: Sequence[WinnerClass],
+        is_tried: Callable[[Configuration], bool] = lambda _: False,
     ) -> Iterator[tuple[WinnerClass, Configuration]]:
-        """Yield the best of what earlier studies measured: of each class one.
+        """Yield the best of what earlier studies measured and was not tried yet: of each class one.
 
         The next best are like it; whether they are worth a launch is the surrogate's to say, which
         hears of them as hints once it has seen what became of the first.
@@ -82,7 +84,8 @@ class Transfer:
         better = [c for c in order if self._means[c] > 0 and c.settings]
         chosen: set[Configuration] = set()
         for klass in classes:
-            found = next((c for c in better if allowed_in(klass, c) and c not in chosen), None)
+            fitting = (c for c in better if allowed_in(klass, c) and c not in chosen)
+            found = next((c for c in fitting if not is_tried(c)), None)
             if found is not None:
                 chosen.add(found)
                 yield klass, found

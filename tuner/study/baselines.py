@@ -93,8 +93,7 @@ def _measure(study: Study, configuration: Configuration, batch: int, source: str
     if _is_tried(study, at_batch):
         return True
     needs_s = study.cost_s(at_batch)
-    known = [c for c, score in study.ledger.tried().items() if score is not None]
-    if not all(map(is_default, known)):  # else there is nothing to keep time for
+    if not all(map(is_default, study.ledger.tried())):  # else there is nothing to keep time for
         needs_s += reserve_s(study)
     if not is_default(configuration) and study.budget.left_s() < needs_s:
         return False

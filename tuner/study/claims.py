@@ -141,23 +141,20 @@ class Claims:
     # ---------------------------------------------------------------- verdicts
 
     def claim(self, klass: WinnerClass) -> Claim:
-        """Say what holds for a class's finalist; for another arm, where that alone proved faster.
+        """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
 
-        Of another class, which this one allows as well; or a baseline. Of these only one whose
-        every setting was observed: nobody tried it without the others.
+        Only one whose every setting was observed: nobody tried it without the others.
         """
         found = self._claim_of(klass, self._finalists[klass])
         if found.verdict == "faster":
             return found
         baselines = [
-            other
+            self._claim_of(klass, other)
             for other in self._others
-            if not self._ledger.unobservable(other)
+            if allowed_in(klass, other) and not self._ledger.unobservable(other)
             if not (self._is_robust and self._ledger.collapses(other))
         ]
-        others = dict.fromkeys([*self._finalists.values(), *baselines])
-        claims = [self._claim_of(klass, other) for other in others if allowed_in(klass, other)]
-        faster = [claim for claim in claims if claim.verdict == "faster" and claim.speedup]
+        faster = [claim for claim in baselines if claim.verdict == "faster" and claim.speedup]
         return max(faster, key=lambda c: c.speedup.low if c.speedup else 0.0, default=found)
 
     def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
@@ -280,9 +277,7 @@ def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
     match verdict:
         case "faster":
             text = f"the interval lies above 1 and the point above the noise floor of {floor:.1%}"
-            return (
-                text if is_finalist else f"{text}, which the finalist of this class did not reach"
-            )
+            return text if is_finalist else f"{text}, which the search's own finalist did not reach"
         case "keep_default" if floor > WORTH_HAVING:
             return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
         case "keep_default":

@@ -169,11 +169,17 @@ def try_transferred(study: Study) -> None:
     """Measure what did best in earlier studies, at the batch that suits the default."""
     default, ledger = study.ledger.default_at_best(), study.ledger
     batch = int((default and default[0].get(BATCH)) or ledger.reference_batch)
-    for _, best in study.trials.sampler.transfer.guesses(study.turns):
-        at_batch = ledger.at_batch(best, batch)
-        guess = at_batch if study.space.contains(at_batch) else best
-        if guess in ledger.tried():
-            continue
+
+    def at_its_batch(guess: Configuration) -> Configuration:
+        moved = ledger.at_batch(guess, batch)
+        return moved if study.space.contains(moved) else guess
+
+    tried = set(ledger.tried())  # the baselines: often the very best of an earlier study
+    guesses = study.trials.sampler.transfer.guesses(
+        study.turns, lambda guess: at_its_batch(guess) in tried
+    )
+    for _, best in guesses:
+        guess = at_its_batch(best)
         if not make_time_for(study, guess):
             return
         proposal = study.trials.ask_for(guess, TRANSFERRED)
