@@ -27,7 +27,11 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
         "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
         "--budget", seconds_here(6), cwd=cwd,
     )  # fmt: skip
-    return msgspec.convert(result_of(done.stdout), Result)
+    found = msgspec.convert(result_of(done.stdout), Result)
+    # whatever so short a study made of it: a class that has another's settings is told as that one
+    allocator = {"launch.allocator": "jemalloc"}
+    own = msgspec.structs.replace(found.winners["launch_only"], configuration=allocator)
+    return msgspec.structs.replace(found, winners=found.winners | {"launch_only": own})
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
@@ -75,6 +79,7 @@ def test_what_each_setting_is_worth_is_told_with_its_evidence(
 ) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     worth = {"point": 1.3, "low": 1.1, "high": 1.5, "confidence": 0.95}
+    data["winners"]["same"]["configuration"] = {"fake.streams": 2, "fake.layout": "packed"}
     data["winners"]["same"]["contributions"] = [
         {"knob": "fake.streams", "value": 2, "ratio": 1.3, "speedup": worth, "n_rounds": 4},
         {"knob": "fake.layout", "value": "packed", "ratio": 1.2, "speedup": None, "n_rounds": 0},
@@ -303,6 +308,7 @@ def test_ratios_are_written_with_their_interval(interval: Interval | None, text:
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 def test_a_winner_of_two_classes_is_told_once(result: Result, template: str) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    data["verdict"] = "faster"  # else the head tells the reason too
     data["winners"]["same"] |= {"configuration": {"fake.streams": 2}, "reason": "this and that"}
     data["winners"]["reduced"] = data["winners"]["same"]
     text = render(msgspec.convert(data, Result), template)
