@@ -26,8 +26,8 @@ from tuner.record.store import MIN_ROOM_BYTES, Store
 
 IS_ROOT = os.geteuid() == 0
 _EXHAUSTING = ";".join(
-    f"{setting}:exhaust"
-    for setting in ("launch.allocator=jemalloc", "fake.streams=2", "fake.layout=blocked")
+    f"{setting}:exhaust"  # the first baseline, which every study tries, another, and what else is
+    for setting in ("env.FAKE_THREADS=4", "fake.layout=blocked", "fake.streams=2")
 )
 FAULTS = {
     "launch.allocator=jemalloc:crash": ("crashed", "killed by SIGSEGV"),
@@ -102,7 +102,12 @@ def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
 def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path: Path) -> None:
     marker = new_marker()
     model = f"fake@faults={_EXHAUSTING}"
-    done = limited(tmp_path, "ulimit -v 6000000", *arguments(model, seconds_here(6)), marker=marker)
+    done = limited(
+        tmp_path,
+        "ulimit -v 3000000",
+        *arguments(model, seconds_here(5), "--batch", "4"),
+        marker=marker,
+    )
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
     check_store(tmp_path / "out")
@@ -142,7 +147,7 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
         done = limited(
             tmp_path,
             f"echo $$ > {folder}/cgroup.procs",
-            *arguments(model, seconds_here(6)),
+            *arguments(model, seconds_here(5), "--batch", "4"),
             marker=marker,
         )
         left = wait_until_gone(marker)
