@@ -25,11 +25,13 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.space.baselines import Baseline
+from tuner.space.restrictions import Numerics
 from tuner.study.ledger import Ledger
 
 DEFAULT = Configuration()
 WINNER = Configuration.of({"fake.layout": "packed", "launch.allocator": "jemalloc"})
 PLAIN = Configuration.of({"fake.layout": "packed"})
+REDUCED = Configuration.of({"fake.precision": "bf16"})
 
 
 @pytest.fixture
@@ -58,29 +60,37 @@ def confirm(
     rates: dict[Configuration, float],
     best: Configuration | None,
     compile_s: float = 0.0,
+    of_reduced: Configuration = WINNER,
 ) -> None:
-    """Write four rounds of the default, the winner and perhaps the best baseline.
+    """Write four rounds of the default, the finalists and perhaps the best baseline.
 
-    compile_s: what the winner's launches spend on compiling.
+    compile_s: what the winner's launches spend on compiling; of_reduced: the finalist of `reduced`.
     """
     for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+        finalist = of_reduced if klass is WinnerClass.REDUCED else WINNER
+        store.add(FinalistNamed(Phase.MINIMISE, klass, finalist))
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
-    store.add(ArmsChosen((WINNER, *([best] if best else [])), best, False, (4,)))
+    arms = tuple(dict.fromkeys(c for c in (WINNER, of_reduced, best) if c is not None))
+    store.add(ArmsChosen(arms, best, False, (4,)))
     for number in range(1, 5):
         wobble = 0.002 * (-1) ** number
         launches = (
             add(store, c, Purpose.CONFIRM, rate + (wobble if c == WINNER else 0),
                 compile_s if c == WINNER else 0.0)
             for c, rate in rates.items()
-            if c in (DEFAULT, WINNER, best)
+            if c in (DEFAULT, *arms)
         )  # fmt: skip
         store.add(RoundDone(number, tuple(launches)))
     store.add(PhaseDone(Phase.CONFIRM, "decided"))
 
 
 def assembled(
-    store: Store, folder: Path, *, vendor: bool = True, batches: tuple[int, ...] = (4,)
+    store: Store,
+    folder: Path,
+    *,
+    vendor: bool = True,
+    batches: tuple[int, ...] = (4,),
+    numerics: Numerics = "same",
 ) -> Result:
     study = new_study(store, folder, 1000.0)
     study.ledger = Ledger(store, 4, batches)
@@ -88,7 +98,7 @@ def assembled(
     study.baselines = [default, *(study.baselines if vendor else [])]
     context = Context(
         host=machine(folder / "machine"), profile="fake", profile_matches=True,
-        workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics="same",
+        workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics=numerics,
         session=SessionOpened(1, "2026-01-01T00:00:00+00:00", 1000.0), command="tune-framework",
     )  # fmt: skip
     return assemble(study, context)
@@ -171,6 +181,56 @@ def test_a_longer_start_is_paid_back_after_so_many_items(
     confirm(store, rates, None, compile_s)
     found = assembled(store, tmp_path).winners["same"].compile_seconds
     assert found.items_to_pay == (pytest.approx(items, rel=0.02) if items else None)
+
+
+def test_a_baseline_that_was_confirmed_at_another_batch_than_its_best_has_an_interval(
+    store: Store, tmp_path: Path
+) -> None:
+    rates = {
+        DEFAULT: 0.0,
+        BASELINE: 0.1,
+        WINNER: 0.4,
+        BASELINE.with_value("workload.batch", 16): 0.2,
+    }
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, BASELINE)
+    (vendor,) = [
+        b for b in assembled(store, tmp_path, batches=(4, 16)).baselines if b.name == "vendor"
+    ]
+    assert vendor.speedup and vendor.speedup.point == pytest.approx(math.exp(0.1), rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("of_reduced", "numerics", "recommended"),
+    [
+        (0.5, "reduced", "reduced"),
+        (0.0, "reduced", "same"),
+        (0.5, "both", "same"),
+    ],
+)
+def test_where_reduced_numerics_may_ship_but_are_not_faster_what_keeps_them_ships(
+    store: Store, tmp_path: Path, of_reduced: float, numerics: Numerics, recommended: str
+) -> None:
+    rates = {DEFAULT: 0.0, WINNER: 0.4, REDUCED: of_reduced}
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, None, of_reduced=REDUCED)
+    result = assembled(store, tmp_path, vendor=False, numerics=numerics)
+    assert (result.recommended_class, result.verdict) == (recommended, "faster")
+
+
+def test_where_no_class_holds_anything_better_the_widest_that_may_ship_says_why(
+    store: Store, tmp_path: Path
+) -> None:
+    rates = {DEFAULT: 0.0, WINNER: 0.0, REDUCED: -0.2}
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, None, of_reduced=REDUCED)
+    expected: dict[Numerics, str] = {"reduced": "reduced", "both": "same"}
+    for numerics, klass in expected.items():
+        result = assembled(store, tmp_path, vendor=False, numerics=numerics)
+        assert (result.recommended_class, result.verdict) == (klass, "keep_default")
 
 
 def test_without_any_round_the_defaults_batch_is_the_searchs_best(

@@ -8,6 +8,7 @@ import pytest
 
 from tests.study.studies import BASELINE, new_study
 from tuner.measurement.bench import Bench
+from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     FinalistNamed,
@@ -24,12 +25,14 @@ from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
 from tuner.study.confirm import choose_arms, confirm
 from tuner.study.confirmation_costs import reserve_s
+from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
 LAUNCH_ONLY = Configuration.of({"launch.allocator": "jemalloc"})
 SAME = Configuration.of({"fake.layout": "packed"})
 LAUNCH_S = 10.0
+QUIET = Scatter(0.01, 0.01)
 
 
 @pytest.fixture
@@ -197,8 +200,8 @@ def test_a_baseline_that_failed_when_launched_again_is_not_the_best(
     assert study.best_baseline() == BASELINE
 
 
-class Failing(Bench):
-    """A bench on which every arm but the default fails."""
+class Undecided(Bench):
+    """A bench on which arms scatter so much that nothing is decided."""
 
     def measure_round(
         self, arms: list[Configuration], number: int, purpose: Purpose, **_: object
@@ -206,15 +209,26 @@ class Failing(Bench):
         records = []
         for arm in arms:
             id = self.store.next_launch_id()
-            outcome = Outcome.MEASURED if arm == DEFAULT else Outcome.CRASHED
+            outcome = self.outcome(arm)
             record = LaunchRecord(
                 LaunchRequest(id, arm, 4, purpose, round=number), ending=Ending(outcome)
             )
             if outcome is Outcome.MEASURED:
-                record.slices = [Slice(id * 10, 1, 1, 1.0, float(id))]
+                seconds = 1.0 if arm == DEFAULT else math.exp(0.5 * (-1) ** number)
+                record.slices = [Slice(id * 10, 1, 1, seconds, float(id))]
             self.store.launches[id] = record
             records.append(record)
         return records
+
+    def outcome(self, arm: Configuration) -> Outcome:
+        return Outcome.MEASURED
+
+
+class Failing(Undecided):
+    """A bench on which every arm but the default fails."""
+
+    def outcome(self, arm: Configuration) -> Outcome:
+        return Outcome.MEASURED if arm == DEFAULT else Outcome.CRASHED
 
 
 def test_what_failed_in_a_round_is_not_launched_in_the_next(store: Store, tmp_path: Path) -> None:
@@ -225,3 +239,36 @@ def test_what_failed_in_a_round_is_not_launched_in_the_next(store: Store, tmp_pa
     assert len(store.all(RoundDone)) == 1
     (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
     assert done.reason == "every arm had failed by round 1"
+
+
+@pytest.mark.parametrize(("n_before", "n_after"), [(3, 4), (4, 4)])
+def test_rounds_before_the_first_look_are_not_left_in_vain(
+    store: Store, tmp_path: Path, n_before: int, n_after: int
+) -> None:
+    """A round is estimated at 50 s with a reserve, at 40 s without; 10 s may be overdrawn."""
+    name_finalists(store, SAME)
+    study = new_study(store, tmp_path, budget_s=1000)
+    study.bench.__class__ = Undecided
+    arms = [DEFAULT, *choose_arms(study).arms]
+    for number in range(1, n_before + 1):
+        records = study.bench.measure_round(arms, number, Purpose.CONFIRM, noise=QUIET)
+        store.add(RoundDone(number, tuple(r.request.id for r in records)))
+    study.budget = Budget(1000, used_before_s=1000 - 35)
+    confirm(study)
+    assert len(store.all(RoundDone)) == n_after
+    (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
+    assert "no time for a further round after 4" in done.reason
+
+
+def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(
+    store: Store, tmp_path: Path
+) -> None:
+    """Finalists are chosen by what is believed of them, the best baseline by its score."""
+    larger = BASELINE.with_value("workload.batch", 16)
+    launch(store, larger, 1.15)
+    study = new_study(store, tmp_path, budget_s=1000)
+    study.ledger = Ledger(store, 4, (4, 16))
+    assert study.best_baseline() == larger
+    name_finalists(store, BASELINE)
+    assert study.best_baseline() == BASELINE
+    assert choose_arms(study).arms == (LAUNCH_ONLY, BASELINE)

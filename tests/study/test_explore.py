@@ -40,7 +40,7 @@ def add(
     id = store.next_launch_id()
     store.launches[id] = LaunchRecord(
         LaunchRequest(id, configuration, 4, Purpose.SEARCH),
-        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
+        prepared=Prepared(total_s - WARM_S, 0.0, 0.5, True, 0, 0, ()),
         slices=[Slice(id * 10 + k, 1, 1, math.exp(-log_rate), id + k / 10) for k in range(6)],
         ending=Ending(Outcome.MEASURED),
         total_s=total_s,
@@ -77,6 +77,17 @@ def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(
     study = new_study(store, tmp_path, budget_s, Warm)
     assert make_time_for(study, PROPOSAL) is has_time
     assert n_launches(study) == n
+
+
+def test_what_is_dear_for_another_reason_than_compiling_is_not_launched_again(
+    store: Store, tmp_path: Path
+) -> None:
+    """Its launches stay as dear: one more only costs the confirmation its time."""
+    for record in store.launches.values():
+        record.prepared = Prepared(2.0, 0.0, 0.5, True, 0, 0, ())
+    study = new_study(store, tmp_path, 290.0, Warm)
+    assert not make_time_for(study, PROPOSAL)
+    assert n_launches(study) == 1
 
 
 @pytest.mark.parametrize(("n_proposed", "n"), [(6, 1), (7, 2)])

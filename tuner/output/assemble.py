@@ -77,16 +77,14 @@ class Context(msgspec.Struct, frozen=True):
 
 
 def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
-    """Return the class whose winner ships: `same`, unless it holds nothing better than launch_only.
+    """Return the class whose winner ships: the widest that may and holds something better.
 
-    `reduced` ships only on request.
+    `reduced` may only on request; where nothing is better in any, it is the widest's verdict.
     """
+    order = [WinnerClass.SAME, WinnerClass.LAUNCH_ONLY]
     if numerics == "reduced":
-        return WinnerClass.REDUCED
-    same, launch_only = claims.claim(WinnerClass.SAME), claims.claim(WinnerClass.LAUNCH_ONLY)
-    if same.verdict != "faster" and launch_only.verdict == "faster":
-        return WinnerClass.LAUNCH_ONLY
-    return WinnerClass.SAME
+        order.insert(0, WinnerClass.REDUCED)
+    return next((k for k in order if claims.claim(k).verdict == "faster"), order[0])
 
 
 def assemble(study: Study, context: Context) -> Result:
@@ -274,7 +272,7 @@ def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSecti
         best = ledger.best(at_batches)
         ratio = ledger.ratio(best[0]) if best else None
         if confirmed and baseline.same_as != "default":
-            arm = best[0] if best else confirmed[0]
+            arm = best[0] if best and best[0] in confirmed else confirmed[0]
             speedup = claims.against_default(arm)
             fared = beside_neighbour(claims, arm)
         if ratio is None:

@@ -47,9 +47,14 @@ def confirm(study: Study) -> None:
 
 
 def _lacks_time(study: Study, n_rounds: int, open_arms: list[Configuration]) -> str:
-    """Say why no further round is begun; empty if one fits."""
+    """Say why no further round is begun; empty if one fits.
+
+    Without a first look the rounds before it were in vain: a hasty round will do.
+    """
     left_s = study.budget.left_s()
-    round_s = study.round_cost_s(_launched(study, open_arms))
+    arms = _launched(study, open_arms)
+    is_needed = 0 < n_rounds < LOOKS[0]
+    round_s = study.hasty_round_cost_s(arms) if is_needed else study.round_cost_s(arms)
     if left_s + _allowance_s(study, n_rounds) >= round_s:
         return ""
     return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"

@@ -15,7 +15,7 @@ from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
 from tuner.study.reserves import least_s, useful_s
-from tuner.study.study import MIN_ROUNDS, Study
+from tuner.study.study import MIN_ROUNDS, SAFETY, Study
 
 PATIENCE = 4
 """Turns of the surrogate in a row at which little was expected, before a class is settled."""
@@ -231,8 +231,8 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
 
     What the confirmation needs is estimated from the launches of those who will be in it. Where one
     was launched only once, which may have compiled from nothing, and time seems to be up, it is
-    launched again: a warm compiler's cache often frees time for many proposals. Returns whether
-    there is time.
+    launched again if that may save more than it costs: a warm compiler's cache often frees time for
+    many proposals. Returns whether there is time.
     """
     cost_s = study.cost_s(configuration)
     while True:
@@ -241,11 +241,13 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
         if not has_few_proposals(study) and first_look_s(study) < looks_s(study):
             return False  # a share of the budget, which a warm cache does not make less
         arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
-        default_s = study.ledger.repeat_cost_s(arms[0])
+        ledger = study.ledger
         cold = [
             c
             for c in arms
-            if study.ledger.n_launches(c) == 1 and study.ledger.repeat_cost_s(c) > default_s
+            if (compiling_s := ledger.compiling_s(c))
+            and MIN_ROUNDS * SAFETY * compiling_s > study.cost_s(c) - compiling_s
+            and ledger.repeat_cost_s(c) > ledger.repeat_cost_s(arms[0])
         ]
         if not cold:
             return False

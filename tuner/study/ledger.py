@@ -282,11 +282,11 @@ class Ledger:
             return statistics.fmean(r.total_s for r in self._ended[configuration])
         return self._class_cost_s.get(winner_class(configuration), self._mean_cost_s)
 
-    def repeat_cost_s(self, configuration: Configuration) -> float:
+    def repeat_cost_s(self, configuration: Configuration, *, in_haste: bool = False) -> float:
         """Estimate the seconds of a configuration's launch in the confirmation.
 
         It was launched before, so that the compiler's cache is warm and its outputs are checked; a
-        confirming launch takes more slices, each after a discarded call.
+        confirming launch takes more slices, each after a discarded call; in_haste: the fewest.
         """
         own = self._ended.get(configuration, [])
         if not own:
@@ -294,7 +294,16 @@ class Ledger:
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
         fixed_s = shortest.total_s - shortest.check_s - shortest.slicing_s
-        needed = min(
-            _RECKONED, n_needed(self._confirming, self.estimates.scatter, fixed_s, slice_s)
-        )
+        needed = self._confirming.least
+        if not in_haste:
+            wanted = n_needed(self._confirming, self.estimates.scatter, fixed_s, slice_s)
+            needed = min(_RECKONED, wanted)
         return fixed_s + needed * slice_s
+
+    def compiling_s(self, configuration: Configuration) -> float:
+        """Return what the only launch of a configuration took to compile; 0 after several.
+
+        Another launch may find it in the compiler's cache.
+        """
+        own = self._ended.get(configuration, [])
+        return own[0].compile_s if len(own) == 1 else 0.0

@@ -264,7 +264,16 @@ class Study:
         ]
         at_batches = [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
         found = self.ledger.best([c for c in at_batches if not self.ledger.has_failed(c)])
-        return found[0] if found else None
+        return self._as_finalists([found[0]])[0] if found else None
+
+    def _as_finalists(self, baselines: Iterable[Configuration]) -> list[Configuration]:
+        """Return for each baseline the finalist that is it, perhaps at another batch; else itself.
+
+        Finalists are chosen by what is believed, not by the score: none is confirmed at two batches
+        for being both.
+        """
+        finalists = {f.without(BATCH): f for f in self.finalists().values()}
+        return [finalists.get(c.without(BATCH), c) for c in baselines]
 
     def baseline_name(self, configuration: Configuration) -> str | None:
         """Return the name of the baseline that a configuration is, at whatever batch."""
@@ -282,7 +291,7 @@ class Study:
                 for baseline in to_measure(self.baselines)
             ]
             scored = [pair for pair in at_their_best if pair is not None]
-            found += [c for c, _ in sorted(scored, key=lambda pair: -pair[1])]
+            found += self._as_finalists(c for c, _ in sorted(scored, key=lambda pair: -pair[1]))
         return list(dict.fromkeys(found))
 
     def cost_s(self, configuration: Configuration) -> float:
@@ -291,8 +300,12 @@ class Study:
         return self.ledger.cost_s(configuration) + overhead_s
 
     def round_cost_s(self, arms: Iterable[Configuration]) -> float:
-        """Estimate the seconds of one confirmation round."""
+        """Estimate the seconds of one confirmation round, rather too many than too few."""
         return SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
+
+    def hasty_round_cost_s(self, arms: Iterable[Configuration]) -> float:
+        """Estimate the seconds of one confirmation round with the fewest slices that count."""
+        return sum(self.ledger.repeat_cost_s(arm, in_haste=True) for arm in arms)
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:
         """Return, per setting that may go, what the configuration is without it."""
