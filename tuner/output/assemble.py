@@ -297,7 +297,7 @@ def _noise(store: Store, claims: Claims, klass: WinnerClass) -> Noise:
     slices = [s for record in store.launches.values() for s in record.slices]
     return Noise(
         floor=claims.noise_floor(klass),
-        launch_sd=claims.noise.launch_sd,
+        launch_sd=round(claims.noise.launch_sd, 6),
         dirty_slices=sum(bool(s.interference.dirty) for s in slices),
         slices=len(slices),
     )

@@ -122,7 +122,7 @@ def _hint(study: Study, winner: Configuration, shorter: Configuration) -> float 
     score, less = study.ledger.score(winner), study.ledger.score(shorter)
     if score is None or less is None or study.ledger.has_failed(shorter):
         return None
-    return math.exp(score - less)
+    return round(math.exp(score - less), 4)  # no more digits than a hint has
 
 
 def _differences(study: Study, winner: Configuration, shorter: Configuration) -> list[float]:
