@@ -292,6 +292,8 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=90.0)
     parser.add_argument("--outline", action="store_true", help="only say what would be measured")
     arguments = parser.parse_args()
+    if not arguments.folder.is_dir():
+        parser.error(f"--folder {arguments.folder} is no folder: make it first")
     for name in arguments.names:
         sketch = sketches()[name]
         if arguments.outline:
