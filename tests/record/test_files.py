@@ -50,3 +50,5 @@ def test_what_is_no_result_is_bad_input(tmp_path: Path) -> None:
     (tmp_path / "r.toml").write_text("= broken")
     with pytest.raises(UsageError, match="not a recommendation"):
         read_recommendation(tmp_path / "r.toml")
+    with pytest.raises(UsageError, match=r"cannot read .*/recommended\.toml: No such file"):
+        read_recommendation(tmp_path)

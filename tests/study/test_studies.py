@@ -269,6 +269,7 @@ def test_what_ships_is_what_was_confirmed(finished: tuple[Path, dict[str, Any]])
     klass = result["recommended_class"]
     assert klass == "same"
     shipped = read_recommendation(cwd / "out/recommended.toml")
+    assert read_recommendation(cwd / "out") == shipped  # its folder stands for it
     winner = result["winners"][klass]
     assert {s.knob: s.value for s in shipped.settings} == winner["configuration"]
     with Store(cwd / "out") as store:

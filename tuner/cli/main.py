@@ -172,7 +172,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 def run_program(
-    recommended: Annotated[Path | None, typer.Argument(help="A recommended*.toml.")] = None,
+    recommended: Annotated[
+        Path | None, typer.Argument(help="A recommended*.toml, or its folder.")
+    ] = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
     ] = None,
@@ -243,7 +245,7 @@ def compare(
 
 @app.command()
 def verify(
-    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml.")],
+    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml, or its folder.")],
     model: Annotated[
         str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
     ] = None,
@@ -278,7 +280,7 @@ def verify(
 
 @app.command()
 def export(
-    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml.")],
+    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml, or its folder.")],
     to: Annotated[
         str,
         typer.Option(

@@ -103,7 +103,9 @@ def _without_none(value: Any) -> Any:
 
 
 def read_recommendation(path: Path) -> Recommendation:
-    """Read a `recommended.toml`; raises UsageError if it is not one."""
+    """Read a `recommended.toml`, or a study's in its folder; raises UsageError if it is not one."""
+    if path.is_dir():
+        path /= "recommended.toml"
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         found = msgspec.convert(raw, Recommendation)
