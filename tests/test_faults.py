@@ -25,8 +25,9 @@ from tuner.record.outcome import Outcome
 from tuner.record.store import MIN_ROOM_BYTES, Store
 
 IS_ROOT = os.geteuid() == 0
+# what the first baseline sets, which the shortest study tries, and two more
 _EXHAUSTING = ";".join(
-    f"{setting}:exhaust"  # the first baseline, which every study tries, another, and what else is
+    f"{setting}:exhaust"
     for setting in ("env.FAKE_THREADS=4", "fake.layout=blocked", "fake.streams=2")
 )
 FAULTS = {

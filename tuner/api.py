@@ -103,7 +103,7 @@ def verify(
     quick: bool = False,
     listen: Listener | None = None,
 ) -> Verification:
-    """Prove a recommended.toml again on this machine.
+    """Prove a recommended.toml, or that of a study's folder, again on this machine.
 
     The arguments are the options of `tune-framework verify`. budget: 10 minutes if None. quick: one
     minute.

@@ -47,7 +47,7 @@ def main(
     as_json: bool,
     command: list[str],
 ) -> None:
-    """Run the request; exits with the worst code of its frameworks."""
+    """Read the request; then say what it would do, or do it."""
     _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
     if scenario != "offline":
         raise UnknownName("value of --scenario", scenario, ("offline",), "allowed: offline")
@@ -71,7 +71,12 @@ def main(
     if dry_run:
         host = probe()
         dry_run_view.show(plan(request, host), host, request.budget_s, as_json=as_json)
-        return
+    else:
+        _tune(request, as_json=as_json)
+
+
+def _tune(request: Request, *, as_json: bool) -> None:
+    """Tune, tell how it goes and what came of it; exits with the worst code of its frameworks."""
     lines = JsonLines()
     with progress(quiet=as_json) as show_progress:
 

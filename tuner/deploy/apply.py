@@ -76,6 +76,7 @@ class Applied:
 def apply(path: str | os.PathLike[str]) -> Applied:
     """Apply the process's settings of a recommended.toml; prepare() then applies the model's.
 
+    A study's folder stands for the recommended.toml in it.
     Raises UsageError if the file is not one or the framework has begun to work already, and
     MissingFramework if it is not installed.
     """
