@@ -30,15 +30,15 @@ _EXHAUSTING = ";".join(
     f"{setting}:exhaust"
     for setting in ("env.FAKE_THREADS=4", "fake.layout=blocked", "fake.streams=2")
 )
-FAULTS = {
+FAULTS = {  # the first that applies is met
     "launch.allocator=jemalloc:crash": ("crashed", "killed by SIGSEGV"),
     "launch.allocator=tcmalloc:exit": ("crashed", "ended with exit code 3"),
     "fake.layout=packed:nan": ("wrong_output", "not finite"),
     "fake.layout=blocked:misshapen": ("wrong_output", "another number or shape"),
     "fake.streams=2:exception": ("crashed", "told to fail"),
+    "fake.precision=bf16:memory": ("out_of_memory", "MemoryError"),  # its outputs may drift by more
     "fake.compile=fast:drifting": ("wrong_output", "drift by 0.01"),
     "fake.compile=frozen:wrong_output": ("wrong_output", "drift"),
-    "fake.precision=bf16:memory": ("out_of_memory", "MemoryError"),
     "env.FAKE_THREADS=1:garbage": ("measured", ""),
     "env.FAKE_THREADS=4:daemon": ("measured", ""),
     "env.FAKE_THREADS=8:ignored": ("not_applicable", "env.FAKE_THREADS=8 is not in force: 2"),
