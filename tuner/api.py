@@ -19,7 +19,7 @@ from typing import Any
 
 from tuner.deploy.verify import QUICK_S, Verification
 from tuner.errors import NothingMeasured, UsageError
-from tuner.host.secrets import redacted
+from tuner.host.secrets import redacted, stated
 from tuner.plan import Request, parse_duration
 from tuner.record.configuration import Value
 from tuner.record.events import Event, Listener
@@ -86,6 +86,7 @@ def tune(
         goal=goal,
         learn_from=tuple(Path(folder) for folder in learn_from),
         command=redacted(_call(given)),
+        environment=stated(os.environ),
     )
     finished = tune_request(request, listen or _ignore)
     if all(each.result is None for each in finished):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.metadata
 import importlib.util
 import os
@@ -54,6 +55,15 @@ def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
             if hits and name not in found:
                 found[name] = str(hits[0])
     return found
+
+
+def library_named(path: str) -> str | None:
+    """Return which known library a file is by its name, wherever it lies; None if it is none."""
+    file = Path(path).name
+    for name, patterns in _PATTERNS.items():
+        if any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns):
+            return name
+    return None
 
 
 def find_cxx() -> str | None:
