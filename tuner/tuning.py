@@ -34,7 +34,7 @@ from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.search.transfer import Earlier
 from tuner.search.trials import Trials
-from tuner.space.as_run import change, removal
+from tuner.space.as_run import change, named, removal
 from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
@@ -248,8 +248,8 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
 
 
 def _warn_about_the_environment(study: Study, plan: Plan, request: Request) -> None:
-    if plan.environment:
-        study.listen(Warned(removal(plan.environment)))  # the result has a field for it
+    if plan.environment:  # no warning that is noted: the result has a field for it
+        study.listen(Warned(removal(plan.environment, named(plan.baselines))))
     if changed := _environment_changed(study.store, request):
         study.warn(changed)
 

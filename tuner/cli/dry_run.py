@@ -16,7 +16,7 @@ from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
-from tuner.space.as_run import removal
+from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline
 from tuner.space.space import Space
 
@@ -166,7 +166,7 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
         )
     console.print(table)
     if plan.environment:
-        console.print(Text(removal(plan.environment), style="yellow"))
+        console.print(Text(removal(plan.environment, named(plan.baselines)), style="yellow"))
     for each in plan.earlier:
         console.print(
             Text(f"learns from {each.name}: {len(each.log_ratios)} configurations", style="dim")

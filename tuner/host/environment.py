@@ -39,6 +39,21 @@ _PREFIXES = (
     "FAKE_",
 )
 _NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
+_OF_TERRAFORM = (
+    "TF_VAR_",
+    "TF_CLI_",
+    "TF_TOKEN_",
+    "TF_CLOUD_",
+    "TF_REGISTRY_",
+    "TF_STATE_",
+    "TF_DATA_DIR",
+    "TF_IN_AUTOMATION",
+    "TF_INPUT",
+    "TF_LOG",
+    "TF_PLUGIN_CACHE_DIR",
+    "TF_WORKSPACE",
+)
+"""Named like TensorFlow's, and not read by it; their values may be anything, secrets too."""
 _OF_GPUS = (
     "CUDA_",
     "NVIDIA_TF32",
@@ -88,7 +103,8 @@ LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 
 def is_tuning_variable(name: str) -> bool:
     """Tell whether a variable may change a framework's speed."""
-    return name.startswith(_PREFIXES) or name in _NAMES
+    is_named = name.startswith(_PREFIXES) or name in _NAMES
+    return is_named and not name.startswith(_OF_TERRAFORM)
 
 
 def tuning_variables(environment: Mapping[str, str]) -> list[str]:

@@ -102,7 +102,7 @@ def removed(result: Result) -> str:
     """Say which variables were removed from what was measured; empty if none was set."""
     if not result.environment:
         return ""
-    return f"{shown(result.environment)}: set where the study was begun, and removed from it"
+    return f"{shown(result.environment)}: set in the shell, and removed from what was measured"
 
 
 def against_as_run(result: Result) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -162,12 +162,21 @@ def shown(environment: Mapping[str, str]) -> str:
     return ", ".join(f"{name}={value}" for name, value in environment.items())
 
 
-def removal(environment: Mapping[str, str]) -> str:
-    """Say that a study measures without these variables, and where they are measured."""
-    return (
-        f"{shown(environment)}: set in this shell and removed from every measured process, the "
-        f"default's too; the baseline {AS_RUN} measures it"
-    )
+def removal(environment: Mapping[str, str], baseline: Baseline | None) -> str:
+    """Say that a study measures without these variables, and what becomes of them instead."""
+    text = f"{shown(environment)}: set in this shell, and removed from every measured process"
+    if baseline is None:
+        return text
+    if not baseline.is_applicable:
+        return f"{text}; {AS_RUN} is not measured: {baseline.reason}"
+    if baseline.same_as == "default":
+        return f"{text}; without effect here"
+    return f"{text}; measured as the baseline {AS_RUN}"
+
+
+def named(baselines: Iterable[Baseline]) -> Baseline | None:
+    """Return the baseline of the environment; None if there is none."""
+    return next((b for b in baselines if b.name == AS_RUN), None)
 
 
 def change(first: Mapping[str, str], now: Mapping[str, str]) -> str:

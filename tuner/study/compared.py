@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.record.configuration import Configuration
-from tuner.space.as_run import AS_RUN
+from tuner.space.as_run import named
 from tuner.space.catalogue import BATCH
 from tuner.study.ledger import is_default
 from tuner.study.study import MIN_ROUNDS, Study
@@ -14,8 +14,8 @@ _SHARE = 1 / 4
 
 def configuration_as_run(study: Study) -> Configuration | None:
     """Return what the environment of the study's begin comes to; None if that is the default."""
-    found = next((b.configuration for b in study.baselines if b.name == AS_RUN), None)
-    return None if found is None or is_default(found) else found
+    found = named(study.baselines)
+    return None if found is None or is_default(found.configuration) else found.configuration
 
 
 def as_run(study: Study) -> Configuration | None:
