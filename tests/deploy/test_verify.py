@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.command import MARKER, new_marker, run, seconds_here, wait_until_gone
+from tests.command import MARKER, new_marker, run, wait_until_gone
 from tuner.deploy.differences import differences
 from tuner.deploy.verify import Verdict, early_interval, judge
 from tuner.host.identity import probe
@@ -30,9 +30,7 @@ def interval(point: float, low: float, high: float) -> Interval:
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study."""
     cwd = tmp_path_factory.mktemp("study")
-    done = run(
-        "--model", MODEL, "--hw", "fake", "--budget", seconds_here(8), "--out", "out", cwd=cwd
-    )
+    done = run("--model", MODEL, "--hw", "fake", "--budget", "12s", "--out", "out", cwd=cwd)
     assert done.returncode == 0, done.stderr
     return cwd / "out"
 
