@@ -10,8 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from benchmarks.default_agrees import HERE, image_size
 from tests.worker.workers import TINY, Launched, needs
 from tuner.host.environment import untuned
@@ -19,7 +17,7 @@ from tuner.measurement.describe import describe_model
 from tuner.record.launch import Profiled
 from tuner.record.protocol import Profile
 
-# Runs a plain script without letting it measure, then looks at one call of what it would have timed.
+# Each runs a plain script without letting it measure, then looks at one call of it.
 _TORCH = """
 from collections import Counter
 import torch
