@@ -12,8 +12,8 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host, probe
 from tuner.plan import Plan, Request, plan
 from tuner.record.events import Listener
-from tuner.record.files import read_recommendation
 from tuner.record.recommendation import Recommendation
+from tuner.space.recommended import read_recommended
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -36,7 +36,7 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     NothingMeasured where the default cannot be measured here.
     """
     began = time.monotonic()
-    recommendation = read_recommendation(proof.path)
+    recommendation = read_recommended(proof.path)
     host = probe()
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
