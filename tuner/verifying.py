@@ -7,8 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.deploy.verify import Verification, nothing_to_prove, verify
-from tuner.errors import UsageError
+from tuner.deploy.differences import differences
+from tuner.deploy.verdict import Verdict, Verification, unmeasured
+from tuner.deploy.verify import nothing_to_prove, verify
+from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host, probe
 from tuner.plan import Plan, Request, plan
 from tuner.record.events import Listener
@@ -22,7 +24,7 @@ class Proof(msgspec.Struct, frozen=True):
     path: Path
     """A recommended*.toml."""
     seconds: float
-    """After so long no round is begun; one is made in any case."""
+    """After so long everything is given up, preparation included."""
     model: str | None = None
     """Where the model is, if the recommendation does not say or it was moved."""
     inputs: Path | None = None
@@ -40,9 +42,16 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     host = probe()
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
-    planned = _plan(proof, recommendation, host)
-    left_s = proof.seconds - (time.monotonic() - began)
-    found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
+    try:
+        planned = _plan(proof, recommendation, host)
+        left_s = proof.seconds - (time.monotonic() - began)
+        found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
+    except NothingMeasured as error:
+        if time.monotonic() - began < proof.seconds:
+            raise
+        reason = f"the time was up: {error}"
+        known = differences(recommendation, host)
+        found = unmeasured(recommendation, Verdict.INCONCLUSIVE, reason, known)
     return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
 
 
@@ -64,6 +73,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
     request = Request(
         model=proof.model or workload.model,
         frameworks=(workload.framework,),
+        budget_s=proof.seconds,
         inputs=proof.inputs,
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,
