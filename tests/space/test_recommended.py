@@ -141,6 +141,18 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
         lambda r: with_variables(r, LD_PRELOAD="/tmp/evil.so"),
         "does not load tcmalloc, which is a setting",
     ),
+    "another schema": (
+        lambda r: msgspec.structs.replace(r, schema_version=2),
+        "its schema_version is 2; this version reads 1",
+    ),
+    "CPUs without end": (
+        lambda r: msgspec.structs.replace(r, placements=[Placement("0-99999999999")]),
+        "names the CPUs 0-99999999999, which no machine has",
+    ),
+    "CPUs in the wrong order": (
+        lambda r: msgspec.structs.replace(r, placements=[Placement("3-1")]),
+        "names no CPU: 3-1",
+    ),
     "a placement more": (
         lambda r: msgspec.structs.replace(r, placements=[*r.placements, Placement("3")]),
         "it has 3 placements for 2 instances",

@@ -6,21 +6,30 @@ manifests. Whoever acts on one reads it here; record/files.py knows the file's f
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from tuner.errors import UsageError
 from tuner.host.libraries import is_file_of
+from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
 from tuner.record.journal import WinnerClass
-from tuner.record.recommendation import Placement, Recommendation, Setting
+from tuner.record.recommendation import (
+    RECOMMENDATION_VERSION,
+    Placement,
+    Recommendation,
+    Setting,
+)
 from tuner.record.workload import FRAMEWORKS
 from tuner.space.catalogue import INSTANCES, PRELOADED
 from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
 from tuner.space.restrictions import NOT_A_SETTING
 
 _PRELOAD = "LD_PRELOAD"
+_LONG_NUMBER = re.compile(r"\d{5}")
+"""No CPU has one: the kernel's NR_CPUS is at most 8192 (arch/x86/Kconfig)."""
 
 
 def read_recommended(path: Path) -> Recommendation:
@@ -38,6 +47,9 @@ def read_recommended(path: Path) -> Recommendation:
 def fault_of(recommendation: Recommendation) -> str | None:
     """Return what of a recommendation contradicts the catalogue or itself, or None."""
     r = recommendation
+    ours = RECOMMENDATION_VERSION
+    if r.schema_version != ours:
+        return f"its schema_version is {r.schema_version}; this version reads {ours}"
     if r.workload.framework not in FRAMEWORKS:
         return f"there is no framework {r.workload.framework!r}"
     if r.winner_class not in list(WinnerClass):
@@ -108,6 +120,12 @@ def _fault_of_preload(preload: str, libraries: Iterable[str]) -> str | None:
 
 def _fault_of_placements(r: Recommendation) -> str | None:
     """Return what is wrong with the placements; older files hold one that says nothing."""
+    for placement in r.placements:
+        cpus = placement.cpus
+        if cpus is not None and _LONG_NUMBER.search(cpus):
+            return f"a placement names the CPUs {cpus}, which no machine has"
+        if cpus is not None and not parse_cpu_list(cpus):
+            return f"a placement names no CPU: {cpus}"
     if r.placements == [Placement()]:
         return None
     n = next((s.value for s in r.settings if s.knob == INSTANCES), 1)
