@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.deploy.verify import QUICK_S, Verification
+from tuner.deploy.verdict import Verification
+from tuner.deploy.verify import QUICK_S
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted
 from tuner.plan import Request, parse_duration

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tuner
-from tests.deploy.recommendations import written
+from tests.deploy.recommendations import recommendation, written
 from tests.worker.workers import needs
 from tuner.host.environment import untuned
+from tuner.host.identity import probe
 from tuner.record.configuration import Value
+from tuner.record.files import write_recommendation
 
 TORCH = """
 import json, sys
@@ -162,12 +165,13 @@ def test_compiled_ahead_of_time_the_weights_are_those_of_this_model(tmp_path: Pa
 def test_preloads_that_are_there_are_not_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path, {"env.A": 1}, "fake")
-    text = path.read_text().replace('A = "1"', 'LD_PRELOAD = "/a.so:/b.so"')
-    path.write_text(text)
+    path = tmp_path / "recommended.toml"
+    found = recommendation({"launch.allocator": "tcmalloc"}, probe(), "fake")
+    preload = {"LD_PRELOAD": "/a/libtcmalloc.so"}
+    write_recommendation(path, msgspec.structs.replace(found, environment=preload))
     monkeypatch.setenv("LD_PRELOAD", "")
-    assert tuner.apply(path).missing == ("LD_PRELOAD=/a.so:/b.so",)
-    monkeypatch.setenv("LD_PRELOAD", "/b.so:/c.so:/a.so")
+    assert tuner.apply(path).missing == ("LD_PRELOAD=/a/libtcmalloc.so",)
+    monkeypatch.setenv("LD_PRELOAD", "/b.so:/a/libtcmalloc.so:/c.so")
     assert tuner.apply(path).missing == ()
 
 

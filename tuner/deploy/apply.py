@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.record.files import read_recommendation
 from tuner.record.recommendation import Recommendation
+from tuner.space.recommended import read_recommended
 from tuner.worker.frameworks import Framework, framework
 
 _LAUNCH = "launch"
@@ -80,7 +80,7 @@ def apply(path: str | os.PathLike[str]) -> Applied:
     Raises UsageError if the file is not one or the framework has begun to work already, and
     MissingFramework if it is not installed.
     """
-    recommendation = read_recommendation(Path(path))
+    recommendation = read_recommended(Path(path))
     name = recommendation.workload.framework
     adapter = framework(name)
     applied = Applied(recommendation, adapter)

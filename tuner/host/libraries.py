@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import importlib.metadata
 import importlib.util
 import os
@@ -54,6 +55,11 @@ def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
             if hits and name not in found:
                 found[name] = str(hits[0])
     return found
+
+
+def is_file_of(library: str, path: str) -> bool:
+    """Tell whether a path ends in a file that a known library has on some host."""
+    return any(fnmatch.fnmatchcase(Path(path).name, pattern) for pattern in _PATTERNS[library])
 
 
 def find_cxx() -> str | None:

@@ -74,6 +74,7 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
             winner.speedup,
             result.noise.launch_sd,
             max(0, winner.n_rounds - 1),
+            None if result.default.rate is None else result.default.rate.point,
         ),
         tolerances=held_to,
         versions=result.versions,

@@ -74,6 +74,8 @@ class Claim(msgspec.Struct, frozen=True):
     """What launches differed by (log rate) in the confirmation."""
     launch_freedom: int = 0
     """Degrees of freedom that are claimed for it: those of a single arm's rounds."""
+    default_rate: float | None = None
+    """Items per second of the default at its best batch; None in files of earlier versions."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):
@@ -124,7 +126,7 @@ def fault_of(recommendation: Recommendation) -> str | None:
             return f"{placement.cpus!r} is not a list of CPUs"
         if not _POLICY.fullmatch(placement.memory_policy):
             return f"{placement.memory_policy!r} is not a memory policy"
-    numbers = [r.claim.noise_floor, r.claim.launch_sd or 0.0]
+    numbers = [r.claim.noise_floor, r.claim.launch_sd or 0.0, r.claim.default_rate or 0.0]
     if r.claim.speedup is not None:
         numbers += [r.claim.speedup.point, r.claim.speedup.low, r.claim.speedup.high]
     if not all(math.isfinite(number) and 0 <= number < 1e9 for number in numbers):

@@ -1,5 +1,6 @@
 """Recommendations to export: plain, placed, in a team, and hostile."""
 
+from tuner.host.libraries import is_file_of
 from tuner.record.configuration import Value
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
@@ -12,6 +13,7 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Interval
+from tuner.space.catalogue import PRELOADED
 from tuner.space.knobs import describe
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
@@ -35,12 +37,23 @@ def shipped(
     variables = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": TCMALLOC}
     if not launched:
         launch, variables = {}, {}
+    preloads = (variables | (environment or {})).get("LD_PRELOAD", "").split(":")
+    for knob, libraries in PRELOADED.items():
+        for library in libraries:
+            if any(is_file_of(library, path) for path in preloads):
+                launch[knob] = library
+    if placements and len(placements) > 1:
+        launch["launch.instances"] = len(placements)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class="same",
         workload=RecommendedWorkload(model, framework, "offline", batch),
         host=RecommendedHost("0" * 64, "A Xeon", 8, 16, 2),
-        claim=Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95)),
+        claim=(
+            Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
+            if settings or launch
+            else Claim("keep_default", 6, 0.01)
+        ),
         tolerances=Tolerances("same", 1e-4),
         versions={framework: "2.0"},
         environment=variables | (environment or {}),
