@@ -20,7 +20,7 @@ from typing import Any
 from tuner.deploy.verdict import Verification
 from tuner.deploy.verify import QUICK_S
 from tuner.errors import NothingMeasured, UsageError
-from tuner.host.secrets import redacted
+from tuner.host.secrets import redacted, stated
 from tuner.plan import Request, parse_duration
 from tuner.record.configuration import Value
 from tuner.record.events import Event, Listener
@@ -87,6 +87,7 @@ def tune(
         goal=goal,
         learn_from=tuple(Path(folder) for folder in learn_from),
         command=redacted(_call(given)),
+        environment=stated(os.environ),
     )
     finished = tune_request(request, listen or _ignore)
     if all(each.result is None for each in finished):

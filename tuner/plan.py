@@ -24,6 +24,7 @@ from tuner.record.result import Goal, Result
 from tuner.record.store import opened_in
 from tuner.record.workload import FRAMEWORKS, ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.transfer import Earlier
+from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.catalogue import BATCH
 from tuner.space.profile import Profile, gallery, load_profile
@@ -67,6 +68,9 @@ class Request(msgspec.Struct, frozen=True):
     learn_from: tuple[Path, ...] = ()
     """Folders below which earlier studies lie."""
     command: str = ""
+    environment: dict[str, str] | None = None
+    """The tuning variables that are set, as host/secrets.py states them; None where nothing asks
+    how they do beside the default."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -82,6 +86,8 @@ class Plan(msgspec.Struct, frozen=True):
     identity_parts: dict[str, str]
     folder: Path
     earlier: list[Earlier] = []
+    environment: dict[str, str] = {}
+    """The tuning variables that were set when the study was begun, or are set now if it was not."""
 
 
 def plan(request: Request, host: Host) -> list[Plan]:
@@ -213,18 +219,32 @@ def _plan_one(
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out
     folder = folder or Path("reports") / f"{_safe(workload.label())}-{identity[:8]}"
+    environment = _begun_in(request, folder, identity)
+    own = as_run(environment, host, workload, space, baselines)
     return Plan(
         workload=workload,
         facts=facts,
         profile=profile,
         profile_matches=profile_matches(profile, host),
         space=space,
-        baselines=baselines,
+        baselines=[*baselines, own] if own else baselines,
         identity=identity,
         identity_parts=parts,
         folder=folder,
         earlier=earlier_studies(request.learn_from, framework, folder),
+        environment=environment,
     )
+
+
+def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:
+    """Return the tuning variables that a study is measured beside: those of its first session.
+
+    They are no part of the identity: the same command from another shell goes on with the study.
+    """
+    opened = opened_in(folder) if request.environment is not None else None
+    if opened is None or opened.identity != identity:
+        return request.environment or {}
+    return opened.environment or {}
 
 
 def earlier_studies(folders: Iterable[Path], framework: str, own: Path) -> list[Earlier]:

@@ -34,6 +34,7 @@ from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.search.transfer import Earlier
 from tuner.search.trials import Trials
+from tuner.space.as_run import change, named, removal
 from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
@@ -128,6 +129,8 @@ def run_study(
                     "folder with --out"
                 )
             )
+        if is_finished and (changed := _environment_changed(store, request)):
+            listen(Warned(changed))
         if not sessions and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
@@ -142,12 +145,14 @@ def run_study(
             numerics=request.restrictions.numerics,
             session=session,
             command=session.command or request.command,
+            environment=plan.environment,
         )
         if not is_finished:
             store.add(session)
             try:
                 # the surrogate's matrices are small: several BLAS threads only wait for each other
                 with threadpool_limits(limits=1, user_api="blas"):
+                    _warn_about_the_environment(study, plan, request)
                     _measure(study, plan, request, host)
             finally:
                 study.bench.close()
@@ -242,6 +247,21 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     explain(study)
 
 
+def _warn_about_the_environment(study: Study, plan: Plan, request: Request) -> None:
+    if plan.environment:  # no warning that is noted: the result has a field for it
+        study.listen(Warned(removal(plan.environment, named(plan.baselines))))
+    if changed := _environment_changed(study.store, request):
+        study.warn(changed)
+
+
+def _environment_changed(store: Store, request: Request) -> str:
+    """Say that this shell's tuning variables are not those of the first session; empty if so."""
+    first = store.opened.environment if store.opened else None
+    if first is None or request.environment is None:
+        return ""
+    return change(first, request.environment)
+
+
 def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
     if not plan.profile_matches:
         study.warn(
@@ -260,7 +280,9 @@ def _open(store: Store, plan: Plan) -> None:
     """Begin the folder's study, or make sure that it is this one."""
     opened = store.opened
     if opened is None:
-        store.add(StudyOpened(plan.identity, plan.identity_parts, _now(), __version__))
+        store.add(
+            StudyOpened(plan.identity, plan.identity_parts, _now(), __version__, plan.environment)
+        )
         return
     if opened.identity == plan.identity:
         return

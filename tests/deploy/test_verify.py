@@ -132,7 +132,7 @@ def test_where_nothing_is_recommended_nothing_may_be_set(
     path = tmp_path / "recommended.toml"
     set_here = run("verify", str(path), cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
     assert set_here.returncode == 0
-    assert "set in this shell, and not where it was measured: OMP_NUM_THREADS" in set_here.stderr
+    assert "set in this shell, and not in what is measured: OMP_NUM_THREADS" in set_here.stderr
 
 
 def test_both_are_measured_at_their_batches_whatever_the_models_own(

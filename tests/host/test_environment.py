@@ -15,6 +15,8 @@ def test_what_tunes_is_removed(name: str) -> None:
     assert untuned({name: "1", "HOME": "/"}) == {"HOME": "/"}
 
 
-@pytest.mark.parametrize("name", ["PATH", "HOME", "VIRTUAL_ENV", "CXX", "LANG", "PYTHONPATH"])
+@pytest.mark.parametrize(
+    "name", ["PATH", "HOME", "VIRTUAL_ENV", "CXX", "LANG", "PYTHONPATH", "TF_VAR_pw"]
+)
 def test_what_does_not_tune_is_kept(name: str) -> None:
     assert untuned({name: "x"}) == {name: "x"}

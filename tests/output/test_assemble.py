@@ -9,6 +9,7 @@ import pytest
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, workload
 from tests.study.studies import BASELINE, new_study
 from tuner.output.assemble import Context, assemble
+from tuner.output.report import render
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -24,6 +25,7 @@ from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, 
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Result
 from tuner.record.store import Store
+from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.space.restrictions import Numerics
 from tuner.study.ledger import Ledger
@@ -89,17 +91,19 @@ def assembled(
     folder: Path,
     *,
     vendor: bool = True,
+    own: Baseline | None = None,
     batches: tuple[int, ...] = (4,),
     numerics: Numerics = "same",
 ) -> Result:
     study = new_study(store, folder, 1000.0)
     study.ledger = Ledger(store, 4, batches)
     default = Baseline("as_installed", "nothing set", DEFAULT, True, "", "default", ())
-    study.baselines = [default, *(study.baselines if vendor else [])]
+    study.baselines = [default, *(study.baselines if vendor else []), *([own] if own else [])]
     context = Context(
         host=machine(folder / "machine"), profile="fake", profile_matches=True,
         workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics=numerics,
         session=SessionOpened(1, "2026-01-01T00:00:00+00:00", 1000.0), command="tune-framework",
+        environment={"FAKE_THREADS": "4"} if own else {},
     )  # fmt: skip
     return assemble(study, context)
 
@@ -125,6 +129,48 @@ def test_the_default_is_the_best_baseline_where_no_other_beats_it(
     assert result.best_baseline == name
     over = result.speedup_over_best_baseline
     assert (over and over.point) == (pytest.approx(gain, rel=0.01) if gain else None)
+
+
+def as_run(same_as: str | None, configuration: Configuration = BASELINE) -> Baseline:
+    return Baseline(AS_RUN, "this shell", configuration, True, "", same_as, ())
+
+
+@pytest.mark.parametrize(
+    ("of_winner", "of_own", "same_as", "over", "said"),
+    [
+        (0.4, 0.1, None, 0.3, "1.35x (1.3"),
+        (0.4, 0.1, "vendor", 0.3, "1.35x (1.3"),
+        (0.0, -0.2, None, 0.2, "1.22x (1.22 - 1.22), with nothing set"),  # keep the default
+        (0.0, 0.1, None, None, "that is what is recommended"),  # it alone proved faster
+        (0.4, 0.0, "default", None, "the same: what is set has no effect here"),
+    ],
+)
+def test_what_is_recommended_is_told_against_how_the_user_runs_it(
+    store: Store, tmp_path: Path, of_winner: float, of_own: float, same_as: str | None,
+    over: float | None, said: str,
+) -> None:  # fmt: skip
+    rates = {DEFAULT: 0.0, BASELINE: of_own, WINNER: of_winner}
+    for configuration, rate in rates.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    confirm(store, rates, BASELINE)
+    own = as_run(same_as, DEFAULT if same_as == "default" else BASELINE)
+    result = assembled(store, tmp_path, vendor=same_as == "vendor", own=own)
+    found = result.speedup_over_as_run
+    assert (found and math.log(found.point)) == (pytest.approx(over, abs=0.01) if over else None)
+    row = result.baselines[-1]
+    assert (row.name, row.same_as, row.speedup is None) == (
+        AS_RUN, same_as, same_as == "default"
+    )  # fmt: skip
+    page = render(result, "report.md.j2")
+    assert f"Against how you run it now: **{said}" in page
+    assert "| environment | FAKE_THREADS=4: set in the shell" in page
+
+
+def test_where_nothing_was_set_nothing_is_said_of_it(store: Store, tmp_path: Path) -> None:
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    result = assembled(store, tmp_path)
+    assert (result.environment, result.speedup_over_as_run) == ({}, None)
+    assert "how you run it now" not in render(result, "report.md.j2")
 
 
 def test_without_any_other_baseline_the_default_is_the_best(store: Store, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import PhaseDone, WarningNoted
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
+from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.study.baselines import measure_baselines
 
@@ -44,6 +45,27 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     measure_baselines(study)
     return [trial.configuration for trial in study.ledger.trials()]
+
+
+def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:
+    study = new_study(store, tmp_path, 1.5 * LAUNCH_S, TenSecondsEach)
+    study.baselines.append(Baseline(AS_RUN, "this shell", ANOTHER, True, "", None, ()))
+    measure_baselines(study)
+    assert [t.configuration for t in study.ledger.trials()] == [DEFAULT, ANOTHER]
+
+
+def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_path: Path) -> None:
+    study = new_study(store, tmp_path, 1.5 * LAUNCH_S, TenSecondsEach)
+    study.baselines += [
+        Baseline("other", "a guide", ANOTHER, True, "", None, ()),
+        Baseline(AS_RUN, "this shell", ANOTHER, True, "", "other", ()),
+    ]
+    measure_baselines(study)
+    trials = study.ledger.trials()
+    assert [(t.configuration, t.source) for t in trials] == [
+        (DEFAULT, "default"),
+        (ANOTHER, "other"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -21,6 +21,7 @@ from tuner.record.journal import (
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
 from tuner.study.confirm import choose_arms, confirm
@@ -173,6 +174,58 @@ def test_further_baselines_do_not_take_the_time_of_later_looks(
     launch(store, DEFAULT, 1.3)
     chosen = choose_arms(long_study(store, tmp_path, left_s=9 * 50 + 60))
     assert chosen.arms == (LAUNCH_ONLY, SAME, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
+
+
+AS_IT_IS_RUN = Configuration.of({"env.FAKE_THREADS": 1})
+
+
+def own_study(store: Store, folder: Path, budget_s: float, launch_s: float = LAUNCH_S) -> Study:
+    """Return a study begun in an environment that is slower than any baseline."""
+    name_finalists(store, SAME)
+    launch(store, AS_IT_IS_RUN, 0.5)
+    store.launches[max(store.launches)].total_s = launch_s
+    study = new_study(store, folder, budget_s)
+    study.baselines.append(Baseline(AS_RUN, "this shell", AS_IT_IS_RUN, True, "", None, ()))
+    return study
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "baselines", "warning"),
+    [
+        (400, (AS_IT_IS_RUN, BASELINE), ""),
+        (205, (AS_IT_IS_RUN,), "the best baseline, vendor"),
+        (155, (), f"no time to confirm {AS_RUN};"),
+    ],
+)
+def test_how_the_user_runs_it_is_confirmed_whatever_the_budget(
+    store: Store, tmp_path: Path, budget_s: float, baselines: tuple[Configuration, ...],
+    warning: str,
+) -> None:  # fmt: skip
+    """Four rounds of the default and the finalists take 150 s, each baseline 50 s more."""
+    study = own_study(store, tmp_path, budget_s)
+    chosen = choose_arms(study)
+    assert chosen.arms == (LAUNCH_ONLY, SAME, *baselines)
+    assert chosen.best_baseline == (BASELINE if BASELINE in baselines else None)
+    warnings = [n.text for n in store.all(WarningNoted) if "reference batch" not in n.text]
+    assert any(warning in text for text in warnings) == bool(warning)
+
+
+@pytest.mark.parametrize(("launch_s", "kept_s"), [(LAUNCH_S, 250.0), (100.0, 200.0)])
+def test_time_is_kept_for_it_unless_it_takes_that_of_everything_else(
+    store: Store, tmp_path: Path, launch_s: float, kept_s: float
+) -> None:
+    """A first look at five arms; one thread on a large machine would take 500 s more."""
+    study = own_study(store, tmp_path, 1000.0, launch_s)
+    assert reserve_s(study) == pytest.approx(kept_s)
+    assert AS_IT_IS_RUN in choose_arms(study).arms  # the time is there after all
+
+
+def test_what_the_user_runs_and_does_not_work_is_no_arm(store: Store, tmp_path: Path) -> None:
+    study = own_study(store, tmp_path, 1000.0)
+    request = LaunchRequest(store.next_launch_id(), AS_IT_IS_RUN, 4, Purpose.RACE)
+    store.launches[request.id] = LaunchRecord(request, ending=Ending(Outcome.CRASHED, "it crashed"))
+    study.ledger.refresh()
+    assert AS_IT_IS_RUN not in choose_arms(study).arms
 
 
 def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(

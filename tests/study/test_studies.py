@@ -37,6 +37,9 @@ FAKE = ("--hw", "fake", "--json")
 FAULTY = "fake@noise=0.003,faults=fake.layout=packed:crash;fake.streams=2:wrong_output"
 
 
+SET = {"FAKE_THREADS": "1", "CUDA_VISIBLE_DEVICES": "0"}
+
+
 def study(
     cwd: Path, model: str, budget: str, *more: str, environment: Mapping[str, str] = NOTHING
 ) -> dict[str, Any]:
@@ -54,8 +57,8 @@ def truth(surface: Surface, configuration: dict[str, Any]) -> float:
 def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """One study with a crash and a wrong output in its space."""
     cwd = tmp_path_factory.mktemp("finished")
-    secrets = {"MY_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
-    return cwd, study(cwd, FAULTY, "22s", environment=secrets)
+    secrets = {"MY_TOKEN": "s3cr3t-t0ken", "TF_API_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
+    return cwd, study(cwd, FAULTY, "22s", environment={**secrets, **SET})
 
 
 def test_files_of_the_contract_are_there_and_valid(
@@ -92,8 +95,11 @@ def test_the_result_tells_where_the_time_goes_and_when_what_was_measured(
 def test_a_dry_run_says_what_the_folder_holds(finished: tuple[Path, dict[str, Any]]) -> None:
     cwd, _ = finished
     again = ("--model", FAULTY, "--hw", "fake", "--out", "out", "--dry-run")
-    assert "holds this study already" in run(*again, cwd=cwd).stdout
-    other = run(*again, "--batch", "8", cwd=cwd).stdout
+    same = run(*again, cwd=cwd).stdout
+    assert "holds this study already" in same
+    assert "as_you_run_it" in same  # of the shell that it was begun in
+    other = run(*again, "--batch", "8", cwd=cwd, environment={"FAKE_THREADS": "4"}).stdout
+    assert "FAKE_THREADS=4: set in this shell, and removed" in " ".join(other.split())
     assert "holds another study (workload" in " ".join(other.split())
 
 
@@ -204,6 +210,34 @@ def test_baselines_are_listed_told_apart_and_confirmed(
     assert result["speedup_over_best_baseline"]["point"] > 1
 
 
+def test_what_the_shell_sets_is_removed_and_confirmed_as_a_baseline(
+    finished: tuple[Path, dict[str, Any]],
+) -> None:
+    """Else the default, and with it every ratio, would be another than the reader's."""
+    cwd, result = finished
+    assert result["environment"] == {**SET, "TF_API_TOKEN": "***"}
+    (own,) = [b for b in result["baselines"] if b["name"] == "as_you_run_it"]
+    assert own["configuration"] == {"env.FAKE_THREADS": 1}
+    surface = Surface(0)
+
+    def true(settings: dict[str, Any]) -> float:
+        return max(truth(surface, {**settings, "workload.batch": b}) for b in (4, 16))
+
+    assert own["speedup"]["point"] == pytest.approx(
+        math.exp(true(own["configuration"]) - true({})), rel=0.03
+    )
+    winner = result["winners"][result["recommended_class"]]["configuration"]
+    over = result["speedup_over_as_run"]
+    assert over["point"] == pytest.approx(
+        math.exp(truth(surface, winner) - true(own["configuration"])), rel=0.03
+    )
+    said = f"{over['point']:.2f}x ({over['low']:.2f} - {over['high']:.2f})"
+    assert f"Against how you run it now: **{said}**" in (cwd / "out/report.md").read_text()
+    html = (cwd / "out/report.html").read_text()
+    assert f"Against how you run it now: {said}" in html
+    assert "CUDA_VISIBLE_DEVICES=0, FAKE_THREADS=1" in html
+
+
 def test_every_setting_of_a_winner_is_worth_something(
     finished: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -282,10 +316,14 @@ def test_the_same_command_renders_a_finished_study_again(
     cwd, result = finished
     before = {p.name for p in (cwd / "out/launches").iterdir()}
     journal = (cwd / "out/study.jsonl").read_bytes()
-    again = study(cwd, FAULTY, "20m", "--learn-from", str(cwd))
+    arguments = ("--model", FAULTY, *FAKE, "--budget", "20m", "--out", "out")
+    done = run(*arguments, "--learn-from", str(cwd), cwd=cwd, environment={"FAKE_THREADS": "8"})
+    assert "begun with CUDA_VISIBLE_DEVICES=0, FAKE_THREADS=1" in done.stderr
+    assert "this shell has FAKE_THREADS=8" in done.stderr
+    again = result_of(done.stdout)
     assert {p.name for p in (cwd / "out/launches").iterdir()} == before
     assert (cwd / "out/study.jsonl").read_bytes() == journal
-    for part in ("winners", "created", "budget_s", "command"):
+    for part in ("winners", "baselines", "environment", "created", "budget_s", "command"):
         assert again[part] == result[part]
     (cwd / "out/report.md").unlink()
     assert run("report", "out", cwd=cwd).returncode == 0
@@ -463,9 +501,14 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
         text = log.read_text()
         assert "the same command goes on" in text
         assert "Traceback" not in text
-    assert (
-        run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True).returncode == 0
-    )
+    another = {"FAKE_THREADS": "8"}  # what was begun without it goes on without it
+    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, environment=another,
+               is_virtual=True)  # fmt: skip
+    assert done.returncode == 0
+    result = result_of(done.stdout)
+    assert result["environment"] == {}
+    assert any("this shell has FAKE_THREADS=8" in text for text in result["warnings"])
+    assert "as_you_run_it" not in {b["name"] for b in result["baselines"]}
     check_store(tmp_path / "out")
 
 

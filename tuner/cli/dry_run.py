@@ -16,6 +16,7 @@ from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
+from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline
 from tuner.space.space import Space
 
@@ -58,6 +59,7 @@ def _as_data(plan: Plan, host: Host, budget_s: float) -> dict[str, Any]:
         ],
         "baselines": [msgspec.to_builtins(b) for b in plan.baselines],
         "earlier": [each.name for each in plan.earlier],
+        "environment": plan.environment,
         "estimate": _estimate(plan, budget_s),
     }
 
@@ -163,6 +165,8 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
             Text("; ".join((*b.substituted, *_dead(b)))),
         )
     console.print(table)
+    if plan.environment:
+        console.print(Text(removal(plan.environment, named(plan.baselines)), style="yellow"))
     for each in plan.earlier:
         console.print(
             Text(f"learns from {each.name}: {len(each.log_ratios)} configurations", style="dim")

@@ -10,11 +10,13 @@ from rich.text import Text
 from tuner.cli.tables import wide_console
 from tuner.output.assemble import verdict_line
 from tuner.output.phrases import (
+    against_as_run,
     best_candidate,
     default_rate,
     disturbance,
     is_recommended,
     ratio,
+    removed,
     same_settings,
     settings,
     standing,
@@ -38,6 +40,10 @@ def show(result: Result, folder: Path) -> None:
             speedup,
         )
     )
+    if removed(result):
+        console.print(Text.assemble(("environment: ", "bold"), removed(result)))
+        now = against_as_run(result)
+        console.print(Text.assemble(("against how you run it now: ", "bold"), now))
     if disturbance(result):
         console.print(Text(disturbance(result), style="bold yellow"))
     console.print(_table(result))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from pathlib import Path
 from typing import cast
@@ -15,7 +16,7 @@ from tuner.cli.progress import progress
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
-from tuner.host.secrets import redacted
+from tuner.host.secrets import redacted, stated
 from tuner.plan import Request, parse_duration, plan
 from tuner.record.events import Event
 from tuner.record.result import Goal
@@ -67,6 +68,7 @@ def main(
         goal=cast(Goal, goal),
         learn_from=tuple(learn_from),
         command=redacted(shlex.join(["tune-framework", *command])),
+        environment=stated(os.environ),
     )
     if dry_run:
         host = probe()

@@ -49,7 +49,7 @@ def _show(found: Verification, *, as_json: bool) -> None:
         weight = "" if difference.matters else " (seldom matters)"
         print(printable(f"differs: {difference.told()}{weight}"), file=sys.stderr)
     if besides := list(tuning_variables(os.environ)):
-        print(f"set in this shell, and not where it was measured: "
+        print(f"set in this shell, and not in what is measured: "
               f"{printable(', '.join(besides))}", file=sys.stderr)  # fmt: skip
     print(line(found))
 

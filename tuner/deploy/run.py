@@ -98,6 +98,13 @@ def prepare(
             notes.append(f"not applied, the program itself must: {what}: {setting.how}")
         else:
             notes.append(f"confirmed with {setting.knob}={setting.value}: {setting.how}")
+    overridden = [
+        f"{name}={value} in place of {environment[name]}"
+        for name, value in plans[0].environment.items()
+        if name != "LD_PRELOAD" and environment.get(name, value) != value
+    ]
+    if overridden:
+        notes.append(f"set here otherwise: {', '.join(overridden)}")
     besides = [
         name
         for name in tuning_variables(environment)

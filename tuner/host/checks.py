@@ -295,7 +295,8 @@ def _shell(s: Surroundings) -> list[Finding]:
         Finding(
             "environment",
             "note",
-            f"{', '.join(names)} set in this shell: removed from every measured process",
+            f"{', '.join(names)} set in this shell: removed from every measured process, and "
+            "measured as a baseline of its own, as_you_run_it",
             f"unset {' '.join(names)}",
         )
     ]

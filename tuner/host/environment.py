@@ -36,8 +36,60 @@ _PREFIXES = (
     "TCMALLOC_",
     "MALLOC_",
     "MIMALLOC_",
+    "FAKE_",
 )
 _NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
+_OF_TERRAFORM = (
+    "TF_VAR_",
+    "TF_CLI_",
+    "TF_TOKEN_",
+    "TF_CLOUD_",
+    "TF_REGISTRY_",
+    "TF_STATE_",
+    "TF_DATA_DIR",
+    "TF_IN_AUTOMATION",
+    "TF_INPUT",
+    "TF_LOG",
+    "TF_PLUGIN_CACHE_DIR",
+    "TF_WORKSPACE",
+)
+"""Named like TensorFlow's, and not read by it; their values may be anything, secrets too."""
+_OF_GPUS = (
+    "CUDA_",
+    "NVIDIA_TF32",
+    "PYTORCH_CUDA_",
+    "PYTORCH_NVML_",
+    "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+    "TORCH_CUDA_",
+    "TORCH_CUDNN_",
+    "TORCH_NCCL_",
+    "TF_CUDA_",
+    "TF_CUDNN_",
+    "TF_FORCE_GPU_",
+    "TF_GPU_",
+    "XLA_PYTHON_CLIENT_",
+)
+_OF_NO_SPEED = (
+    "TF_CPP_",
+    "TORCH_CPP_LOG_LEVEL",
+    "TORCH_LOGS",
+    "TORCH_SHOW_CPP_STACKTRACES",
+    "TORCH_EXTENSIONS_DIR",
+    "TORCH_HOME",
+    "TORCHINDUCTOR_CACHE_DIR",
+    "PYTORCH_BUILD_",
+    "PYTORCH_HOME",
+    "KERAS_BACKEND",
+    "KERAS_HOME",
+)
+_READ_BY = {
+    "torch": ("OMP_", "KMP_", "GOMP_", "MKL_", "TORCH", "PYTORCH_", "ATEN_", "IPEX_",
+              "LRU_CACHE_CAPACITY", "THP_MEM_ALLOC_ENABLE"),
+    "tensorflow": ("TF_", "XLA_", "ITEX_", "KERAS_"),
+    "fake": ("FAKE_",),
+}  # fmt: skip
+"""Variables that only one framework's build reads: TensorFlow's wheels have neither OpenMP nor
+MKL."""
 FOR_WORKERS = {
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "CUDA_VISIBLE_DEVICES": "-1",
@@ -51,7 +103,8 @@ LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 
 def is_tuning_variable(name: str) -> bool:
     """Tell whether a variable may change a framework's speed."""
-    return name.startswith(_PREFIXES) or name in _NAMES
+    is_named = name.startswith(_PREFIXES) or name in _NAMES
+    return is_named and not name.startswith(_OF_TERRAFORM)
 
 
 def tuning_variables(environment: Mapping[str, str]) -> list[str]:
@@ -62,3 +115,15 @@ def tuning_variables(environment: Mapping[str, str]) -> list[str]:
 def untuned(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment without any tuning variable."""
     return {name: value for name, value in environment.items() if not is_tuning_variable(name)}
+
+
+def without_effect(name: str, framework: str) -> str:
+    """Return why a tuning variable cannot change a framework's speed on a CPU; empty if it may."""
+    if name.startswith(_OF_GPUS):
+        return "a setting of GPUs, which the CPU's speed does not depend on"
+    if name.startswith(_OF_NO_SPEED) or name.endswith("_VERSION"):
+        return "it says what is logged, where files are or what was built, not how fast to compute"
+    readers = [each for each, prefixes in _READ_BY.items() if name.startswith(prefixes)]
+    if readers and framework not in readers:
+        return "not read by this framework"
+    return ""

@@ -57,9 +57,13 @@ def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
     return found
 
 
-def is_file_of(library: str, path: str) -> bool:
-    """Tell whether a path ends in a file that a known library has on some host."""
-    return any(fnmatch.fnmatchcase(Path(path).name, pattern) for pattern in _PATTERNS[library])
+def library_named(path: str) -> str | None:
+    """Return which known library a file is by its name, wherever it lies; None if it is none."""
+    file = Path(path).name
+    for name, patterns in _PATTERNS.items():
+        if any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns):
+            return name
+    return None
 
 
 def find_cxx() -> str | None:

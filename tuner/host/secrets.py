@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from tuner.host.environment import is_tuning_variable
+from tuner.host.environment import is_tuning_variable, tuning_variables
 
 _TELLING = re.compile(
     r"TOKEN|SECRET|PASS|CREDENTIAL|PRIVATE|AUTH|DSN|API_?KEY|_KEY$", re.IGNORECASE
@@ -22,6 +22,10 @@ _SHORTEST = 6
 it."""
 _IN_ADDRESS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 _HIDDEN = "***"
+KEPT_BACK = _HIDDEN
+"""Stands for the value of a tuning variable that is not written down."""
+_LONGEST = 1000
+"""Characters of a tuning variable's value: a longer one is no setting to put into a table."""
 
 
 def redacted(text: str, environment: Mapping[str, str] = os.environ) -> str:
@@ -30,6 +34,23 @@ def redacted(text: str, environment: Mapping[str, str] = os.environ) -> str:
         if len(value) >= _SHORTEST and _TELLING.search(name) and not is_tuning_variable(name):
             text = text.replace(value, f"{_HIDDEN} ({name})")
     return _IN_ADDRESS.sub(_HIDDEN, text)
+
+
+def stated(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the tuning variables of an environment, with those values that may be written down.
+
+    A value is kept back that may be a secret, cannot be printed or is longer than any setting.
+    """
+    return {
+        name: environment[name] if _may_be_written(name, environment[name]) else KEPT_BACK
+        for name in tuning_variables(environment)
+        if name.isprintable()
+    }
+
+
+def _may_be_written(name: str, value: str) -> bool:
+    is_telling = _TELLING.search(name) or _IN_ADDRESS.search(value)
+    return not is_telling and value.isprintable() and len(value) <= _LONGEST
 
 
 def redact_file(path: Path) -> None:

@@ -54,6 +54,7 @@ from tuner.space.baselines import Baseline
 from tuner.space.catalogue import BATCH
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claim, Claims
+from tuner.study.compared import configuration_as_run
 from tuner.study.confirm import make_claims
 from tuner.study.explain import contributions
 from tuner.study.ledger import Ledger
@@ -74,6 +75,8 @@ class Context(msgspec.Struct, frozen=True):
     """The last that measured."""
     command: str
     """What repeats the study."""
+    environment: dict[str, str] = {}
+    """The tuning variables that were set when it was begun."""
 
 
 def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
@@ -143,6 +146,8 @@ def assemble(study: Study, context: Context) -> Result:
         accuracy_loss=card.accuracy_loss,
         timeline=timeline(store),
         source_sha256=card.source_sha256,
+        environment=context.environment,
+        speedup_over_as_run=_over_as_run(study, claims, recommended),
     )
 
 
@@ -164,6 +169,25 @@ def _best_baseline(
         return None, None
     name = next((b.name for b in study.baselines if b.same_as == "default"), None)
     return name, recommended.speedup if is_faster else None
+
+
+def _over_as_run(study: Study, claims: Claims, recommended: Claim) -> Interval | None:
+    """Return what the study recommends, else the default, over how the user runs it."""
+    own = configuration_as_run(study)
+    arm = None if own is None else _confirmed_arm(study, claims, own)
+    best = recommended.configuration if recommended.verdict == "faster" else claims.default
+    return None if arm is None or arm == best else claims.against(best, arm)
+
+
+def _confirmed_arm(study: Study, claims: Claims, bare: Configuration) -> Configuration | None:
+    """Return a baseline at the batch at which rounds hold it; at its best one, if at several."""
+    ledger = study.ledger
+    at_batches = [ledger.at_batch(bare, batch) for batch in ledger.batches]
+    confirmed = [c for c in at_batches if len(claims.differences(c)) >= 1]
+    best = ledger.best(at_batches)
+    if best is not None and best[0] in confirmed:
+        return best[0]
+    return confirmed[0] if confirmed else None
 
 
 def _rounded(ratio: float | None) -> float | None:
@@ -268,11 +292,10 @@ def _baseline(study: Study, claims: Claims, baseline: Baseline) -> BaselineSecti
     reason = baseline.reason
     if baseline.is_applicable:
         at_batches = [ledger.at_batch(baseline.configuration, batch) for batch in ledger.batches]
-        confirmed = [c for c in at_batches if len(claims.differences(c)) >= 1]
         best = ledger.best(at_batches)
         ratio = ledger.ratio(best[0]) if best else None
-        if confirmed and baseline.same_as != "default":
-            arm = best[0] if best and best[0] in confirmed else confirmed[0]
+        arm = _confirmed_arm(study, claims, baseline.configuration)
+        if arm is not None and baseline.same_as != "default":
             speedup = claims.against_default(arm)
             fared = beside_neighbour(claims, arm)
         if ratio is None:

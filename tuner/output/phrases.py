@@ -22,6 +22,7 @@ from tuner.record.result import (
     Result,
     WinnerSection,
 )
+from tuner.space.as_run import AS_RUN, shown
 from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.space.knobs import winner_class
 from tuner.study.claims import MOSTLY_DISTURBED
@@ -95,6 +96,31 @@ def over_best_baseline(result: Result) -> str:
     if best not in map(_bare, result.confirmation.arms):
         return f"the best baseline, {name}, was not confirmed"
     return f"too few rounds compare it with {name}"
+
+
+def removed(result: Result) -> str:
+    """Say which variables were removed from what was measured; empty if none was set."""
+    if not result.environment:
+        return ""
+    return f"{shown(result.environment)}: set in the shell, and removed from what was measured"
+
+
+def against_as_run(result: Result) -> str:
+    """Say what is gained against the environment that was set; empty where none was."""
+    own = next((b for b in result.baselines if b.name == AS_RUN), None)
+    if own is None:
+        return ""
+    if not own.applicable:
+        return f"not measured: {own.reason}"
+    if own.same_as == "default":
+        return "the same: what is set has no effect here"
+    if result.speedup_over_as_run is not None:
+        whose = "" if result.verdict == "faster" else ", with nothing set"
+        return f"{ratio(result.speedup_over_as_run)}{whose}"
+    recommended = _bare(result.winners[result.recommended_class].configuration)
+    if result.verdict == "faster" and recommended == own.configuration:
+        return "that is what is recommended"
+    return standing(own) or "too few rounds compare it"
 
 
 def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
@@ -333,6 +359,8 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "time_spent": _time_spent,
     "drift": _drift,
     "over_best_baseline": over_best_baseline,
+    "removed": removed,
+    "against_as_run": against_as_run,
     "with_reduced": with_reduced,
     "compiling": _compiling,
     "worth": _worth,

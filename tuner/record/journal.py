@@ -43,6 +43,9 @@ class StudyOpened(msgspec.Struct, frozen=True, tag="study"):
     """The hash of each part, so that a mismatch can be named."""
     created: str
     tool_version: str
+    environment: dict[str, str] | None = None
+    """The tuning variables that were set when it was begun, none of which reached a measured
+    process; None in journals of earlier versions."""
 
 
 class SessionOpened(msgspec.Struct, frozen=True, tag="session"):

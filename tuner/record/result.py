@@ -307,3 +307,9 @@ class Result(msgspec.Struct, frozen=True):
     """robust: winners that do not collapse beside a busy neighbour are preferred."""
     source_sha256: str = ""
     """Of the model's file; empty in results of earlier versions."""
+    environment: dict[str, str] = {}
+    """The tuning variables that were set where the study was begun, and that were removed from
+    every measured process."""
+    speedup_over_as_run: Interval | None = None
+    """What is recommended, or the default where nothing is, over the baseline as_you_run_it; None
+    where no variable was set, where both are the same, or where rounds do not compare them."""

@@ -6,6 +6,8 @@ as another, or partly dead (settings that this build ignores): each is listed, n
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+
 import msgspec
 
 from tuner.host.identity import Host
@@ -13,7 +15,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH
 from tuner.space.expressions import Expression
-from tuner.space.profile import BaselineEntry, Profile, literal_or_formula
+from tuner.space.profile import Profile, literal_or_formula
 from tuner.space.resolve import workload_facts
 from tuner.space.space import Space
 
@@ -48,52 +50,67 @@ def resolve_baselines(
         if workload.framework not in entry.frameworks:
             continue
         if entry.when and not Expression(entry.when).holds(facts):
-            found.append(_unusable(entry, entry.why or f"needs {entry.when}"))
+            why = entry.why or f"needs {entry.when}"
+            found.append(unusable(entry.name, entry.source, why))
             continue
         settings: dict[str, Value] = {}
         for knob, raw in entry.settings.items():
             value = literal_or_formula(raw)
             made = value.evaluate(facts) if isinstance(value, Expression) else value
             settings[knob] = made if not isinstance(made, tuple) else ",".join(map(str, made))
-        settings = space.unaliased(settings)
-        substituted = _substitute(settings, space)
-        missing = _without_missing_variables(settings, space)
-        impossible = _impossible(settings, space)
-        if impossible:
-            found.append(_unusable(entry, impossible))
-            continue
-        unknown = [knob for knob in settings if knob not in space.by_id]
-        ignored = space.dead(settings, is_literal=True)
-        dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
-        why = "not read by this framework"
-        if workload.card.form == "program":
-            why = "the program itself must set it"
-        dead += [f"{knob}={settings[knob]}: {why}" for knob in unknown]
-        live = {knob: value for knob, value in settings.items() if knob not in unknown}
-        if live:  # what a user fixed is part of every recommendation that says nothing of it
-            live = {**space.fixed_by_user(), **live}
-        configuration = space.canonical(live, is_literal=True)
-        refused = space.refused(configuration) if configuration != Configuration() else ""
-        if refused:
-            found.append(_unusable(entry, f"ruled out by {refused}"))
-            continue
-        found.append(
-            Baseline(
-                name=entry.name,
-                source=entry.source,
-                configuration=configuration,
-                is_applicable=True,
-                reason="",
-                same_as=_twin(configuration, found),
-                dead_settings=tuple(dead),
-                substituted=tuple(substituted),
-            )
-        )
+        found.append(resolve_one(entry.name, entry.source, settings, workload, space, found))
     return found
 
 
-def _unusable(entry: BaselineEntry, reason: str) -> Baseline:
-    return Baseline(entry.name, entry.source, Configuration(), False, reason, None, ())
+def resolve_one(
+    name: str,
+    source: str,
+    settings: dict[str, Value],
+    workload: Workload,
+    space: Space,
+    earlier: Sequence[Baseline],
+    *,
+    free: Collection[str] = (),
+) -> Baseline:
+    """Resolve one baseline of these settings, told apart from earlier ones.
+
+    free: variables that are set although the space does not have them.
+    """
+    settings = space.unaliased(settings)
+    substituted = _substitute(settings, space)
+    missing = _without_missing_variables(settings, space)
+    impossible = _impossible(settings, space)
+    if impossible:
+        return unusable(name, source, impossible)
+    unknown = [knob for knob in settings if knob not in space.by_id and knob not in free]
+    ignored = space.dead(settings, is_literal=True)
+    dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
+    why = "not read by this framework"
+    if workload.card.form == "program":
+        why = "the program itself must set it"
+    dead += [f"{knob}={settings[knob]}: {why}" for knob in unknown]
+    live = {knob: value for knob, value in settings.items() if knob not in unknown}
+    if live:  # what a user fixed is part of every recommendation that says nothing of it
+        live = {**space.fixed_by_user(), **live}
+    configuration = space.canonical(live, is_literal=True)
+    refused = space.refused(configuration) if configuration != Configuration() else ""
+    if refused:
+        return unusable(name, source, f"ruled out by {refused}")
+    return Baseline(
+        name=name,
+        source=source,
+        configuration=configuration,
+        is_applicable=True,
+        reason="",
+        same_as=_twin(configuration, earlier),
+        dead_settings=tuple(dead),
+        substituted=tuple(substituted),
+    )
+
+
+def unusable(name: str, source: str, reason: str) -> Baseline:
+    """Return a baseline that does not apply here."""
+    return Baseline(name, source, Configuration(), False, reason, None, ())
 
 
 def _substitute(settings: dict[str, Value], space: Space) -> list[str]:
@@ -132,7 +149,7 @@ def _impossible(settings: dict[str, Value], space: Space) -> str:
     return ""
 
 
-def _twin(configuration: Configuration, earlier: list[Baseline]) -> str | None:
+def _twin(configuration: Configuration, earlier: Sequence[Baseline]) -> str | None:
     if configuration.without(BATCH) == Configuration():
         return "default"
     for other in earlier:

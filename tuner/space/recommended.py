@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tuner.errors import UsageError
-from tuner.host.libraries import is_file_of
+from tuner.host.libraries import library_named
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
@@ -111,7 +111,7 @@ def _fault_of_environment(r: Recommendation) -> str | None:
 def _fault_of_preload(preload: str, libraries: Iterable[str]) -> str | None:
     paths = [path for path in preload.split(":") if path]
     for library in libraries:
-        path = next((path for path in paths if is_file_of(library, path)), None)
+        path = next((path for path in paths if library_named(path) == library), None)
         if path is None:
             return f"{_PRELOAD}={preload!r} does not load {library}, which is a setting"
         paths.remove(path)

@@ -12,6 +12,7 @@ from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import winner_class
+from tuner.study.compared import configuration_as_run
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import is_default
 from tuner.study.study import Study
@@ -24,15 +25,16 @@ def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
     The default comes first and always. Then every baseline at the default's best batch, and then at
-    the others at which the default does not fail: the best of each winner class, and, the fastest
-    first, as many of the rest as a share of the budget allows; the others are warned of. Whether a
-    baseline works where the default does not is left to the search, and warned of. Nothing but the
-    first baseline is measured that would eat what the confirmation needs. Raises NothingMeasured if
-    the default cannot be measured.
+    the others at which the default does not fail: the best of each winner class and how the user
+    runs it, and, the fastest first, as many of the rest as a share of the budget allows; the others
+    are warned of. Whether a baseline works where the default does not is left to the search, and
+    warned of. Nothing but the first baseline is measured that would eat what the confirmation
+    needs. Raises NothingMeasured if the default cannot be measured.
     """
     if study.is_done(Phase.BASELINES):
         return
-    chosen = to_measure(study.baselines)
+    own = configuration_as_run(study)
+    chosen = sorted(to_measure(study.baselines), key=lambda b: b.configuration != own)
     study.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
     ledger = study.ledger
@@ -54,7 +56,8 @@ def measure_baselines(study: Study) -> None:
 
     ranked = sorted(chosen, key=score, reverse=True)
     klass_of = {b.name: winner_class(b.configuration) for b in ranked}
-    leaders = {klass_of[b.name]: b for b in reversed(ranked)}.values()
+    first_of_class = {klass_of[b.name]: b for b in reversed(ranked)}.values()
+    leaders = dict.fromkeys([*first_of_class, *(b for b in chosen if b.configuration == own)])
     began_s = study.budget.used_s()
     working = [b for b in ledger.batches if not _fails_at(study, b)]
     if chosen and len(working) < len(ledger.batches):

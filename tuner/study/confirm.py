@@ -9,7 +9,9 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
+from tuner.space.as_run import AS_RUN
 from tuner.study.claims import Claims
+from tuner.study.compared import as_run, baselines_to_confirm
 from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
@@ -90,20 +92,25 @@ def choose_arms(study: Study) -> ArmsChosen:
     if study.store.all(ArmsChosen):
         return _chosen(study)
     arms = [c for c in study.finalists().values() if not is_default(c)]
-    best = study.best_baseline()
-    wanted = [c for c in study.baselines_to_confirm() if c not in arms]
+    best, own = study.best_baseline(), as_run(study)
+    wanted = [c for c in baselines_to_confirm(study) if c not in arms]
     later_s = looks_s(study) - first_look_s(study) + seconds_to_profile(study)
     fitting = [*arms]
     for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside
-        kept_s = 0.0 if baseline == best else later_s
+        kept_s = 0.0 if baseline in (best, own) else later_s
         if not fitting or _has_time_for_a_look(study, [*fitting, baseline], kept_s):
             fitting.append(baseline)
-    if best is not None and best in wanted and best not in fitting:
+    missing = [c for c in wanted if c not in fitting]
+    if own in missing:
+        study.warn(f"the budget left no time to confirm {AS_RUN}; give a larger --budget and a new "
+                   "--out")  # fmt: skip
+    if best is not None and best in missing:
         name = study.baseline_name(best)
-        study.warn(f"the budget left no time to confirm the best baseline, {name}")
+        if best != own:
+            study.warn(f"the budget left no time to confirm the best baseline, {name}")
         best = None
-    elif len(fitting) < len(arms) + len(wanted):
+    elif any(c != own for c in missing):
         study.warn("the budget left no time to confirm every baseline beside the winners")
     sound = tuple(dict.fromkeys(c for c in fitting if not study.ledger.has_failed(c)))
     launched = study.confirmation_arms(sound, at_reference=True)

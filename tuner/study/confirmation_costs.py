@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from tuner.measurement.confirmation import expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
+from tuner.study.compared import main_baselines
 from tuner.study.ledger import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
@@ -37,7 +38,7 @@ def reserve_s(study: Study) -> float:
     """
     if study.goal != "robust" and has_few_proposals(study):
         return first_look_s(study)
-    arms = [*study.finalists().values(), study.best_baseline()]
+    arms = [*study.finalists().values(), *main_baselines(study)]
     launched = study.confirmation_arms(arms, at_reference=True)
     besides_s = NEIGHBOUR_ROUNDS * beside_s(study, launched)
     return looks_s(study) + min(neighbours_s(study), besides_s)
@@ -50,7 +51,7 @@ def looks_s(study: Study) -> float:
     """
     if _leads_are_clear(study):
         return first_look_s(study)
-    arms = [*study.finalists().values(), study.best_baseline()]
+    arms = [*study.finalists().values(), *main_baselines(study)]
     launched = study.confirmation_arms(arms, at_reference=True)
     enough_s = _ENOUGH_ROUNDS * study.round_cost_s(launched)
     return max(first_look_s(study), min(enough_s, _CONFIRM_SHARE * study.budget.total_s))
@@ -58,7 +59,7 @@ def looks_s(study: Study) -> float:
 
 def first_look_s(study: Study) -> float:
     """Estimate the seconds of the confirmation's first look, at the least that it compares."""
-    arms = [*study.finalists().values(), study.best_baseline()]
+    arms = [*study.finalists().values(), *main_baselines(study)]
     return MIN_ROUNDS * study.round_cost_s(study.confirmation_arms(arms))
 
 

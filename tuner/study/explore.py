@@ -13,6 +13,7 @@ from tuner.record.outcome import Outcome
 from tuner.search.sampler import UNGUIDED, Exhausted
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in
+from tuner.study.compared import main_baselines
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
 from tuner.study.reserves import least_s, useful_s
 from tuner.study.study import MIN_ROUNDS, SAFETY, Study
@@ -240,7 +241,7 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
             return True
         if not has_few_proposals(study) and first_look_s(study) < looks_s(study):
             return False  # a share of the budget, which a warm cache does not make less
-        arms = study.confirmation_arms([*study.finalists().values(), study.best_baseline()])
+        arms = study.confirmation_arms([*study.finalists().values(), *main_baselines(study)])
         ledger = study.ledger
         cold = [
             c

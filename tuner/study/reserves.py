@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tuner.study.compared import baselines_to_confirm
 from tuner.study.confirmation_costs import (
     NEIGHBOUR_ROUNDS,
     beside_s,
@@ -42,7 +43,7 @@ def useful_s(study: Study) -> float:
     """
     total_s = study.budget.total_s
     finalists = study.finalists()
-    everything = study.confirmation_arms([*finalists.values(), *study.baselines_to_confirm()])
+    everything = study.confirmation_arms([*finalists.values(), *baselines_to_confirm(study)])
     looking_s = max(looks_s(study), MIN_ROUNDS * study.round_cost_s(everything))
     besides_s = min(neighbours_s(study), NEIGHBOUR_ROUNDS * beside_s(study, everything))
     minimising_s = min(seconds_to_minimise(study), _MINIMISE_SHARE * total_s)

@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import IO
 
@@ -89,7 +89,7 @@ class ProgramSession:
         """Run once without counting it, to fill the caches, and look at the running program."""
         self._tell("warming up")
         seen = Sighting()
-        made = _run(self._ref, seen)
+        made = _run(self._ref, seen, self._settings)
         return Prepared(
             first_call_s=made.wall_s,
             steady_call_s=made.wall_s,
@@ -111,7 +111,7 @@ class ProgramSession:
     def measure(self, order: Measure) -> Measured:
         """Run once."""
         before = self._watch.read()
-        made = _run(self._ref)
+        made = _run(self._ref, settings=self._settings)
         after = self._watch.read()
         return Measured(
             Slice(
@@ -207,8 +207,11 @@ def _first_run(ref: ModelRef, seen: Sighting) -> Run:
         raise UsageError(str(error)) from error
 
 
-def _run(ref: ModelRef, seen: Sighting | None = None) -> Run:
+def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] = ()) -> Run:
     """Run the program; what it prints goes to the log.
+
+    settings: those that this launch is to have; of the variables that every worker has, the program
+    sees these alone.
 
     Raises WorkerFailed if it cannot be started, fails, or says nothing of samples and seconds.
     """
@@ -219,7 +222,11 @@ def _run(ref: ModelRef, seen: Sighting | None = None) -> Run:
             program = subprocess.Popen(
                 ref.command,
                 cwd=ref.path,
-                env={k: v for k, v in os.environ.items() if FOR_WORKERS.get(k) != v},
+                env={
+                    k: v
+                    for k, v in os.environ.items()
+                    if FOR_WORKERS.get(k) != v or f"env.{k}" in settings
+                },
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

@@ -1,6 +1,6 @@
 """Recommendations to export: plain, placed, in a team, and hostile."""
 
-from tuner.host.libraries import is_file_of
+from tuner.host.libraries import library_named
 from tuner.record.configuration import Value
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
@@ -40,7 +40,7 @@ def shipped(
     preloads = (variables | (environment or {})).get("LD_PRELOAD", "").split(":")
     for knob, libraries in PRELOADED.items():
         for library in libraries:
-            if any(is_file_of(library, path) for path in preloads):
+            if any(library_named(path) == library for path in preloads):
                 launch[knob] = library
     if placements and len(placements) > 1:
         launch["launch.instances"] = len(placements)
