@@ -49,7 +49,7 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
         batch = result.default.batch
     plans = plan_launch(configuration, host)
     section = winner if winner.verdict == "faster" else result.default
-    environment, packages = _portable(plans[0].environment, host)
+    environment, packages = portable(plans[0].environment, host)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class=klass,
@@ -88,7 +88,7 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
     )
 
 
-def _portable(environment: dict[str, str], host: Host) -> tuple[dict[str, str], dict[str, str]]:
+def portable(environment: dict[str, str], host: Host) -> tuple[dict[str, str], dict[str, str]]:
     """Return the variables without paths of an environment, and the packages of their files."""
     package_of = {host.libraries[name]: package for name, package in host.packages.items()}
     paths = [path for path in environment.get(PRELOAD, "").split(":") if path]

@@ -47,8 +47,7 @@ def allocator() -> str:
 
 def _version() -> str:
     """Return the version that the allocator in use tells of itself, as the end of a sentence."""
-    path = definer("malloc")
-    library = ctypes.CDLL(path) if path else None
+    library = ctypes.CDLL(definer("malloc") or None)
     if hasattr(library, "mi_version"):  # 30403 is 3.4.3, and 212 was 2.1.2 (mimalloc.h)
         number = library.mi_version()
         base = 100 if number >= 10000 else 10
