@@ -35,6 +35,7 @@ from tuner.record.store import Store
 from tuner.search.transfer import Earlier
 from tuner.search.trials import Trials
 from tuner.space.as_run import change, named, removal
+from tuner.space.baselines import what_apt_adds
 from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
@@ -66,9 +67,15 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     began = time.monotonic()
     host = probe()
     plans = plan(request, host)
+    unfinished: list[Plan] = []
     for each in plans:  # an unwritable or foreign folder is refused before anything is measured
         with Store(each.folder) as store:
             _open(store, each)
+            if not store.all(StudyFinished):
+                unfinished.append(each)
+    # once for all frameworks, before the first of them; the reports tell it baseline by baseline
+    if lacking := what_apt_adds((b for each in unfinished for b in each.baselines), host):
+        listen(Warned(lacking))
     overhead_s = (time.monotonic() - began) / len(plans)
     finished = []
     spent_s = 0.0

@@ -193,3 +193,17 @@ def test_too_late_for_tensorflow_is_one_clear_line_too(tmp_path: Path) -> None:
     settings: dict[str, Value] = {"tensorflow.keras_policy": "mixed_bfloat16"}
     output = run(LATE_KERAS, tmp_path, settings, "tensorflow")
     assert "tensorflow has begun to work before tuner.apply(" in output
+
+
+def test_a_library_of_the_environment_is_there_whatever_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "recommended.toml"
+    told = recommendation({"launch.allocator": "mimalloc"}, probe(), "fake")
+    named = {"environment": {"LD_PRELOAD": "libmimalloc.so"},
+             "packages": {"libmimalloc.so": "cmeel-mimalloc==3.4.3"}}  # fmt: skip
+    write_recommendation(path, msgspec.structs.replace(told, **named))
+    for preload, missing in (("/a/venv/lib/libmimalloc.so:/l/other.so", ()),
+                             ("/l/libtcmalloc.so", ("LD_PRELOAD=libmimalloc.so",))):  # fmt: skip
+        monkeypatch.setenv("LD_PRELOAD", preload)
+        assert tuner.apply(path).missing == missing

@@ -100,7 +100,8 @@ def _missing(recommendation: Recommendation) -> list[str]:
         found = os.environ.get(name, "")
         is_there = found == value
         if name == "LD_PRELOAD":
-            is_there = set(value.split(":")) <= set(found.split(":"))
+            paths = {*found.split(":"), *map(os.path.basename, found.split(":"))}
+            is_there = set(value.split(":")) <= paths
         if not is_there:
             lines.append(f"{name}={value}")
     in_environment = ("env.", "launch.allocator", "launch.openmp")

@@ -104,9 +104,16 @@ class Recommendation(msgspec.Struct, frozen=True):
     """One per instance, by rank."""
     memory_bytes: int | None = None
     """The most that all instances used together."""
+    packages: dict[str, str] = {}
+    """Of each library in LD_PRELOAD that pip installs, by its file's name: NAME==VERSION.
+
+    LD_PRELOAD then holds the name alone: where it lies depends on the environment.
+    """
 
 
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_FILE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
 
 
@@ -121,6 +128,9 @@ def fault_of(recommendation: Recommendation) -> str | None:
             return f"{name!r} is not a variable's name"
     if (text := _unprintable(msgspec.to_builtins(r))) is not None:
         return f"control characters in {text!r}"
+    for file, package in r.packages.items():
+        if not _FILE.fullmatch(file) or not _PACKAGE.fullmatch(package):
+            return f"{file!r} = {package!r} is not a library's file and its package"
     for placement in r.placements:
         if placement.cpus is not None and not _CPUS.fullmatch(placement.cpus):
             return f"{placement.cpus!r} is not a list of CPUs"

@@ -18,6 +18,11 @@ from tuner.space.knobs import describe
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 IOMP = "/opt/venv/lib/libiomp5.so"
+"""As files of earlier versions tell where pip put it."""
+PACKAGES = {
+    "libmimalloc.so": "cmeel-mimalloc==3.4.3",
+    "libiomp5.so": "intel-openmp==2026.2.0",
+}
 HOSTILE = '\'; touch /tmp/owned; $(OMP_NUM_THREADS) "$(touch /tmp/owned)" %n ${HOME} \\ : - # {{ }}'
 """A value that means something to every target; no control characters, which are refused."""
 
@@ -31,6 +36,7 @@ def shipped(
     memory_bytes: int | None = 700 << 20,
     batch: int = 16,
     launched: bool = True,
+    packages: dict[str, str] | None = None,
 ) -> Recommendation:
     """launched: with an allocator and a thread count."""
     launch: dict[str, Value] = {"launch.allocator": "tcmalloc", "env.OMP_NUM_THREADS": 4}
@@ -69,19 +75,22 @@ def shipped(
         ],
         placements=placements or [Placement()],
         memory_bytes=memory_bytes,
+        packages=packages or {},
     )
 
 
 PLACED = [Placement("0-3", "bind:0")]
 TEAM = [Placement("0-3", "bind:0"), Placement("4-7", "bind:1")]
 CODE: dict[str, Value] = {"torch.compile.mode": "default", "torch.memory_format": "channels_last"}
+FROM_PIP = shipped(environment={"LD_PRELOAD": ":".join(PACKAGES)}, packages=PACKAGES)
 EVERY = {
     "plain": shipped(),
     "placed": shipped(placements=PLACED),
     "team": shipped(placements=TEAM),
     "interleaved": shipped(placements=[Placement(None, "interleave:0,1")]),
     "in the program": shipped(CODE),
-    "from pip": shipped(environment={"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}),
+    "from pip": FROM_PIP,
+    "from pip, an earlier file": shipped(environment={"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}),
     "hostile": shipped(environment={"MALLOC_CONF": HOSTILE}, model=f"/m/{HOSTILE}\n!.py"),
     "nothing": shipped(launched=False),
     "one CPU of each core": shipped({"launch.cpus": "one_per_core"}, placements=[Placement("0-7")]),
