@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tuner.output.assemble import verdict_line
+from tuner.output.price import price
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import TRANSFERRED, WinnerClass
 from tuner.record.launch import OutputCheck
@@ -333,6 +334,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "time_spent": _time_spent,
     "drift": _drift,
     "over_best_baseline": over_best_baseline,
+    "price": price,
     "with_reduced": with_reduced,
     "compiling": _compiling,
     "worth": _worth,

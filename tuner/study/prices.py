@@ -13,6 +13,9 @@ from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Slice
 
+MEMORY, CALL = "memory", "the time of a call"
+"""What a price is of."""
+
 
 class Price(msgspec.Struct, frozen=True):
     """The price of a configuration, as logarithms; None where its launches do not tell."""
@@ -25,8 +28,8 @@ class Price(msgspec.Struct, frozen=True):
     def rises(self, other: Price) -> dict[str, float]:
         """Return by how much (log) this costs more than another price, by what is known of both."""
         pairs = {
-            "memory": (self.memory, other.memory),
-            "the time of a call": (self.call, other.call),
+            MEMORY: (self.memory, other.memory),
+            CALL: (self.call, other.call),
         }
         return {
             name: mine - theirs

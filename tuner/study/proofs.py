@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 
 from tuner.record.configuration import Configuration
-from tuner.space.catalogue import BATCH
+from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.study.ledger import Ledger, is_default
+from tuner.study.prices import CALL
 from tuner.study.study import LONG_BUDGET_S, SAFETY, Study
 
 DEAR = math.log(1.1)
@@ -45,32 +46,54 @@ def dear(study: Study, configuration: Configuration) -> dict[str, Configuration]
     configurations together say that the setting costs. A setting that only the default is left
     without is not in question: the confirmation compares these two.
     """
-    prices, rises = study.ledger.prices, {}
-    if configuration not in prices:
-        return {}
     shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
-    for knob, without in shorter.items():
-        if without in prices:
-            found = prices[configuration].rises(prices[without])
-            rises[knob] = max(found.values(), default=0.0)
-    if rises.keys() != shorter.keys():
-        guessed = _guessed_rises(study, configuration)
-        rises |= {knob: guessed.get(knob, 0.0) for knob in shorter if knob not in rises}
-    dearest = sorted((k for k in rises if rises[k] > DEAR), key=lambda k: -rises[k])
-    return {knob: shorter[knob] for knob in dearest}
+    if configuration not in study.ledger.prices or not shorter:
+        return {}
+    rises = {knob: _rise(study, configuration, c) for knob, c in shorter.items()}
+    if None in rises.values():
+        guessed = _guessed_rises(study, configuration, shorter)
+        rises |= {knob: guessed[knob] for knob, rise in rises.items() if rise is None}
+    dearest = sorted(((rise or 0.0, knob) for knob, rise in rises.items()), reverse=True)
+    return {knob: shorter[knob] for rise, knob in dearest if rise > DEAR}
 
 
-def _guessed_rises(study: Study, configuration: Configuration) -> dict[str, float]:
-    """Return by how much each setting raises memory or the time of a call: a guess."""
+def _rise(study: Study, full: Configuration, shorter: Configuration) -> float | None:
+    """Return by how much (log) memory or the time of a call rises; None if not measured.
+
+    That of a call only where more items are under way at a time: else it has risen because the rate
+    has fallen, and the rate is judged by its scores, which drift does not falsify.
+    """
+    prices = study.ledger.prices
+    if shorter not in prices:
+        return None
+    rises = prices[full].rises(prices[shorter])
+    if _under_way(study, full) <= _under_way(study, shorter):
+        rises.pop(CALL, None)
+    return max(rises.values(), default=0.0)
+
+
+def _under_way(study: Study, configuration: Configuration) -> int:
+    """Return how many items are worked on at a time: a batch in each instance."""
+    batch = int(configuration.get(BATCH) or study.ledger.reference_batch)
+    return batch * int(configuration.get(INSTANCES) or 1)
+
+
+def _guessed_rises(
+    study: Study, full: Configuration, shorter: dict[str, Configuration]
+) -> dict[str, float]:
+    """Return by how much each setting is likely to raise memory or the time of a call.
+
+    A call takes longer by as much as more items are under way, less what the rate gains.
+    """
     prices, sampler = study.ledger.prices, study.trials.sampler
-    found: dict[str, float] = {}
-    for figures in (
-        {c: price.memory for c, price in prices.items() if price.memory is not None},
-        {c: price.call for c, price in prices.items() if price.call is not None},
-    ):
-        if figures:
-            for knob, rise in sampler.effects(configuration, figures).items():
-                found[knob] = max(rise, found.get(knob, 0.0))
+    memory = {c: price.memory for c, price in prices.items() if price.memory is not None}
+    of_memory = sampler.effects(full, memory) if memory else {}
+    gains = sampler.gains(full)
+    found = {}
+    for knob, less in shorter.items():
+        more = math.log(_under_way(study, full) / _under_way(study, less))
+        of_calls = more - gains.get(knob, 0.0) if more > 0 else 0.0
+        found[knob] = max(of_calls, of_memory.get(knob, 0.0))
     return found
 
 
