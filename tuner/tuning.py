@@ -144,7 +144,7 @@ def run_study(
         if is_finished:  # rendered again: nothing of what was measured has changed
             session = sessions[-1]
             overhead_s = 0.0
-        budget = Budget(session.budget_s, store.used_before_s + overhead_s)
+        budget = Budget(session.budget_s, store.used_before_s + overhead_s, is_over=is_finished)
         store.used_s = budget.used_s
         listen(
             StudyBegins(

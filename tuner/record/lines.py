@@ -20,6 +20,8 @@ class NoteLine(msgspec.Struct):
 
     used_s: float
     note: Note
+    notes: int = 0
+    """How many notes the journal held before; 0 in studies of earlier versions."""
     launches: int = 0
     """How many launches had been opened; 0 in studies of earlier versions."""
 

@@ -1,9 +1,8 @@
 """Whether a study's files still hold everything that was measured, and what is lost if they do not.
 
-What the files tell of each other shows a loss: launches are numbered without a gap, slices too, and
-every line of a launch says how many notes the journal held, every note how many launches there
-were. Only the last lines of a killed tool can be missing without any trace, and nothing rests on
-those.
+What the files tell of each other shows a loss: launches are numbered without a gap, slices too;
+every line says how many notes the journal held before, and every note how many launches there were.
+Only the last lines of a killed tool can be missing without a trace, and nothing rests on those.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ def losses(loaded: Loaded) -> list[LossNoted]:
         raise damaged(loaded.folder, *fault)
     found = [*_cut_trials(loaded), *_lost_slices(loaded), *_lost_notes(loaded)]
     if found and (where := _decided_by(loaded)):
-        raise damaged(loaded.folder, found[0].file, f"was cut short, and {where} rests on it")
+        raise damaged(loaded.folder, found[0].file, f"has lost a part, and {where} rests on it")
     return found
 
 
@@ -89,7 +88,7 @@ def _gone(loaded: Loaded) -> tuple[str, str] | None:
         return None
     name = launch_file(missing[0])
     state = "is empty" if (loaded.folder / name).exists() else "is missing"
-    others = f", and so are {len(missing) - 1} of the other {last - 1} launches"
+    others = f", as are {len(missing) - 1} other launches"
     return name, state + (others if len(missing) > 1 else "")
 
 
@@ -132,13 +131,11 @@ def _lost_slices(loaded: Loaded) -> list[LossNoted]:
         return [LossNoted(LAUNCHES, "", slices=tuple(sorted(gaps)))] if gaps else []
     suspects = sorted(loaded.unended)
     file = launch_file(suspects[0]) if len(suspects) == 1 else f"a file in {LAUNCHES}/"
-    return [
-        LossNoted(
-            file if suspects else LAUNCHES,
-            f"{file} was cut short: {len(gaps)} slices are lost, and estimates do without them",
-            slices=tuple(sorted(gaps)),
-        )
-    ]
+    text = (
+        f"{file} was cut short: {len(gaps)} slice{'' if len(gaps) == 1 else 's'} of it count no "
+        "more"
+    )
+    return [LossNoted(file if len(suspects) == 1 else LAUNCHES, text, slices=tuple(sorted(gaps)))]
 
 
 def _lost_notes(loaded: Loaded) -> list[LossNoted]:
@@ -146,11 +143,8 @@ def _lost_notes(loaded: Loaded) -> list[LossNoted]:
     lost = loaded.told_notes - len(loaded.notes) - known
     if lost <= 0:
         return []
-    return [
-        LossNoted(
-            JOURNAL,
-            f"{JOURNAL} was cut short: {lost} of its notes are lost; what was measured is taken "
-            f"from {LAUNCHES}/ again",
-            notes=lost,
-        )
-    ]
+    text = (
+        f"{JOURNAL} has lost {lost} line{'' if lost == 1 else 's'}: what was measured is taken "
+        f"from {LAUNCHES}/ again"
+    )
+    return [LossNoted(JOURNAL, text, notes=lost)]

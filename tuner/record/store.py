@@ -130,7 +130,7 @@ class Store:
         self.losses: list[LossNoted] = []
         """What is lost of the files and not noted yet: the study goes on without it."""
         self.n_noted = 0
-        """How many lines the journal holds."""
+        """How many lines the journal has had."""
         self._launches_folder = folder / LAUNCHES
         check_folder(folder)
         try:
@@ -163,7 +163,9 @@ class Store:
 
     def add(self, note: Note) -> None:
         """Append a note."""
-        self._journal.append(NoteLine(self.used_s(), note, max(self.launches, default=0)))
+        self._journal.append(
+            NoteLine(self.used_s(), note, self.n_noted, max(self.launches, default=0))
+        )
         self.n_noted += 1
         self._keep(note)
 
@@ -222,9 +224,8 @@ class Store:
     def _load(self) -> None:
         """Read everything; a trial whose launch was cut short counts as not made."""
         lines = read_lines(self.folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)
-        self.n_noted = len(lines)
+        told_notes = max((line.notes + 1 for line in lines), default=0)
         used = [line.used_s for line in lines]
-        told_notes = 0
         unended: set[int] = set()
         begun: list[Path] = []
         decode = msgspec.json.Decoder(LaunchFileLine).decode
@@ -250,6 +251,7 @@ class Store:
             told_launches=max((line.launches for line in lines), default=0),
         )
         self.losses = losses(loaded)
+        self.n_noted = max(told_notes, len(lines))
         cut = cut_launches(loaded)
         for note in loaded.notes:
             if not (isinstance(note, TrialNoted) and cut.intersection(note.launches)):
