@@ -75,6 +75,11 @@ def drop(path: Path, number: int) -> None:
     path.write_bytes(b"".join(whole[: number - 1] + whole[number:]))
 
 
+def become_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
 def test_whole_files_have_lost_nothing(searching: Path) -> None:
     with Store(searching) as store:
         assert store.losses == []
@@ -104,7 +109,7 @@ GONE: dict[str, tuple[Callable[[Path], object], str]] = {
         "0003.jsonl does not begin with its own request",
     ),
     "a launch that is a folder": (
-        lambda d: ((d / "launches/0003.jsonl").unlink(), (d / "launches/0003.jsonl").mkdir()),
+        lambda d: become_a_folder(d / "launches/0003.jsonl"),
         "0003.jsonl cannot be read (Is a directory)",
     ),
     "the journal removed": (lambda d: (d / "study.jsonl").unlink(), "study.jsonl is missing"),
