@@ -274,25 +274,52 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "cuts",
-    [{"study.jsonl": 0.9, "launches/0008.jsonl": 0.8}, {"study.db": 0.5}],
-    ids=["the journal and a launch", "Optuna's file"],
-)
-def test_files_that_were_cut_short_are_mended_and_the_study_goes_on(
-    stopped: Path, tmp_path: Path, cuts: dict[str, float]
+    ("cuts", "said"),
+    [
+        (
+            {"study.jsonl": 0.9, "launches/0008.jsonl": 0.8},
+            ("study.jsonl has lost", "launches/0008.jsonl was cut short"),
+        ),
+        (
+            {"study.db": 0.5, "reference.npz": 0.5, "compiled": 0},
+            ("study.db was damaged", "reference.npz was damaged and is made again",
+             "compiled/ was lost"),
+        ),
+    ],
+    ids=["the journal and a launch", "Optuna's file, the reference, the compiler's cache"],
+)  # fmt: skip
+def test_files_that_were_damaged_are_mended_and_the_study_goes_on(
+    stopped: Path, tmp_path: Path, cuts: dict[str, float], said: tuple[str, ...]
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(stopped / "out", out)
     for file, keep in cuts.items():
-        os.truncate(out / file, int(keep * (out / file).stat().st_size))
+        if (out / file).is_dir():
+            shutil.rmtree(out / file)
+        else:
+            os.truncate(out / file, int(keep * (out / file).stat().st_size))
     before = n_slices(out)
     done = run(*arguments("fake@seed=1", "10s"), cwd=tmp_path, is_virtual=True)
     assert done.returncode == 0, done.stderr
     assert n_slices(out) > before
-    if "study.db" in cuts:
-        assert "study.db was damaged" in done.stderr
-        assert (out / "broken-study.db").exists()
+    result = result_of(done.stdout)
+    for text in said:
+        assert any(text in warning for warning in result["warnings"]), text
+    assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
+    for file in ("study.db", "reference.npz"):
+        assert (out / f"broken-{file}").exists() is (file in cuts)
     check_store(out)
+
+
+def test_launches_that_are_lost_are_not_gone_on_without(stopped: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(stopped / "out", out)
+    shutil.rmtree(out / "launches")
+    done = run(*arguments("fake@seed=1,start_s=0.05", "60s"), cwd=tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: out/launches/0001.jsonl is missing")
+    assert "another --out" in line
 
 
 # ------------------------------------------------------------------------ the clock

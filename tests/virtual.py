@@ -7,7 +7,6 @@ budget holds then depends on the study alone. The fake's speed is its own alread
 passes for undisturbed whatever else the host does, so that no launch waits for quiet.
 """
 
-import sys
 import time
 from typing import Any
 
@@ -68,10 +67,10 @@ def install() -> Clock:
     Team.__init__, Team.ask = started, asked  # type: ignore[method-assign, assignment]
     for module in KEPT_BY:
         assert module.time is time  # type: ignore[attr-defined]
-        module.time = clock  # type: ignore[attr-defined]
+        module.time = clock
     return clock
 
 
 if __name__ == "__main__":
     install()
-    sys.exit(main())
+    main()

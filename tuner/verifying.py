@@ -43,7 +43,7 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
     try:
-        planned = _plan(proof, recommendation, host)
+        planned = _plan(proof, recommendation, host, listen)
         left_s = proof.seconds - (time.monotonic() - began)
         found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
     except NothingMeasured as error:
@@ -55,7 +55,7 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
 
 
-def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
+def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: Listener) -> Plan:
     """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
     path, workload = proof.path, recommendation.workload
     if workload.default_batch is None:
@@ -78,7 +78,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,
     )
-    (planned,) = plan(request, host)
+    (planned,) = plan(request, host, listen)
     if planned.workload.card.source_sha256 != workload.source_sha256:
         raise UsageError(f"{request.model} is not the model that was tuned (its file differs): "
                          "name that one with --model, or tune this one")  # fmt: skip

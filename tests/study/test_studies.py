@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import shutil
 import signal
 import subprocess
 import time
@@ -328,6 +329,33 @@ def test_the_same_command_renders_a_finished_study_again(
     (cwd / "out/report.md").unlink()
     assert run("report", "out", cwd=cwd).returncode == 0
     assert (cwd / "out/report.md").exists()
+
+
+def test_a_finished_study_that_lost_a_launch_is_not_rendered_again(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    cwd, result = finished
+    shutil.copytree(cwd / "out", tmp_path / "out")
+    (tmp_path / "out/launches/0005.jsonl").unlink()
+    done = run("--model", FAULTY, *FAKE, "--out", "out", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "out/launches/0005.jsonl is missing" in done.stderr
+    assert "is still shown by: tune-framework report out" in done.stderr
+    assert json.loads((tmp_path / "out/result.json").read_text()) == result
+
+
+def test_what_is_made_again_of_a_finished_study_is_said(
+    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    cwd, result = finished
+    shutil.copytree(cwd / "out", tmp_path / "out")
+    for name in ("study.db", "result.json", "recommended.toml"):
+        (tmp_path / "out" / name).unlink()
+    again = study(tmp_path, FAULTY, "20m")
+    assert any("study.db was damaged" in warning for warning in again["warnings"])
+    assert again["winners"] == result["winners"]
+    assert again["seconds"] == result["seconds"]
+    assert read_recommendation(tmp_path / "out").settings
 
 
 def test_a_study_of_another_identity_is_refused_with_what_differs(

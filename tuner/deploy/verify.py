@@ -28,6 +28,7 @@ from tuner.deploy.verdict import (
 )
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
+from tuner.measurement.asking import Waiting
 from tuner.measurement.bench import Bench
 from tuner.measurement.confirmation import ALPHA, LOOKS, speedup_interval
 from tuner.measurement.describe import make_reference
@@ -185,6 +186,7 @@ class _Trial:
             workload.seed,
             self._store.reference_path,
             max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
+            Waiting(self._left_s(), self._listen),
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
