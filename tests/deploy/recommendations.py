@@ -45,7 +45,9 @@ def recommendation(
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class=str(winner_class(configuration)),
-        workload=RecommendedWorkload("resnet50", framework, "offline", 4),
+        workload=RecommendedWorkload(
+            "resnet50", framework, "offline", int(settings.get("workload.batch", 4))
+        ),
         host=RecommendedHost(host.fingerprint(), host.processor.model, host.physical_cores),
         claim=(
             Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))

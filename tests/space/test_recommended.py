@@ -91,6 +91,10 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
         lambda r: with_setting(r, "torch.memory_format", needs_code_change=False),
         "needs_code_change = false; it is 'model' and true",
     ),
+    "another batch than its workload's": (
+        lambda r: with_setting(r, "workload.batch", value=16),
+        "workload.batch is 16, and the batch of its workload 8",
+    ),
     "a knob twice": (
         lambda r: msgspec.structs.replace(r, settings=[*r.settings, r.settings[0]]),
         "is set twice",

@@ -23,7 +23,7 @@ from tuner.record.recommendation import (
     Setting,
 )
 from tuner.record.workload import FRAMEWORKS
-from tuner.space.catalogue import INSTANCES, PRELOADED
+from tuner.space.catalogue import BATCH, INSTANCES, PRELOADED
 from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
 from tuner.space.restrictions import NOT_A_SETTING
 
@@ -63,6 +63,9 @@ def fault_of(recommendation: Recommendation) -> str | None:
     settings = Configuration.of({s.knob: s.value for s in r.settings})
     if not allowed_in(WinnerClass(r.winner_class), settings):
         return f"the class {r.winner_class} does not allow {settings.label()}"
+    batch = settings.get(BATCH)
+    if batch not in (None, r.workload.batch):
+        return f"{BATCH} is {batch}, and the batch of its workload {r.workload.batch}"
     if bool(r.settings) != (r.claim.verdict == "faster"):
         return f"it claims {r.claim.verdict!r} and sets {settings.label()}"
     return _fault_of_environment(r) or _fault_of_placements(r)
