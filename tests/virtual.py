@@ -64,10 +64,10 @@ def install() -> Clock:
             return msgspec.structs.replace(reply, slice=undisturbed)
         return reply
 
-    Team.__init__, Team.ask = started, asked  # type: ignore[method-assign, assignment]
+    Team.__init__, Team.ask = started, asked  # type: ignore[assignment, method-assign]
     for module in KEPT_BY:
-        assert module.time is time  # type: ignore[attr-defined]
-        module.time = clock
+        assert module.time is time
+        module.time = clock  # type: ignore[attr-defined]
     return clock
 
 
