@@ -181,9 +181,9 @@ def test_a_quota_that_is_lowered_during_the_run_flags_the_slices(
                 launched.prepare()
                 before = launched.measured().slice
                 if (folder / "cpu.max").exists():
-                    (folder / "cpu.max").write_text("20000 100000")
+                    (folder / "cpu.max").write_text("5000 100000")
                 else:
-                    (folder / "cpu.cfs_quota_us").write_text("20000")
+                    (folder / "cpu.cfs_quota_us").write_text("5000")
                 launched.measured()  # the period under way ends
                 after = launched.measured().slice
         finally:
