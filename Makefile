@@ -13,8 +13,10 @@ tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
 
 test: $(VENV)/test.stamp
-	$(BIN)/python -m pytest -m "not alone and not numa" -n 2 --dist loadfile --durations 25
-	$(BIN)/python -m pytest -m alone --durations 5
+	@status=0; set -x; \
+	$(BIN)/python -m pytest -m "not alone and not numa" -n 2 --dist loadfile --durations 25 || status=1; \
+	$(BIN)/python -m pytest -m alone --durations 5 || status=1; \
+	exit $$status
 
 # without a kernel the tests are skipped with their reason; qemu: see .ci/run
 test-numa: $(VENV)/test.stamp

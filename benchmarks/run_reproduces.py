@@ -22,7 +22,7 @@ from tuner.galleries import MODELS
 from tuner.host.environment import untuned
 from tuner.measurement.confirmation import t_interval
 from tuner.measurement.describe import describe_model, find_model
-from tuner.record.files import read_recommendation
+from tuner.space.recommended import read_recommended
 
 HERE = Path(__file__).resolve().parent
 SCRIPT_S = 1.0
@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=8)
     arguments = parser.parse_args()
     recommended = arguments.folder / "recommended.launch_only.toml"
-    recommendation = read_recommendation(recommended)
+    recommendation = read_recommended(recommended)
     workload = recommendation.workload
     ref, _ = find_model(workload.model, MODELS)
     height, width = image_size(describe_model(ref, workload.framework, 0))

@@ -2,7 +2,6 @@
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import time
@@ -13,33 +12,25 @@ from types import MappingProxyType
 from typing import Any
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
+VIRTUAL = Path(__file__).with_name("virtual.py")
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "tuner.cli.main", *arguments]
-
-
-def seconds_here(nominal: float) -> str:
-    """Return a budget that holds here, now, what `nominal` seconds hold on a quick, quiet machine.
-
-    Most of a fake launch is the start of its process: that is what is timed, and half as much again
-    is added because a shared machine may slow down afterwards.
-    """
-    starting = [sys.executable, "-P", "-c", "import tuner.worker.session"]
-    seconds = []
-    for _ in range(3):
-        began = time.monotonic()
-        subprocess.run(starting, check=True)
-        seconds.append(time.monotonic() - began)
-    return f"{nominal * 1.5 * max(1.0, statistics.median(seconds) / 0.1):.0f}s"
+def command(*arguments: str, is_virtual: bool = False) -> list[str]:
+    """Return the command line of the tool; is_virtual: its budget holds the same on every host."""
+    program = [str(VIRTUAL)] if is_virtual else ["-m", "tuner.cli.main"]
+    return [sys.executable, "-P", *program, *arguments]
 
 
 def run(
-    *arguments: str, cwd: Path, timeout: float = 300, environment: Mapping[str, str] = NOTHING
+    *arguments: str,
+    cwd: Path,
+    timeout: float = 300,
+    environment: Mapping[str, str] = NOTHING,
+    is_virtual: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments),
+        command(*arguments, is_virtual=is_virtual),
         cwd=cwd,
         env={**os.environ, "COLUMNS": "200", **environment},
         capture_output=True,
@@ -60,7 +51,7 @@ def result_of(stdout: str) -> dict[str, Any]:
 def start(*arguments: str, cwd: Path, marker: str, log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as output:
         return subprocess.Popen(
-            command(*arguments),
+            command(*arguments, is_virtual=True),
             cwd=cwd,
             env={**os.environ, MARKER: marker},
             stdout=output,

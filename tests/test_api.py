@@ -9,12 +9,15 @@ from typing import Any
 import pytest
 
 import tuner
-from tests.command import seconds_here
+from tests.command import VIRTUAL
 from tuner.errors import NothingMeasured, UsageError
 
 # no `if __name__`: what is measured are processes of the tool's own, not forks of this program
 PROGRAM = """
 import json, scipy.linalg, sys, threadpoolctl, tuner
+sys.path.insert(0, {tests!r})
+import virtual
+virtual.install()
 kinds, threads = [], set()
 
 def blas():
@@ -27,7 +30,7 @@ def listen(event):
 
 usual = blas()
 (found,) = tuner.tune(
-    "fake@seed=2", framework="fake", hw="fake", budget="{budget}", out="out", batch=4,
+    "fake@seed=2", framework="fake", hw="fake", budget="12s", out="out", batch=4,
     fix={{"launch.allocator": "tcmalloc"}}, exclude=["fake.precision"],
     set={{"fake.layout": ["packed"]}}, numerics="same",
     listen=listen,
@@ -43,7 +46,7 @@ print(json.dumps([
 
 def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
-    program.write_text(PROGRAM.format(budget=seconds_here(8)))
+    program.write_text(PROGRAM.format(tests=str(VIRTUAL.parent)))
     done = subprocess.run(
         [sys.executable, str(program)],
         cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300,

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from tests.command import MARKER, command, new_marker, result_of, run, seconds_here, wait_until_gone
+from tests.command import MARKER, command, new_marker, result_of, run, wait_until_gone
 from tests.study.test_studies import check_store
 from tests.worker.workers import Launched, needs
 from tuner.host.limits import cgroup_folders
@@ -55,7 +55,7 @@ def limited(
 ) -> subprocess.CompletedProcess[str]:
     """Run the command from a shell that puts a limit on itself first."""
     return subprocess.run(
-        ["sh", "-c", f'{wrapper} && exec "$@"', "sh", *command(*given)],
+        ["sh", "-c", f'{wrapper} && exec "$@"', "sh", *command(*given, is_virtual=True)],
         cwd=cwd,
         env={**os.environ, MARKER: marker or "x", "COLUMNS": "200"},
         capture_output=True,
@@ -72,9 +72,10 @@ def outcomes(result: dict[str, Any]) -> set[tuple[str, str]]:
 def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
     marker = new_marker()
     done = run(
-        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", seconds_here(20), "--batch", "4"),
+        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "30s", "--batch", "4"),
         cwd=tmp_path,
         environment={MARKER: marker},
+        is_virtual=True,
     )
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
@@ -106,7 +107,7 @@ def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path:
     done = limited(
         tmp_path,
         "ulimit -v 3000000",
-        *arguments(model, seconds_here(5), "--batch", "4"),
+        *arguments(model, "4s", "--batch", "4"),
         marker=marker,
     )
     assert done.returncode == 0, done.stderr
@@ -148,7 +149,7 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
         done = limited(
             tmp_path,
             f"echo $$ > {folder}/cgroup.procs",
-            *arguments(model, seconds_here(5), "--batch", "4"),
+            *arguments(model, "4s", "--batch", "4"),
             marker=marker,
         )
         left = wait_until_gone(marker)
@@ -180,9 +181,9 @@ def test_a_quota_that_is_lowered_during_the_run_flags_the_slices(
                 launched.prepare()
                 before = launched.measured().slice
                 if (folder / "cpu.max").exists():
-                    (folder / "cpu.max").write_text("20000 100000")
+                    (folder / "cpu.max").write_text("5000 100000")
                 else:
-                    (folder / "cpu.cfs_quota_us").write_text("20000")
+                    (folder / "cpu.cfs_quota_us").write_text("5000")
                 launched.measured()  # the period under way ends
                 after = launched.measured().slice
         finally:
@@ -222,13 +223,14 @@ def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
     tmp_path: Path, room: str
 ) -> None:
     """With some room left it stops in time; with little, whatever is written fails."""
-    marker, budget = new_marker(), seconds_here(6)
+    marker, budget = new_marker(), "6s"
     size = MIN_ROOM_BYTES + (260 << 10) if room == "some" else 300 << 10
     with small_disk(tmp_path, size) as disk:
         out = disk / "out"
         done = run(
-            *arguments("fake@seed=1", budget, out=out), cwd=tmp_path, environment={MARKER: marker}
-        )
+            *arguments("fake@seed=1", budget, out=out), cwd=tmp_path, environment={MARKER: marker},
+            is_virtual=True,
+        )  # fmt: skip
         assert done.returncode == 1
         assert "make room, then run the same command to go on" in done.stderr
         assert "Traceback" not in done.stderr
@@ -236,7 +238,7 @@ def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
         before = n_slices(out)
         assert (before > 0) is (room == "some")
         remount(disk, "size=64m")
-        again = run(*arguments("fake@seed=1", budget, out=out), cwd=tmp_path)
+        again = run(*arguments("fake@seed=1", budget, out=out), cwd=tmp_path, is_virtual=True)
         assert again.returncode == 0, again.stderr
         check_store(out)
         assert n_slices(out) > before
@@ -258,7 +260,7 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A study that was killed while it explored."""
     cwd = tmp_path_factory.mktemp("stopped")
     tool = subprocess.Popen(
-        command(*arguments("fake@seed=1,start_s=0.05", seconds_here(20))),
+        command(*arguments("fake@seed=1", "30s"), is_virtual=True),
         cwd=cwd,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -272,25 +274,52 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    "cuts",
-    [{"study.jsonl": 0.9, "launches/0008.jsonl": 0.8}, {"study.db": 0.5}],
-    ids=["the journal and a launch", "Optuna's file"],
-)
-def test_files_that_were_cut_short_are_mended_and_the_study_goes_on(
-    stopped: Path, tmp_path: Path, cuts: dict[str, float]
+    ("cuts", "said"),
+    [
+        (
+            {"study.jsonl": 0.9, "launches/0008.jsonl": 0.8},
+            ("study.jsonl has lost", "launches/0008.jsonl was cut short"),
+        ),
+        (
+            {"study.db": 0.5, "reference.npz": 0.5, "compiled": 0},
+            ("study.db was damaged", "reference.npz was damaged and is made again",
+             "compiled/ was lost"),
+        ),
+    ],
+    ids=["the journal and a launch", "Optuna's file, the reference, the compiler's cache"],
+)  # fmt: skip
+def test_files_that_were_damaged_are_mended_and_the_study_goes_on(
+    stopped: Path, tmp_path: Path, cuts: dict[str, float], said: tuple[str, ...]
 ) -> None:
     out = tmp_path / "out"
     shutil.copytree(stopped / "out", out)
     for file, keep in cuts.items():
-        os.truncate(out / file, int(keep * (out / file).stat().st_size))
+        if (out / file).is_dir():
+            shutil.rmtree(out / file)
+        else:
+            os.truncate(out / file, int(keep * (out / file).stat().st_size))
     before = n_slices(out)
-    done = run(*arguments("fake@seed=1,start_s=0.05", seconds_here(12)), cwd=tmp_path)
+    done = run(*arguments("fake@seed=1", "10s"), cwd=tmp_path, is_virtual=True)
     assert done.returncode == 0, done.stderr
     assert n_slices(out) > before
-    if "study.db" in cuts:
-        assert "study.db was damaged" in done.stderr
-        assert (out / "broken-study.db").exists()
+    result = result_of(done.stdout)
+    for text in said:
+        assert any(text in warning for warning in result["warnings"]), text
+    assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
+    for file in ("study.db", "reference.npz"):
+        assert (out / f"broken-{file}").exists() is (file in cuts)
     check_store(out)
+
+
+def test_launches_that_are_lost_are_not_gone_on_without(stopped: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(stopped / "out", out)
+    shutil.rmtree(out / "launches")
+    done = run(*arguments("fake@seed=1,start_s=0.05", "60s"), cwd=tmp_path)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: out/launches/0001.jsonl is missing")
+    assert "another --out" in line
 
 
 # ------------------------------------------------------------------------ the clock
@@ -307,7 +336,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
         f"open({str(tmp_path / 'loaded')!r}, 'a').write('x')\n"
     )
     jumping = {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = run(*arguments("fake@seed=1", seconds_here(6)), cwd=tmp_path, environment=jumping)
+    done = run(*arguments("fake@seed=1", "9s"), cwd=tmp_path, environment=jumping, is_virtual=True)
     assert done.returncode == 0, done.stderr
     result = result_of(done.stdout)
     assert result["winners"]["reduced"]["verdict"] == "faster"

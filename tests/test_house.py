@@ -81,7 +81,17 @@ def test_what_applies_inside_a_program_knows_records_and_one_adapter_only() -> N
     rooms = {name for name in imports_of(PACKAGE / "deploy/apply.py") if name.startswith("tuner")}
     assert {name for name in rooms if not name.startswith("tuner.record.")} == {
         "tuner.errors",
+        "tuner.space.recommended",
         ADAPTERS,
+    }
+
+
+def test_no_recommendation_is_read_without_the_catalogue() -> None:
+    """tuner/space/recommended.py checks what record/files.py reads."""
+    reading = [p for p in modules() if "read_recommendation" in p.read_text()]
+    assert {str(p.relative_to(PACKAGE)) for p in reading} == {
+        "record/files.py",
+        "space/recommended.py",
     }
 
 

@@ -17,12 +17,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.deploy.verify import QUICK_S, Verification
+from tuner.deploy.verdict import Verification
+from tuner.deploy.verify import QUICK_S
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
 from tuner.plan import Request, parse_duration
 from tuner.record.configuration import Value
-from tuner.record.events import Event, Listener
+from tuner.record.events import Listener, unheard
 from tuner.record.result import Goal
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.tuning import Finished
@@ -88,7 +89,7 @@ def tune(
         command=redacted(_call(given)),
         environment=stated(os.environ),
     )
-    finished = tune_request(request, listen or _ignore)
+    finished = tune_request(request, listen or unheard)
     if all(each.result is None for each in finished):
         raise NothingMeasured("; ".join(f"{each.framework}: {each.error}" for each in finished))
     return finished
@@ -116,11 +117,7 @@ def verify(
     seconds = QUICK_S if quick else _seconds("10m" if budget is None else budget)
     where = None if model is None else os.fspath(model)
     proof = Proof(Path(recommended), seconds, where, _path(inputs), allow_pickle)
-    return prove(proof, listen or _ignore)
-
-
-def _ignore(event: Event) -> None:
-    """Take an event that nobody listens to."""
+    return prove(proof, listen or unheard)
 
 
 def _path(given: _Path | None) -> Path | None:

@@ -9,6 +9,7 @@ TuneError                    what happened, with what value, and what to do
 │   └── StudyConflict        the output folder holds or serves another study
 ├── NothingMeasured          no configuration gave a single measurement       exit 3
 ├── StorageFailed            the disk refused what was measured               exit 1
+├── StudyDamaged             files of a study are lost on which it rests       exit 1
 ├── CannotRun                `run` cannot start the program (deploy/run.py)    exit 125-127
 └── WorkerFailed             a measured process broke, with its outcome       (an outcome)
 Interrupted                  Ctrl-C or SIGTERM: resumable                      exit 130
@@ -76,6 +77,10 @@ class NothingMeasured(TuneError):
 
 class StorageFailed(TuneError):
     """A record could not be written (disk full, read-only); what was stored before is intact."""
+
+
+class StudyDamaged(TuneError):
+    """A study's files were damaged since they were written; the message names the file."""
 
 
 class WorkerFailed(TuneError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import get_args
@@ -15,13 +16,15 @@ from tuner.errors import UnknownName, UsageError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint
 from tuner.host.libraries import installed_frameworks, missing_framework
+from tuner.measurement.asking import Waiting
 from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.configuration import Configuration
+from tuner.record.events import Listener, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.journal import StudyOpened
+from tuner.record.lines import opened_in
 from tuner.record.outcome import Outcome
 from tuner.record.result import Goal, Result
-from tuner.record.store import opened_in
 from tuner.record.workload import FRAMEWORKS, ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
@@ -90,18 +93,29 @@ class Plan(msgspec.Struct, frozen=True):
     """The tuning variables that were set when the study was begun, or are set now if it was not."""
 
 
-def plan(request: Request, host: Host) -> list[Plan]:
+def plan(request: Request, host: Host, listen: Listener = unheard) -> list[Plan]:
     """Load the model and resolve the space, for every framework that is asked for.
 
-    Raises UsageError for anything that cannot be carried out as written.
+    listen: hears of a model that takes a while.
+    Raises UsageError for anything that cannot be carried out as written, NothingMeasured where the
+    model does not load within the budget.
     """
     _check(request)
+    began = time.monotonic()
+
+    def waiting() -> Waiting:
+        return Waiting(request.budget_s - (time.monotonic() - began), listen)
+
     profile = choose_profile(request.hardware, host)
     if request.program is not None:
-        ref, card = find_program(request.program)
+        ref, card = find_program(request.program, waiting())
     else:
         ref, card = find_model(
-            request.model, MODELS, inputs=request.inputs, allows_pickle=request.allows_pickle
+            request.model,
+            MODELS,
+            inputs=request.inputs,
+            allows_pickle=request.allows_pickle,
+            waiting=waiting(),
         )
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
@@ -111,7 +125,7 @@ def plan(request: Request, host: Host) -> list[Plan]:
         card = _at_batch(card, request.batch, request.restrictions)
     several = len(frameworks) > 1
     plans = [
-        _plan_one(request, host, profile, ref, card, framework, several=several)
+        _plan_one(request, host, profile, ref, card, framework, waiting(), several=several)
         for framework in frameworks
     ]
     _refuse_without_effect(plans, request.restrictions)
@@ -201,11 +215,12 @@ def _plan_one(
     ref: ModelRef,
     card: ModelCard,
     framework: str,
+    waiting: Waiting,
     *,
     several: bool,
 ) -> Plan:
     workload = Workload(ref, framework, "offline", card, request.seed)
-    facts = describe_model(ref, framework, request.seed)
+    facts = describe_model(ref, framework, request.seed, waiting)
     space = resolve_space(profile, host, workload, facts, request.restrictions)
     baselines = resolve_baselines(profile, host, workload, facts, space)
     parts = {

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import datetime
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from threadpoolctl import threadpool_limits
 
 from tuner import __version__
-from tuner.errors import StudyConflict, TuneError
+from tuner.errors import StudyConflict, TuneError, UsageError
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host, probe
+from tuner.measurement.asking import Waiting
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import make_reference
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.output.assemble import Context, assemble
@@ -32,9 +33,11 @@ from tuner.record.journal import (
 )
 from tuner.record.result import Result
 from tuner.record.store import Store
+from tuner.record.withdrawal import ground_of, withdraw
 from tuner.search.transfer import Earlier
 from tuner.search.trials import Trials
 from tuner.space.as_run import change, named, removal
+from tuner.space.baselines import what_apt_adds
 from tuner.space.catalogue import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
@@ -44,6 +47,7 @@ from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.race import race
+from tuner.study.reference import provide_reference
 from tuner.study.study import Study
 
 
@@ -65,30 +69,62 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     """
     began = time.monotonic()
     host = probe()
-    plans = plan(request, host)
-    for each in plans:  # an unwritable or foreign folder is refused before anything is measured
-        with Store(each.folder) as store:
-            _open(store, each)
+    plans = plan(request, host, listen)
+    grounds = {each.folder: ground_of(each.folder) for each in plans}
+    unfinished = _open_all(plans, grounds)
+    # once for all frameworks, before the first of them; the reports tell it baseline by baseline
+    if lacking := what_apt_adds((b for each in unfinished for b in each.baselines), host):
+        listen(Warned(lacking))
     overhead_s = (time.monotonic() - began) / len(plans)
     finished = []
     spent_s = 0.0
     for i, each in enumerate(plans):
         # what the earlier ones took, in all their sessions: a resumed study has the same share
         budget_s = max(1.0, (request.budget_s - spent_s) / (len(plans) - i))
-        outcome, taken_s = _finish(each, request, host, budget_s, overhead_s, listen)
+        outcome, taken_s = _finish(
+            each, request, host, budget_s, overhead_s, listen, grounds[each.folder]
+        )
         finished.append(outcome)
         spent_s += taken_s
     return finished
 
 
+def _open_all(plans: list[Plan], grounds: Mapping[Path, Path]) -> list[Plan]:
+    """Begin every study, so that an unwritable or foreign folder is refused before measuring.
+
+    Return those that are not finished.
+    """
+    begun: list[Plan] = []
+    unfinished: list[Plan] = []
+    try:
+        for each in plans:
+            with Store(each.folder) as store:
+                if _open(store, each):
+                    begun.append(each)
+                if not store.all(StudyFinished):
+                    unfinished.append(each)
+    except TuneError:
+        for each in begun:
+            with Store(each.folder) as store:
+                withdraw(store, grounds[each.folder])
+        raise
+    return unfinished
+
+
 def _finish(
-    plan: Plan, request: Request, host: Host, budget_s: float, overhead_s: float, listen: Listener
+    plan: Plan,
+    request: Request,
+    host: Host,
+    budget_s: float,
+    overhead_s: float,
+    listen: Listener,
+    ground: Path,
 ) -> tuple[Finished, float]:
     """Run a study; return what came of it, and the seconds that it has taken in all sessions."""
     began = time.monotonic()
     framework = plan.workload.framework
     try:
-        result = run_study(plan, request, host, budget_s, overhead_s, listen)
+        result = run_study(plan, request, host, budget_s, overhead_s, listen, ground)
         outcome, taken_s = Finished(framework, plan.folder, result), result.seconds.wall
     except TuneError as error:
         outcome = Finished(framework, plan.folder, None, str(error), error.exit_code)
@@ -100,9 +136,18 @@ def _finish(
 
 
 def run_study(
-    plan: Plan, request: Request, host: Host, budget_s: float, overhead_s: float, listen: Listener
+    plan: Plan,
+    request: Request,
+    host: Host,
+    budget_s: float,
+    overhead_s: float,
+    listen: Listener,
+    ground: Path,
 ) -> Result:
-    """Carry out one study, or go on with it, and write what it found."""
+    """Carry out one study, or go on with it, and write what it found.
+
+    ground: the nearest folder that was there before; a study that is refused leaves nothing else.
+    """
     with Store(plan.folder) as store:
         _open(store, plan)
         sessions = store.all(SessionOpened)
@@ -111,7 +156,7 @@ def run_study(
         if is_finished:  # rendered again: nothing of what was measured has changed
             session = sessions[-1]
             overhead_s = 0.0
-        budget = Budget(session.budget_s, store.used_before_s + overhead_s)
+        budget = Budget(session.budget_s, store.used_before_s + overhead_s, is_over=is_finished)
         store.used_s = budget.used_s
         listen(
             StudyBegins(
@@ -136,6 +181,7 @@ def run_study(
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
         study = _assemble_study(store, plan, request, host, budget, session.number, listen)
+        _tell_losses(study, plan.folder)
         context = Context(
             host=host,
             profile=plan.profile.name,
@@ -154,6 +200,10 @@ def run_study(
                 with threadpool_limits(limits=1, user_api="blas"):
                     _warn_about_the_environment(study, plan, request)
                     _measure(study, plan, request, host)
+            except UsageError:
+                if not store.launches:
+                    withdraw(store, ground)
+                raise
             finally:
                 study.bench.close()
         result = assemble(study, context)
@@ -218,10 +268,25 @@ def _assemble_study(
     )
 
 
-def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
-    """The phases, in their order; each knows what an earlier session has done."""
+def _tell_losses(study: Study, folder: Path) -> None:
+    """Note what the folder has lost, and is made again or done without."""
+    store = study.store
+    for loss in store.losses:
+        store.add(loss)
+        if loss.text:
+            study.warn(loss.text)
     if study.trials.was_damaged:
         study.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
+    compiled = folder / "compiled"
+    is_used = any(record.prepared for record in store.launches.values())
+    if is_used and not compiled.is_dir() and not store.all(StudyFinished):
+        if compiled.exists():
+            compiled.replace(folder / f"broken-{compiled.name}")
+        study.warn("compiled/ was lost: what a launch compiles is compiled once more")
+
+
+def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
+    """The phases, in their order; each knows what an earlier session has done."""
     if request.learn_from and not study.trials.sampler.transfer.studies:
         study.warn(
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
@@ -229,15 +294,7 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
         )
     _warn_about_the_host(study, plan, host)
     study.store.check_room()
-    if not study.store.reference_path.exists():
-        workload = plan.workload
-        make_reference(
-            workload.model,
-            workload.framework,
-            workload.seed,
-            study.store.reference_path,
-            max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
-        )
+    provide_reference(study, plan.workload, Waiting(study.budget.left_s(), study.listen))
     study.adopt_orphans()
     measure_baselines(study)
     explore(study)
@@ -276,16 +333,16 @@ def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
             study.warn(f"{finding.message} (tune-framework doctor)")
 
 
-def _open(store: Store, plan: Plan) -> None:
-    """Begin the folder's study, or make sure that it is this one."""
+def _open(store: Store, plan: Plan) -> bool:
+    """Begin the folder's study, or make sure that it is this one; tell whether it was begun."""
     opened = store.opened
     if opened is None:
         store.add(
             StudyOpened(plan.identity, plan.identity_parts, _now(), __version__, plan.environment)
         )
-        return
+        return True
     if opened.identity == plan.identity:
-        return
+        return False
     raise StudyConflict(
         f"{plan.folder} holds another study: {difference(opened, plan)} changed since it was "
         "begun; name another folder with --out, or move this one away"

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.deploy.verify import Verification, nothing_to_prove, verify
-from tuner.errors import UsageError
+from tuner.deploy.differences import differences
+from tuner.deploy.verdict import Verdict, Verification, unmeasured
+from tuner.deploy.verify import nothing_to_prove, verify
+from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host, probe
 from tuner.plan import Plan, Request, plan
 from tuner.record.events import Listener
-from tuner.record.files import read_recommendation
 from tuner.record.recommendation import Recommendation
+from tuner.space.recommended import read_recommended
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -22,7 +24,7 @@ class Proof(msgspec.Struct, frozen=True):
     path: Path
     """A recommended*.toml."""
     seconds: float
-    """After so long no round is begun; one is made in any case."""
+    """After so long everything is given up, preparation included."""
     model: str | None = None
     """Where the model is, if the recommendation does not say or it was moved."""
     inputs: Path | None = None
@@ -36,17 +38,24 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     NothingMeasured where the default cannot be measured here.
     """
     began = time.monotonic()
-    recommendation = read_recommendation(proof.path)
+    recommendation = read_recommended(proof.path)
     host = probe()
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
-    planned = _plan(proof, recommendation, host)
-    left_s = proof.seconds - (time.monotonic() - began)
-    found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
+    try:
+        planned = _plan(proof, recommendation, host, listen)
+        left_s = proof.seconds - (time.monotonic() - began)
+        found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
+    except NothingMeasured as error:
+        if time.monotonic() - began < proof.seconds:
+            raise
+        reason = f"the time was up: {error}"
+        known = differences(recommendation, host)
+        found = unmeasured(recommendation, Verdict.INCONCLUSIVE, reason, known)
     return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
 
 
-def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
+def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: Listener) -> Plan:
     """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
     path, workload = proof.path, recommendation.workload
     if workload.default_batch is None:
@@ -64,11 +73,12 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
     request = Request(
         model=proof.model or workload.model,
         frameworks=(workload.framework,),
+        budget_s=proof.seconds,
         inputs=proof.inputs,
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,
     )
-    (planned,) = plan(request, host)
+    (planned,) = plan(request, host, listen)
     if planned.workload.card.source_sha256 != workload.source_sha256:
         raise UsageError(f"{request.model} is not the model that was tuned (its file differs): "
                          "name that one with --model, or tune this one")  # fmt: skip

@@ -4,6 +4,7 @@ import os
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.command import run
@@ -112,6 +113,19 @@ def test_a_file_in_the_place_of_the_folder_is_bad_input(tmp_path: Path) -> None:
     done = run("--model", "fake", "--hw", "fake", "--out", "file/out", cwd=tmp_path)
     assert done.returncode == 2
     assert "--out" in done.stderr
+
+
+def test_what_is_refused_once_it_was_built_leaves_no_folder_behind(tmp_path: Path) -> None:
+    np.savez(tmp_path / "same.npz", x=np.ones((9, 16), dtype=np.float32))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/.keep").touch()
+    for out in ("new/deep", "mine"):
+        done = run("--model", "fake", "--hw", "fake", "--inputs", "same.npz", "--out", out,
+                   cwd=tmp_path)  # fmt: skip
+        assert done.returncode == 2
+        assert "the outputs do not depend on the inputs" in done.stderr
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "same.npz"]
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == [".keep"]
 
 
 def test_a_broken_space_has_file_and_line(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import command, result_of, run, seconds_here
+from tests.command import command, result_of, run
 from tuner.cli.json_lines import JsonLines
 from tuner.record.events import FrameworkEnds
 
@@ -14,7 +14,7 @@ STUDY = ("--model", "fake@seed=2", "--hw", "fake", "--json", "--out", "out")
 
 
 def test_every_line_is_an_event_and_the_last_is_the_result(tmp_path: Path) -> None:
-    done = run(*STUDY, "--budget", seconds_here(4), cwd=tmp_path)
+    done = run(*STUDY, "--budget", "6s", cwd=tmp_path, is_virtual=True)
     assert done.returncode == 0, done.stderr
     events = [json.loads(line) for line in done.stdout.splitlines()]
     kinds = [event["type"] for event in events]
@@ -39,7 +39,7 @@ def test_a_framework_that_fails_says_so_in_its_last_line(
 
 
 def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
-    study = command(*STUDY, "--budget", seconds_here(4))
+    study = command(*STUDY, "--budget", "6s", is_virtual=True)
     with subprocess.Popen(
         study, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -57,7 +57,7 @@ def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
 def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            command(*STUDY, "--budget", seconds_here(4)),
+            command(*STUDY, "--budget", "6s", is_virtual=True),
             cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr

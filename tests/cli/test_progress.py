@@ -8,7 +8,14 @@ from pathlib import Path
 
 from tests.command import command
 from tuner.cli.progress import duration, progress
-from tuner.record.events import BestSoFar, PhaseBegins, RoundEnds, StudyBegins, Warned
+from tuner.record.events import (
+    BestSoFar,
+    PhaseBegins,
+    RoundEnds,
+    StudyBegins,
+    WaitingForModel,
+    Warned,
+)
 
 
 def test_durations_are_short() -> None:
@@ -21,6 +28,7 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     from contextlib import redirect_stdout
 
     with redirect_stdout(io.StringIO()) as out, progress(quiet=False) as listen:
+        listen(WaitingForModel("mine", "importing its file", 5.0, 60.0))
         listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
         listen(PhaseBegins("explore", "up to 864 combinations"))
         listen(Warned("the host is busy"))
@@ -28,6 +36,9 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
         listen(BestSoFar("workload.batch=16 fake.streams=2", 1.6))
         listen(RoundEnds(2, {"recommended": (1.5, 1.2, 1.9)}, is_preliminary=True))
     lines = out.getvalue().splitlines()
+    assert lines.pop(0).endswith(
+        "] waiting for mine: importing its file, 0:05 so far, at most 1:00"
+    )
     assert len(lines) == 6
     assert "1:00 left" in lines[0]
     assert "explore: up to 864" in lines[1]

@@ -1,5 +1,6 @@
 """Recommendations as a study would write them."""
 
+import contextlib
 from pathlib import Path
 
 from tuner.errors import UsageError
@@ -18,7 +19,8 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Interval
-from tuner.space.knobs import describe
+from tuner.space.catalogue import PRELOADED
+from tuner.space.knobs import describe, winner_class
 from tuner.space.launching import plan_launch
 
 
@@ -26,19 +28,35 @@ def recommendation(
     settings: dict[str, Value], host: Host, framework: str = "torch"
 ) -> Recommendation:
     """Return what a study on this host would recommend; placed as far as its libraries are here."""
-    try:
-        placements = [placement_of(plan) for plan in plan_launch(Configuration.of(settings), host)]
-    except UsageError:
-        placements = [Placement()]
+    configuration = Configuration.of(settings)
+    environment = {k[4:]: str(v) for k, v in settings.items() if k.startswith("env.")}
+    placements = [Placement()]
+    with contextlib.suppress(UsageError):
+        plans = plan_launch(configuration, host)
+        environment = plans[0].environment
+        placements = [placement_of(plan) for plan in plans]
+    missing = [
+        f"/usr/lib/lib{str(value).removeprefix('lib')}.so"
+        for knob, value in settings.items()
+        if value in PRELOADED.get(knob, ()) and value not in host.libraries
+    ]
+    if missing:
+        environment = {**environment, "LD_PRELOAD": ":".join(missing)}
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class="launch_only",
-        workload=RecommendedWorkload("resnet50", framework, "offline", 4),
+        winner_class=str(winner_class(configuration)),
+        workload=RecommendedWorkload(
+            "resnet50", framework, "offline", int(settings.get("workload.batch", 4))
+        ),
         host=RecommendedHost(host.fingerprint(), host.processor.model, host.physical_cores),
-        claim=Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95)),
+        claim=(
+            Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
+            if settings
+            else Claim("keep_default", 6, 0.01)
+        ),
         tolerances=Tolerances("same", 1e-4),
         versions={},
-        environment={k[4:]: str(v) for k, v in settings.items() if k.startswith("env.")},
+        environment=environment,
         settings=[
             Setting(
                 knob,

@@ -7,13 +7,16 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tuner
-from tests.deploy.recommendations import written
+from tests.deploy.recommendations import recommendation, written
 from tests.worker.workers import needs
 from tuner.host.environment import untuned
+from tuner.host.identity import probe
 from tuner.record.configuration import Value
+from tuner.record.files import write_recommendation
 
 TORCH = """
 import json, sys
@@ -162,12 +165,13 @@ def test_compiled_ahead_of_time_the_weights_are_those_of_this_model(tmp_path: Pa
 def test_preloads_that_are_there_are_not_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = written(tmp_path, {"env.A": 1}, "fake")
-    text = path.read_text().replace('A = "1"', 'LD_PRELOAD = "/a.so:/b.so"')
-    path.write_text(text)
+    path = tmp_path / "recommended.toml"
+    found = recommendation({"launch.allocator": "tcmalloc"}, probe(), "fake")
+    preload = {"LD_PRELOAD": "/a/libtcmalloc.so"}
+    write_recommendation(path, msgspec.structs.replace(found, environment=preload))
     monkeypatch.setenv("LD_PRELOAD", "")
-    assert tuner.apply(path).missing == ("LD_PRELOAD=/a.so:/b.so",)
-    monkeypatch.setenv("LD_PRELOAD", "/b.so:/c.so:/a.so")
+    assert tuner.apply(path).missing == ("LD_PRELOAD=/a/libtcmalloc.so",)
+    monkeypatch.setenv("LD_PRELOAD", "/b.so:/a/libtcmalloc.so:/c.so")
     assert tuner.apply(path).missing == ()
 
 
@@ -189,3 +193,17 @@ def test_too_late_for_tensorflow_is_one_clear_line_too(tmp_path: Path) -> None:
     settings: dict[str, Value] = {"tensorflow.keras_policy": "mixed_bfloat16"}
     output = run(LATE_KERAS, tmp_path, settings, "tensorflow")
     assert "tensorflow has begun to work before tuner.apply(" in output
+
+
+def test_a_library_of_the_environment_is_there_whatever_its_path(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "recommended.toml"
+    told = recommendation({"launch.allocator": "mimalloc"}, probe(), "fake")
+    named = {"environment": {"LD_PRELOAD": "libmimalloc.so"},
+             "packages": {"libmimalloc.so": "cmeel-mimalloc==3.4.3"}}  # fmt: skip
+    write_recommendation(path, msgspec.structs.replace(told, **named))
+    for preload, missing in (("/a/venv/lib/libmimalloc.so:/l/other.so", ()),
+                             ("/l/libtcmalloc.so", ("LD_PRELOAD=libmimalloc.so",))):  # fmt: skip
+        monkeypatch.setenv("LD_PRELOAD", preload)
+        assert tuner.apply(path).missing == missing

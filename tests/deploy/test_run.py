@@ -10,14 +10,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.command import MARKER, command, new_marker, run, wait_until_gone
 from tests.deploy.recommendations import recommendation, written
 from tests.space.spaces import machine
 from tuner.deploy.run import CannotRun, observe, prepare
-from tuner.host.identity import probe
+from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
+from tuner.record.files import write_recommendation
+from tuner.record.recommendation import Placement, Recommendation
 
 LIBRARIES = probe().libraries
 PYTHON = sys.executable
@@ -218,6 +221,10 @@ def test_faults_of_ours_have_codes_of_their_own(tmp_path: Path) -> None:
     path = written(tmp_path, {})
     plain = tmp_path / "plain.txt"
     plain.write_text("not a program")
+    interpreted = tmp_path / "interpreted"
+    interpreted.write_text("#!/no/such/python3 -u\nprint()\n")
+    interpreted.chmod(0o755)
+    missing = "interpreted: its first line names the interpreter /no/such/python3, which is not"
     strange = tmp_path / "strange.toml"
     strange.write_text(written(tmp_path, {"launch.numa_node": "abc"}).read_text())
     path = written(tmp_path, {})
@@ -228,12 +235,61 @@ def test_faults_of_ours_have_codes_of_their_own(tmp_path: Path) -> None:
         ((str(plain), "--", "true"), 125, "is not a recommendation"),
         ((str(path), "--", "no-such-program"), 127, "there is no program no-such-program"),
         ((str(path), "--", str(plain)), 126, "cannot execute"),
+        ((str(path), "--", str(interpreted)), 126, missing),
         ((str(strange), "--", "true"), 125, "error: "),
     ):
         done = run("run", *arguments, cwd=tmp_path)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert message in done.stderr
         assert "Traceback" not in done.stderr
+
+
+def placed(r: Recommendation, *placements: Placement) -> Recommendation:
+    return msgspec.structs.replace(r, placements=list(placements))
+
+
+def planned(r: Recommendation, host: Host) -> list[tuple[tuple[int, ...] | None, str]]:
+    return [(plan.cpus, plan.memory_policy) for plan in prepare(r, host, {}).plans]
+
+
+def test_every_placement_is_heeded(tmp_path: Path) -> None:
+    host = machine(tmp_path, sockets=2, cores=2)
+    plain = recommendation({"env.OMP_NUM_THREADS": 1}, host)
+    assert planned(plain, host) == [(None, "none")]
+    pinned = placed(plain, Placement("1,3", "bind:0"))
+    assert planned(pinned, host) == [((1, 3), "bind:0")]
+    elsewhere = msgspec.structs.replace(pinned, host=recommendation({}, probe()).host)
+    assert planned(elsewhere, host) == [((1, 3), "bind:0")]
+    two = recommendation({"launch.instances": 2}, host)
+    assert planned(two, host) == [((0, 1), "none"), ((2, 3), "none")]
+    swapped = placed(two, Placement("2-3", "interleave:0,1"), Placement("0"))
+    assert planned(swapped, host) == [((2, 3), "interleave:0,1"), ((0,), "none")]
+
+
+def test_a_placement_that_is_not_possible_here_is_refused(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=4)
+    outside = placed(recommendation({"env.OMP_NUM_THREADS": 1}, host), Placement("2-5"))
+    with pytest.raises(CannotRun, match="names the CPUs 4-5, and 0-3 may be used here"):
+        prepare(outside, host, {})
+
+
+def test_settings_that_place_mean_other_cpus_on_another_host(tmp_path: Path) -> None:
+    small, large = machine(tmp_path / "s", cores=4), machine(tmp_path / "l", cores=8)
+    two = recommendation({"launch.instances": 2}, small)
+    there = prepare(two, large, {})
+    assert [plan.cpus for plan in there.plans] == [(0, 1, 2, 3), (4, 5, 6, 7)]
+    assert "placed anew by its launch settings" in "\n".join(there.notes)
+    assert "placed anew" not in "\n".join(prepare(two, small, {}).notes)
+
+
+def test_the_program_has_the_cpus_of_its_placement(tmp_path: Path) -> None:
+    cpu = max(os.sched_getaffinity(0))
+    path = tmp_path / "recommended.toml"
+    plain = recommendation({"env.OMP_NUM_THREADS": 1}, probe())
+    write_recommendation(path, placed(plain, Placement(str(cpu))))
+    code = "import os; print(sorted(os.sched_getaffinity(0)))"
+    done = run("run", str(path), "--", PYTHON, "-c", code, cwd=tmp_path)
+    assert done.stdout.strip() == f"[{cpu}]"
 
 
 def test_what_is_missing_or_different_here_is_said(tmp_path: Path) -> None:

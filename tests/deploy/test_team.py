@@ -9,7 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.command import MARKER, command, new_marker, run, wait_until_gone
+from tests.command import (
+    MARKER,
+    command,
+    marked_processes,
+    new_marker,
+    run,
+    wait_until_gone,
+)
 from tests.deploy.recommendations import recommendation, written
 from tests.space.spaces import machine
 from tuner.deploy.run import CannotRun, prepare
@@ -105,6 +112,65 @@ def test_a_signal_to_the_command_reaches_every_instance(
     assert code_ == (-number if number == signal.SIGKILL else 128 + number)
 
 
+def end_now(marker: str) -> list[int]:
+    """Kill the marked processes; return those that there were."""
+    left = marked_processes(marker)
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    return left
+
+
+ORPHANS = (
+    "import os, signal, subprocess, sys, time\n"
+    "def end(*_): os._exit(0)\n"
+    "signal.signal(signal.SIGTERM, end)\n"
+    "sleeping = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
+    "subprocess.Popen(sleeping, start_new_session=True, stdout=subprocess.DEVNULL)\n"
+    "os.write(1, b'up\\n')\n"
+    "HOW\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("how", "is_told", "code"),
+    [
+        # killed, as the kernel does when memory runs out
+        ("if os.environ['TUNE_FRAMEWORK_RANK'] == '1': os.kill(os.getpid(), 9)", False, 128 + 9),
+        ("", True, 0),
+    ],
+)
+def test_what_ended_instances_had_started_is_ended(
+    tmp_path: Path, how: str, is_told: bool, code: int
+) -> None:
+    marker = new_marker()
+    program = [sys.executable, "-c", ORPHANS.replace("HOW", how)]
+    with subprocess.Popen(
+        command("run", "--quiet", str(written(tmp_path, TWO)), "--", *program),
+        env={**os.environ, MARKER: marker}, stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert [process.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
+        if is_told:
+            process.terminate()
+        returned = process.wait(60)
+    assert end_now(marker) == []  # not a moment later: it had waited for them
+    assert returned == code
+
+
+def test_what_a_team_leaves_when_it_ends_by_itself_is_let_be(tmp_path: Path) -> None:
+    marker = new_marker()
+    code = (
+        "import subprocess\n"
+        "subprocess.Popen(['sleep', '600'], start_new_session=True, stdout=subprocess.DEVNULL,"
+        " stderr=subprocess.DEVNULL)"
+    )
+    done = team(tmp_path, code, marker=marker)
+    left = end_now(marker)
+    assert done.returncode == 0
+    assert len(left) >= 2  # and the observer, for a moment
+
+
 def test_only_the_first_instance_reads_the_standard_input(tmp_path: Path) -> None:
     path = written(tmp_path, TWO)
     code = "import os, sys; print(os.environ['TUNE_FRAMEWORK_RANK'], repr(sys.stdin.read()))"
@@ -138,7 +204,7 @@ def test_no_instance_at_all_is_refused(tmp_path: Path) -> None:
     # run_cpu with nothing to start says nothing and exits with 0
     done = team(tmp_path, "print('ran')", {"launch.instances": 0})
     assert done.returncode == 125
-    assert "launch.instances must be a whole number of at least 1, not 0" in done.stderr
+    assert "launch.instances cannot be 0" in done.stderr
     assert done.stdout == ""
 
 

@@ -88,7 +88,7 @@ SPOILED = {
     "no_cxx": (host_with(cxx=None), "apt-get install g++"),
     "no_tcmalloc": (without("tcmalloc"), "libtcmalloc-minimal4"),
     "no_jemalloc": (without("jemalloc"), "libjemalloc2"),
-    "no_mimalloc": (without("mimalloc"), "libmimalloc2.0"),
+    "no_mimalloc": (without("mimalloc"), "pip install cmeel-mimalloc"),
     "no_libnuma": (without("libnuma"), "libnuma1"),
     "no_openmp": (without("libomp"), "libomp5"),
     "governor": (observed(governor="powersave"), "cpupower"),
@@ -104,6 +104,18 @@ SPOILED = {
     "unwritable": (seen_with(is_writable=False), "--out"),
     "disk": (seen_with(disk_free_bytes=1 << 20), "make room"),
 }
+
+
+def test_what_pip_installed_in_vain_is_told_with_what_mends_it(tmp_path: Path) -> None:
+    why = "cmeel-mimalloc==3.4.3 is installed, but libatomic.so.1 is missing"
+    spoil = host_with(
+        libraries={k: v for k, v in LIBRARIES.items() if k != "mimalloc"},
+        unusable={"mimalloc": f"{why}: apt-get install libatomic1"},
+    )
+    (found,) = findings(spoil(surroundings(build(tmp_path)))).values()
+    assert found.id == "no_mimalloc"
+    assert why in found.message
+    assert found.remedy == "apt-get install libatomic1"
 
 
 def test_without_pytorch_no_openmp_is_missed(tmp_path: Path) -> None:
@@ -168,7 +180,7 @@ def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
     source = Path(checks.__file__).read_text()
     ids = set(re.findall(r'Finding\(\s*"(\w+)"', source))
     packages = ("torch", "tensorflow", "tcmalloc", "jemalloc", "mimalloc", "libnuma")
-    ids |= {f"no_{name}" for name in packages}
+    ids |= {f"no_{name}" for name in (*packages, "openmp")}
     of_machines = {"smt", "quota", "affinity", "virtual", "hybrid", "remote_memory"}
     assert ids == SPOILED.keys() | of_machines
 

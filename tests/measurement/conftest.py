@@ -12,6 +12,7 @@ from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
 from tuner.record.events import Event
+from tuner.record.journal import StudyOpened
 from tuner.record.store import Store
 from tuner.record.workload import Workload
 
@@ -30,6 +31,7 @@ def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]
         given = ",".join(f"{k}={v}" for k, v in parameters.items())
         ref, card = find_model(f"fake@{given}" if given else "fake", MODELS)
         store = Store(tmp_path / f"study{len(benches)}")
+        store.add(StudyOpened("id", {}, "now", "0"))
         facts = describe_model(ref, "fake", 0)
         make_reference(ref, "fake", 0, store.reference_path)
         workload = Workload(ref, "fake", "offline", card)

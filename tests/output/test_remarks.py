@@ -1,12 +1,14 @@
 """What a reader is told beside the figures, from launches that are written by hand."""
 
+import math
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.study.studies import new_study
-from tests.study.test_neighbours import FIRM, FRAGILE, rounds, search
+from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, rounds, search
 from tuner.output.remarks import remarks
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, WinnerClass
@@ -85,3 +87,34 @@ def test_what_the_user_fixed_is_not_passed_off_as_found(
         study.space = resolved(host, "fake", FAKE_DEFAULTS, "fake", Restrictions(fixed=fixed))
         found = remarks(study, make_claims(study), WinnerClass.SAME)
     assert any(text.startswith("fake.layout=packed was given by --fix") for text in found) == told
+
+
+@pytest.mark.parametrize(
+    ("times", "gain", "told"), [(3, 0.0, True), (3, 0.3, False), (1, 0.0, False)]
+)
+def test_a_dear_setting_that_rounds_show_to_gain_nothing_is_remarked(
+    tmp_path: Path, times: int, gain: float, told: bool
+) -> None:
+    """The rounds hold the winner without its second stream, for which it needs more memory."""
+    mib = 2**20
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), FIRM, BOTH)
+        rounds(store, BOTH, n=4, beside=4, others=(FIRM,))
+        for record in store.launches.values():
+            is_dear = record.request.configuration == BOTH
+            memory_bytes = 100 * mib * (times if is_dear else 1)
+            assert record.prepared is not None
+            record.prepared = msgspec.structs.replace(
+                record.prepared, memory_peak_bytes=memory_bytes
+            )
+            if record.request.configuration == FIRM:  # within the noise of BOTH, less the gain
+                slower = math.exp(gain - 0.305 + 0.01 * (-1) ** record.request.id)
+                record.slices = [
+                    msgspec.structs.replace(s, seconds=s.seconds * slower) for s in record.slices
+                ]
+        study = new_study(store, tmp_path, 2000.0)
+        found = remarks(study, make_claims(study), WinnerClass.SAME)
+    assert any(
+        "fake.streams=2 raises memory by 200%, and 4 rounds of fresh launches do not show" in text
+        for text in found
+    ) == told  # fmt: skip

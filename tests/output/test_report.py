@@ -9,7 +9,7 @@ import jsonschema
 import msgspec
 import pytest
 
-from tests.command import result_of, run, seconds_here
+from tests.command import result_of, run
 from tuner.output.phrases import ratio
 from tuner.output.report import render
 from tuner.record.files import RESULT_SCHEMA, read_result
@@ -25,7 +25,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
     cwd = tmp_path_factory.mktemp("report")
     done = run(
         "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
-        "--budget", seconds_here(6), cwd=cwd,
+        "--budget", "9s", cwd=cwd, is_virtual=True,
     )  # fmt: skip
     found = msgspec.convert(result_of(done.stdout), Result)
     # whatever so short a study made of it: a class that has another's settings is told as that one

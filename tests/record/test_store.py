@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tuner.errors import StorageFailed, StudyConflict, UsageError
+from tuner.errors import StorageFailed, StudyConflict, StudyDamaged, UsageError
 from tuner.record.configuration import Configuration
 from tuner.record.journal import SliceTaken, Started, StudyOpened, WarningNoted
 from tuner.record.launch import LaunchRequest, Purpose, Slice
@@ -39,6 +39,7 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
 
 def test_a_launch_without_an_end_was_interrupted_and_keeps_its_slices(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
+        store.add(WarningNoted("first"))
         store.open_launch(request(1)).add(slice_taken(0))
     with Store(tmp_path) as again:
         record = again.launches[1]
@@ -68,7 +69,7 @@ def test_a_spoiled_line_in_the_middle_is_named(tmp_path: Path) -> None:
         store.add(WarningNoted("first"))
     journal = tmp_path / "study.jsonl"
     journal.write_bytes(b"garbage\n" + journal.read_bytes())
-    with pytest.raises(UsageError, match=r"study.jsonl:1 cannot be read .*--out"):
+    with pytest.raises(StudyDamaged, match=r"study.jsonl:1 cannot be read .*--out"):
         Store(tmp_path)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.command import result_of, run, seconds_here
+from tests.command import result_of, run
 
 pytest.importorskip("optuna_dashboard", reason="an extra: pip install '.[dashboard]'")
 
@@ -22,7 +22,7 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any
     cwd = tmp_path_factory.mktemp("dashboard")
     done = run(
         "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
-        "--budget", seconds_here(6), "--out", "out", cwd=cwd,
+        "--budget", "9s", "--out", "out", cwd=cwd, is_virtual=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return cwd / "out", result_of(done.stdout)

@@ -17,7 +17,7 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
-from tuner.space.baselines import Baseline, resolve_baselines, to_measure
+from tuner.space.baselines import Baseline, resolve_baselines, to_measure, what_apt_adds
 from tuner.space.launching import plan_launch
 from tuner.space.profile import load_profile
 from tuner.space.restrictions import parse_restrictions
@@ -220,6 +220,47 @@ def test_a_missing_library_never_leaves_the_default_under_a_baselines_name(
         assert any(f"{INSTEAD[missing]} stands in for {missing}" in s for s in baseline.substituted)
         (plan, *_) = plan_launch(baseline.configuration, without)
         assert fewer[INSTEAD[missing]] in plan.environment["LD_PRELOAD"].split(":")
+
+
+def test_where_only_mimalloc_is_there_it_stands_in_for_both_and_one_line_adds_them(
+    tmp_path: Path,
+) -> None:
+    """As on a machine where nobody is root: pip brings mimalloc and libiomp5."""
+    host = msgspec.structs.replace(
+        machine(tmp_path, cores=8),
+        libraries={"mimalloc": "/venv/libmimalloc.so", "libiomp5": "/venv/libiomp5.so"},
+    )
+    found = baselines(host, "torch", TORCH_DEFAULTS, "xeon")
+    guides = ("torch_guide_tcmalloc", "torch_guide_jemalloc", "torch_guide_iomp")
+    for name, asked in zip(guides, ("tcmalloc", "jemalloc", "tcmalloc"), strict=True):
+        assert found[name].configuration.get("launch.allocator") == "mimalloc"
+        (told,) = found[name].substituted
+        assert told.startswith(f"launch.allocator=mimalloc stands in for {asked}: ")
+        assert found[name].missing == (asked,)
+    # without its allocator's tuning string one guide is the other
+    assert found["torch_guide_jemalloc"].same_as == "torch_guide_tcmalloc"
+    assert any("only jemalloc reads" in d for d in found["torch_guide_jemalloc"].dead_settings)
+    line = what_apt_adds(found.values(), host)
+    assert "tcmalloc (torch_guide_tcmalloc and 5 more), jemalloc (torch_guide_jemalloc)" in line
+    assert line.endswith(": sudo apt-get install libjemalloc2 libtcmalloc-minimal4")
+    assert "\n" not in line
+
+
+def test_nothing_is_to_be_installed_where_every_named_library_is_there(tmp_path: Path) -> None:
+    """mimalloc, which no recommendation names, is missing on this host."""
+    found = baselines(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS, "xeon")
+    assert what_apt_adds(found.values(), machine(tmp_path, cores=8)) == ""
+
+
+def test_an_openmp_runtime_that_no_debian_package_brings_is_stood_in_for(tmp_path: Path) -> None:
+    host = machine(tmp_path, cores=8)
+    kept = {k: v for k, v in host.libraries.items() if k not in ("libiomp5", "libomp")}
+    bare = msgspec.structs.replace(host, libraries=kept)
+    found = baselines(bare, "torch", TORCH_DEFAULTS, "auto")
+    assert what_apt_adds(found.values(), bare).endswith(": sudo apt-get install libomp5")
+    with_libomp = msgspec.structs.replace(bare, libraries={**kept, "libomp": "/l/libomp.so.5"})
+    found = baselines(with_libomp, "torch", TORCH_DEFAULTS, "auto")
+    assert what_apt_adds(found.values(), with_libomp) == ""
 
 
 def test_without_any_allocator_what_recommends_one_is_not_measured(tmp_path: Path) -> None:

@@ -1,3 +1,5 @@
+import pickle
+
 import pytest
 
 from tuner.errors import ExpressionError
@@ -82,3 +84,8 @@ def test_the_facts_that_a_formula_asks_are_known() -> None:
         "host.smt",
         "torch.compile.mode",
     }
+
+
+def test_a_formula_travels_to_another_process() -> None:
+    sent = pickle.loads(pickle.dumps(Expression("1 + 2 * host.physical_cores")))
+    assert sent.evaluate({"host.physical_cores": 4}) == 9

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.space.spaces import machine
@@ -29,6 +30,17 @@ def test_launch_knobs_become_environment_mask_and_policy(tmp_path: Path) -> None
 def test_the_default_changes_nothing(tmp_path: Path) -> None:
     (plan,) = plan_launch(Configuration(), machine(tmp_path))
     assert (plan.environment, plan.cpus, plan.memory_policy) == ({}, None, "none")
+
+
+def test_a_missing_library_is_refused_with_what_brings_it(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    mimalloc = Configuration.of({"launch.allocator": "mimalloc"})
+    with pytest.raises(UsageError, match=r"here \(pip install cmeel-mimalloc\)"):
+        plan_launch(mimalloc, host)
+    why = "cmeel-mimalloc==3.4.3 is installed, but libatomic.so.1 is missing"
+    faulty = msgspec.structs.replace(host, unusable={"mimalloc": why})
+    with pytest.raises(UsageError, match=why):
+        plan_launch(mimalloc, faulty)
 
 
 def test_what_is_not_here_is_refused(tmp_path: Path) -> None:

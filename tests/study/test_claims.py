@@ -1,7 +1,7 @@
 """What rounds allow to say, from rounds that are written by hand."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -58,6 +58,7 @@ def claims(
     tuned: Configuration = TUNED,
     n_rounds: int | None = None,
     chosen: ArmsChosen | None = None,
+    is_proven: Callable[[Configuration], bool] = lambda _: True,
 ) -> Claims:
     finalists = {
         WinnerClass.LAUNCH_ONLY: DEFAULT,
@@ -65,7 +66,7 @@ def claims(
         WinnerClass.REDUCED: tuned,
     }
     ledger = Ledger(store, 4, (4, 16))
-    return Claims(store, ledger, finalists, chosen, n_rounds)
+    return Claims(store, ledger, finalists, chosen, n_rounds, is_proven=is_proven)
 
 
 def rounds(store: Store, gain: float, n: int, noise: float = 0.02, seed: int = 0) -> None:
@@ -226,6 +227,15 @@ def test_a_baseline_with_a_setting_that_nothing_shows_wins_nothing(store: Store)
         if record.request.configuration == BASELINE:
             record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,))
     assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME).verdict != "faster"
+
+
+def test_a_baseline_with_a_dear_setting_that_is_not_shown_to_be_needed_wins_nothing(
+    store: Store,
+) -> None:
+    baseline_rounds(store, tuned=0.0, baseline=0.2)
+    found = claims(store, chosen=CHOSEN, is_proven=lambda c: c != BASELINE)
+    assert found.claim(WinnerClass.SAME).configuration == TUNED
+    assert found.claim(WinnerClass.SAME).verdict != "faster"
 
 
 def test_where_the_finalist_is_faster_it_stays_the_winner(store: Store) -> None:

@@ -4,16 +4,29 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.study.studies import Scripted, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, TrialNoted, WinnerClass
-from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, ReadBack, Slice
+from tuner.record.journal import FinalistNamed, Phase, TrialNoted, WarningNoted, WinnerClass
+from tuner.record.launch import (
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Purpose,
+    ReadBack,
+    Share,
+    Slice,
+)
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.space.catalogue import BATCH
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise
+from tuner.study.prices import prices_of
+from tuner.study.proofs import unproven
+from tuner.study.study import Study
 
 DEFAULT = Configuration()
 SHORTER = Configuration.of({"fake.layout": "packed"})
@@ -29,14 +42,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def add(
-    store: Store, configuration: Configuration, log_rate: float, unobservable: str = ""
+    store: Store,
+    configuration: Configuration,
+    log_rate: float,
+    unobservable: str = "",
+    memory_bytes: int = 0,
 ) -> LaunchRecord:
-    id = store.next_launch_id()
+    id, batch = store.next_launch_id(), int(configuration.get(BATCH) or 4)
     echoed = ReadBack(unobservable, 1, None, "environment_only", "nothing shows it")
+    read_back = (echoed,) if unobservable else ()
     store.launches[id] = LaunchRecord(
-        LaunchRequest(id, configuration, 4, Purpose.SEARCH),
-        prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,) if unobservable else ()),
-        slices=[Slice(id, 1, 1, math.exp(-log_rate), float(id))],
+        LaunchRequest(id, configuration, batch, Purpose.SEARCH),
+        prepared=Prepared(0.1, 0.1, 0.5, True, memory_bytes, 0, read_back),
+        slices=[Slice(id, batch, 1, batch * math.exp(-log_rate), float(id))],
         ending=Ending(Outcome.MEASURED),
         total_s=10.0,
     )
@@ -161,3 +179,156 @@ def test_a_setting_that_nothing_shows_needs_no_second_launch_to_go(
     store: Store, tmp_path: Path
 ) -> None:
     assert reduced(store, tmp_path, budget_s=1.0, unobservable="fake.streams") == SHORTER
+
+
+# ---------------------------------------------------------------- what settings cost
+
+MIB = 2**20
+BLOCKED = Configuration.of({"fake.layout": "blocked"})
+
+
+class Priced(Scripted):
+    """A study in which a second stream takes three times the memory; it gains `worth`."""
+
+    worth = 0.0
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        return add_priced(self.store, configuration, self.worth)
+
+
+PRICED = {DEFAULT: 1.0, BLOCKED: 1.1, SHORTER: 1.3, OTHER: 1.0, FULL: 1.3}
+"""Rates without the second stream's worth."""
+
+
+def add_priced(store: Store, configuration: Configuration, worth: float) -> LaunchRecord:
+    has_streams = configuration.get("fake.streams") == 2
+    rate = PRICED[configuration] + worth * has_streams
+    return add(store, configuration, rate, memory_bytes=(300 if has_streams else 100) * MIB)
+
+
+def tell(store: Store, record: LaunchRecord) -> None:
+    """Write that a launch was a trial, and that its configuration is the finalist of each class."""
+    configuration, number = record.request.configuration, len(store.all(TrialNoted))
+    ending, launches = Ending(Outcome.MEASURED), (record.request.id,)
+    store.add(TrialNoted(number, configuration, "script", ending, launches, None))
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, klass, configuration))
+
+
+def search(store: Store, *tried: Configuration, worth: float = 0.0) -> None:
+    """Write a search whose last configuration is the finalist of every class."""
+    for configuration in tried:
+        tell(store, add_priced(store, configuration, worth))
+
+
+def minimised(store: Store, folder: Path, budget_s: float = 1.0, worth: float = 0.0) -> Study:
+    """Minimise what the search named; in a second, which is without any further launch."""
+    study = new_study(store, folder, budget_s, Priced)
+    study.worth = worth  # type: ignore[attr-defined]
+    minimise(study)
+    return study
+
+
+def winner_of(study: Study) -> Configuration:
+    return study.finalists()[WinnerClass.SAME]
+
+
+def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_left(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, SHORTER, FULL, worth=0.01)
+    assert winner_of(minimised(store, tmp_path)) == SHORTER
+    assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)
+
+
+def test_a_dear_setting_that_is_shown_to_be_needed_stays(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, SHORTER, FULL, worth=0.2)
+    assert winner_of(minimised(store, tmp_path)) == FULL
+
+
+def test_what_is_dear_is_tried_without_before_anything_else(store: Store, tmp_path: Path) -> None:
+    search(store, DEFAULT, BLOCKED, OTHER, FULL)
+    n_searched = len(store.launches)
+    study = minimised(store, tmp_path, budget_s=3000.0)
+    launched = [r.request.configuration for r in store.launches.values()][n_searched:]
+    assert launched[0] == SHORTER
+    assert winner_of(study) == SHORTER
+
+
+def test_without_time_to_measure_without_it_something_else_ships(
+    store: Store, tmp_path: Path
+) -> None:
+    """That a second stream takes memory is known from a configuration that is nothing but it."""
+    search(store, DEFAULT, BLOCKED, OTHER, FULL, worth=0.1)
+    assert winner_of(minimised(store, tmp_path, worth=0.1)) == BLOCKED
+    (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
+    assert "fake.streams raises memory or the time of a call by more than 10 %" in warned
+
+
+def test_a_setting_of_no_price_stays_without_time_to_measure_without_it(
+    store: Store, tmp_path: Path
+) -> None:
+    for configuration, rate in ((DEFAULT, 1.0), (OTHER, 1.1), (FULL, 1.4)):
+        tell(store, add(store, configuration, rate, memory_bytes=100 * MIB))
+    assert winner_of(minimised(store, tmp_path)) == FULL
+
+
+def test_a_larger_batch_whose_gain_is_not_shown_does_not_ship(store: Store, tmp_path: Path) -> None:
+    """A call takes four times as long, for 5 % that may be noise."""
+    search(store, DEFAULT, SHORTER)
+    tell(store, add(store, SHORTER.with_value(BATCH, 16), PRICED[SHORTER] + 0.05))
+    assert winner_of(minimised(store, tmp_path)) == SHORTER
+
+
+@pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
+def test_the_default_tells_of_a_batch_at_which_alone_a_winner_was_measured(
+    store: Store, tmp_path: Path, gain: float, shipped: int | None
+) -> None:
+    search(store, DEFAULT, BLOCKED)
+    tell(store, add(store, DEFAULT.with_value(BATCH, 16), PRICED[DEFAULT] + gain))
+    tell(store, add(store, SHORTER.with_value(BATCH, 16), PRICED[SHORTER] + gain))
+    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+
+
+def test_that_nothing_works_without_it_shows_that_a_dear_setting_is_needed(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, SHORTER, FULL)
+    store.launches[2].ending = Ending(Outcome.CRASHED, "it crashed")
+    assert winner_of(minimised(store, tmp_path)) == FULL
+
+
+def test_what_collapses_beside_a_neighbour_without_it_is_needed_where_that_is_the_goal(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, SHORTER, FULL)
+    for record, share in zip(store.launches.values(), (0.8, 0.1, 0.8), strict=True):
+        seconds = record.slices[0].seconds / share
+        record.beside = [msgspec.structs.replace(record.slices[0], seconds=seconds)]
+    study = new_study(store, tmp_path, 1.0, Priced)
+    assert unproven(study, FULL) == ["fake.streams"]
+    study.goal = "robust"
+    assert unproven(study, FULL) == []
+
+
+def test_what_does_not_lead_ships_nothing_dear_either(store: Store, tmp_path: Path) -> None:
+    """The confirmation may find it faster all the same."""
+    for configuration, rate, memory in (
+        (DEFAULT, 1.31, 100),
+        (SHORTER, 1.3, 100),
+        (FULL, 1.305, 300),
+    ):
+        tell(store, add(store, configuration, rate, memory_bytes=memory * MIB))
+    assert winner_of(minimised(store, tmp_path)) == SHORTER
+
+
+def test_the_price_of_a_call_is_each_instances_own(store: Store) -> None:
+    """Two instances with calls of 3 s each: the team answers more often, and later."""
+    record = add(store, FULL, 1.0, memory_bytes=MIB)
+    shares = (Share(2, 6.0), Share(2, 6.0))
+    record.slices = [msgspec.structs.replace(record.slices[0], calls=4, seconds=6.0, shares=shares)]
+    price = prices_of(store.launches.values())[FULL]
+    assert price.call == pytest.approx(math.log(3.0))
+    assert price.memory == pytest.approx(math.log(MIB))

@@ -96,12 +96,18 @@ def robust(store: Store, folder: Path, budget_s: float = 2000.0) -> Study:
 # ------------------------------------------------------------------------ what is reported
 
 
-def rounds(store: Store, winner: Configuration, n: int, beside: int) -> None:
+def rounds(
+    store: Store,
+    winner: Configuration,
+    n: int,
+    beside: int,
+    others: tuple[Configuration, ...] = (),
+) -> None:
     for klass in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, klass, winner))
-    store.add(ArmsChosen((winner,), None, False, (4,)))
+    store.add(ArmsChosen((winner, *others), None, False, (4,)))
     for number in range(1, n + 1):
-        arms = (DEFAULT, winner)
+        arms = (DEFAULT, winner, *others)
         made = [add(store, c, Purpose.CONFIRM, beside=number <= beside) for c in arms]
         store.add(RoundDone(number, tuple(r.request.id for r in made)))
 

@@ -9,7 +9,8 @@ import pytest
 
 from tuner.host.identity import probe
 
-LIBRARIES = probe().libraries
+HOST = probe()
+LIBRARIES = HOST.libraries
 DEBIANS_PYTHON = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
 """A position-dependent executable: it has call stubs of its own where others have addresses."""
 
@@ -62,10 +63,22 @@ def test_without_a_preload_it_is_glibc(interpreter: str) -> None:
 
 @pytest.mark.parametrize("interpreter", INTERPRETERS)
 @pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=needs(n)) for n in ("tcmalloc", "jemalloc")]
+    "name", [pytest.param(n, marks=needs(n)) for n in ("tcmalloc", "jemalloc", "mimalloc")]
 )
 def test_a_preloaded_allocator_is_in_use(name: str, interpreter: str) -> None:
     assert allocator_in(interpreter, LD_PRELOAD=LIBRARIES[name]) == name
+
+
+TOLD = {"tcmalloc": "perftools", "jemalloc": ": jemalloc 5.", "mimalloc": ": mimalloc "}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=needs(n)) for n in TOLD])
+def test_the_allocator_in_use_tells_its_version(name: str) -> None:
+    code = "(item,) = of_allocator({}); print(item.how)"
+    how = in_child(code, LD_PRELOAD=LIBRARIES[name])
+    assert TOLD[name] in how
+    package = HOST.packages.get(name, "")
+    assert package.partition("==")[2] in how
 
 
 @needs("tcmalloc")

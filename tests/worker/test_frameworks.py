@@ -42,6 +42,10 @@ def test_the_default_runs_is_steady_and_equals_the_reference(folder: Path, frame
     with Launched(folder, framework, {}) as launched:
         prepared = launched.prepare()
         assert all(item.requested is None and item.in_force for item in prepared.read_back)
+        # what pip installed beside it is not used unasked
+        observed = {item.knob: item.observed for item in prepared.read_back}
+        assert observed["launch.allocator"] == "glibc"
+        assert observed.get("launch.openmp", "libgomp") == "libgomp"
         assert launched.measured().slice.seconds >= 0.2
         checked = launched.checked(n_inputs=128)
         assert isinstance(checked, Checked)
@@ -55,6 +59,12 @@ needs_thp = pytest.mark.skipif(not THP, reason="huge pages are not given on advi
 JEMALLOC = "background_thread:true,metadata_thp:auto,dirty_decay_ms:-1,muzzy_decay_ms:-1"
 THRESHOLDS = "glibc.malloc.mmap_threshold=33554432"
 BARRIERS = ("FORKJOIN", "PLAIN", "REDUCTION")
+KMP = {
+    "env.KMP_AFFINITY": "granularity=fine,compact,1,0",
+    "env.KMP_BLOCKTIME": 1,
+    "env.KMP_TPAUSE": 0,
+    **{f"env.KMP_{name}_BARRIER_PATTERN": "dist,dist" for name in BARRIERS},
+}
 
 
 def needs_library(name: str) -> pytest.MarkDecorator:
@@ -93,10 +103,7 @@ SETTINGS = [
         "torch",
         {
             "launch.openmp": "libomp",
-            "env.KMP_AFFINITY": "granularity=fine,compact,1,0",
-            "env.KMP_BLOCKTIME": 1,
-            "env.KMP_TPAUSE": 0,
-            **{f"env.KMP_{name}_BARRIER_PATTERN": "dist,dist" for name in BARRIERS},
+            **KMP,
             "env.OMP_WAIT_POLICY": "ACTIVE",
             "launch.allocator": "jemalloc",
             "env.MALLOC_CONF": JEMALLOC,
@@ -104,6 +111,16 @@ SETTINGS = [
             "env.ONEDNN_MAX_CPU_ISA": "AVX2",
         },
         marks=[torch, needs_library("libomp"), needs_library("jemalloc")],
+    ),
+    pytest.param(
+        "torch",
+        {"launch.openmp": "libiomp5", **KMP, "launch.allocator": "mimalloc"},
+        marks=[torch, needs_library("libiomp5"), needs_library("mimalloc")],
+    ),
+    pytest.param(
+        "torch",
+        {"launch.allocator": "mimalloc", "env.MIMALLOC_LARGE_OS_PAGES": 1},
+        marks=[torch, needs_library("mimalloc"), needs_thp],
     ),
     pytest.param(
         "torch",
@@ -218,6 +235,7 @@ def test_the_profiler_names_operators_and_times_them_within_the_call(
         assert isinstance(launched.checked(reduced=False), Checked)
 
 
+LLVM = "libomp" if "libomp" in HOST.libraries else "libiomp5"
 DEAD = [
     pytest.param(
         "torch",
@@ -243,11 +261,11 @@ DEAD = [
     pytest.param(
         "torch",
         {
-            "launch.openmp": "libomp",
+            "launch.openmp": LLVM,
             "env.KMP_AFFINITY": "granularity=fine,compact,1,0,no_such_word",
             "env.GOMP_CPU_AFFINITY": "1,0,1",
         },
-        marks=[torch, needs_library("libomp")],
+        marks=[torch, needs_library(LLVM)],
     ),
     pytest.param("tensorflow", {"env.TF_ENABLE_MKL_NATIVE_FORMAT": 1}, marks=tensorflow),
 ]

@@ -176,6 +176,8 @@ def folded():
         ("folder", {}, "neither config.json (Hugging Face) nor saved_model.pb"),
         ("own.txt", {}, "is no model that is known"),
         ("cut.pt2", {}, "is damaged"),
+        ("old.h5", {}, "keras.models.load_model('old.h5').save('old.keras')"),
+        ("old.weights.h5", {}, "holds weights and no model"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(
@@ -184,6 +186,8 @@ def test_what_cannot_be_used_is_one_line(
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "own.txt").write_text("nothing")
     (tmp_path / "cut.pt2").write_bytes(b"PK and no more")
+    for name in ("old.h5", "old.weights.h5"):
+        (tmp_path / name).write_bytes(b"\x89HDF\r\n\x1a\n")
     (tmp_path / "folder").mkdir()
     recorded = samples(tmp_path / "in.npz", **inputs) if inputs else None
     assert words in refused(str(tmp_path / model), recorded)

@@ -15,6 +15,7 @@ from tuner.cli.tables import wide_console
 from tuner.output.assemble import verdict_line
 from tuner.output.compare import Comparison, compare, find_studies
 from tuner.output.phrases import default_rate, ratio
+from tuner.output.price import price
 from tuner.output.report import write_comparison
 from tuner.record.journal import WinnerClass
 
@@ -37,13 +38,13 @@ def _show(comparison: Comparison) -> None:
     console = wide_console()
     classes = [str(klass) for klass in WinnerClass]
     table = Table("study", "model", "framework", "default", *classes, "verdict",
-                  box=None, pad_edge=False)  # fmt: skip
+                  "at the price of", box=None, pad_edge=False)  # fmt: skip
     for study in comparison.studies:
         r = study.result
         speedups = (ratio(r.winners[klass].speedup) for klass in classes)
         version = r.versions.get(r.framework, "")
         cells = (study.name, r.model_title, f"{r.framework} {version}", default_rate(r), *speedups,
-                 verdict_line(r.verdict))  # fmt: skip
+                 verdict_line(r.verdict), price(r) or "-")  # fmt: skip
         table.add_row(*map(Text, cells))  # not markup: names are a user's
     console.print(table)
     for change in comparison.changes:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tuner.errors import UnknownName, UsageError
 from tuner.output.exports import EXECUTABLE, TARGETS
-from tuner.record.files import read_recommendation, write_whole
+from tuner.record.files import write_whole
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.space.catalogue import (
     CORES_PER_INSTANCE,
@@ -17,6 +17,7 @@ from tuner.space.catalogue import (
     NUMA_NODE,
     PLACEMENT,
 )
+from tuner.space.recommended import read_recommended
 
 _PLACING = (INSTANCES, CORES_PER_INSTANCE, PLACEMENT, CPUS, NUMA_NODE, MEMORY_POLICY)
 
@@ -25,7 +26,7 @@ def main(path: Path, target: str, out: Path | None, command: Sequence[str]) -> N
     """Print the file of a target, or write it."""
     if target not in TARGETS:
         raise UnknownName("target", target, TARGETS, f"there are {', '.join(TARGETS)}")
-    recommendation = read_recommendation(path)
+    recommendation = read_recommended(path)
     _refuse_unplaced(path, recommendation)
     text = TARGETS[target](recommendation, command)
     if out is None:

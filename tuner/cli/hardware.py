@@ -41,7 +41,10 @@ def main(*, as_json: bool) -> None:
             f"{' '.join(map(str, node.distances)) or '-'}",
         )
     for name, path in host.libraries.items():
-        table.add_row(name, Text(path))
+        package = f" ({host.packages[name]})" if name in host.packages else ""
+        table.add_row(name, Text(f"{path}{package}"))
+    for name, why in host.unusable.items():
+        table.add_row(name, Text(why))
     table.add_row("C++ compiler", Text(host.cxx or "none"))
     for name, version in host.versions.items():
         table.add_row(name, version)

@@ -35,6 +35,7 @@ from tuner.record.events import (
     StudyBegins,
     StudyEnds,
     TimeLeft,
+    WaitingForModel,
     WaitingForQuiet,
     Warned,
 )
@@ -132,6 +133,11 @@ def _line(event: Event, state: _State) -> str | None:
             early = ", preliminary" if event.is_preliminary and parts else ""
             state.confirmed = f"{', '.join(parts) or '-'} after {event.number} round(s){early}"
             return f"  round {event.number}: {', '.join(parts) or 'measured'}{early}"
+        case WaitingForModel():
+            return (
+                f"waiting for {event.model}: {event.stage}, {duration(event.seconds)} so far, at "
+                f"most {duration(event.at_most_s)}"
+            )
         case WaitingForQuiet():
             state.stage = f"waiting for quiet: {event.reason}"
             text = f"  waiting for quiet, at most {duration(event.at_most_s)}: {event.reason}"
@@ -150,7 +156,8 @@ def _line(event: Event, state: _State) -> str | None:
             return None
 
 
-def _plain(console: Console) -> Listener:
+def plain(console: Console) -> Listener:
+    """Return a listener that prints events as plain lines."""
     state = _State()
 
     def listen(event: Event) -> None:
@@ -195,7 +202,7 @@ def progress(*, quiet: bool) -> Iterator[Listener]:
     """
     console = Console(file=sys.stderr if quiet else sys.stdout, highlight=False)
     if not console.is_terminal:
-        yield _plain(console)
+        yield plain(console)
         return
     state = _State()
     with Live(_view(state), console=console, auto_refresh=False, transient=True) as live:

@@ -11,7 +11,7 @@ from tuner.deploy.run import CannotRun, execute, prepare
 from tuner.deploy.team import run_team
 from tuner.errors import UsageError
 from tuner.host.identity import probe
-from tuner.record.files import read_recommendation
+from tuner.space.recommended import read_recommended
 
 
 def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
@@ -26,7 +26,7 @@ def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
     if path is None or not command:
         raise CannotRun("name both: tune-framework run recommended.toml -- python serve.py")
     try:
-        deployment = prepare(read_recommendation(path), probe(), os.environ)
+        deployment = prepare(read_recommended(path), probe(), os.environ)
     except UsageError as error:
         raise CannotRun(str(error)) from error
     for note in deployment.notes:

@@ -22,6 +22,7 @@ from tuner.output.phrases import (
     standing,
     with_along,
 )
+from tuner.output.price import price
 from tuner.record.result import Result
 
 _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold yellow"}
@@ -33,11 +34,12 @@ def show(result: Result, folder: Path) -> None:
     console.print()
     headline = f"{result.model_title}, {result.framework}, {result.scenario}: "
     speedup = f"  {ratio(result.speedup)}" if result.speedup else ""
+    at_the_price = f"; {price(result)}" if price(result) else ""
     console.print(
         Text.assemble(
             (headline, "bold"),
             (verdict_line(result.verdict), _STYLES[result.verdict]),
-            speedup,
+            speedup + at_the_price,
         )
     )
     if removed(result):

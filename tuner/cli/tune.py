@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import os
 import shlex
+import sys
 from pathlib import Path
 from typing import cast
 
 import typer
+from rich.console import Console
 
 from tuner.cli import dry_run as dry_run_view
 from tuner.cli.errors import complain
 from tuner.cli.json_lines import JsonLines
-from tuner.cli.progress import progress
+from tuner.cli.progress import plain, progress
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
@@ -72,7 +74,8 @@ def main(
     )
     if dry_run:
         host = probe()
-        dry_run_view.show(plan(request, host), host, request.budget_s, as_json=as_json)
+        plans = plan(request, host, plain(Console(file=sys.stderr, highlight=False)))
+        dry_run_view.show(plans, host, request.budget_s, as_json=as_json)
     else:
         _tune(request, as_json=as_json)
 

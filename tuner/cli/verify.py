@@ -11,7 +11,8 @@ import typer
 
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
-from tuner.deploy.verify import EXIT_CODES, QUICK_S, Verification
+from tuner.deploy.verdict import EXIT_CODES, Verification
+from tuner.deploy.verify import QUICK_S
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
 from tuner.plan import parse_duration

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.record.files import read_recommendation
 from tuner.record.recommendation import Recommendation
+from tuner.space.recommended import read_recommended
 from tuner.worker.frameworks import Framework, framework
 
 _LAUNCH = "launch"
@@ -80,7 +80,7 @@ def apply(path: str | os.PathLike[str]) -> Applied:
     Raises UsageError if the file is not one or the framework has begun to work already, and
     MissingFramework if it is not installed.
     """
-    recommendation = read_recommendation(Path(path))
+    recommendation = read_recommended(Path(path))
     name = recommendation.workload.framework
     adapter = framework(name)
     applied = Applied(recommendation, adapter)
@@ -100,7 +100,8 @@ def _missing(recommendation: Recommendation) -> list[str]:
         found = os.environ.get(name, "")
         is_there = found == value
         if name == "LD_PRELOAD":
-            is_there = set(value.split(":")) <= set(found.split(":"))
+            paths = {*found.split(":"), *map(os.path.basename, found.split(":"))}
+            is_there = set(value.split(":")) <= paths
         if not is_there:
             lines.append(f"{name}={value}")
     in_environment = ("env.", "launch.allocator", "launch.openmp")

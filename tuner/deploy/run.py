@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import shutil
 import signal
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -20,6 +21,7 @@ from typing import NoReturn
 import msgspec
 
 from tuner.deploy.differences import differences
+from tuner.deploy.placing import is_placed_anew, plans_here
 from tuner.errors import TuneError, UsageError
 from tuner.host.environment import tuning_variables
 from tuner.host.identity import Host
@@ -28,7 +30,7 @@ from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.space.catalogue import Applies
-from tuner.space.launching import LaunchPlan, plan_launch
+from tuner.space.launching import LaunchPlan
 
 _LOADED_WITHIN_S = 1.0
 _MOST_TOLD = 3
@@ -62,7 +64,7 @@ def prepare(
 ) -> Deployment:
     """Translate a recommendation for this host.
 
-    Raises CannotRun if a library or NUMA node that it needs is not here.
+    Raises CannotRun if a library, NUMA node or CPU that it needs is not here.
     """
     notes = []
     ours: list[Setting] = []
@@ -78,7 +80,8 @@ def prepare(
                 f"left out: {setting.knob}={setting.value} names CPUs that are not allowed"
             )
     try:
-        plans = plan_launch(Configuration.of({s.knob: s.value for s in ours}), host)
+        settings = Configuration.of({s.knob: s.value for s in ours})
+        plans = plans_here(recommendation, settings, host)
     except UsageError as error:
         raise CannotRun(f"{error}; mend that, or tune again on this host") from error
     if not recommendation.settings:
@@ -87,6 +90,8 @@ def prepare(
         more = f"; and {len(serious) - _MOST_TOLD} more" if len(serious) > _MOST_TOLD else ""
         notes.append("confirmed on another host, what it gains here is not known: "
                      f"{'; '.join(serious[:_MOST_TOLD])}{more}")  # fmt: skip
+    if is_placed_anew(recommendation, host):
+        notes.append("placed anew by its launch settings: its placements name another host's CPUs")
     for setting in others:
         if setting.needs_code_change:
             what = f"{setting.knob}={setting.value}"
@@ -157,10 +162,26 @@ def become(plan: LaunchPlan, command: Sequence[str]) -> NoReturn:
     try:
         os.execvpe(command[0], list(command), _environment(plan))
     except FileNotFoundError as error:
+        if found := shutil.which(command[0]):  # execve(2) misses what is to interpret it
+            raise CannotRun(f"cannot execute {name}: {_interpreter(found)}", 126) from error
         raise CannotRun(f"there is no program {name}", 127) from error
     except (OSError, ValueError) as error:  # ValueError: a NUL byte in the command or a variable
         why = error.strerror if isinstance(error, OSError) else error
         raise CannotRun(f"cannot execute {name}: {why}", 126) from error
+
+
+def _interpreter(path: str) -> str:
+    """Say which interpreter of a program is not here: the one that its first line names."""
+    try:
+        with open(path, "rb") as file:
+            first = file.read(256).partition(b"\n")[0]
+    except OSError:  # may be executed and not read
+        first = b""
+    if not first.startswith(b"#!"):
+        return "the loader that it was linked for is not here (another C library or processor?)"
+    words = first[2:].decode(errors="backslashreplace").split()
+    named = shlex.quote(words[0]) if words else "nothing"
+    return f"its first line names the interpreter {named}, which is not here"
 
 
 def _environment(plan: LaunchPlan) -> dict[str, str]:

@@ -2,8 +2,9 @@
 
 This process stays: it starts the instances under their plans, passes signals on, and ends when they
 have. An instance that fails ends the others, as it does where they are measured: half a team is
-not what was recommended. Should this process be killed, the kernel kills the process of each
-instance (not what that had started).
+not what was recommended. Nothing that they had started outlives a team that failed or was told to
+end: as a child subreaper this process inherits every orphan. Should it be killed itself, the kernel
+kills the process of each instance (not what that had started).
 """
 
 from __future__ import annotations
@@ -12,12 +13,15 @@ import ctypes
 import os
 import signal
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tuner.deploy.run import CannotRun, Tell, apply_placement, become, observe
 from tuner.space.launching import LaunchPlan
+from tuner.supervisor import descendants
 
-_PR_SET_PDEATHSIG = 1  # include/uapi/linux/prctl.h
+# include/uapi/linux/prctl.h
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 _PASSED_ON = (
     signal.SIGTERM,
     signal.SIGINT,
@@ -31,6 +35,8 @@ _SI_KERNEL = 0x80  # include/uapi/asm-generic/siginfo.h
 """A signal from the terminal, which every instance gets by itself."""
 _PATIENCE_S = 10.0
 """For what was told to end."""
+_LOOK_AGAIN_S = 0.05
+"""Orphans of orphans become children of this process without a signal."""
 
 
 def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) -> int:
@@ -43,6 +49,8 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
     waited_for = {*_PASSED_ON, signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     ignored = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else the kernel reaps them unseen
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    observer = 0
     try:
         running: dict[int, int] = {}
         begun = []
@@ -55,8 +63,11 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
         if any(faults):
             tell(f"error: {next(filter(None, faults))}")
         else:
-            _look(plans, running, tell)
-        return _wait(running, len(plans), waited_for, tell)
+            observer = _look(plans, running, tell)
+        code, is_ended = _wait(running, len(plans), waited_for, tell)
+        if is_ended:
+            _end_orphans(observer)
+        return code
     finally:
         signal.signal(signal.SIGCHLD, ignored)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
@@ -92,16 +103,14 @@ def _read_all(pipe: int) -> str:
         return file.read().decode()
 
 
-def _look(plans: Sequence[LaunchPlan], running: dict[int, int], tell: Tell) -> None:
-    """Say what is in force, in a process of its own: the instances are waited for meanwhile."""
+def _look(plans: Sequence[LaunchPlan], running: dict[int, int], tell: Tell) -> int:
+    """Say what is in force, in a process of its own, which is returned."""
     child = os.fork()
     if child:
-        os.waitpid(child, 0)
-        return
+        return child
     try:
-        if os.fork() == 0:
-            for line in _seen(plans, running):
-                tell(line)
+        for line in _seen(plans, running):
+            tell(line)
     finally:
         os._exit(0)
 
@@ -120,7 +129,8 @@ def _seen(plans: Sequence[LaunchPlan], running: dict[int, int]) -> list[str]:
 
 def _wait(
     running: dict[int, int], n_instances: int, waited_for: set[signal.Signals], tell: Tell
-) -> int:
+) -> tuple[int, bool]:
+    """Wait until every instance has ended; return the exit code, and whether they were ended."""
     code, deadline, is_ending = 0, float("inf"), False
     while running:
         left = deadline - time.monotonic()
@@ -132,9 +142,8 @@ def _wait(
             is_ending |= got.si_signo in _ENDING
             if got.si_code != _SI_KERNEL:
                 _send(running, signal.Signals(got.si_signo))
-        for pid in list(running):
-            ended, status = os.waitpid(pid, os.WNOHANG)
-            if not ended:
+        for pid, status in _ended():
+            if pid not in running:  # an orphan of theirs, or the observer
                 continue
             rank, own = running.pop(pid), os.waitstatus_to_exitcode(status)
             if own != 0 and code == 0:
@@ -144,12 +153,42 @@ def _wait(
                     tell(f"instance {rank} of {n_instances} ended with {how}: ending the others")
                     _send(running, signal.SIGTERM)
                     deadline = time.monotonic() + _PATIENCE_S
-    return code
+    return code, is_ending or code != 0
 
 
-def _send(running: dict[int, int], number: signal.Signals) -> None:
-    for pid in running:
+def _ended() -> Iterator[tuple[int, int]]:
+    """Collect the children that have ended, each with its wait status."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:  # there is none left
+            return
+        if not pid:
+            return
+        yield pid, status
+
+
+def _end_orphans(observer: int) -> None:
+    """End what the instances have left running, but not the observer.
+
+    Each process is asked once, then killed; one that survives that, as another user's may, stays.
+    """
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        deadline = time.monotonic() + _PATIENCE_S
+        told: set[int] = set()
+        while time.monotonic() < deadline:
+            list(_ended())
+            left = {pid for pid in descendants(os.getpid()) if pid != observer}
+            if not left:
+                return
+            _send(left - told, number)
+            told |= left
+            signal.sigtimedwait([signal.SIGCHLD], _LOOK_AGAIN_S)
+
+
+def _send(pids: Iterable[int], number: signal.Signals) -> None:
+    for pid in pids:
         try:
             os.kill(pid, number)
-        except ProcessLookupError:
+        except (ProcessLookupError, PermissionError):  # it has ended, or is another user's
             continue

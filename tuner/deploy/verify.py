@@ -9,18 +9,26 @@ differed by in the study, which the recommendation carries.
 from __future__ import annotations
 
 import math
+import statistics
 import tempfile
 import time
-from enum import StrEnum
 from pathlib import Path
 
-import msgspec
-import numpy as np
-from scipy.special import stdtrit
-
 from tuner.deploy.differences import Difference, differences
+from tuner.deploy.placing import plans_here
+from tuner.deploy.verdict import (
+    Shown,
+    Verdict,
+    Verification,
+    conclude,
+    early_interval,
+    is_busy,
+    judge,
+    unmeasured,
+)
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
+from tuner.measurement.asking import Waiting
 from tuner.measurement.bench import Bench
 from tuner.measurement.confirmation import ALPHA, LOOKS, speedup_interval
 from tuner.measurement.describe import make_reference
@@ -30,7 +38,7 @@ from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
-from tuner.record.launch import LaunchRecord, Purpose, ReadBack
+from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.recommendation import Recommendation
 from tuner.record.result import Interval
@@ -42,33 +50,8 @@ from tuner.space.launching import plan_launch
 QUICK_S = 60.0
 _UNKNOWN = Scatter(0.02, 0.01)
 """What launches and slices scatter by where the recommendation does not say."""
-
-
-class Verdict(StrEnum):
-    """What came of it; each has an exit code."""
-
-    CONFIRMED = "confirmed"
-    REFUTED = "refuted"
-    INCONCLUSIVE = "inconclusive"
-
-
-EXIT_CODES = {Verdict.CONFIRMED: 0, Verdict.REFUTED: 4, Verdict.INCONCLUSIVE: 5}
-
-
-class Verification(msgspec.Struct, frozen=True):
-    """What was found on this host."""
-
-    verdict: Verdict
-    reason: str
-    claimed: Interval | None
-    speedup: Interval | None
-    n_rounds: int
-    seconds: float
-    differences: list[Difference]
-    read_back: list[ReadBack]
-    not_in_force: list[str]
-    ratios: list[float] = []
-    """Of each round: the recommendation's rate over the default's."""
+_AT_THE_END_S = 0.1
+"""With no more left than this, a launch that timed out did so at our limit."""
 
 
 def verify(
@@ -81,17 +64,13 @@ def verify(
 ) -> Verification:
     """Measure the default and the recommendation again, for so many seconds at the most.
 
-    One round is made in any case. Raises NothingMeasured where the default cannot be measured.
+    What has not ended by then is given up, preparation included. Raises NothingMeasured where the
+    default cannot be measured, UsageError where the placements are not what the settings mean.
     """
     began = time.monotonic()
     found = differences(recommendation, host)
-    settings = Configuration.of({s.knob: s.value for s in recommendation.settings})
-    try:
-        plan_launch(settings, host)
-    except UsageError as error:
-        return unmeasured(
-            recommendation, Verdict.REFUTED, f"it cannot be applied here: {error}", found
-        )
+    if (refused := refused_here(recommendation, host)) is not None:
+        return refused
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         with Store(Path(folder) / "study") as store:
             store.used_s = lambda: time.monotonic() - began
@@ -100,22 +79,44 @@ def verify(
                 trial.run()
             finally:
                 trial.bench.close()
-            return trial.outcome()
+            return conclude(recommendation, trial.shown(), found, store.used_s())
+
+
+def refused_here(recommendation: Recommendation, host: Host) -> Verification | None:
+    """Return the verdict on what cannot be applied on this host; None if it can.
+
+    Raises UsageError where the placements are not those of the settings, which alone are measured.
+    """
+    settings = _settings_of(recommendation)
+    try:
+        meant, given = plan_launch(settings, host), plans_here(recommendation, settings, host)
+    except UsageError as error:
+        reason = f"it cannot be applied here: {error}"
+        found = differences(recommendation, host)
+        return unmeasured(recommendation, Verdict.REFUTED, reason, found)
+    if meant != given:
+        raise UsageError(
+            "its [[placements]] are not what its settings mean on this host, and only those are "
+            "measured: place the program by launch.* settings, or remove the placements"
+        )
+    return None
 
 
 def nothing_to_prove(recommendation: Recommendation, host: Host) -> Verification:
-    """Return what is to be said of a recommendation without settings: the default stays."""
-    verdict = recommendation.claim.verdict
-    reason = f"nothing is recommended ({verdict}): the default stays as it is"
+    """Return what is to be said of a recommendation without settings.
+
+    That the default stays was found out, and holds; that nothing was decided proves nothing.
+    """
     found = differences(recommendation, host)
-    return unmeasured(recommendation, Verdict.CONFIRMED, reason, found)
+    if recommendation.claim.verdict == "keep_default":
+        reason = "nothing is recommended (keep_default): the default stays as it is"
+        return unmeasured(recommendation, Verdict.CONFIRMED, reason, found)
+    reason = "nothing was claimed: the study did not decide; tune again with a larger --budget"
+    return unmeasured(recommendation, Verdict.INCONCLUSIVE, reason, found)
 
 
-def unmeasured(
-    recommendation: Recommendation, verdict: Verdict, reason: str, found: list[Difference]
-) -> Verification:
-    """Return a verdict that needs no measuring."""
-    return Verification(verdict, reason, recommendation.claim.speedup, None, 0, 0.0, found, [], [])
+def _settings_of(recommendation: Recommendation) -> Configuration:
+    return Configuration.of({s.knob: s.value for s in recommendation.settings})
 
 
 class _Trial:
@@ -147,6 +148,7 @@ class _Trial:
             seed=0,
             seconds_left=self._left_s,
             waiting_s=WAITING_SHARE * seconds,
+            is_cut=True,
         )
         wanted = recommendation.workload
         settings = {s.knob: s.value for s in recommendation.settings}
@@ -157,9 +159,10 @@ class _Trial:
         ]
         self._fits = _fits(recommendation, host)
         self._differences = differences
-        self._ran_out = False
+        self._stopped = ""
+        self._defaults: list[float] = []
         self._ratios: list[float] = []
-        self._records: list[LaunchRecord] = []
+        self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
         self._interval: Interval | None = None
         self._failure = ""
 
@@ -183,14 +186,15 @@ class _Trial:
             workload.seed,
             self._store.reference_path,
             max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
+            Waiting(self._left_s(), self._listen),
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
             for arm in self._arms:
                 self.bench.measure_round([arm], 1, Purpose.ANCHOR, noise=_UNKNOWN, seconds=1.0)
-        while not self._failure and not self._ran_out and len(self._ratios) < LOOKS[-1]:
-            if self._ratios and self._left_s() < round_s:
-                break
+        while not self._failure and not self._stopped and len(self._ratios) < LOOKS[-1]:
+            if len(self._ratios) > 1 and self._left_s() < round_s:
+                break  # one alone says nothing, so that a second is begun in any case
             before_s = self._store.used_s()
             self._round(len(self._ratios) + 1)
             round_s = self._store.used_s() - before_s
@@ -205,10 +209,11 @@ class _Trial:
             seconds=max(1.0, self._left_s() / max(1, LOOKS[0] - number + 1)), checks=number == 1,
         )  # fmt: skip
         default, tuned = round_values(records)
-        self._records.append(records[1])
+        self._records.append((records[0], records[1]))
         if default is None or tuned is None:
             self._note_failure(records[0] if default is None else records[1])
             return
+        self._defaults.append(default)
         self._ratios.append(tuned - default)
         self._interval = self._interval_now()
         self._listen(TimeLeft(self._left_s()))
@@ -220,12 +225,12 @@ class _Trial:
     def _note_failure(self, failed: LaunchRecord) -> None:
         """End the rounds: by the recommendation's fault, or for want of time or of a default."""
         is_default = failed.request.configuration == self._arms[0]
-        if _is(failed, Outcome.TIMED_OUT) and self._left_s() <= 0:
-            self._ran_out = True  # our limit, not its own
+        if _is(failed, Outcome.TIMED_OUT) and self._left_s() <= _AT_THE_END_S:
+            self._stopped = "the time was up"  # our limit, not its own
         elif is_default and not self._ratios:
             raise NothingMeasured(f"the default could not be measured here: {_why(failed)}")
         elif is_default:
-            self._ran_out = True
+            self._stopped = f"the default failed ({_why(failed)})"
         else:
             self._failure = _why(failed)
 
@@ -237,27 +242,28 @@ class _Trial:
         is_elsewhere = any(each.matters for each in self._differences)
         if is_elsewhere or not claim.launch_sd or not claim.launch_freedom:
             return None  # how much launches differ by here is not known yet
+        if is_busy(self._launches()):
+            return None  # nor how much they do beside what disturbs them
         return early_interval(self._ratios, claim.launch_sd, claim.launch_freedom)
 
     def _is_decided(self) -> bool:
         return judge(self._interval, self._recommendation.claim.speedup)[0] != Verdict.INCONCLUSIVE
 
-    def outcome(self) -> Verification:
-        """Say what came of it."""
-        prepared = [r.prepared for r in self._records if r.prepared is not None]
-        read_back = list(prepared[-1].read_back) if prepared else []
-        not_in_force = [item.knob for item in read_back if not item.in_force]
-        claimed = self._recommendation.claim.speedup
-        verdict, reason = judge(self._interval, claimed)
-        if not_in_force:
-            verdict, reason = Verdict.REFUTED, f"not in force here: {', '.join(not_in_force)}"
-        if self._failure:
-            verdict, reason = Verdict.REFUTED, f"the recommendation fails here ({self._failure})"
-        return Verification(
-            verdict, reason, claimed, self._interval, len(self._ratios),
-            round(self._store.used_s(), 1), self._differences, read_back, not_in_force,
-            [math.exp(ratio) for ratio in self._ratios],
-        )  # fmt: skip
+    def _launches(self) -> list[LaunchRecord]:
+        return [record for pair in self._records for record in pair]
+
+    def shown(self) -> Shown:
+        """Return what the rounds showed."""
+        prepared = [tuned.prepared for _, tuned in self._records if tuned.prepared is not None]
+        return Shown(
+            interval=self._interval,
+            ratios=[math.exp(ratio) for ratio in self._ratios],
+            default_rate=math.exp(statistics.median(self._defaults)) if self._defaults else None,
+            launches=self._launches(),
+            read_back=list(prepared[-1].read_back) if prepared else None,
+            failure=self._failure,
+            stopped=self._stopped,
+        )
 
 
 def _fits(recommendation: Recommendation, host: Host) -> bool:
@@ -273,34 +279,3 @@ def _is(record: LaunchRecord, outcome: Outcome) -> bool:
 def _why(record: LaunchRecord) -> str:
     ending = record.ending
     return "it did not end" if ending is None else f"{ending.outcome}: {ending.reason}"
-
-
-def early_interval(differences: list[float], launch_sd: float, freedom: int) -> Interval:
-    """Return the interval of few rounds, by what launches differed by in the study on this host.
-
-    Pooled with what the rounds themselves scatter by, from the second on: a noisier hour makes it
-    wider.
-    """
-    n, mean = len(differences), float(np.mean(differences))
-    squares = 2 * launch_sd**2 * freedom
-    if n > 1:
-        squares += float(np.var(differences, ddof=1)) * (n - 1)
-    freedom += n - 1
-    half = float(-stdtrit(freedom, ALPHA / 2)) * math.sqrt(squares / freedom / n)
-    low, high = math.exp(mean - half), math.exp(min(mean + half, 700.0))
-    return Interval(math.exp(mean), low, high, 1 - ALPHA)
-
-
-def judge(found: Interval | None, claimed: Interval | None) -> tuple[Verdict, str]:
-    """Say whether an interval confirms what was claimed: above 1, and overlapping the claim."""
-    if found is None:
-        return Verdict.INCONCLUSIVE, "too few rounds for an interval: give it more time"
-    if claimed is not None and found.high < claimed.low:
-        return Verdict.REFUTED, "it gains less here than was claimed"
-    if found.low > 1:
-        if claimed is not None and found.low > claimed.high:
-            return Verdict.REFUTED, "it gains more here than was claimed: tune again on this host"
-        return Verdict.CONFIRMED, "faster than the default, as claimed"
-    if found.high <= 1:
-        return Verdict.REFUTED, "it is no faster than the default here"
-    return Verdict.INCONCLUSIVE, "the interval holds 1: give it more time, or a quieter host"

@@ -14,7 +14,7 @@ import msgspec
 from tuner.host.environment import tuning_variables
 from tuner.host.identity import Host
 from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, Watch
-from tuner.host.libraries import INSTALL_COMMANDS, installed_frameworks
+from tuner.host.libraries import INSTALL_COMMANDS, how_to_install, installed_frameworks
 from tuner.host.topology import format_cpu_list
 from tuner.record.launch import Interference
 
@@ -61,36 +61,39 @@ def _frameworks(s: Surroundings) -> list[Finding]:
 
 def _libraries(s: Surroundings) -> list[Finding]:
     wanted = {
-        "tcmalloc": ("the tcmalloc allocator cannot be tried", "libtcmalloc-minimal4"),
-        "jemalloc": ("the jemalloc allocator cannot be tried", "libjemalloc2"),
-        "mimalloc": ("the mimalloc allocator cannot be tried", "libmimalloc2.0"),
-        "libnuma": ("processes cannot be bound to NUMA nodes", "libnuma1"),
+        "tcmalloc": "the tcmalloc allocator cannot be tried",
+        "jemalloc": "the jemalloc allocator cannot be tried",
+        "mimalloc": "the mimalloc allocator cannot be tried",
+        "libnuma": "processes cannot be bound to NUMA nodes",
     }
     return [
-        Finding(
-            f"no_{name}",
-            "missing",
-            f"{name} is not installed: {loss}",
-            f"apt-get install {package}",
-        )
-        for name, (loss, package) in wanted.items()
+        _missing_library(s.host, name, f"no_{name}", f"{name} is not installed: {loss}")
+        for name, loss in wanted.items()
         if name not in s.host.libraries
     ]
+
+
+def _missing_library(host: Host, name: str, id: str, message: str) -> Finding:
+    """Say how to install a library, or why the one that pip installed cannot be used."""
+    if name not in host.unusable:
+        return Finding(id, "missing", message, how_to_install(name))
+    fault, _, remedy = host.unusable[name].rpartition(": ")
+    return Finding(id, "missing", f"{name} cannot be preloaded: {fault}", remedy)
 
 
 def _openmp(s: Surroundings) -> list[Finding]:
     is_there = {"libiomp5", "libomp"} & s.host.libraries.keys()  # either stands in for the other
     if is_there or "torch" not in s.frameworks:
         return []
-    return [
-        Finding(
-            "no_openmp",
-            "missing",
-            "neither Intel's OpenMP runtime (libiomp5) nor LLVM's (libomp) is installed: none but "
-            "PyTorch's own can be tried",
-            "apt-get install libomp5, or on x86-64: pip install intel-openmp",
-        )
-    ]
+    message = (
+        "neither Intel's OpenMP runtime (libiomp5) nor LLVM's (libomp) is installed: none but "
+        "PyTorch's own can be tried"
+    )
+    found = _missing_library(s.host, "libiomp5", "no_openmp", message)
+    if "libiomp5" in s.host.unusable:
+        return [found]
+    remedy = f"on x86-64: {found.remedy}; or {how_to_install('libomp')}"
+    return [msgspec.structs.replace(found, remedy=remedy)]
 
 
 def _compiler(s: Surroundings) -> list[Finding]:

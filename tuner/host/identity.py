@@ -12,7 +12,13 @@ import msgspec
 import psutil
 
 from tuner.errors import UsageError
-from tuner.host.libraries import find_cxx, find_libraries, library_folders, read_versions
+from tuner.host.libraries import (
+    find_cxx,
+    find_libraries,
+    find_packaged,
+    library_folders,
+    read_versions,
+)
 from tuner.host.limits import Limits, read_limits
 from tuner.host.processor import Processor, read_processor
 from tuner.host.topology import Cpu, Topology, format_cpu_list, read_topology
@@ -71,6 +77,10 @@ class Host(msgspec.Struct, frozen=True):
     gpus: tuple[str, ...]
     versions: dict[str, str]
     observations: Observations
+    packages: dict[str, str] = {}
+    """Of the libraries that pip installed: the package, NAME==VERSION."""
+    unusable: dict[str, str] = {}
+    """Libraries that pip installed and that cannot be preloaded, with the reason and the remedy."""
 
     @property
     def cpus(self) -> tuple[Cpu, ...]:
@@ -186,7 +196,11 @@ class Host(msgspec.Struct, frozen=True):
             "quota_cores": self.limits.quota_cores,
             "memory_gib": round(self.limits.memory_bytes / 2**30, 1),
             "gpus": list(self.gpus),
-            "libraries": {name: str(Path(p).resolve()) for name, p in self.libraries.items()},
+            # two hosts with the same package are equal, wherever their environments lie
+            "libraries": {
+                name: self.packages.get(name) or str(Path(p).resolve())
+                for name, p in self.libraries.items()
+            },
             "cxx": self.cxx,
             "versions": self.versions,
         }
@@ -265,15 +279,29 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
             f"cannot measure on {sys.platform}: settings are read back from Linux's "
             "/proc and /sys; run it on Linux, or in a Linux container"
         )
+    packaged = find_packaged() if root == Path("/") else {}
+    usable = {name: each for name, each in packaged.items() if not each.fault}
+    faulty = {str(Path(each.path).resolve()) for each in packaged.values() if each.fault}
+    libraries = {
+        name: path
+        for name, path in find_libraries(library_folders(root)).items()
+        if str(Path(path).resolve()) not in faulty
+    }
     gpus = sorted((root / "proc/driver/nvidia/gpus").glob("*")) if root else []
     limits = read_limits(root, allowed)
     return Host(
         processor=read_processor(root),
         topology=read_topology(root, limits.allowed_cpus),
         limits=limits,
-        libraries=find_libraries(library_folders(root)),
+        libraries=libraries | {name: each.path for name, each in usable.items()},
         cxx=find_cxx(),
         gpus=tuple(gpu.name for gpu in gpus),
         versions=read_versions(),
         observations=_observe(root),
+        packages={name: each.package for name, each in usable.items()},
+        unusable={
+            name: f"{each.package} is installed, but {each.fault}"
+            for name, each in packaged.items()
+            if name not in libraries and each.fault
+        },
     )

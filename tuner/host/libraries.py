@@ -8,10 +8,13 @@ import importlib.util
 import os
 import platform
 import shutil
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterable
 from pathlib import Path
+
+import msgspec
 
 from tuner.errors import MissingFramework
 
@@ -25,6 +28,17 @@ _PATTERNS = {
     "libomp": ("libomp.so*",),
     "libnuma": ("libnuma.so.1*",),
 }
+
+PIP_PACKAGES = {"mimalloc": "cmeel-mimalloc", "libiomp5": "intel-openmp"}
+"""The Python distribution that brings a library, where one does."""
+DEBIAN_PACKAGES = {
+    "tcmalloc": "libtcmalloc-minimal4",
+    "jemalloc": "libjemalloc2",
+    "mimalloc": "libmimalloc2.0",
+    "libomp": "libomp5",
+    "libnuma": "libnuma1",
+}
+"""The Debian and Ubuntu package that brings a library, where one does."""
 
 # Distributions whose version changes results. The tool's own libraries do not.
 _VERSIONED = ("torch", "tensorflow", "keras", "numpy")
@@ -46,12 +60,16 @@ def library_folders(root: Path = Path("/")) -> list[Path]:
 
 
 def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
-    """Return the path of each known library that one of the folders holds."""
+    """Return the path of each known library that one of the folders holds.
+
+    A path that LD_PRELOAD cannot hold is passed over.
+    """
     places = list(folders)
     found: dict[str, str] = {}
     for name, patterns in _PATTERNS.items():
         for pattern in patterns:
             hits = [hit for folder in places for hit in sorted(folder.glob(pattern))]
+            hits = [hit for hit in hits if not _separators(str(hit))]
             if hits and name not in found:
                 found[name] = str(hits[0])
     return found
@@ -64,6 +82,89 @@ def library_named(path: str) -> str | None:
         if any(fnmatch.fnmatchcase(file, pattern) for pattern in patterns):
             return name
     return None
+
+
+class Packaged(msgspec.Struct, frozen=True):
+    """A library that pip installed into the environment of this Python."""
+
+    path: str
+    package: str
+    """As pip is asked for it: NAME==VERSION."""
+    fault: str = ""
+    """Why it cannot be preloaded here, and what mends that; empty if it can."""
+
+
+def find_packaged() -> dict[str, Packaged]:
+    """Return each known library that pip installed where this Python looks for packages.
+
+    The record of the installed package tells where its files are: they may lie in a folder that no
+    convention names, or in another environment that a .pth file adds to this one.
+    """
+    found = {}
+    for name, package in PIP_PACKAGES.items():
+        try:
+            distribution = importlib.metadata.distribution(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        path = _file_of(distribution, _PATTERNS[name])
+        if path is not None:
+            found[name] = Packaged(str(path), f"{package}=={distribution.version}", _fault(path))
+    return found
+
+
+def _file_of(distribution: importlib.metadata.Distribution, patterns: Iterable[str]) -> Path | None:
+    """Return the first of a distribution's files that is there and has one of the names."""
+    files = sorted(distribution.files or (), key=str)
+    for pattern in patterns:
+        for file in files:
+            path = Path(str(distribution.locate_file(file)))
+            if fnmatch.fnmatchcase(file.name, pattern) and path.is_file():
+                return path.parent.resolve() / path.name
+    return None
+
+
+def _fault(path: Path) -> str:
+    """Return why a library cannot be preloaded, as the loader says it; empty if it can.
+
+    A preload that is not found is passed over with a message, but a library that is missing behind
+    it ends every program at its start (ld.so of glibc 2.36). cmeel-mimalloc needs libatomic.so.1,
+    which the slim images of Debian do not have.
+    """
+    if separators := _separators(str(path)):
+        return (
+            f"its path {path} has {separators}, which separates names in LD_PRELOAD: "
+            "make the environment in another folder"
+        )
+    listed = subprocess.run(
+        [sys.executable, "-c", ""],
+        # the loader lists what it would load, and runs nothing (ld.so(8))
+        env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_PRELOAD": str(path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        check=False,
+    ).stdout
+    missing = [line.split()[0] for line in listed.splitlines() if line.endswith("not found")]
+    if "libatomic.so.1" in missing:
+        return "libatomic.so.1 is missing: apt-get install libatomic1"
+    if missing:
+        return f"{', '.join(missing)} is missing: install it"
+    return "" if str(path) in listed else "the loader of this system does not take it"
+
+
+def _separators(path: str) -> str:
+    """Name the characters of a path at which LD_PRELOAD would end it (ld.so(8))."""
+    return " and ".join(
+        name for character, name in {" ": "a space", ":": "a colon"}.items() if character in path
+    )
+
+
+def how_to_install(name: str) -> str:
+    """Return the command that brings a library: pip where it can, which needs no root."""
+    if name in PIP_PACKAGES:
+        return f"pip install {PIP_PACKAGES[name]}"
+    return f"apt-get install {DEBIAN_PACKAGES[name]}"
 
 
 def find_cxx() -> str | None:

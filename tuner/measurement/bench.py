@@ -57,7 +57,9 @@ class Bench:
         seed: int,
         seconds_left: Callable[[], float],
         waiting_s: float,
+        is_cut: bool = False,
     ) -> None:
+        """is_cut: no step of a launch outlasts seconds_left; else the one that runs then may."""
         self.store = store
         self.host = host
         self.workload = workload
@@ -71,6 +73,7 @@ class Bench:
             session=session,
             draw=self._random,
             seconds_left=seconds_left,
+            is_cut=is_cut,
         )
         self._quiet = Quiet(store, listen, waiting_s, seconds_left)
         self._pacer: Launch | None = None

@@ -10,65 +10,26 @@ import os
 import re
 import shlex
 import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from tuner.errors import NothingMeasured, UnknownName, UsageError
-from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.errors import UnknownName, UsageError
+from tuner.measurement.asking import Waiting, ask
 from tuner.record.configuration import Value
-from tuner.record.outcome import Outcome
-from tuner.record.protocol import (
-    Cards,
-    Command,
-    Describe,
-    Failed,
-    ListModels,
-    MakeReference,
-    ReferenceMade,
-    Reply,
-    Stage,
-)
+from tuner.record.protocol import Cards, Describe, ListModels, MakeReference, ReferenceMade
 from tuner.record.workload import N_CHECK_REDUCED, ModelCard, ModelFacts, ModelRef
-from tuner.space.launching import LaunchPlan
 from tuner.space.restrictions import parse_value
 
-_TIMEOUT_S = 600.0
 _SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<")
 
 
-def _ask(command: Command) -> Reply:
-    """Put one question to a fresh worker without any setting.
-
-    Raises UsageError with the worker's reason, NothingMeasured if the worker died of it.
-    """
-    with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
-        log = Path(folder) / "describe.log"
-        try:
-            worker = WorkerProcess(LaunchPlan({}, None, "none"), log, {})
-        except WorkerEnded as error:
-            raise UsageError(f"cannot start a worker: {error}") from error
-        try:
-            worker.send(command)
-            while isinstance(reply := worker.receive(_TIMEOUT_S), Stage):
-                pass
-        except WorkerEnded as error:
-            if isinstance(command, ListModels):  # the file itself, before any framework
-                raise UsageError(f"the model cannot be loaded: {error}") from error
-            raise NothingMeasured(
-                f"nothing can be measured: 1 x {error.ending.outcome}: {error}"
-            ) from error
-        finally:
-            worker.close()
-    if isinstance(reply, Failed):
-        is_said = reply.outcome is Outcome.NOT_APPLICABLE  # in words of our own
-        raise UsageError(reply.reason if is_said else f"the model fails: {reply.reason}")
-    return reply
+PATIENT = Waiting()
 
 
-def read_cards(models: Iterable[ModelRef]) -> list[ModelCard]:
+def read_cards(models: Iterable[ModelRef], waiting: Waiting = PATIENT) -> list[ModelCard]:
     """Read the cards of models, in order."""
-    reply = _ask(ListModels(tuple(models)))
+    refs = tuple(models)
+    reply = ask(ListModels(refs), refs, waiting)
     assert isinstance(reply, Cards)
     return list(reply.cards)
 
@@ -79,7 +40,12 @@ def gallery_cards(folder: Path) -> list[ModelCard]:
 
 
 def find_model(
-    text: str, folder: Path, *, inputs: Path | None = None, allows_pickle: bool = False
+    text: str,
+    folder: Path,
+    *,
+    inputs: Path | None = None,
+    allows_pickle: bool = False,
+    waiting: Waiting = PATIENT,
 ) -> tuple[ModelRef, ModelCard]:
     """Find a model as typed: NAME or a path, optionally @key=value,...
 
@@ -119,13 +85,13 @@ def find_model(
         inputs=str(inputs.resolve()) if inputs else "",
         allows_pickle=allows_pickle,
     )
-    card = read_cards([ref])[0]
+    card = read_cards([ref], waiting)[0]
     if card.fault:
         raise UsageError(card.fault)
     return ref, card
 
 
-def find_program(text: str) -> tuple[ModelRef, ModelCard]:
+def find_program(text: str, waiting: Waiting = PATIENT) -> tuple[ModelRef, ModelCard]:
     """Take a program as typed for what is tuned, and run it once to see which framework it uses.
 
     Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
@@ -147,7 +113,7 @@ def find_program(text: str) -> tuple[ModelRef, ModelCard]:
         raise UsageError(f"--command: there is no program {words[0]}")
     named = next((word for word in words[1:] if Path(word).is_file()), words[0])
     ref = ModelRef(name=Path(named).stem, path=str(Path.cwd()), command=words)
-    card = read_cards([ref])[0]
+    card = read_cards([ref], waiting)[0]
     if card.fault:
         raise UsageError(f"--command: {card.fault}")
     return ref, card
@@ -172,18 +138,26 @@ def _parse(text: str) -> tuple[str, dict[str, Value]]:
 
 
 def make_reference(
-    ref: ModelRef, framework: str, seed: int, path: Path, n_inputs: int = N_CHECK_REDUCED
+    ref: ModelRef,
+    framework: str,
+    seed: int,
+    path: Path,
+    n_inputs: int = N_CHECK_REDUCED,
+    waiting: Waiting = PATIENT,
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
     n_inputs: how many outputs of the default are kept to compare with.
     """
-    reply = _ask(MakeReference(ref, framework, seed, str(path.absolute()), n_inputs))
+    order = MakeReference(ref, framework, seed, str(path.absolute()), n_inputs)
+    reply = ask(order, [ref], waiting)
     assert isinstance(reply, ReferenceMade)
 
 
-def describe_model(ref: ModelRef, framework: str, seed: int) -> ModelFacts:
+def describe_model(
+    ref: ModelRef, framework: str, seed: int, waiting: Waiting = PATIENT
+) -> ModelFacts:
     """Build the model with nothing set, in a child, and return its facts."""
-    reply = _ask(Describe(ref, framework, seed))
+    reply = ask(Describe(ref, framework, seed), [ref], waiting)
     assert isinstance(reply, ModelFacts)
     return reply

@@ -62,8 +62,11 @@ class Launch:
         start: Callable[[], Team],
         timeouts: Timeouts,
         listen: Listener,
+        left_s: Callable[[], float] | None = None,
     ) -> None:
+        """left_s: the seconds that a step may take at the most, asked when it begins."""
         self.file = file
+        self._left_s = left_s
         self._timeouts = timeouts
         self._listen = listen
         self._spent_s = self._slicing_s = 0.0
@@ -116,6 +119,8 @@ class Launch:
 
     def _ask(self, command: Command, timeout_s: float) -> Built | Prepared | Measured | Checked:
         assert self._team is not None
+        if self._left_s is not None:
+            timeout_s = min(timeout_s, max(0.0, self._left_s()))
         with self._spending():
             try:
                 reply = self._team.ask(command, timeout_s, self._tell)

@@ -38,7 +38,9 @@ class Launcher:
         session: int,
         draw: random.Random,
         seconds_left: Callable[[], float],
+        is_cut: bool = False,
     ) -> None:
+        """is_cut: no step of a launch outlasts seconds_left."""
         self._store = store
         self._host = host
         self._workload = workload
@@ -47,6 +49,7 @@ class Launcher:
         self._session = session
         self._draw = draw
         self._seconds_left = seconds_left
+        self._is_cut = is_cut
         self.memory = MemoryModel(store, host.limits)
         self.running: list[Launch] = []
 
@@ -93,6 +96,7 @@ class Launcher:
                 lambda: Team(plans, file.log_path, extra),
                 self._timeouts(configuration, len(plans)),
                 self._listen,
+                self._seconds_left if self._is_cut else None,
             )
             self.running.append(launch)
             launch.begin(

@@ -17,11 +17,13 @@ from tuner.host.environment import FOR_WORKERS, untuned
 from tuner.host.secrets import redact_file, redacted
 from tuner.measurement.supervised import Supervised
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Command, Failed, Hello, Reply
+from tuner.record.protocol import STACK_SIGNAL, Command, Failed, Hello, Reply
 from tuner.space.launching import LaunchPlan
 
 _HELLO_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
+_STACK_TIMEOUT_S = 2.0
+_STACK_PAUSE_S = 0.05
 
 
 class WorkerEnded(WorkerFailed):
@@ -174,6 +176,24 @@ class WorkerProcess:
     def resume(self) -> None:
         """Let the worker go on."""
         self._signal(signal.SIGCONT)
+
+    def write_stack(self) -> None:
+        """Have the worker write the Python stacks of its threads to its log, if it still can."""
+        try:
+            size = self._log.stat().st_size
+            os.kill(self.pid, STACK_SIGNAL)
+        except OSError:  # gone meanwhile
+            return
+        deadline = time.monotonic() + _STACK_TIMEOUT_S
+        seen = size
+        while (
+            time.monotonic() < deadline
+        ):  # it writes line by line and does not say when it is done
+            time.sleep(_STACK_PAUSE_S)
+            now = self._log.stat().st_size
+            if now == seen > size:
+                return
+            seen = now
 
     def close(self) -> None:
         """Kill the worker and everything it left behind, and wait until that has happened."""

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tuner.output.assemble import verdict_line
+from tuner.output.price import price
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import TRANSFERRED, WinnerClass
 from tuner.record.launch import OutputCheck
@@ -361,6 +362,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "over_best_baseline": over_best_baseline,
     "removed": removed,
     "against_as_run": against_as_run,
+    "price": price,
     "with_reduced": with_reduced,
     "compiling": _compiling,
     "worth": _worth,

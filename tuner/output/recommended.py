@@ -6,7 +6,9 @@ from pathlib import Path
 
 from tuner.host.identity import Host
 from tuner.host.topology import format_cpu_list
-from tuner.output.exports import environment, shell
+from tuner.output.exports import environment as env
+from tuner.output.exports import shell
+from tuner.output.exports.preloads import PRELOAD
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_recommendation, write_whole
 from tuner.record.journal import WinnerClass
@@ -47,6 +49,7 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
         batch = result.default.batch
     plans = plan_launch(configuration, host)
     section = winner if winner.verdict == "faster" else result.default
+    environment, packages = portable(plans[0].environment, host)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class=klass,
@@ -74,14 +77,25 @@ def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -
             winner.speedup,
             result.noise.launch_sd,
             max(0, winner.n_rounds - 1),
+            None if result.default.rate is None else result.default.rate.point,
         ),
         tolerances=held_to,
         versions=result.versions,
-        environment=plans[0].environment,
+        environment=environment,
         settings=[_setting(knob, value) for knob, value in configuration.settings],
         placements=[placement_of(plan) for plan in plans],
         memory_bytes=section.memory_peak_bytes,
+        packages=packages,
     )
+
+
+def portable(environment: dict[str, str], host: Host) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the variables without paths of an environment, and the packages of their files."""
+    package_of = {host.libraries[name]: package for name, package in host.packages.items()}
+    paths = [path for path in environment.get(PRELOAD, "").split(":") if path]
+    packages = {Path(path).name: package_of[path] for path in paths if path in package_of}
+    named = [Path(path).name if path in package_of else path for path in paths]
+    return environment | ({PRELOAD: ":".join(named)} if named else {}), packages
 
 
 def placement_of(plan: LaunchPlan) -> Placement:
@@ -104,5 +118,5 @@ def write_recommendations(folder: Path, result: Result, host: Host, card: ModelC
         write_recommendation(folder / f"recommended.{klass}.toml", recommendation)
         if str(klass) == result.recommended_class:
             write_recommendation(folder / "recommended.toml", recommendation)
-            write_whole(folder / "recommended.env", environment.render(recommendation))
+            write_whole(folder / "recommended.env", env.render(recommendation))
             write_whole(folder / "run.sh", shell.render(recommendation), executable=True)

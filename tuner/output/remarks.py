@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 from tuner.output.launches import check_of, launches_of, memory_peak
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.knobs import winner_class
 from tuner.study.claims import Claim, Claims
+from tuner.study.explain import worth
+from tuner.study.ledger import is_default
 from tuner.study.neighbours import MIN_FOR_INTERVAL, beside_neighbour
+from tuner.study.prices import prices_of
+from tuner.study.proofs import DEAR
 from tuner.study.study import Study
 
 _DISTURBED = 0.1
@@ -33,6 +39,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     for claim in found:
         if claim.verdict == "faster":
             texts += _of_a_winner(study, claims, claim)
+            texts += _of_prices(study, claim)
     recommended = claims.claim(klass)
     texts += _of_memory(store, claims, recommended)
     texts += _of_the_budget(study, recommended)
@@ -143,3 +150,26 @@ def _of_memory(store: Store, claims: Claims, recommended: Claim) -> list[str]:
         f"the recommended settings take up to {own / 2**20:.0f} MiB, the default "
         f"{default / 2**20:.0f} MiB (while starting; a running one may hold less)"
     ]
+
+
+def _of_prices(study: Study, claim: Claim) -> list[str]:
+    """Name the dear settings of a winner that fresh launches do not show to gain anything."""
+    prices, texts = prices_of(study.store.launches.values()), []
+    winner = claim.configuration
+    for knob, shorter in study.removals(winner).items():
+        interval, n_rounds = worth(study, winner, shorter)
+        if is_default(shorter) or interval is None or interval.low > 1:
+            continue
+        mine, without = prices[winner], prices[shorter]
+        rises = [
+            f"{name} by {math.expm1(rise):.0%}"
+            for name, rise in mine.rises(without).items()
+            if rise > DEAR
+        ]
+        if rises:
+            texts.append(
+                f"{knob}={winner.get(knob)} raises {' and '.join(rises)}, and {n_rounds} rounds of "
+                f"fresh launches do not show that it gains anything: {interval.point:.2f}x "
+                f"({interval.low:.2f} - {interval.high:.2f})"
+            )
+    return texts

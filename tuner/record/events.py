@@ -74,6 +74,18 @@ class RoundEnds(msgspec.Struct, frozen=True, tag="round_ends"):
     """By what launches scattered by elsewhere: an interval by these rounds alone may be wider."""
 
 
+class WaitingForModel(msgspec.Struct, frozen=True, tag="waiting_for_model"):
+    """The model is imported or built, before anything is measured, and takes a while."""
+
+    model: str
+    stage: str
+    """What its process does now."""
+    seconds: float
+    """Waited so far."""
+    at_most_s: float
+    """After this it is given up."""
+
+
 class WaitingForQuiet(msgspec.Struct, frozen=True, tag="waiting_for_quiet"):
     """Something else uses the CPUs; measuring waits until they are quiet, or for so long."""
 
@@ -121,6 +133,7 @@ Event: TypeAlias = (
     | LaunchDone
     | BestSoFar
     | RoundEnds
+    | WaitingForModel
     | WaitingForQuiet
     | TimeLeft
     | Warned
@@ -128,3 +141,7 @@ Event: TypeAlias = (
     | FrameworkEnds
 )
 Listener: TypeAlias = Callable[[Event], None]
+
+
+def unheard(event: Event) -> None:
+    """Take an event that nobody listens to."""

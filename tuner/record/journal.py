@@ -154,6 +154,27 @@ class Waited(msgspec.Struct, frozen=True, tag="waited"):
     """Whether the moment came before the wait was given up."""
 
 
+class ReferenceNoted(msgspec.Struct, frozen=True, tag="reference"):
+    """The reference that launches restore and are compared with was made, or made again."""
+
+    sha256: str
+    """Of the file: another one is damaged."""
+
+
+class LossNoted(msgspec.Struct, frozen=True, tag="loss"):
+    """A part of the study's files was lost, and the study goes on without it."""
+
+    file: str
+    text: str
+    """What a reader of the result is told; empty where another loss tells it."""
+    launches: tuple[int, ...] = ()
+    """Launches that were cut short: no trial rests on them any more."""
+    slices: tuple[int, ...] = ()
+    """Ordinals of slices that are in no launch's file any more."""
+    notes: int = 0
+    """How many lines the journal lost."""
+
+
 class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
     """The study is complete: the same command renders it again."""
 
@@ -173,6 +194,8 @@ Note: TypeAlias = (
     | AblationRound
     | WarningNoted
     | Waited
+    | ReferenceNoted
+    | LossNoted
     | StudyFinished
 )
 

@@ -5,6 +5,7 @@ The worker's standard output belongs to the frameworks, which print there; it go
 
 from __future__ import annotations
 
+import signal
 from typing import TypeAlias
 
 import msgspec
@@ -13,6 +14,9 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Prepared, Profiled, Slice
 from tuner.record.outcome import Outcome
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
+
+STACK_SIGNAL = signal.SIGUSR2
+"""Has a worker write the Python stacks of its threads to its log."""
 
 
 class ListModels(msgspec.Struct, frozen=True, tag="list_models"):

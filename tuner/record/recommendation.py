@@ -74,6 +74,8 @@ class Claim(msgspec.Struct, frozen=True):
     """What launches differed by (log rate) in the confirmation."""
     launch_freedom: int = 0
     """Degrees of freedom that are claimed for it: those of a single arm's rounds."""
+    default_rate: float | None = None
+    """Items per second of the default at its best batch; None in files of earlier versions."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):
@@ -102,9 +104,16 @@ class Recommendation(msgspec.Struct, frozen=True):
     """One per instance, by rank."""
     memory_bytes: int | None = None
     """The most that all instances used together."""
+    packages: dict[str, str] = {}
+    """Of each library in LD_PRELOAD that pip installs, by its file's name: NAME==VERSION.
+
+    LD_PRELOAD then holds the name alone: where it lies depends on the environment.
+    """
 
 
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_FILE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!-]*")
 _POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
 
 
@@ -119,12 +128,15 @@ def fault_of(recommendation: Recommendation) -> str | None:
             return f"{name!r} is not a variable's name"
     if (text := _unprintable(msgspec.to_builtins(r))) is not None:
         return f"control characters in {text!r}"
+    for file, package in r.packages.items():
+        if not _FILE.fullmatch(file) or not _PACKAGE.fullmatch(package):
+            return f"{file!r} = {package!r} is not a library's file and its package"
     for placement in r.placements:
         if placement.cpus is not None and not _CPUS.fullmatch(placement.cpus):
             return f"{placement.cpus!r} is not a list of CPUs"
         if not _POLICY.fullmatch(placement.memory_policy):
             return f"{placement.memory_policy!r} is not a memory policy"
-    numbers = [r.claim.noise_floor, r.claim.launch_sd or 0.0]
+    numbers = [r.claim.noise_floor, r.claim.launch_sd or 0.0, r.claim.default_rate or 0.0]
     if r.claim.speedup is not None:
         numbers += [r.claim.speedup.point, r.claim.speedup.low, r.claim.speedup.high]
     if not all(math.isfinite(number) and 0 <= number < 1e9 for number in numbers):

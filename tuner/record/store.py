@@ -4,118 +4,56 @@
     launches/0001.jsonl   one launch: its request, preparation, slices, end
     launches/0001.log     what the worker printed
 
-Each line holds `used_s`, the study's budget used so far, so that a killed tool knows it too. A line
-that a crash cut short is dropped when the store is opened again; no other line is ever changed.
+Each line holds `used_s`, the study's budget used so far, so that a killed tool knows it too, and
+how many lines of the other kind there were, so that a loss shows (record/soundness.py). A line that
+a crash cut short is dropped when the store is opened again; no other line is ever changed.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from tuner.errors import StorageFailed, StudyConflict, UsageError
+from tuner.errors import StorageFailed, UsageError
 from tuner.record.journal import (
     LaunchEnded,
     LaunchLine,
     LaunchOpened,
+    LossNoted,
     Note,
     SliceTaken,
     Started,
     StudyOpened,
+    TrialNoted,
 )
 from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared, Profiled
+from tuner.record.lines import (
+    AppendOnly,
+    LaunchFileLine,
+    NoteLine,
+    check_folder,
+    read_lines,
+)
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.soundness import (
+    JOURNAL,
+    LAUNCHES,
+    Loaded,
+    cut_launches,
+    damaged,
+    launch_file,
+    losses,
+)
 
 MIN_ROOM_BYTES = 8 << 20
 """A launch's own files take some kilobytes, a compiler's cache megabytes."""
 _NoteT = TypeVar("_NoteT", bound=msgspec.Struct)
-
-
-class _NoteLine(msgspec.Struct):
-    used_s: float
-    note: Note
-
-
-class _LaunchFileLine(msgspec.Struct):
-    used_s: float
-    note: LaunchLine
-
-
-def _complete_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number, line) for every line that was written to its end."""
-    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), start=1):
-        if line.endswith(b"\n"):
-            yield number, line
-
-
-def _read(path: Path, decode: Callable[[bytes], Any]) -> list[Any]:
-    lines = []
-    for number, line in _complete_lines(path):
-        try:
-            lines.append(decode(line))
-        except msgspec.MsgspecError as error:
-            raise UsageError(
-                f"{path}:{number} cannot be read ({error}); "
-                "move the folder away, or name another with --out"
-            ) from error
-    return lines
-
-
-def opened_in(folder: Path) -> StudyOpened | None:
-    """Return how the study in a folder was opened, without locking or changing it; None if none."""
-    path = folder / "study.jsonl"
-    if not path.is_file():
-        return None
-    notes = _read(path, msgspec.json.Decoder(_NoteLine).decode)
-    return next((line.note for line in notes if isinstance(line.note, StudyOpened)), None)
-
-
-class _AppendOnly:
-    """A file to which whole lines are appended and synced."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        try:
-            self._file: BinaryIO = open(path, "ab", buffering=0)
-        except OSError as error:
-            raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
-
-    def cut_torn_line(self) -> None:
-        """Remove what a crash left without its end; only the holder of the lock may do that."""
-        whole = sum(len(line) for _, line in _complete_lines(self.path))
-        if whole < self.path.stat().st_size:
-            os.truncate(self.path, whole)
-
-    def append(self, line: msgspec.Struct) -> None:
-        data = msgspec.json.encode(line) + b"\n"
-        try:
-            while data:
-                data = data[self._file.write(data) :]
-            os.fdatasync(self._file.fileno())
-        except OSError as error:
-            raise StorageFailed(
-                f"cannot write {self.path}: {error.strerror}; what was measured before is stored: "
-                "make room, then run the same command to go on"
-            ) from error
-
-    def lock(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise StudyConflict(
-                f"another tune-framework is working on {self.path.parent}; wait for it, "
-                "or name another folder with --out"
-            ) from error
-
-    def close(self) -> None:
-        self._file.close()
 
 
 class LaunchFile:
@@ -125,11 +63,11 @@ class LaunchFile:
         self.record = LaunchRecord(request)
         self.log_path = path.with_suffix(".log")
         self._store = store
-        self._file = _AppendOnly(path)
+        self._file = AppendOnly(path)
         self._append(LaunchOpened(request))
 
     def _append(self, line: LaunchLine) -> None:
-        self._file.append(_LaunchFileLine(self._store.used_s(), line))
+        self._file.append(LaunchFileLine(self._store.used_s(), line, self._store.n_noted))
 
     def check_room(self) -> None:
         """Raise StorageFailed if the disk is all but full."""
@@ -178,8 +116,8 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
 class Store:
     """One study's folder. Use as a context manager; `used_s` is the clock put on every line.
 
-    Raises StudyConflict if another tool uses the folder, UsageError if it cannot be read,
-    StorageFailed if it cannot be written.
+    Raises StudyConflict if another tool uses the folder, UsageError if it cannot be written or
+    holds something else, StudyDamaged if what was measured there cannot be read any more.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -189,14 +127,12 @@ class Store:
         self.launches: dict[int, LaunchRecord] = {}
         self.used_s: Callable[[], float] = lambda: self.used_before_s
         self.used_before_s = 0.0
-        self._launches_folder = folder / "launches"
-        if folder.is_dir() and not (folder / "study.jsonl").exists():
-            other = next((p.name for p in folder.iterdir() if not p.name.startswith(".")), None)
-            if other is not None and other != "launches":
-                raise UsageError(
-                    f"{folder} holds other files ({other}) and no study; name an empty or new "
-                    "folder with --out"
-                )
+        self.losses: list[LossNoted] = []
+        """What is lost of the files and not noted yet: the study goes on without it."""
+        self.n_noted = 0
+        """How many lines the journal has had."""
+        self._launches_folder = folder / LAUNCHES
+        check_folder(folder)
         try:
             self._launches_folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -204,7 +140,7 @@ class Store:
                 f"cannot write to {folder}: {error.strerror}; name a writable folder with --out"
             ) from error
         try:
-            self._journal = _AppendOnly(folder / "study.jsonl")
+            self._journal = AppendOnly(folder / JOURNAL)
         except StorageFailed as error:
             raise UsageError(f"{error}; name a writable folder with --out") from error
         self._open_files: list[LaunchFile] = []
@@ -227,7 +163,10 @@ class Store:
 
     def add(self, note: Note) -> None:
         """Append a note."""
-        self._journal.append(_NoteLine(self.used_s(), note))
+        self._journal.append(
+            NoteLine(self.used_s(), note, self.n_noted, max(self.launches, default=0))
+        )
+        self.n_noted += 1
         self._keep(note)
 
     def _keep(self, note: Note) -> None:
@@ -283,28 +222,53 @@ class Store:
         return self._launches_folder / f"{launch:04d}.log"
 
     def _load(self) -> None:
-        decode = msgspec.json.Decoder(_NoteLine).decode
-        lines = _read(self._journal.path, decode)
-        for line in lines:
-            self._keep(line.note)
+        """Read everything; a trial whose launch was cut short counts as not made."""
+        lines = read_lines(self.folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)
+        told_notes = max((line.notes + 1 for line in lines), default=0)
         used = [line.used_s for line in lines]
-        decode_launch = msgspec.json.Decoder(_LaunchFileLine).decode
+        unended: set[int] = set()
+        begun: list[Path] = []
+        decode = msgspec.json.Decoder(LaunchFileLine).decode
         for path in sorted(self._launches_folder.glob("*.jsonl")):
-            launch_lines = _read(path, decode_launch)
-            used += [line.used_s for line in launch_lines]
-            record = None
-            for line in launch_lines:
-                if isinstance(line.note, LaunchOpened):
-                    record = LaunchRecord(line.note.request)
-                elif record is not None:
-                    _apply(record, line.note)
-            if record is None:  # killed before its first line: nothing was started
-                path.unlink()
+            launch_lines = read_lines(self.folder, f"{LAUNCHES}/{path.name}", decode)
+            if not launch_lines:
+                begun.append(path)
                 continue
+            used += [line.used_s for line in launch_lines]
+            told_notes = max(told_notes, *(line.notes for line in launch_lines))
+            record = self._record_of(path, [line.note for line in launch_lines])
             if record.ending is None:
+                unended.add(record.request.id)
                 record.ending = Ending(Outcome.INTERRUPTED, "the tool was stopped")
             self.launches[record.request.id] = record
         self.used_before_s = max(used, default=0.0)
+        loaded = Loaded(
+            folder=self.folder,
+            notes=[line.note for line in lines],
+            launches=self.launches,
+            unended=unended,
+            told_notes=told_notes,
+            told_launches=max((line.launches for line in lines), default=0),
+        )
+        self.losses = losses(loaded)
+        self.n_noted = max(told_notes, len(lines))
+        cut = cut_launches(loaded)
+        for note in loaded.notes:
+            if not (isinstance(note, TrialNoted) and cut.intersection(note.launches)):
+                self._keep(note)
+        for path in begun:  # killed before its first line: nothing was started
+            path.unlink()
+
+    def _record_of(self, path: Path, lines: list[LaunchLine]) -> LaunchRecord:
+        """Return what a launch's file tells, which begins with the request of that launch."""
+        first = lines[0]
+        name = f"{LAUNCHES}/{path.name}"
+        if not isinstance(first, LaunchOpened) or launch_file(first.request.id) != name:
+            raise damaged(self.folder, name, "does not begin with its own request")
+        record = LaunchRecord(first.request)
+        for line in lines[1:]:
+            _apply(record, line)
+        return record
 
     def close(self) -> None:
         """Release the folder; launches that have not ended stay without an end."""

@@ -272,20 +272,18 @@ class PortfolioSampler(BaseSampler):
 
     # ---------------------------------------------------------------- what each setting gains
 
-    def _gains(self, tried: Mapping[Configuration, float | None]) -> dict[tuple[str, Value], float]:
-        """Return each tried knob value's effect on the score, all of them estimated together.
+    def _effects(self, figures: Mapping[Configuration, float]) -> dict[tuple[str, Value], float]:
+        """Return each knob value's effect on a figure, all of them estimated together.
 
-        An additive model, shrunk a little (ridge): a value's mean over the trials that had it
-        would blame it for the company it was tried in. What failed counts as half as fast as the
-        slowest, so that its values come late unless other trials clear them.
+        An additive model, shrunk a little (ridge): a value's mean over the configurations that had
+        it would blame it for the company it was tried in.
         """
-        rates = _with_failures(tried)
-        rows = [self._pairs(c) for c in tried]
+        rows = [self._pairs(c) for c in figures]
         columns = {pair: k for k, pair in enumerate(dict.fromkeys(itertools.chain(*rows)))}
         x = np.zeros((len(rows), len(columns)))
         for i, row in enumerate(rows):
             x[i, [columns[pair] for pair in row]] = 1.0
-        y = np.array(list(rates.values()))
+        y = np.array(list(figures.values()))
         penalty = _SHRINKAGE * np.eye(len(columns))
         effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
         return dict(zip(columns, effects.tolist(), strict=True))
@@ -301,15 +299,26 @@ class PortfolioSampler(BaseSampler):
         """Return what each setting gains over the default's value, by all trials so far (log rate).
 
         A guess from the additive model; no proof of anything. Settings of which the default has no
-        value (they only exist beside another setting) are left out, and all before any score.
+        value (they only exist beside another setting) are left out, and all before any score. What
+        failed counts as half as fast as the slowest, so that its values are thought to be useless
+        unless other trials clear them.
         """
         tried = self._scores()
         if all(score is None for score in tried.values()):
             return {}
-        gains = self._gains(tried)
+        return self.effects(configuration, _with_failures(tried))
+
+    def effects(
+        self, configuration: Configuration, figures: Mapping[Configuration, float]
+    ) -> dict[str, float]:
+        """Return what each setting adds to a figure, compared with the default's value.
+
+        figures: what was measured of several configurations, at least one (logarithms).
+        """
+        effects = self._effects(figures)
         default = self.space.assignment(Configuration())
         return {
-            knob: gains.get((knob, value), 0.0) - gains.get((knob, default[knob]), 0.0)
+            knob: effects.get((knob, value), 0.0) - effects.get((knob, default[knob]), 0.0)
             for knob, value in configuration.settings
             if knob in default
         }

@@ -65,7 +65,7 @@ def as_run(
     if impossible:
         return unusable(AS_RUN, _SOURCE, impossible)
     free = [knob for knob in settings if knob.startswith("env.")]
-    baseline = resolve_one(AS_RUN, _SOURCE, settings, workload, space, earlier, free=free)
+    baseline = resolve_one(AS_RUN, _SOURCE, settings, host, workload, space, earlier, free=free)
     if not baseline.is_applicable:
         return baseline
     return msgspec.structs.replace(

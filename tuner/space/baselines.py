@@ -6,14 +6,15 @@ as another, or partly dead (settings that this build ignores): each is listed, n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import msgspec
 
 from tuner.host.identity import Host
+from tuner.host.libraries import DEBIAN_PACKAGES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH
+from tuner.space.catalogue import BATCH, PRELOADED
 from tuner.space.expressions import Expression
 from tuner.space.profile import Profile, literal_or_formula
 from tuner.space.resolve import workload_facts
@@ -35,6 +36,8 @@ class Baseline(msgspec.Struct, frozen=True):
     """Settings in it that have no effect here, with the reason."""
     substituted: tuple[str, ...] = ()
     """Libraries that stand in for the ones it names."""
+    missing: tuple[str, ...] = ()
+    """Libraries that it names and that are not here, whether or not others stand in for them."""
 
 
 def resolve_baselines(
@@ -58,7 +61,7 @@ def resolve_baselines(
             value = literal_or_formula(raw)
             made = value.evaluate(facts) if isinstance(value, Expression) else value
             settings[knob] = made if not isinstance(made, tuple) else ",".join(map(str, made))
-        found.append(resolve_one(entry.name, entry.source, settings, workload, space, found))
+        found.append(resolve_one(entry.name, entry.source, settings, host, workload, space, found))
     return found
 
 
@@ -66,6 +69,7 @@ def resolve_one(
     name: str,
     source: str,
     settings: dict[str, Value],
+    host: Host,
     workload: Workload,
     space: Space,
     earlier: Sequence[Baseline],
@@ -77,11 +81,12 @@ def resolve_one(
     free: variables that are set although the space does not have them.
     """
     settings = space.unaliased(settings)
+    lacking = _missing_libraries(settings, space, host)
     substituted = _substitute(settings, space)
     missing = _without_missing_variables(settings, space)
     impossible = _impossible(settings, space)
     if impossible:
-        return unusable(name, source, impossible)
+        return unusable(name, source, impossible, lacking)
     unknown = [knob for knob in settings if knob not in space.by_id and knob not in free]
     ignored = space.dead(settings, is_literal=True)
     dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
@@ -105,12 +110,23 @@ def resolve_one(
         same_as=_twin(configuration, earlier),
         dead_settings=tuple(dead),
         substituted=tuple(substituted),
+        missing=lacking,
     )
 
 
-def unusable(name: str, source: str, reason: str) -> Baseline:
+def unusable(name: str, source: str, reason: str, missing: tuple[str, ...] = ()) -> Baseline:
     """Return a baseline that does not apply here."""
-    return Baseline(name, source, Configuration(), False, reason, None, ())
+    return Baseline(name, source, Configuration(), False, reason, None, (), missing=missing)
+
+
+def _missing_libraries(settings: dict[str, Value], space: Space, host: Host) -> tuple[str, ...]:
+    """Return the libraries to preload that a recipe names and this host does not have."""
+    return tuple(
+        name
+        for knob, names in PRELOADED.items()
+        for name in names
+        if knob in space.by_id and settings.get(knob) == name and name not in host.libraries
+    )
 
 
 def _substitute(settings: dict[str, Value], space: Space) -> list[str]:
@@ -123,6 +139,7 @@ def _substitute(settings: dict[str, Value], space: Space) -> list[str]:
                 why = dict(resolved.dropped)[missing] if resolved else ""
                 settings[knob] = other
                 replaced.append(f"{knob}={other} stands in for {missing}: {why}")
+                break
     return replaced
 
 
@@ -156,6 +173,38 @@ def _twin(configuration: Configuration, earlier: Sequence[Baseline]) -> str | No
         if other.is_applicable and other.configuration == configuration:
             return other.name
     return None
+
+
+def what_apt_adds(listed: Iterable[Baseline], host: Host) -> str:
+    """Say in one line which libraries recommendations name in vain, and what installs them.
+
+    Empty where none is missing that a Debian package brings.
+    """
+    asking: dict[str, list[str]] = {}
+    for baseline in listed:
+        for library in baseline.missing:
+            asking.setdefault(library, []).append(baseline.name)
+    packages = {library: _debian_package(library, host) for library in asking}
+    told = [
+        f"{library} ({names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''})"
+        for library, names in asking.items()
+        if packages[library]
+    ]
+    if not told:
+        return ""
+    line = (
+        f"not installed, but named by recommendations: {', '.join(told)}; these are measured with "
+        "another library in its place, or not at all. One line adds what they name: "
+        f"sudo apt-get install {' '.join(sorted({*filter(None, packages.values())}))}"
+    )
+    return "; ".join([line, *host.unusable.values()])
+
+
+def _debian_package(library: str, host: Host) -> str:
+    """Return the package that brings a library, or what stands in for it; empty for none."""
+    if library == "libiomp5" and "libomp" not in host.libraries:
+        return DEBIAN_PACKAGES["libomp"]
+    return DEBIAN_PACKAGES.get(library, "")
 
 
 def to_measure(baselines: list[Baseline]) -> list[Baseline]:

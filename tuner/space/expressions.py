@@ -117,6 +117,10 @@ class Expression:
         self._check(self._root)
         self._compute = self._compiled(self._root)
 
+    def __reduce__(self) -> tuple[type[Expression], tuple[str]]:
+        """Travel to another process as text: what was compiled cannot."""
+        return Expression, (self.text,)
+
     def _refuse(self, node: ast.AST, fault: str) -> ExpressionError:
         return ExpressionError(self.text, getattr(node, "col_offset", 0), fault)
 

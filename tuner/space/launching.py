@@ -8,6 +8,7 @@ import msgspec
 
 from tuner.errors import UsageError
 from tuner.host.identity import Host
+from tuner.host.libraries import how_to_install
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.space.catalogue import (
@@ -17,6 +18,7 @@ from tuner.space.catalogue import (
     MEMORY_POLICY,
     NUMA_NODE,
     OPENMP,
+    PRELOADED,
 )
 from tuner.space.placement import SHARE, Instance, place
 
@@ -64,7 +66,7 @@ def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, .
             environment[knob.removeprefix("env.")] = str(value)
         elif knob in (ALLOCATOR, OPENMP) and value not in _BUILT_IN:
             if value not in host.libraries:
-                raise UsageError(f"{knob}={value}: no such library is installed here")
+                raise UsageError(f"{knob}={value}: {_why_not(knob, str(value), host)}")
             preload.append(host.libraries[str(value)])
     if preload:
         environment["LD_PRELOAD"] = ":".join(preload)
@@ -86,6 +88,13 @@ def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, .
         )
         for rank, instance in enumerate(placed.instances)
     )
+
+
+def _why_not(knob: str, library: str, host: Host) -> str:
+    if library in host.unusable:
+        return host.unusable[library]
+    hint = f" ({how_to_install(library)})" if library in PRELOADED[knob] else ""
+    return f"no such library is installed here{hint}"
 
 
 def _memory_policy(configuration: Configuration, instance: Instance, host: Host) -> str:

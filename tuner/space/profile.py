@@ -12,7 +12,8 @@
       "tcmalloc",                          # a value
       "=between(1, host.physical_cores)",  # a formula: one value, or a list of them
       { value = "jemalloc", when = "'jemalloc' in host.libraries", why = "not installed",
-        substitute = "tcmalloc" },         # optional: what stands in for it in baselines
+        substitute = "tcmalloc" },         # optional: what stands in for it in baselines, or a
+                                           # list: the first of them that is here
     ]
     when = "torch.compile.mode == 'off'"   # optional: where it is live; may ask earlier knobs
     why = "what makes it dead elsewhere"
@@ -81,7 +82,13 @@ class ValueEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     value: str | int | float | bool
     when: str
     why: str
-    substitute: str | int | float | bool | None = None
+    substitute: str | int | float | bool | list[str | int | float | bool] | None = None
+
+    def substitutes(self) -> tuple[Value, ...]:
+        """Return what may stand in for the value, the preferred one first."""
+        if self.substitute is None:
+            return ()
+        return tuple(self.substitute) if isinstance(self.substitute, list) else (self.substitute,)
 
 
 class KnobEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -225,12 +232,13 @@ class _File:
                 self._value(knob.id, value, (*where, "values"))
                 if isinstance(value, ValueEntry):
                     self._formula(value.when, (*where, "values"))
-                    if value.substitute is not None and value.substitute not in literal:
-                        raise self.fault(
-                            (*where, "values"),
-                            f"substitute {value.substitute!r} is no value of {knob.id}",
-                            f"its values are {', '.join(map(str, literal))}",
-                        )
+                    for other in value.substitutes():
+                        if other not in literal:
+                            raise self.fault(
+                                (*where, "values"),
+                                f"substitute {other!r} is no value of {knob.id}",
+                                f"its values are {', '.join(map(str, literal))}",
+                            )
                 elif isinstance(value, str) and value.startswith("="):
                     self._formula(value[1:], (*where, "values"))
         names: set[str] = set()

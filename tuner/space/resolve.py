@@ -93,7 +93,7 @@ def _resolve_knob(
 ) -> ResolvedKnob:
     values: list[Value] = []
     dropped: list[tuple[Value, str]] = []
-    substitutes = []
+    substitutes: list[tuple[Value, Value]] = []
     beside = []
     for raw in entry.values:
         if isinstance(raw, ValueEntry):
@@ -105,8 +105,7 @@ def _resolve_knob(
                 values.append(raw.value)
             else:
                 dropped.append((raw.value, raw.why))
-                if raw.substitute is not None:
-                    substitutes.append((raw.value, raw.substitute))
+                substitutes += [(raw.value, other) for other in raw.substitutes()]
             continue
         made = literal_or_formula(raw)
         if isinstance(made, Expression):

@@ -34,7 +34,10 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
     is_late: bool = False
     """Little is expected of it."""
     substitutes: tuple[tuple[Value, Value], ...] = ()
-    """Values that do not exist here, each with the one that stands in for it in baselines."""
+    """Values that do not exist here, each with one that stands in for it in baselines.
+
+    Where several can, the preferred one comes first.
+    """
     beside: tuple[tuple[Value, str, str], ...] = ()
     """Values that other settings allow or not: value, condition, and why not elsewhere."""
     follows: str = ""

@@ -17,11 +17,16 @@ from tuner.space.knobs import describe, is_known
 _NEARLY = 0.85
 """Names this similar (difflib's ratio) are taken for a slip of the keyboard."""
 
-_NOT_A_SETTING = {
+NOT_A_SETTING = {
     "env.LD_PRELOAD": "use launch.allocator and launch.openmp",
     "env.PATH": "the measured process is found by it",
     "env.LD_LIBRARY_PATH": "the frameworks' own libraries are found by it",
     "env.PYTHONPATH": "the frameworks are found by it",
+    "env.PYTHONHOME": "Python itself is found by it",
+    "env.PYTHONSTARTUP": "it names a program to run",
+    "env.BASH_ENV": "it names a program to run",
+    "env.ENV": "it names a program to run",
+    "env.LD_AUDIT": "it names a library to run",
     "env.HOME": "it is no setting",
 }
 """Variables that would change what is measured, not how fast it is."""
@@ -123,8 +128,8 @@ def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
     """
     known = set(knobs)
     for knob in (*restrictions.values, *restrictions.fixed):
-        if knob in _NOT_A_SETTING:
-            raise UsageError(f"{knob} cannot be searched: {_NOT_A_SETTING[knob]}")
+        if knob in NOT_A_SETTING:
+            raise UsageError(f"{knob} cannot be searched: {NOT_A_SETTING[knob]}")
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
         if knob in known:
             continue

@@ -8,14 +8,19 @@ import time
 class Budget:
     """Seconds granted and used; a resumed study goes on where the last session stopped."""
 
-    def __init__(self, total_s: float, used_before_s: float = 0.0) -> None:
+    def __init__(
+        self, total_s: float, used_before_s: float = 0.0, *, is_over: bool = False
+    ) -> None:
+        """is_over: the study is finished, and rendering it again uses nothing."""
         self.total_s = total_s
+        self._is_over = is_over
         self._used_before_s = used_before_s
         self._began = time.monotonic()
 
     def used_s(self) -> float:
         """Return the seconds used so far, earlier sessions included."""
-        return self._used_before_s + time.monotonic() - self._began
+        passed_s = 0.0 if self._is_over else time.monotonic() - self._began
+        return self._used_before_s + passed_s
 
     def left_s(self) -> float:
         """Return the seconds left; negative once it is overdrawn."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -55,6 +55,7 @@ class Claims:
     """Verdicts over the complete rounds, or over the first `n_rounds` of them.
 
     Between looks nothing is decided: ask with the number of rounds at the last look.
+    is_proven: tells whether every dear setting of a configuration is shown to be needed.
     """
 
     def __init__(
@@ -66,8 +67,10 @@ class Claims:
         n_rounds: int | None = None,
         *,
         is_robust: bool = False,
+        is_proven: Callable[[Configuration], bool] = lambda _: True,
     ) -> None:
         self._ledger = ledger
+        self._is_proven = is_proven
         self._is_robust = is_robust
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
@@ -143,7 +146,8 @@ class Claims:
     def claim(self, klass: WinnerClass) -> Claim:
         """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
 
-        Only one whose every setting was observed: nobody tried it without the others.
+        Only one whose every setting was observed, and none of them dear unless it is shown to be
+        needed: nobody tried it without the others.
         """
         found = self._claim_of(klass, self._finalists[klass])
         if found.verdict == "faster":
@@ -154,7 +158,11 @@ class Claims:
             if allowed_in(klass, other) and not self._ledger.unobservable(other)
             if not (self._is_robust and self._ledger.collapses(other))
         ]
-        faster = [claim for claim in baselines if claim.verdict == "faster" and claim.speedup]
+        faster = [
+            claim
+            for claim in baselines
+            if claim.verdict == "faster" and claim.speedup and self._is_proven(claim.configuration)
+        ]
         return max(faster, key=lambda c: c.speedup.low if c.speedup else 0.0, default=found)
 
     def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
@@ -205,7 +213,9 @@ class Claims:
             reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
         best = self._ledger.challenger(klass)
-        if best is not None and (self._is_robust or self._ledger.unobservable(best)):
+        if best is not None and (
+            self._is_robust or self._ledger.unobservable(best) or not self._is_proven(best)
+        ):
             why = "collapses beside a busy neighbour" if self._is_robust else "could not be proved"
             return Claim(default, "ambiguous", f"the best candidate, {best.label()}, {why}")
         lag = self._ledger.lag(klass)

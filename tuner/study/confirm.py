@@ -16,6 +16,7 @@ from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.ledger import is_default
 from tuner.study.neighbours import wants_neighbour
 from tuner.study.profiles import seconds_to_profile, to_profile
+from tuner.study.proofs import unproven
 from tuner.study.study import MIN_ROUNDS, Study
 
 
@@ -76,6 +77,7 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
         chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
         is_robust=study.goal == "robust",
+        is_proven=lambda configuration: not unproven(study, configuration),
     )
 
 

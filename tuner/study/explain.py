@@ -90,7 +90,7 @@ def contributions(study: Study, winner: Configuration) -> list[Contribution]:
     for knob, value in winner.settings:
         if knob not in shorter or knob == BATCH:  # the batch's gain is the default's too
             continue
-        interval, n_rounds = _worth(study, winner, shorter[knob])
+        interval, n_rounds = worth(study, winner, shorter[knob])
         ratio = interval.point if interval else _hint(study, winner, shorter[knob])
         if ratio is not None:
             left = dict(shorter[knob].settings)
@@ -99,7 +99,7 @@ def contributions(study: Study, winner: Configuration) -> list[Contribution]:
     return sorted(found, key=lambda c: -c.ratio)
 
 
-def _worth(
+def worth(
     study: Study, winner: Configuration, shorter: Configuration
 ) -> tuple[Interval | None, int]:
     """Return the speedup of one over the other, and over how many rounds; None if too few."""

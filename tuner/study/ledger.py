@@ -17,6 +17,7 @@ from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in, winner_class
+from tuner.study.prices import prices_of
 
 COLLAPSE = 0.5
 """Beside a busy neighbour: what keeps less than this of the share that the default keeps."""
@@ -60,6 +61,10 @@ class Ledger:
         """Estimate everything again."""
         self.estimates = Estimates(self._store.launches)
         self._find_costs()
+        launches = self._store.launches.values()
+        self.prices = prices_of(r for r in launches if r.request.purpose not in IN_ROUNDS)
+        """What configurations cost in memory and time per call, by launches of the search; those of
+        the confirmation choose nothing."""
         self.version += 1
         self._n_told = -1
         self._measured: dict[tuple[int, WinnerClass], dict[Configuration, float]] = {}

@@ -1,4 +1,4 @@
-"""Take away what does no good: a user gets three settings instead of fifteen."""
+"""Take away what does no good: a user gets three settings instead of fifteen, and none too dear."""
 
 from __future__ import annotations
 
@@ -9,13 +9,9 @@ from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import Ledger, is_default
-from tuner.study.study import LONG_BUDGET_S, SAFETY, TURNS, Study
+from tuner.study.proofs import QUANTILE, dear, is_shown, is_unmeasured, lost, tolerance, unproven
+from tuner.study.study import SAFETY, TURNS, Study
 
-_TOLERANCE_LONG = 0.01
-_TOLERANCE_MOST = 0.03
-"""However noisy the host: what does more good than this is not worth losing for a shorter list."""
-_QUANTILE = 1.64
-"""A setting is needed once its loss exceeds the tolerance by this many standard errors."""
 _MAX_LAUNCHES = 3
 
 
@@ -24,11 +20,13 @@ def minimise(study: Study) -> None:
 
     Settings go if the configuration without all of them scores no worse than the tolerance below
     the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise, at
-    most 3 %; where the trials together speak for what is removed, after two launches of both. A
-    setting whose removal there was no time to measure stays, unless nothing can observe
-    whether it took effect: then the best configuration without such settings takes the finalist's
-    place. The last setting always stays: whether it does any good is for the confirmation to say.
-    The classes share the time; what ships by default comes first.
+    most 3 %; where the trials together speak for what is removed, after two launches of both.
+    Before anything else, in every class, settings that raise memory or the time of a call by more
+    than 10 % go unless they are shown to be needed. A setting whose removal there was no time to
+    measure stays, unless it is as dear as that, or nothing can observe whether it took effect: then
+    the best configuration without such settings takes the finalist's place. The last setting always
+    stays: whether it does any good is for the confirmation to say. The classes share the time; what
+    ships by default comes first.
     """
     if study.is_done(Phase.MINIMISE):
         return
@@ -38,21 +36,17 @@ def minimise(study: Study) -> None:
     reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
     finalists = study.finalists()
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
-    while waiting:
-        free_s = study.budget.left_s() - reserve_s(study)
-        until_s = study.budget.used_s() + max(0.0, free_s) / len(waiting)
-        klass = waiting.pop(0)
-        reduction = _Reduction(study, finalists[klass], until_s)
-        shortest, removed = reduction.carry_out()
+    reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
+    for n, reduction in enumerate(reductions):
+        reduction.drop_dear(_share_ends_s(study, len(waiting) - n))
+    for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
+        shortest, removed = reduction.carry_out(_share_ends_s(study, len(waiting) - n))
         if study.goal == "robust" and removed and _is_fragile(study, shortest):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
-        if unproven := _unproven(study, shortest):
+        if why := _why_not(study, shortest):
             if study.beats_default(shortest):
-                study.warn(
-                    f"{shortest.label()} is not recommended: nothing shows that "
-                    f"{', '.join(unproven)} took effect, and there was no time to measure without"
-                )
+                study.warn(f"{shortest.label()} is not recommended: {why}")
             shortest, removed = _best_proven(study, klass), []
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     if not is_complete:
@@ -85,35 +79,79 @@ def _is_fragile(study: Study, shortest: Configuration) -> bool:
     return study.ledger.collapses(shortest)
 
 
-def _unproven(study: Study, configuration: Configuration) -> list[str]:
-    """Return the settings that cannot be observed and whose removal was not measured."""
+def _share_ends_s(study: Study, n_classes: int) -> float:
+    """Return until when the first of several classes may use the time that is left for all."""
+    free_s = study.budget.left_s() - reserve_s(study)
+    return study.budget.used_s() + max(0.0, free_s) / n_classes
+
+
+def _why_not(study: Study, configuration: Configuration) -> str:
+    """Say why a configuration must not be recommended; empty if nothing speaks against it."""
     echoed = study.ledger.unobservable(configuration)
     shorter = study.removals(configuration)
-    return [k for k in shorter if k in echoed and study.ledger.score(shorter[k]) is None]
+    unseen = [k for k in shorter if k in echoed and study.ledger.score(shorter[k]) is None]
+    if unseen:
+        return (
+            f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
+            "without"
+        )
+    if too_dear := unproven(study, configuration):
+        return (
+            f"{', '.join(too_dear)} raises memory or the time of a call by more than 10 %, and "
+            "there was no time to show that it is needed"
+        )
+    return ""
 
 
 def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
-    """Return the class's best candidate of which everything was observed; else the default."""
-    return study.candidate(klass, lambda c: not study.ledger.unobservable(c))
+    """Return the class's best candidate that holds nothing unseen or unproven; else the default."""
+    return study.candidate(
+        klass, lambda c: not study.ledger.unobservable(c) and not unproven(study, c)
+    )
 
 
 class _Reduction:
-    """The reduction of one finalist, until so many seconds of the budget are used.
+    """The reduction of one finalist, each step until so many seconds of the budget are used.
 
-    First away at once with all that the trials make look useless: often one launch for many
-    settings. The rest one by one: k settings cost k launches, and some for what is unclear.
+    First away with what is too dear; then at once with all that the trials make look useless: often
+    one launch for many settings. The rest one by one: k settings cost k launches, and some for what
+    is unclear.
     """
 
-    def __init__(self, study: Study, finalist: Configuration, until_s: float) -> None:
+    def __init__(self, study: Study, finalist: Configuration) -> None:
         self._study = study
         self._finalist = finalist
-        self._until_s = until_s
+        self._dropped: list[str] = []
+        self._until_s = 0.0
         self.is_complete = True
 
-    def carry_out(self) -> tuple[Configuration, list[str]]:
+    def drop_dear(self, until_s: float) -> None:
+        """Take away, the dearest first, each dear setting that is not shown to be needed.
+
+        One whose removal there was no time to measure stays for now.
+        """
+        study, self._until_s = self._study, until_s
+        if not study.beats_default(self._finalist):
+            return
+        tried: set[str] = set()
+        while open_ones := [k for k in dear(study, self._finalist) if k not in tried]:
+            knob = open_ones[0]
+            tried.add(knob)
+            shorter = self._without([knob])
+            is_dropped_early = study.ledger.score(shorter) is None and is_shown(
+                study, self._finalist, shorter
+            )
+            if not is_dropped_early and not self._make_clear(shorter):
+                self.is_complete = False
+            if not is_unmeasured(study, shorter) and not is_shown(study, self._finalist, shorter):
+                self._finalist = shorter
+                self._dropped.append(knob)
+
+    def carry_out(self, until_s: float) -> tuple[Configuration, list[str]]:
         """Return the shortest configuration that is as good, and what was removed."""
+        self._until_s = until_s
         if not self._study.beats_default(self._finalist):
-            return self._finalist, []  # only confirmed to say that nothing is better
+            return self._finalist, self._dropped  # confirmed to say that nothing is better
         away = self._useless_at_once()
         losses: dict[str, float] = {}
         for knob in self._study.removals(self._without(away)):
@@ -130,14 +168,15 @@ class _Reduction:
                 break
             useless.pop()
         removed = [*away, *useless]
-        return self._without(removed) if removed else self._finalist, removed
+        shortest = self._without(removed) if removed else self._finalist
+        return shortest, [*self._dropped, *removed]
 
     def _useless_at_once(self) -> list[str]:
         """Return the settings that together can go, by a launch without all of them."""
         removable = self._study.removals(self._finalist)
         gains = self._study.trials.sampler.gains(self._finalist)
-        tolerance = self._tolerance()
-        guess = [k for k, gain in gains.items() if gain <= tolerance and k in removable]
+        useless = tolerance(self._study)
+        guess = [k for k, gain in gains.items() if gain <= useless and k in removable]
         if guess and is_default(self._without(guess)):
             guess.remove(max(guess, key=gains.__getitem__))
         if len(guess) < 2 or self._study.space.refused(self._without(guess)):
@@ -148,28 +187,31 @@ class _Reduction:
         kept = {k: v for k, v in self._finalist.settings if k not in knobs}
         return self._study.space.canonical(kept)
 
-    def _tolerance(self) -> float:
-        if self._study.budget.total_s >= LONG_BUDGET_S:
-            return _TOLERANCE_LONG
-        return min(_TOLERANCE_MOST, self._study.ledger.floor())
-
-    def _harmless_loss(self, shorter: Configuration) -> float | None:
-        """Return the log rate that is lost if it is known to be within the tolerance; else None.
+    def _make_clear(self, shorter: Configuration) -> bool:
+        """Launch until it is clear what is lost without some settings; tell whether it is.
 
         The finalist is the luckiest of many, so at first every removal looks like a loss: it is
-        launched a second time before any counts, and what is not clear then, again. None as well
-        where it failed, or where there was no time to make sure.
+        launched a second time before any counts, and what is not clear then, again.
         """
         study = self._study
         while (due := self._due(shorter)) is not None:
             ends_s = study.budget.used_s() + study.cost_s(due)
             if ends_s > min(self._until_s, study.budget.total_s - reserve_s(study)):
-                break
+                return False
             study.measure(due, Purpose.ABLATION)
-        loss = _loss(study.ledger, self._finalist, shorter)
-        if study.ledger.has_failed(shorter) or (loss is not None and loss > self._tolerance()):
+        return True
+
+    def _harmless_loss(self, shorter: Configuration) -> float | None:
+        """Return the log rate that is lost if it is known to be within the tolerance; else None.
+
+        None as well where it failed, or where there was no time to make sure.
+        """
+        study = self._study
+        is_clear = self._make_clear(shorter)
+        loss = lost(study.ledger, self._finalist, shorter)
+        if study.ledger.has_failed(shorter) or (loss is not None and loss > tolerance(study)):
             return None
-        if loss is None or due is not None:
+        if loss is None or not is_clear:
             self.is_complete = False
             return None
         return loss
@@ -179,7 +221,7 @@ class _Reduction:
             self._study.ledger,
             self._finalist,
             shorter,
-            self._tolerance(),
+            tolerance(self._study),
             is_expected=self._is_expected(shorter),
         )
 
@@ -192,7 +234,7 @@ class _Reduction:
         echoed = study.ledger.unobservable(self._finalist)
         gains = study.trials.sampler.gains(self._finalist)
         removed = [k for k, _ in self._finalist.settings if k not in left and k not in echoed]
-        return sum(gains.get(knob, math.inf) for knob in removed) <= self._tolerance()
+        return sum(gains.get(knob, math.inf) for knob in removed) <= tolerance(study)
 
 
 def launch_due(
@@ -210,7 +252,7 @@ def launch_due(
     """
     if any(ledger.has_failed(c) for c in (shorter, full)):
         return None
-    loss = _loss(ledger, full, shorter)
+    loss = lost(ledger, full, shorter)
     if loss is None:
         return shorter
     least = min((full, shorter), key=ledger.n_launches)
@@ -220,14 +262,6 @@ def launch_due(
     elif ledger.n_launches(full) == 1:
         return full
     else:
-        margin = _QUANTILE * ledger.noise(shorter, full)
+        margin = QUANTILE * ledger.noise(shorter, full)
         is_clear = excess >= margin or ledger.n_launches(least) >= _MAX_LAUNCHES
     return None if is_clear else least
-
-
-def _loss(ledger: Ledger, full: Configuration, shorter: Configuration) -> float | None:
-    # the full one's own score is asked for each time: drift is estimated anew after each launch
-    score, full_score = ledger.score(shorter), ledger.score(full)
-    if score is None or full_score is None or ledger.has_failed(shorter):
-        return None
-    return full_score - score

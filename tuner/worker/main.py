@@ -7,6 +7,7 @@ Standard output and error go to the launch's log: frameworks print there.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import sys
 import traceback
@@ -19,6 +20,7 @@ from tuner.errors import TuneError, UsageError
 from tuner.host.numa import NumaError
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
+    STACK_SIGNAL,
     Begin,
     Cards,
     Check,
@@ -133,6 +135,7 @@ def _gist(text: str) -> str:
 
 def main() -> None:
     """Open the pipes and serve."""
+    faulthandler.register(STACK_SIGNAL)  # even where a library holds Python's lock for ever
     command_fd, reply_fd = int(sys.argv[1]), int(sys.argv[2])
     os.set_inheritable(command_fd, False)
     os.set_inheritable(reply_fd, False)

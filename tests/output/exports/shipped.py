@@ -1,5 +1,6 @@
 """Recommendations to export: plain, placed, in a team, and hostile."""
 
+from tuner.host.libraries import library_named
 from tuner.record.configuration import Value
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
@@ -12,10 +13,16 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Interval
+from tuner.space.catalogue import PRELOADED
 from tuner.space.knobs import describe
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 IOMP = "/opt/venv/lib/libiomp5.so"
+"""As files of earlier versions tell where pip put it."""
+PACKAGES = {
+    "libmimalloc.so": "cmeel-mimalloc==3.4.3",
+    "libiomp5.so": "intel-openmp==2026.2.0",
+}
 HOSTILE = '\'; touch /tmp/owned; $(OMP_NUM_THREADS) "$(touch /tmp/owned)" %n ${HOME} \\ : - # {{ }}'
 """A value that means something to every target; no control characters, which are refused."""
 
@@ -29,18 +36,30 @@ def shipped(
     memory_bytes: int | None = 700 << 20,
     batch: int = 16,
     launched: bool = True,
+    packages: dict[str, str] | None = None,
 ) -> Recommendation:
     """launched: with an allocator and a thread count."""
     launch: dict[str, Value] = {"launch.allocator": "tcmalloc", "env.OMP_NUM_THREADS": 4}
     variables = {"OMP_NUM_THREADS": "4", "LD_PRELOAD": TCMALLOC}
     if not launched:
         launch, variables = {}, {}
+    preloads = (variables | (environment or {})).get("LD_PRELOAD", "").split(":")
+    for knob, libraries in PRELOADED.items():
+        for library in libraries:
+            if any(library_named(path) == library for path in preloads):
+                launch[knob] = library
+    if placements and len(placements) > 1:
+        launch["launch.instances"] = len(placements)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class="same",
         workload=RecommendedWorkload(model, framework, "offline", batch),
         host=RecommendedHost("0" * 64, "A Xeon", 8, 16, 2),
-        claim=Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95)),
+        claim=(
+            Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
+            if settings or launch
+            else Claim("keep_default", 6, 0.01)
+        ),
         tolerances=Tolerances("same", 1e-4),
         versions={framework: "2.0"},
         environment=variables | (environment or {}),
@@ -56,19 +75,22 @@ def shipped(
         ],
         placements=placements or [Placement()],
         memory_bytes=memory_bytes,
+        packages=packages or {},
     )
 
 
 PLACED = [Placement("0-3", "bind:0")]
 TEAM = [Placement("0-3", "bind:0"), Placement("4-7", "bind:1")]
 CODE: dict[str, Value] = {"torch.compile.mode": "default", "torch.memory_format": "channels_last"}
+FROM_PIP = shipped(environment={"LD_PRELOAD": ":".join(PACKAGES)}, packages=PACKAGES)
 EVERY = {
     "plain": shipped(),
     "placed": shipped(placements=PLACED),
     "team": shipped(placements=TEAM),
     "interleaved": shipped(placements=[Placement(None, "interleave:0,1")]),
     "in the program": shipped(CODE),
-    "from pip": shipped(environment={"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}),
+    "from pip": FROM_PIP,
+    "from pip, an earlier file": shipped(environment={"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}),
     "hostile": shipped(environment={"MALLOC_CONF": HOSTILE}, model=f"/m/{HOSTILE}\n!.py"),
     "nothing": shipped(launched=False),
     "one CPU of each core": shipped({"launch.cpus": "one_per_core"}, placements=[Placement("0-7")]),

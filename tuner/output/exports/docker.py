@@ -7,20 +7,15 @@ import shlex
 from collections.abc import Sequence
 
 from tuner.output.exports.needs import (
-    PRELOAD,
-    Library,
     comments,
     heading,
-    libraries,
     needs_compiler,
     on_the_node,
     placing_command,
     program_changes,
 )
+from tuner.output.exports.preloads import Library, in_image, libraries
 from tuner.record.recommendation import Placement, Recommendation
-
-_LINKS = "/usr/local/lib"
-"""Where what pip installs gets a path that does not depend on Python's version."""
 
 
 def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
@@ -39,12 +34,11 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     for library in needed:
         if library.pypi:
             lines += _from_pypi(library)
-    paths = [_path(library) for library in needed]
+    paths = [library.in_image for library in needed]
     if paths:
         lines += comments(["the loader goes on without what it lacks: better to fail here"])
         lines.append("RUN " + " && ".join(f"test -e {shlex.quote(path)}" for path in paths))
-    variables = dict(r.environment) | ({PRELOAD: ":".join(paths)} if paths else {})
-    lines += [f"ENV {name}={shlex.quote(value)}" for name, value in sorted(variables.items())]
+    lines += [f"ENV {name}={shlex.quote(value)}" for name, value in sorted(in_image(r).items())]
     if command:
         lines.append(f"CMD {json.dumps(list(command))}")
     lines += comments(_runs(r))
@@ -57,18 +51,12 @@ def _versions(recommendation: Recommendation) -> list[str]:
     return [f"measured with {name} {version}"] if version else []
 
 
-def _path(library: Library) -> str:
-    name = library.path.rpartition("/")[2]
-    return f"{_LINKS}/{name}" if library.pypi else library.path
-
-
 def _from_pypi(library: Library) -> list[str]:
-    path = _path(library)
-    name = shlex.quote(path.rpartition("/")[2])
-    found = f'"$(find / -xdev -name {name} | head -n 1)"'
+    path = shlex.quote(library.in_image)
+    found = f'"$(find / -xdev -name {shlex.quote(library.name)} | head -n 1)"'
     return [
-        f"RUN pip install --no-cache-dir {library.pypi} \\",
-        f" && {{ test -e {shlex.quote(path)} || ln -s {found} {_LINKS}/; }}",
+        f"RUN pip install --no-cache-dir {shlex.quote(library.pypi)} \\",
+        f" && {{ test -e {path} || ln -s {found} {path}; }}",
     ]
 
 

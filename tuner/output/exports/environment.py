@@ -12,6 +12,7 @@ from tuner.output.exports.needs import (
     placing_command,
     refuse_command,
 )
+from tuner.output.exports.preloads import PRELOAD, are_found_at_start, in_a_shell
 from tuner.record.recommendation import Recommendation
 
 _LITERAL = re.compile(r"[A-Za-z0-9_./:,=+@%{}-]*")
@@ -25,6 +26,10 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     said = [*notes(r), *_placing(r)]
     lines = comments(said)
     for name, value in sorted(r.environment.items()):
+        if name == PRELOAD and are_found_at_start(r):
+            found = in_a_shell(r)[PRELOAD]
+            lines += comments([f"set it where the program is started: export {name}={found}"])
+            continue
         if "'" in value or "\\" in value:
             lines += comments([f"set it where the program is started: {name}={value}"])
             continue

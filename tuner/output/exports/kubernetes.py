@@ -16,6 +16,7 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
 )
+from tuner.output.exports.preloads import in_image, libraries
 from tuner.record.recommendation import Recommendation
 
 _ROOM = 1.25
@@ -33,7 +34,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         "name": name,
         "image": "replace.invalid/image:tag",
         **({"command": [_literal(word) for word in command]} if command else {}),
-        "env": [{"name": k, "value": _literal(v)} for k, v in sorted(r.environment.items())],
+        "env": [{"name": k, "value": _literal(v)} for k, v in sorted(in_image(r).items())],
         "resources": {"requests": resources, "limits": dict(resources)},
     }
     if huge := _huge_pages_mib(r):
@@ -85,6 +86,8 @@ def _kubelet(recommendation: Recommendation) -> list[str]:
     """Say what the manifest cannot: what kubelet and image must be told."""
     r = recommendation
     lines = ["image: put yours"]
+    if any(library.pypi for library in libraries(r)):
+        lines.append("what pip installs lies in the image where export --to docker links it")
     if r.memory_bytes is None:
         lines.append(f"memory: {_UNMEASURED_MIB} Mi is a guess, nothing was measured")
     else:

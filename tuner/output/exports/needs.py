@@ -3,36 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import PurePosixPath
-
-import msgspec
 
 from tuner.errors import UsageError
+from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.space.catalogue import CPUS
 
-PRELOAD = "LD_PRELOAD"
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
 """Settings with which TorchInductor builds C++ where the program runs."""
 _HUGE = ("hugetlb", "MIMALLOC_LARGE_OS_PAGES", "THP_MEM_ALLOC_ENABLE", "thp:")
-_DEBIAN = {
-    "libtcmalloc_minimal": "libtcmalloc-minimal4",
-    "libtcmalloc": "libgoogle-perftools4",
-    "libjemalloc": "libjemalloc2",
-    "libmimalloc": "libmimalloc2.0",
-    "libomp": "libomp5",
-}
-_PYPI = {"libiomp5": "intel-openmp"}
-
-
-class Library(msgspec.Struct, frozen=True):
-    """A library that the loader is told to load first."""
-
-    path: str
-    """On the host where it was measured."""
-    debian: str = ""
-    """The Debian or Ubuntu package that holds it there."""
-    pypi: str = ""
 
 
 def comments(lines: Sequence[str]) -> list[str]:
@@ -74,17 +53,6 @@ def program_changes(recommendation: Recommendation) -> list[str]:
     return lines
 
 
-def libraries(recommendation: Recommendation) -> list[Library]:
-    """Return the libraries that are preloaded, in order."""
-    paths = recommendation.environment.get(PRELOAD, "").split(":")
-    return [_library(path) for path in paths if path]
-
-
-def _library(path: str) -> Library:
-    stem = PurePosixPath(path).name.partition(".so")[0]
-    return Library(path, _DEBIAN.get(stem, ""), _PYPI.get(stem, ""))
-
-
 def needs_compiler(recommendation: Recommendation) -> bool:
     """Tell whether something is compiled where the program runs."""
     return any(setting.knob in _COMPILED for setting in recommendation.settings)
@@ -92,12 +60,7 @@ def needs_compiler(recommendation: Recommendation) -> bool:
 
 def on_the_image(recommendation: Recommendation) -> list[str]:
     """Say what must be installed where the program runs."""
-    lines = []
-    for library in libraries(recommendation):
-        package = f"Debian package {library.debian}" if library.debian else ""
-        package = f"pip install {library.pypi}" if library.pypi else package
-        source = f" ({package})" if package else ""
-        lines.append(f"needs {library.path}{source}: the loader goes on without what it lacks")
+    lines = [needed(library) for library in libraries(recommendation)]
     if needs_compiler(recommendation):
         lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
     if versions := recommendation.versions:

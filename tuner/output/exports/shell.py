@@ -11,13 +11,13 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
 )
+from tuner.output.exports.preloads import exports
 from tuner.record.recommendation import Placement, Recommendation
 
 
 def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     """Return the script; the program is its arguments, or the command that is given here."""
     r = recommendation
-    exports = [f"export {k}={shlex.quote(v)}" for k, v in sorted(r.environment.items())]
     names = "|".join(sorted(r.environment))
     ours = f"grep -vxE '{names}' | " if names else ""
     said = notes(r)
@@ -30,7 +30,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         "# measured without any other tuning variable: what your shell sets besides stays in force",
         f"others=$(env | grep -E '^({LINE_PATTERN})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
-        *exports,
+        *exports(r, "run.sh", first_is_program=True),
         *(_team(r.placements) if len(r.placements) > 1 else [f"exec {_started(r.placements[0])}"]),
     ]
     return "\n".join(lines) + "\n"

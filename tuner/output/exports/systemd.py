@@ -9,6 +9,7 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
 )
+from tuner.output.exports.preloads import are_found_at_start, in_a_shell
 from tuner.record.recommendation import Recommendation
 
 _CONTROLS = frozenset(map(chr, range(1, 32)))
@@ -23,15 +24,17 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     if not command:
         said.append("ExecStart: put your program (export ... -- PROGRAM ARGUMENT...)")
     service = ["Type=exec"]
-    if len(r.placements) > 1:
+    if len(r.placements) > 1 or are_found_at_start(r):
+        why = f"{len(r.placements)} instances, which one unit cannot place"
+        if len(r.placements) == 1:
+            why = "a unit cannot look for what pip installed"
         said.append(
-            f"{len(r.placements)} instances, which one unit cannot place: run.sh, beside "
-            "recommended.toml, starts them (or export --to shell); put it where ExecStart says:"
+            f"{why}: run.sh, beside recommended.toml, does it (or export --to shell); put it where "
+            "ExecStart says:"
         )
-        said += [f"  {name}={value}" for name, value in sorted(r.environment.items())]
-        said += [
-            f"  instance {i}: {' '.join(placing_command(p))}" for i, p in enumerate(r.placements)
-        ]
+        said += [f"  {name}={value}" for name, value in sorted(in_a_shell(r).items())]
+        placed = [" ".join(placing_command(p)) for p in r.placements]
+        said += [f"  instance {i}: {each}" for i, each in enumerate(placed) if each]
         words = ["/usr/local/bin/run.sh", *words]
     else:
         service += [f"Environment={_quoted(f'{k}={v}')}" for k, v in sorted(r.environment.items())]

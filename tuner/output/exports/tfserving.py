@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
+import msgspec
+
 from tuner.errors import UsageError
 from tuner.output.exports.needs import (
     comments,
@@ -12,6 +14,7 @@ from tuner.output.exports.needs import (
     placing_command,
     refuse_command,
 )
+from tuner.output.exports.preloads import exports
 from tuner.record.recommendation import Recommendation
 
 _FLAGS = {
@@ -34,6 +37,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
                          f"{r.workload.framework}; --to torchserve serves PyTorch's")  # fmt: skip
     said = [*notes(r), *_limits(r)]
     variables = {k: v for k, v in r.environment.items() if k not in _FLAGS}
+    apart = msgspec.structs.replace(r, environment=variables)
     flags = [f"{_FLAGS[k]}={v}" for k, v in sorted(r.environment.items()) if k in _FLAGS]
     words = [*placing_command(r.placements[0]), "tensorflow_model_server"]
     lines = [
@@ -48,7 +52,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         f"batch_timeout_micros {{ value: {_TIMEOUT_US} }}",
         "num_batch_threads { value: 1 }",
         "END",
-        *(f"export {name}={shlex.quote(value)}" for name, value in sorted(variables.items())),
+        *exports(apart, "SCRIPT", first_is_program=False),
         f"exec {' '.join(map(shlex.quote, words))} \\",
         '  --model_base_path="$base" --enable_batching=true \\',
         '  --batching_parameters_file="$batching" \\',

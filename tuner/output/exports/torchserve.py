@@ -14,6 +14,7 @@ from tuner.output.exports.needs import (
     placing_command,
     refuse_command,
 )
+from tuner.output.exports.preloads import in_a_shell
 from tuner.record.configuration import Value
 from tuner.record.recommendation import Recommendation
 
@@ -66,7 +67,7 @@ def _around(recommendation: Recommendation) -> list[str]:
     ]
     if r.environment:
         lines.append("start torchserve itself with (workers inherit it):")
-        lines += [f"  {name}={value}" for name, value in sorted(r.environment.items())]
+        lines += [f"  {name}={value}" for name, value in sorted(in_a_shell(r).items())]
     placed = [" ".join(placing_command(p)) for p in r.placements]
     if len(placed) > 1:
         lines.append("workers cannot be placed one by one; measured as:")

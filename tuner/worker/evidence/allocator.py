@@ -45,6 +45,23 @@ def allocator() -> str:
     return owners.pop() if len(owners) == 1 else "mixed:" + ",".join(sorted(owners))
 
 
+def _version() -> str:
+    """Return the version that the allocator in use tells of itself, as the end of a sentence."""
+    library = ctypes.CDLL(definer("malloc") or None)
+    if hasattr(library, "mi_version"):  # 30403 is 3.4.3, and 212 was 2.1.2 (mimalloc.h)
+        number = library.mi_version()
+        base = 100 if number >= 10000 else 10
+        return f": mimalloc {number // base**2}.{number // base % base}.{number % base}"
+    if hasattr(library, "tc_version"):
+        library.tc_version.restype = ctypes.c_char_p
+        return f": {library.tc_version(None, None, None).decode()}"
+    if hasattr(library, "mallctl"):
+        text, size = ctypes.c_char_p(), ctypes.c_size_t(ctypes.sizeof(ctypes.c_char_p))
+        library.mallctl(b"version", ctypes.byref(text), ctypes.byref(size), None, ctypes.c_size_t())
+        return f": jemalloc {(text.value or b'').decode()}"
+    return ""
+
+
 def has_huge_pages(address: int) -> bool:
     """Tell whether the mapping that holds an address was advised to use huge pages (smaps: hg)."""
     is_inside = False
@@ -66,7 +83,7 @@ def of_allocator(settings: Mapping[str, Value]) -> list[ReadBack]:
             settings.get("launch.allocator"),
             allocator(),
             "effective",
-            "which mapped file malloc and posix_memalign resolve to",
+            f"which mapped file malloc and posix_memalign resolve to{_version()}",
         )
     ]
     for knob, read in _TUNING.items():

@@ -14,7 +14,8 @@ given(tensor)           an input of the framework's own, in the precision and la
 function(tensors)       the model as a function of such inputs, in the form that is set
 program(arrays)         bind inputs, trace and freeze; returns a call that ends when its outputs
                         are ready
-outputs(result)         the outputs of a call as float32 arrays, batch first
+outputs(result)         the outputs of a call as float32 arrays, batch first; raises UsageError for
+                        what is no tensor (outputs.py)
 operators(calls)        make calls under the framework's profiler; returns in no order what each
                         kind of operator took in all of them, those inside it not counted. Nothing
                         is timed afterwards

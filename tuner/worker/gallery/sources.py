@@ -26,7 +26,7 @@ from tuner.record.workload import FRAMEWORKS, ModelCard, ModelRef
 from tuner.worker.gallery.hugging_face import HuggingFace
 from tuner.worker.gallery.python_file import PythonFile
 from tuner.worker.gallery.statement import Accuracy, Model, Recorded, fault_of
-from tuner.worker.gallery.tensorflow_files import KerasFile, SavedModel
+from tuner.worker.gallery.tensorflow_files import KerasFile, SavedModel, old_keras_fault
 from tuner.worker.gallery.torch_files import ExportFile, ScriptFile, kind_of_archive
 
 
@@ -72,6 +72,8 @@ def source_of(ref: ModelRef) -> Source:
         )
     if path.suffix == ".json":
         return HuggingFace(ref)
+    if path.suffix in (".h5", ".hdf5"):
+        raise UsageError(old_keras_fault(path))
     return (_BY_SUFFIX.get(path.suffix) or _BY_ARCHIVE[kind_of_archive(path)])(ref)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import zipfile
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
@@ -79,6 +80,20 @@ def _holds_marshalled_code(path: str) -> bool:
             return b'"__lambda__"' in archive.read("config.json")
     except (OSError, KeyError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path} is not a .keras file: {error}") from error
+
+
+def old_keras_fault(path: Path) -> str:
+    """Say of a file in Keras's old HDF5 format how to save the model again."""
+    if path.name.endswith((".weights.h5", ".weights.hdf5")):
+        return (
+            f"{path} holds weights and no model: load them into the model (model.load_weights) and "
+            f"save it whole, model.save({path.name.split('.')[0] + '.keras'!r}); or give a "
+            "function that does, --model PATH.py:FUNCTION"
+        )
+    return (
+        f"{path} is in Keras's old HDF5 format, which is not read; save the model again: "
+        f"keras.models.load_model({path.name!r}).save({path.stem + '.keras'!r})"
+    )
 
 
 class SavedModel:

@@ -21,6 +21,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
 from tuner.worker.evidence.process import threads_by_name
 from tuner.worker.frameworks import Array, Tensors, products
+from tuner.worker.frameworks.outputs import no_output, not_comparable
 from tuner.worker.frameworks.tensorflow import evidence, profiler
 from tuner.worker.graph import Node
 
@@ -164,9 +165,14 @@ class TensorFlow:
         traced = self._traced(tensors)
         if not self._settings.get("tensorflow.frozen"):
             return traced
-        structure = self.tf.nest.map_structure(lambda _: 0, self._structure)
-        pack = self.tf.nest.pack_sequence_as  # freezing flattens the outputs into a list
-        return lambda *given: pack(structure, self.tf.nest.flatten(traced(*given)))
+        nest = self.tf.nest
+        structure = nest.map_structure(lambda part: None if part is None else 0, self._structure)
+
+        def packed(*given: Any) -> Any:  # freezing flattens the outputs into a list, without None
+            parts = iter(nest.flatten(traced(*given)))
+            return nest.map_structure(lambda p: None if p is None else next(parts), structure)
+
+        return packed
 
     def _traced(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         """Return the concrete function for tensors of these shapes, traced once for each."""
@@ -202,8 +208,20 @@ class TensorFlow:
         return function
 
     def outputs(self, result: Any) -> list[Array]:
-        """Flatten tensors, sequences and mappings in order."""
-        return [self.tf.cast(t, self.tf.float32).numpy() for t in self.tf.nest.flatten(result)]
+        """Flatten tensors, sequences and mappings in the order of tf.nest, without None."""
+        from tensorflow.python.util import nest
+
+        found = []
+        for place, part in nest.flatten_with_tuple_paths(result):
+            if part is None:
+                continue
+            if part.dtype in (self.tf.string, self.tf.resource, self.tf.variant):
+                name = "".join(f"[{key!r}]" for key in place)
+                raise not_comparable(f"outputs{name}", f"a tensor of {part.dtype.name}")
+            found.append(self.tf.cast(part, self.tf.float32).numpy())
+        if not found:
+            raise no_output(result)
+        return found
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
         """Return what each operator took, over all threads."""

@@ -19,6 +19,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Evidence, Operator, ReadBack
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array, Tensors, products
+from tuner.worker.frameworks.outputs import tensors_in
 from tuner.worker.frameworks.torch import evidence, weights
 from tuner.worker.frameworks.torch.forms import Form, form_of
 from tuner.worker.graph import Node
@@ -155,12 +156,12 @@ class Torch:
         return self._last_call
 
     def outputs(self, result: Any) -> list[Array]:
-        """Flatten tensors, tuples, lists and mappings in order."""
-        if isinstance(result, self.torch.Tensor):
-            # cloned, as inference tensors share memory with the next call under a compiler
-            return [result.detach().float().contiguous().clone().numpy()]
-        parts = result.values() if isinstance(result, Mapping) else result
-        return [array for part in parts for array in self.outputs(part)]
+        """Flatten tensors, tuples, lists and mappings in order, without None."""
+        # cloned, as inference tensors share memory with the next call under a compiler
+        return [
+            tensor.detach().float().contiguous().clone().numpy()
+            for tensor in tensors_in(result, self.torch.is_tensor)
+        ]
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
         """Return what each operator took on the calling thread: threads inside it are not seen."""

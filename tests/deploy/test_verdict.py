@@ -1,0 +1,214 @@
+"""What a verification may say, from what its rounds showed."""
+
+import math
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.deploy.recommendations import recommendation
+from tuner.deploy.differences import Difference
+from tuner.deploy.verdict import (
+    EXIT_CODES,
+    Shown,
+    Verdict,
+    Verification,
+    conclude,
+    early_interval,
+    judge,
+)
+from tuner.deploy.verify import nothing_to_prove
+from tuner.host.identity import probe
+from tuner.record.configuration import Configuration, Value
+from tuner.record.launch import (
+    Evidence,
+    Interference,
+    LaunchRecord,
+    LaunchRequest,
+    Purpose,
+    ReadBack,
+    Slice,
+)
+from tuner.record.recommendation import Recommendation
+from tuner.record.result import Interval
+
+SETTINGS: dict[str, Value] = {
+    "fake.layout": "packed",
+    "env.MY_MODE": "fast",
+    "workload.batch": 16,
+}
+ELSEWHERE = [Difference("processor, model", "Another", "This", matters=True)]
+FASTER = Interval(1.5, 1.45, 1.55, 0.95)
+
+
+def read_back(knob: str, evidence: Evidence = "effective", observed: Value | None = None) -> Any:
+    value = SETTINGS[knob]
+    return ReadBack(knob, value, value if observed is None else observed, evidence, "")
+
+
+IN_FORCE = [read_back("fake.layout"), read_back("env.MY_MODE", "environment_only")]
+
+
+def launches(n_disturbed: int) -> list[LaunchRecord]:
+    """Return the launch of a round, of whose four slices some were disturbed."""
+    dirty = Interference(foreign=0.4, dirty=("others used 40 % of the CPUs",))
+    request = LaunchRequest(1, Configuration(), 4, Purpose.CONFIRM)
+    slices = [
+        Slice(k, 4, 3, 0.3, float(k), dirty if k < n_disturbed else Interference())
+        for k in range(4)
+    ]
+    return [LaunchRecord(request, slices=slices)]
+
+
+@pytest.fixture(scope="module")
+def claimed() -> Recommendation:
+    """Claimed: 1.4 to 1.6 times the default's 100 items per second."""
+    found = recommendation(SETTINGS, probe(), "fake")
+    claim = msgspec.structs.replace(found.claim, default_rate=100.0)
+    return msgspec.structs.replace(found, claim=claim)
+
+
+def concluded(
+    recommendation: Recommendation, found: list[Difference] | None = None, **parts: Any
+) -> Verification:
+    shown: dict[str, Any] = {
+        "interval": FASTER,
+        "ratios": [1.5] * 4,
+        "default_rate": 100.0,
+        "launches": launches(0),
+        "read_back": IN_FORCE,
+        **parts,
+    }
+    return conclude(recommendation, Shown(**shown), found or [], 1.0)
+
+
+def test_confirmed_is_what_was_read_back_in_force(claimed: Recommendation) -> None:
+    assert concluded(claimed).verdict is Verdict.CONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("seen", "missing"),
+    [
+        ([], ["fake.layout", "env.MY_MODE"]),
+        (IN_FORCE[:1], ["env.MY_MODE"]),
+        (IN_FORCE[1:], ["fake.layout"]),
+        # what a program is told to do can be observed
+        ([read_back("fake.layout", "environment_only"), IN_FORCE[1]], ["fake.layout"]),
+        ([read_back("fake.layout", observed="plain"), IN_FORCE[1]], ["fake.layout"]),
+    ],
+)
+def test_what_was_not_read_back_is_not_in_force(
+    claimed: Recommendation, seen: list[ReadBack], missing: list[str]
+) -> None:
+    assert {s.knob for s in claimed.settings} == SETTINGS.keys()
+    found = concluded(claimed, read_back=seen)
+    assert (found.verdict, found.not_in_force) == (Verdict.REFUTED, missing)
+    assert found.reason == f"not in force here: {', '.join(missing)}"
+
+
+def test_where_no_launch_got_so_far_nothing_is_said_of_the_settings(
+    claimed: Recommendation,
+) -> None:
+    found = concluded(claimed, interval=None, ratios=[], default_rate=None, read_back=None,
+                      launches=[], stopped="the time was up")  # fmt: skip
+    assert (found.verdict, found.not_in_force) == (Verdict.INCONCLUSIVE, [])
+    assert found.reason == "the time was up: too few rounds for an interval: give it more time"
+
+
+@pytest.mark.parametrize("rate", [66.0, 151.0])
+@pytest.mark.parametrize("interval", [FASTER, Interval(1.1, 1.05, 1.15, 0.95)])
+def test_another_default_on_the_same_host_decides_nothing(
+    claimed: Recommendation, rate: float, interval: Interval
+) -> None:
+    here = concluded(claimed, default_rate=rate, interval=interval)
+    assert here.verdict is Verdict.INCONCLUSIVE
+    said = f"the default does {rate:.3g} items/s here, and did 100 where it was confirmed"
+    assert said in here.reason
+    elsewhere = concluded(claimed, ELSEWHERE, default_rate=rate, interval=interval)
+    assert elsewhere.verdict is judge(interval, claimed.claim.speedup)[0]
+    assert said in elsewhere.reason
+
+
+def test_a_default_that_is_much_the_same_is_not_spoken_of(claimed: Recommendation) -> None:
+    unknown = msgspec.structs.replace(claimed.claim, default_rate=None)
+    older = msgspec.structs.replace(claimed, claim=unknown)
+    for found in (concluded(claimed, default_rate=140.0), concluded(older, default_rate=1.0)):
+        assert (found.verdict, found.reason) == (
+            Verdict.CONFIRMED, "faster than the default, as claimed",
+        )  # fmt: skip
+
+
+def test_a_busy_host_is_said_whatever_the_verdict(claimed: Recommendation) -> None:
+    said = "the host is busy (75% of the slices were disturbed: others used 40 % of the CPUs)"
+    decided = concluded(claimed, launches=launches(3))
+    assert decided.verdict is Verdict.CONFIRMED  # the rounds' own interval decides
+    assert decided.reason == f"faster than the default, as claimed, although {said}"
+    open_ = concluded(claimed, launches=launches(3), interval=None)
+    assert open_.verdict is Verdict.INCONCLUSIVE
+    assert open_.reason.startswith(said)
+    assert concluded(claimed, launches=launches(1)).disturbed == 0.25
+    assert "busy" not in concluded(claimed, launches=launches(1)).reason
+
+
+def test_a_failure_is_refuted_however_fast_it_was(claimed: Recommendation) -> None:
+    found = concluded(claimed, failure="wrong_output: drift 0.3", default_rate=10.0)
+    assert found.verdict is Verdict.REFUTED
+    assert found.reason == "the recommendation fails here (wrong_output: drift 0.3)"
+
+
+@pytest.mark.parametrize(
+    ("verdict", "code", "said"),
+    [
+        ("keep_default", 0, "nothing is recommended (keep_default)"),
+        ("ambiguous", 5, "nothing was claimed: the study did not decide"),
+    ],
+)
+def test_without_settings_it_says_what_the_study_found(verdict: Any, code: int, said: str) -> None:
+    host = probe()
+    kept = recommendation({}, host, "fake")
+    claim = msgspec.structs.replace(kept.claim, verdict=verdict)
+    found = nothing_to_prove(msgspec.structs.replace(kept, claim=claim), host)
+    assert EXIT_CODES[found.verdict] == code
+    assert said in found.reason
+
+
+def interval(point: float, low: float, high: float) -> Interval:
+    return Interval(point, low, high, 0.95)
+
+
+@pytest.mark.parametrize(
+    ("found", "claimed", "verdict"),
+    [
+        (interval(1.5, 1.4, 1.6), interval(1.55, 1.5, 1.7), Verdict.CONFIRMED),
+        (interval(1.2, 1.1, 1.3), interval(1.55, 1.5, 1.7), Verdict.REFUTED),
+        (interval(2.0, 1.9, 2.1), interval(1.55, 1.5, 1.7), Verdict.CONFIRMED),
+        (interval(1.2, 0.9, 1.6), interval(1.55, 1.5, 1.7), Verdict.INCONCLUSIVE),
+        (interval(0.9, 0.8, 1.0), None, Verdict.REFUTED),
+        (None, interval(1.55, 1.5, 1.7), Verdict.INCONCLUSIVE),
+    ],
+)
+def test_an_interval_confirms_where_it_is_above_one_and_not_below_the_claim(
+    found: Interval | None, claimed: Interval | None, verdict: Verdict
+) -> None:
+    assert judge(found, claimed)[0] is verdict
+
+
+def test_more_than_was_claimed_is_confirmed_and_worth_tuning_for() -> None:
+    verdict, reason = judge(interval(5.0, 4.49, 5.57), interval(2.07, 1.79, 2.4))
+    assert verdict is Verdict.CONFIRMED
+    assert "by more than was claimed, so that it may pay to tune here" in reason
+
+
+def test_a_single_round_makes_no_interval() -> None:
+    assert early_interval([0.5], 0.02, 5) is None
+
+
+def test_few_rounds_borrow_the_scatter_of_the_study_and_add_their_own() -> None:
+    agreeing, scattered = early_interval([0.5, 0.5], 0.02, 5), early_interval([0.3, 0.7], 0.02, 5)
+    assert agreeing is not None
+    assert scattered is not None
+    # t of 5 + 1 degrees of freedom at 2.5 %: 2.4469; the two rounds add none of the squares
+    sd = 0.02 * math.sqrt(2 * 5 / 6)
+    half = 2.4469 * sd / math.sqrt(2)
+    assert math.log(agreeing.high / agreeing.point) == pytest.approx(half, rel=1e-3)
+    assert agreeing.high < scattered.high

@@ -1,0 +1,186 @@
+"""Recommendations from anywhere: only what a study can have written is believed."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import tuner
+from tests.deploy.recommendations import recommendation
+from tests.space.spaces import machine
+from tuner.cli import export
+from tuner.cli import run as cli_run
+from tuner.deploy.run import CannotRun
+from tuner.errors import UsageError
+from tuner.record.configuration import Value
+from tuner.record.files import write_recommendation
+from tuner.record.recommendation import Placement, Recommendation, Setting
+from tuner.space.recommended import fault_of, read_recommended
+from tuner.verifying import Proof, prove
+
+SETTINGS: dict[str, Value] = {
+    "env.OMP_NUM_THREADS": 2,
+    "launch.allocator": "tcmalloc",
+    "launch.instances": 2,
+    "torch.memory_format": "channels_last",
+    "workload.batch": 8,
+}
+
+
+@pytest.fixture
+def sound(tmp_path: Path) -> Recommendation:
+    """With a setting of every kind, written on a host of four cores."""
+    return recommendation(SETTINGS, machine(tmp_path, cores=4))
+
+
+def with_setting(r: Recommendation, which: str, **parts: Any) -> Recommendation:
+    """Change a setting, or add one if parts make it whole."""
+    changed = [msgspec.structs.replace(s, **parts) if s.knob == which else s for s in r.settings]
+    if changed == r.settings:
+        changed = [*r.settings, Setting(which, how="", **parts)]
+    return msgspec.structs.replace(r, settings=changed)
+
+
+def with_variables(r: Recommendation, **variables: str | None) -> Recommendation:
+    found = {k: v for k, v in {**r.environment, **variables}.items() if v is not None}
+    return msgspec.structs.replace(r, environment=found)
+
+
+def in_environment(value: Value) -> dict[str, Any]:
+    return {"value": value, "applies": "launch", "needs_code_change": False}
+
+
+def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> None:
+    write_recommendation(tmp_path / "recommended.toml", sound)
+    assert read_recommended(tmp_path) == sound
+    assert fault_of(with_variables(sound, LD_PRELOAD="/elsewhere/libtcmalloc.so.4.5")) is None
+    older = msgspec.structs.replace(sound, placements=[Placement()])
+    assert fault_of(older) is None
+
+
+FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
+    "an unknown knob": (
+        lambda r: with_setting(r, "torch.memory_format", knob="torch.nosuch"),
+        "there is no knob 'torch.nosuch'",
+    ),
+    "another framework's knob": (
+        lambda r: with_setting(r, "torch.memory_format", knob="tensorflow.frozen"),
+        "tensorflow.frozen is no knob of torch",
+    ),
+    "a value of another type": (
+        lambda r: with_setting(r, "torch.memory_format", value=17),
+        "torch.memory_format cannot be 17; allowed are: contiguous, channels_last",
+    ),
+    "a value that is code": (
+        lambda r: with_setting(r, "torch.memory_format", value="x'; touch x"),
+        "torch.memory_format cannot be",
+    ),
+    "a value of no variable": (
+        lambda r: with_variables(
+            with_setting(r, "env.OMP_NUM_THREADS", value="banana"), OMP_NUM_THREADS="banana"
+        ),
+        "env.OMP_NUM_THREADS cannot be 'banana'",
+    ),
+    "another time to apply": (
+        lambda r: with_setting(r, "torch.memory_format", applies="launch"),
+        "torch.memory_format applies at 'launch'",
+    ),
+    "another need of code": (
+        lambda r: with_setting(r, "torch.memory_format", needs_code_change=False),
+        "needs_code_change = false; it is 'model' and true",
+    ),
+    "another batch than its workload's": (
+        lambda r: with_setting(r, "workload.batch", value=16),
+        "workload.batch is 16, and the batch of its workload 8",
+    ),
+    "a knob twice": (
+        lambda r: msgspec.structs.replace(r, settings=[*r.settings, r.settings[0]]),
+        "is set twice",
+    ),
+    "a class that allows less": (
+        lambda r: msgspec.structs.replace(r, winner_class="launch_only"),
+        "the class launch_only does not allow",
+    ),
+    "an unknown class": (
+        lambda r: msgspec.structs.replace(r, winner_class="best"),
+        "there is no winner class 'best'",
+    ),
+    "an unknown framework": (
+        lambda r: msgspec.structs.replace(
+            r, workload=msgspec.structs.replace(r.workload, framework="jax")
+        ),
+        "there is no framework 'jax'",
+    ),
+    "a claim of nothing": (
+        lambda r: msgspec.structs.replace(
+            r, claim=msgspec.structs.replace(r.claim, verdict="ambiguous")
+        ),
+        "it claims 'ambiguous' and sets",
+    ),
+    "a smuggled variable": (
+        lambda r: with_variables(r, PYTHONPATH="/tmp/x"),
+        "[environment] has PYTHONPATH, which no setting sets",
+    ),
+    "a variable that names a program": (
+        lambda r: with_variables(
+            with_setting(r, "env.BASH_ENV", **in_environment("/x")), BASH_ENV="/x"
+        ),
+        "env.BASH_ENV is no setting: it names a program to run",
+    ),
+    "a variable that is not set": (
+        lambda r: with_variables(r, OMP_NUM_THREADS=None),
+        "[environment] lacks OMP_NUM_THREADS",
+    ),
+    "a variable with another value": (
+        lambda r: with_variables(r, OMP_NUM_THREADS="3"),
+        "[environment] has OMP_NUM_THREADS=3, and env.OMP_NUM_THREADS is 2",
+    ),
+    "a library more": (
+        lambda r: with_variables(r, LD_PRELOAD="/x/libtcmalloc.so.4:/tmp/evil.so"),
+        "LD_PRELOAD loads /tmp/evil.so, which no setting asks for",
+    ),
+    "another library": (
+        lambda r: with_variables(r, LD_PRELOAD="/tmp/evil.so"),
+        "does not load tcmalloc, which is a setting",
+    ),
+    "another schema": (
+        lambda r: msgspec.structs.replace(r, schema_version=2),
+        "its schema_version is 2; this version reads 1",
+    ),
+    "CPUs without end": (
+        lambda r: msgspec.structs.replace(r, placements=[Placement("0-99999999999")]),
+        "names the CPUs 0-99999999999, which no machine has",
+    ),
+    "CPUs in the wrong order": (
+        lambda r: msgspec.structs.replace(r, placements=[Placement("3-1")]),
+        "names no CPU: 3-1",
+    ),
+    "a placement more": (
+        lambda r: msgspec.structs.replace(r, placements=[*r.placements, Placement("3")]),
+        "it has 3 placements for 2 instances",
+    ),
+}
+
+
+@pytest.mark.parametrize(("change", "said"), FAULTS.values(), ids=FAULTS)
+def test_what_no_study_can_have_written_is_refused(
+    sound: Recommendation, change: Callable[[Recommendation], Recommendation], said: str
+) -> None:
+    assert said in (fault_of(change(sound)) or "")
+
+
+def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:
+    path = tmp_path / "recommended.toml"
+    write_recommendation(path, with_setting(sound, "torch.memory_format", knob="torch.nosuch"))
+    said = f"{path} is not a recommendation: there is no knob 'torch.nosuch'"
+    for reads in (
+        lambda: tuner.apply(path),
+        lambda: prove(Proof(path, 1.0), lambda event: None),
+        lambda: export.main(path, "python", None, ()),
+    ):
+        with pytest.raises(UsageError, match=said):
+            reads()
+    with pytest.raises(CannotRun, match=said):
+        cli_run.main(path, ["true"], quiet=True)

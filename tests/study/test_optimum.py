@@ -1,0 +1,107 @@
+"""The search finds the best there is: whole studies on the fake's surface, on a virtual clock.
+
+Only the measured process is replaced (benchmarks/virtual.py): a launch deals what the fake model
+would have answered, so that the outcome is the seed's and no host's.
+"""
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.virtual import Played, PlayedSlice, VirtualBench, VirtualBudget
+from tuner.host.identity import probe
+from tuner.plan import Plan, Request, plan
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Ending
+from tuner.record.store import Store
+from tuner.search.trials import Trials
+from tuner.study.baselines import measure_baselines
+from tuner.study.confirm import confirm, make_claims
+from tuner.study.explore import explore
+from tuner.study.ledger import Ledger
+from tuner.study.minimise import minimise
+from tuner.study.race import race
+from tuner.study.study import Study
+from tuner.worker.frameworks.fake import CHOICES, Surface
+
+BATCHES = (4, 16)
+BUDGET_S = 13.0
+START_S, SLICE_S = 0.13, 0.01
+"""What the fake's process and its slices take on a quick, quiet host."""
+
+
+class Drawn:
+    """A launch of the fake model: its own speed, and slices that drift with the machine."""
+
+    fixed_s, check_s = START_S, SLICE_S
+    failure: Ending | None = None
+    has_slices = True
+
+    def __init__(self, source: "Surfaced", log_rate: float) -> None:
+        self._source = source
+        self._log_rate = log_rate + source.random.normal(0, source.surface.noise)
+
+    def slice(self) -> PlayedSlice:
+        surface, random = self._source.surface, self._source.random
+        drift = surface.drift * math.sin(self._source.now_s / 7 + surface.seed)
+        log_rate = self._log_rate + drift + random.normal(0, surface.noise / 2)
+        return PlayedSlice(math.exp(log_rate), (), SLICE_S)
+
+
+class Surfaced:
+    """Deals launches on a surface."""
+
+    def __init__(self, surface: Surface) -> None:
+        self.now_s = 0.0
+        self.surface = surface
+        self.random = np.random.default_rng(surface.seed)
+
+    def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
+        return Drawn(self, self.surface.log_rate(configuration.as_dict()))
+
+    def idle(self) -> tuple[str, ...]:
+        return ()
+
+
+@pytest.fixture(scope="module")
+def planned() -> Plan:
+    return plan(Request(model="fake", hardware="fake"), probe())[0]
+
+
+def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
+    """Return the settings that a study of every class would ship as `reduced`."""
+    source = Surfaced(surface)
+    budget = VirtualBudget(BUDGET_S, source)
+    with Store(folder / "study") as store:
+        store.used_s = budget.used_s
+        ledger = Ledger(store, BATCHES[0], BATCHES)
+        bench = VirtualBench(source, store, planned.workload, planned.facts, budget, surface.seed)
+        trials = Trials(
+            folder / "study.db", planned.space, ledger.tried, surface.seed,
+            sd=ledger.score_sd, cost_s=ledger.cost_s,
+        )  # fmt: skip
+        study = Study(store, planned.space, planned.baselines, bench, ledger, trials, budget,
+                      lambda _: None, WinnerClass.REDUCED)  # fmt: skip
+        for phase in (measure_baselines, explore, race, minimise, confirm):
+            phase(study)
+        return make_claims(study).claim(WinnerClass.REDUCED).configuration
+
+
+def optimum(surface: Surface) -> float:
+    combinations = itertools.product(*CHOICES.values())
+    return max(surface.log_rate(dict(zip(CHOICES, c, strict=True))) for c in combinations)
+
+
+def test_the_optimum_is_found_wherever_the_seed_puts_it(planned: Plan, tmp_path: Path) -> None:
+    """In at least 9 of 10 studies."""
+    losses = []
+    for seed in range(10):
+        surface = Surface(seed)
+        found = winner(planned, surface, tmp_path / str(seed))
+        losses.append(optimum(surface) - surface.log_rate(found.as_dict()))
+    assert sum(abs(each) < 1e-9 for each in losses) >= 9, losses

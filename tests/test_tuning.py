@@ -1,0 +1,54 @@
+"""What is said once for a whole run, whatever the number of its frameworks."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.space.spaces import machine
+from tuner import tuning
+from tuner.errors import StudyConflict
+from tuner.plan import Request
+from tuner.record.events import Event, FrameworkEnds, Warned
+
+GUIDES = """
+schema_version = 1
+title = "guides that name allocators"
+extends = "fake"
+[[baseline]]
+name = "a_guide"
+source = "a guide"
+frameworks = ["fake"]
+settings = { "launch.allocator" = "tcmalloc" }
+[[baseline]]
+name = "another"
+source = "another"
+frameworks = ["fake"]
+settings = { "launch.allocator" = "tcmalloc", "env.FAKE_THREADS" = 2 }
+"""
+
+
+def test_what_apt_would_add_is_said_once_before_anything_is_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_measured(*_: Any) -> None:
+        raise StudyConflict("not measured here")
+
+    space = tmp_path / "guides.toml"
+    space.write_text(GUIDES)
+    here = machine(tmp_path / "host")
+    heard: list[Event] = []
+    bare = msgspec.structs.replace(here, libraries={})
+    monkeypatch.setattr(tuning, "run_study", not_measured)
+    for host, out in ((bare, "bare"), (here, "equipped")):
+        monkeypatch.setattr(tuning, "probe", lambda host=host: host)
+        tuning.tune(
+            Request("fake", hardware=str(space), frameworks=("fake",), out=tmp_path / out),
+            heard.append,
+        )
+    warned, *ends = heard
+    assert isinstance(warned, Warned)
+    assert "tcmalloc (a_guide and 1 more); these are measured with" in warned.text
+    assert warned.text.endswith("sudo apt-get install libtcmalloc-minimal4")
+    assert [type(event) for event in ends] == [FrameworkEnds] * 2

@@ -1,0 +1,76 @@
+"""The command on a clock of its own: a launch costs the same on every host, at every hour.
+
+    python tests/virtual.py --model fake --hw fake --budget 10s ...
+
+Everything else is real: the command line, the worker processes, their deaths, the files. What a
+budget holds then depends on the study alone. The fake's speed is its own already; here it also
+passes for undisturbed whatever else the host does, so that no launch waits for quiet.
+"""
+
+import time
+from typing import Any
+
+import msgspec
+
+import tuner.deploy.verify
+import tuner.measurement.launch
+import tuner.study.budget
+import tuner.tuning
+import tuner.verifying
+from tuner.cli.main import main
+from tuner.measurement.team import Team
+from tuner.record.launch import Interference
+from tuner.record.protocol import Command, Measured, Reply
+
+KEPT_BY = (
+    tuner.deploy.verify,
+    tuner.measurement.launch,
+    tuner.study.budget,
+    tuner.tuning,
+    tuner.verifying,
+)
+"""The modules that count seconds of the budget."""
+START_S, ASK_S = 0.1, 0.01
+"""What the start of a launch's processes and each of its steps take: as on a quick, quiet host."""
+
+
+class Clock:
+    """Stands in for the module `time`; passes only by what launches do."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+def install() -> Clock:
+    """Have the budget kept by a new clock, which every launch of this process advances."""
+    clock = Clock()
+    start, ask = Team.__init__, Team.ask
+
+    def started(team: Team, *given: Any) -> None:
+        clock.now_s += START_S
+        start(team, *given)
+
+    def asked(team: Team, command: Command, timeout_s: float, tell: Any) -> Reply:
+        clock.now_s += ASK_S
+        reply = ask(team, command, timeout_s, tell)
+        if isinstance(reply, Measured):
+            undisturbed = msgspec.structs.replace(reply.slice, interference=Interference())
+            return msgspec.structs.replace(reply, slice=undisturbed)
+        return reply
+
+    Team.__init__, Team.ask = started, asked  # type: ignore[assignment, method-assign]
+    for module in KEPT_BY:
+        assert module.time is time
+        module.time = clock  # type: ignore[attr-defined]
+    return clock
+
+
+if __name__ == "__main__":
+    install()
+    main()

@@ -1,0 +1,102 @@
+"""What a model may return, and how what cannot be compared is named."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.worker.workers import Launched, needs
+from tuner.errors import UsageError
+from tuner.galleries import MODELS
+from tuner.measurement.describe import describe_model, find_model
+from tuner.record.configuration import Value
+from tuner.record.launch import Checked
+from tuner.worker.frameworks.outputs import tensors_in
+
+A, B = np.zeros(1), np.ones(1)
+OWN = """\
+from tuner.worker.gallery import Features, Model
+
+MODEL = Model("Returns more than a tensor", "none", "mlp", (Features(8),), 4, (4,))
+
+
+def torch(label: bool = False):
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = torch.nn.Linear(8, 4)
+
+        def forward(self, x):
+            y = self.linear(x)
+            return {"y": (y, None), "label": "cat"} if label else {"y": (y, None), "z": [2 * y]}
+
+    return Net()
+
+
+def tensorflow(label: bool = False):
+    import tensorflow as tf
+
+    class Net(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = tf.keras.layers.Dense(4)
+
+        def call(self, x, training=False):
+            y = self.dense(x)
+            return {"y": (y, None), "label": "cat"} if label else {"y": (y, None), "z": [2 * y]}
+
+    return Net()
+"""
+
+
+def tensors(result: Any) -> list[Any]:
+    return tensors_in(result, lambda part: isinstance(part, np.ndarray))
+
+
+def test_tensors_are_found_in_order_and_none_is_no_output() -> None:
+    assert tensors(A) == [A]
+    assert tensors((A, None, [B])) == [A, B]
+    assert tensors({"z": A, "a": (None, {"b": B})}) == [A, B]
+
+
+@pytest.mark.parametrize(
+    ("result", "named"),
+    [
+        ((A, "cat"), "outputs[1] of the model is str 'cat'"),
+        ({"logits": A, "label": "cat"}, "outputs['label'] of the model is str 'cat'"),
+        ({"a": [A, {"loss": 0.5}]}, "outputs['a'][1]['loss'] of the model is float 0.5"),
+        (object, "outputs of the model is type"),
+        (None, "the model returns no tensor (None)"),
+        ((None, []), "the model returns no tensor"),
+    ],
+)
+def test_what_is_no_tensor_is_named_with_what_is_allowed(result: Any, named: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        tensors(result)
+    assert named in str(refused.value)
+    assert "tensors of numbers, and None, also within tuples, lists and dictionaries" in str(
+        refused.value
+    )
+
+
+FORMS: dict[str, dict[str, Value]] = {
+    "torch": {"torch.memory_format": "channels_last"},
+    "tensorflow": {"tensorflow.frozen": True},  # which loses the structure of the outputs
+}
+
+
+@pytest.mark.parametrize("name", [pytest.param(f, marks=needs(f)) for f in FORMS])
+def test_none_among_outputs_is_passed_over_and_strings_are_named(tmp_path: Path, name: str) -> None:
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    with Launched(tmp_path, name, FORMS[name], model=str(own)) as launched:
+        launched.prepare()
+        assert isinstance(checked := launched.checked(), Checked), checked
+    ref, _ = find_model(f"{own}@label=true", MODELS)
+    with pytest.raises(
+        UsageError, match=r"outputs\['label'\] of the model is .*cannot be compared"
+    ):
+        describe_model(ref, name, 0)  # before there is any folder

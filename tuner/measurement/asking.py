@@ -1,0 +1,163 @@
+"""One question to a fresh worker: how long it may take, who hears of it, and where it hung."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tuner.errors import NothingMeasured, UsageError
+from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.record.events import Listener, WaitingForModel, unheard
+from tuner.record.outcome import Outcome
+from tuner.record.protocol import Command, Failed, ListModels, Reply, Stage
+from tuner.record.workload import ModelRef
+from tuner.space.launching import LaunchPlan
+
+LEAST_S = 30.0
+"""A worker may always take this long to answer: importing a framework takes 20 s on a slow host."""
+MOST_S = 600.0
+"""No worker may take longer than this, so that a hang does not use up a budget of hours."""
+SAID_AFTER_S = 5.0
+"""A wait is told of after this."""
+
+_FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
+_CURRENT = re.compile(r"Current thread 0x")
+_THREAD = re.compile(r"(Current thread|Thread) 0x")
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """How long a worker may take to answer, and who is told that it is waited for."""
+
+    seconds: float = MOST_S
+    """What is left of the budget; LEAST_S and MOST_S bound it."""
+    listen: Listener = unheard
+
+    def limit_s(self) -> float:
+        """Return after how many seconds the worker is given up."""
+        return min(MOST_S, max(LEAST_S, self.seconds))
+
+
+def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting) -> Reply:
+    """Put one question about models to a fresh worker without any setting.
+
+    Raises UsageError with the worker's reason, NothingMeasured if the worker died of it or took too
+    long; then the message says where it hung.
+    """
+    with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
+        log = Path(folder) / "describe.log"
+        try:
+            worker = WorkerProcess(LaunchPlan({}, None, "none"), log, {})
+        except WorkerEnded as error:
+            raise UsageError(f"cannot start a worker: {error}") from error
+        question = _Question(command, models, waiting)
+        try:
+            worker.send(command)
+            reply = question.answer(worker)
+        except WorkerEnded as error:
+            if error.ending.outcome is Outcome.TIMED_OUT:
+                worker.write_stack()
+                worker.close()  # what it printed is written and redacted then
+                raise NothingMeasured(question.hung(log)) from error
+            if isinstance(command, ListModels):  # the file itself, before any framework
+                raise UsageError(f"the model cannot be loaded: {error}") from error
+            raise NothingMeasured(
+                f"nothing can be measured: 1 x {error.ending.outcome}: {error}"
+            ) from error
+        finally:
+            worker.close()
+    if isinstance(reply, Failed):
+        is_said = reply.outcome is Outcome.NOT_APPLICABLE  # in words of our own
+        raise UsageError(reply.reason if is_said else f"the model fails: {reply.reason}")
+    return reply
+
+
+class _Question:
+    """A question that was put, and what its worker was last heard to do."""
+
+    def __init__(self, command: Command, models: Sequence[ModelRef], waiting: Waiting) -> None:
+        self._models = models
+        self._waiting = waiting
+        self._began = time.monotonic()
+        self._stage = _first_stage(command, models)
+
+    def answer(self, worker: WorkerProcess) -> Reply:
+        """Wait for the answer; raises WorkerEnded when there is none in time."""
+        limit_s = self._waiting.limit_s()
+        is_told = False
+        while True:
+            passed_s = time.monotonic() - self._began
+            until_s = limit_s if is_told else min(limit_s, SAID_AFTER_S)
+            try:
+                reply = worker.receive(max(0.0, until_s - passed_s))
+            except WorkerEnded as error:
+                if error.ending.outcome is not Outcome.TIMED_OUT or until_s == limit_s:
+                    raise
+                is_told = True
+                event = WaitingForModel(self._name(), self._stage, until_s, limit_s)
+                self._waiting.listen(event)
+                continue
+            if not isinstance(reply, Stage):
+                return reply
+            self._stage = reply.name
+
+    def _name(self) -> str:
+        return self._models[0].name if len(self._models) == 1 else f"{len(self._models)} models"
+
+    def hung(self, log: Path) -> str:
+        """Say where the worker hangs, by the stacks in its log; keep the log for the rest."""
+        text = log.read_text(errors="replace")
+        frame = innermost_frame(text, [model.path for model in self._models])
+        kept = ""
+        try:
+            with tempfile.NamedTemporaryFile(
+                "wb", prefix="tune-framework-", suffix=".log", delete=False
+            ) as copy, open(log, "rb") as original:  # fmt: skip
+                shutil.copyfileobj(original, copy)
+                kept = f"what it printed, and the stacks of its threads: {copy.name}"
+        except OSError:  # no room for it
+            kept = "its log could not be kept"
+        limit_s = self._waiting.limit_s()
+        longer = "" if limit_s >= MOST_S else "; if it only takes long, give a larger --budget"
+        where = f"; it was at {frame}" if frame else ""
+        return (
+            f"nothing can be measured: {self._name()} was given up after {limit_s:.0f} s of "
+            f"{self._stage}{where} ({kept}){longer}"
+        )
+
+
+def _first_stage(command: Command, models: Sequence[ModelRef]) -> str:
+    if any(model.command for model in models):
+        return "running the program"
+    if isinstance(command, ListModels):
+        is_python = any(model.path.endswith(".py") for model in models)
+        return "importing its file" if is_python else "reading its file"
+    return "starting"
+
+
+def innermost_frame(text: str, paths: Sequence[str]) -> str:
+    """Return FILE:LINE in FUNCTION of the innermost frame in one of the files.
+
+    text: what faulthandler wrote of all threads, below whatever was printed before. Of frames
+    elsewhere, the innermost of the thread that was interrupted; empty where there is no stack.
+    """
+    written = {path.encode("ascii", "backslashreplace").decode() for path in paths}
+    lines = text.splitlines()
+    starts = [i for i, line in enumerate(lines) if _THREAD.match(line)]
+    current = next((i for i in reversed(starts) if _CURRENT.match(lines[i])), None)
+    frames: list[tuple[bool, re.Match[str]]] = []
+    is_current = False
+    for i, line in enumerate(lines):
+        if i in starts:
+            is_current = i == current
+        elif found := _FRAME.match(line) if starts and i > starts[0] else None:
+            frames.append((is_current, found))
+    frames.sort(key=lambda pair: not pair[0])  # the interrupted thread first; stable
+    chosen = next((f for _, f in frames if f["file"] in written), None)
+    chosen = chosen or next((f for is_it, f in frames if is_it), None)
+    return "" if chosen is None else f"{chosen['file']}:{chosen['line']} in {chosen['function']}"

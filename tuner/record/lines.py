@@ -1,0 +1,132 @@
+"""The lines that a study's files consist of: appended whole and synced, read whole or refused."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+
+from tuner.errors import StorageFailed, StudyConflict, UsageError
+from tuner.record.journal import LaunchLine, Note, StudyOpened
+from tuner.record.soundness import JOURNAL, LAUNCHES, damaged
+
+
+class NoteLine(msgspec.Struct):
+    """A line of the journal."""
+
+    used_s: float
+    note: Note
+    notes: int = 0
+    """How many notes the journal held before; 0 in studies of earlier versions."""
+    launches: int = 0
+    """How many launches had been opened; 0 in studies of earlier versions."""
+
+
+class LaunchFileLine(msgspec.Struct):
+    """A line of a launch's file."""
+
+    used_s: float
+    note: LaunchLine
+    notes: int = 0
+    """How many notes the journal held; 0 in studies of earlier versions."""
+
+
+def _complete_lines(path: Path) -> Iterator[bytes]:
+    """Yield every line that was written to its end."""
+    for line in path.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            yield line
+
+
+def read_lines(folder: Path, file: str, decode: Callable[[bytes], Any]) -> list[Any]:
+    """Return the decoded lines of a study's file; raises StudyDamaged for one that is none."""
+    found: list[Any] = []
+    try:
+        for line in _complete_lines(folder / file):
+            found.append(decode(line))
+    except OSError as error:
+        raise damaged(folder, file, f"cannot be read ({error.strerror})") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        where = f"{file}:{len(found) + 1}"
+        raise damaged(folder, where, f"cannot be read ({error})") from error
+    return found
+
+
+def opened_in(folder: Path) -> StudyOpened | None:
+    """Return how the study in a folder was opened, without locking or changing it; None if none."""
+    if not (folder / JOURNAL).is_file():
+        return None
+    notes = read_lines(folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)
+    return next((line.note for line in notes if isinstance(line.note, StudyOpened)), None)
+
+
+def check_folder(folder: Path) -> None:
+    """Raise unless a folder is new, empty, or holds a study.
+
+    Raises UsageError for other files, StudyDamaged where launches have lost their journal.
+    """
+    journal = folder / JOURNAL
+    try:
+        if not folder.is_dir() or (journal.is_file() and any(_complete_lines(journal))):
+            return
+    except OSError as error:
+        raise UsageError(
+            f"cannot read {journal}: {error.strerror}; name a folder of your own with --out"
+        ) from error
+    if any((folder / LAUNCHES).glob("*.jsonl")):
+        raise damaged(folder, JOURNAL, "is empty" if journal.exists() else "is missing")
+    names = (p.name for p in folder.iterdir() if not p.name.startswith("."))
+    other = next((name for name in names if name not in (LAUNCHES, JOURNAL)), None)
+    if other is not None:
+        raise UsageError(
+            f"{folder} holds other files ({other}) and no study; name an empty or new "
+            "folder with --out"
+        )
+
+
+class AppendOnly:
+    """A file to which whole lines are appended and synced."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            self._file: BinaryIO = open(path, "ab", buffering=0)
+        except OSError as error:
+            raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
+
+    def cut_torn_line(self) -> None:
+        """Remove what a crash left without its end; only the holder of the lock may do that."""
+        whole = sum(map(len, _complete_lines(self.path)))
+        if whole < self.path.stat().st_size:
+            os.truncate(self.path, whole)
+
+    def append(self, line: msgspec.Struct) -> None:
+        """Write a line and sync it; raises StorageFailed."""
+        data = msgspec.json.encode(line) + b"\n"
+        try:
+            while data:
+                data = data[self._file.write(data) :]
+            os.fdatasync(self._file.fileno())
+        except OSError as error:
+            raise StorageFailed(
+                f"cannot write {self.path}: {error.strerror}; what was measured before is stored: "
+                "make room, then run the same command to go on"
+            ) from error
+
+    def lock(self) -> None:
+        """Keep other tools from the file; raises StudyConflict where one works on it."""
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise StudyConflict(
+                f"another tune-framework is working on {self.path.parent}; wait for it, "
+                "or name another folder with --out"
+            ) from error
+
+    def close(self) -> None:
+        """Close the file and release the lock."""
+        self._file.close()

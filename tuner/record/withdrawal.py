@@ -1,0 +1,39 @@
+"""A study that was refused before anything was measured: nothing of it stays on the disk."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from pathlib import Path
+
+from tuner.record.soundness import JOURNAL, LAUNCHES
+from tuner.record.store import Store
+
+_FOLDERS = (LAUNCHES, "compiled")
+_FILES = (JOURNAL, "reference.npz", "reference.tmp", "study.db*")
+
+
+def ground_of(folder: Path) -> Path:
+    """Return the folder itself if it exists, else the nearest one above it that does."""
+    return next((each for each in (folder, *folder.parents) if each.exists()), folder)
+
+
+def withdraw(store: Store, ground: Path) -> None:
+    """Remove the files of a study that has not measured anything, and the folders made for it.
+
+    ground: what ground_of returned before the study was begun. Other files are left alone.
+    """
+    assert not store.launches
+    for name in _FOLDERS:
+        shutil.rmtree(store.folder / name, ignore_errors=True)
+    for pattern in _FILES:
+        for path in store.folder.glob(pattern):
+            with contextlib.suppress(OSError):
+                path.unlink()
+    for folder in (store.folder, *store.folder.parents):
+        if folder == ground:
+            return
+        try:
+            folder.rmdir()
+        except OSError:  # somebody else has put something there
+            return

@@ -1,0 +1,137 @@
+"""Read a recommendation against the catalogue: only what could be a study's own is believed.
+
+The file may come from anywhere, and what it says goes into environments, programs, units and
+manifests. Whoever acts on one reads it here; record/files.py knows the file's form alone.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from tuner.errors import UsageError
+from tuner.host.libraries import library_named
+from tuner.host.topology import parse_cpu_list
+from tuner.record.configuration import Configuration
+from tuner.record.files import read_recommendation
+from tuner.record.journal import WinnerClass
+from tuner.record.recommendation import (
+    RECOMMENDATION_VERSION,
+    Placement,
+    Recommendation,
+    Setting,
+)
+from tuner.record.workload import FRAMEWORKS
+from tuner.space.catalogue import BATCH, INSTANCES, PRELOADED
+from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
+from tuner.space.restrictions import NOT_A_SETTING
+
+_PRELOAD = "LD_PRELOAD"
+_LONG_NUMBER = re.compile(r"\d{5}")
+"""No CPU has one: the kernel's NR_CPUS is at most 8192 (arch/x86/Kconfig)."""
+
+
+def read_recommended(path: Path) -> Recommendation:
+    """Read a `recommended.toml`, or a study's in its folder.
+
+    Raises UsageError if it is none, or says what no study can have recommended.
+    """
+    found = read_recommendation(path)
+    if fault := fault_of(found):
+        where = path / "recommended.toml" if path.is_dir() else path
+        raise UsageError(f"{where} is not a recommendation: {fault}")
+    return found
+
+
+def fault_of(recommendation: Recommendation) -> str | None:
+    """Return what of a recommendation contradicts the catalogue or itself, or None."""
+    r = recommendation
+    ours = RECOMMENDATION_VERSION
+    if r.schema_version != ours:
+        return f"its schema_version is {r.schema_version}; this version reads {ours}"
+    if r.workload.framework not in FRAMEWORKS:
+        return f"there is no framework {r.workload.framework!r}"
+    if r.winner_class not in list(WinnerClass):
+        return f"there is no winner class {r.winner_class!r}"
+    for setting in r.settings:
+        if fault := _fault_of_setting(setting, r.workload.framework):
+            return fault
+    knobs = [setting.knob for setting in r.settings]
+    if twice := next((knob for knob in knobs if knobs.count(knob) > 1), None):
+        return f"{twice} is set twice"
+    settings = Configuration.of({s.knob: s.value for s in r.settings})
+    if not allowed_in(WinnerClass(r.winner_class), settings):
+        return f"the class {r.winner_class} does not allow {settings.label()}"
+    batch = settings.get(BATCH)
+    if batch not in (None, r.workload.batch):
+        return f"{BATCH} is {batch}, and the batch of its workload {r.workload.batch}"
+    if bool(r.settings) != (r.claim.verdict == "faster"):
+        return f"it claims {r.claim.verdict!r} and sets {settings.label()}"
+    return _fault_of_environment(r) or _fault_of_placements(r)
+
+
+def _fault_of_setting(setting: Setting, framework: str) -> str | None:
+    knob = describe(setting.knob)
+    if not is_known(setting.knob):
+        return f"there is no knob {setting.knob!r}"
+    if setting.knob in NOT_A_SETTING:
+        return f"{setting.knob} is no setting: {NOT_A_SETTING[setting.knob]}"
+    if knob.frameworks and framework not in knob.frameworks:
+        return f"{setting.knob} is no knob of {framework}"
+    if fault := fault_of_value(setting.knob, setting.value):
+        return fault
+    stated = (setting.applies, setting.needs_code_change)
+    if stated != (str(knob.applies), knob.needs_code_change):
+        return (
+            f"{setting.knob} applies at {setting.applies!r} with needs_code_change = "
+            f"{str(setting.needs_code_change).lower()}; it is {str(knob.applies)!r} and "
+            f"{str(knob.needs_code_change).lower()}"
+        )
+    return None
+
+
+def _fault_of_environment(r: Recommendation) -> str | None:
+    """Compare the variables with what the settings make of them.
+
+    Where a preloaded library lies depends on the host; its file's name does not.
+    """
+    wanted = {s.knob[4:]: str(s.value) for s in r.settings if s.knob.startswith("env.")}
+    found = {name: value for name, value in r.environment.items() if name != _PRELOAD}
+    for name in sorted(wanted.keys() | found.keys()):
+        if name not in found:
+            return f"[environment] lacks {name}, which env.{name} sets"
+        if name not in wanted:
+            return f"[environment] has {name}, which no setting sets"
+        if found[name] != wanted[name]:
+            return f"[environment] has {name}={found[name]}, and env.{name} is {wanted[name]}"
+    libraries = [
+        s.value for s in r.settings for name in PRELOADED.get(s.knob, ()) if s.value == name
+    ]
+    return _fault_of_preload(r.environment.get(_PRELOAD, ""), map(str, libraries))
+
+
+def _fault_of_preload(preload: str, libraries: Iterable[str]) -> str | None:
+    paths = [path for path in preload.split(":") if path]
+    for library in libraries:
+        path = next((path for path in paths if library_named(path) == library), None)
+        if path is None:
+            return f"{_PRELOAD}={preload!r} does not load {library}, which is a setting"
+        paths.remove(path)
+    return f"{_PRELOAD} loads {paths[0]}, which no setting asks for" if paths else None
+
+
+def _fault_of_placements(r: Recommendation) -> str | None:
+    """Return what is wrong with the placements; older files hold one that says nothing."""
+    for placement in r.placements:
+        cpus = placement.cpus
+        if cpus is not None and _LONG_NUMBER.search(cpus):
+            return f"a placement names the CPUs {cpus}, which no machine has"
+        if cpus is not None and not parse_cpu_list(cpus):
+            return f"a placement names no CPU: {cpus}"
+    if r.placements == [Placement()]:
+        return None
+    n = next((s.value for s in r.settings if s.knob == INSTANCES), 1)
+    if len(r.placements) != n:
+        return f"it has {len(r.placements)} placements for {n} instance{'' if n == 1 else 's'}"
+    return None

@@ -1,0 +1,65 @@
+"""What a configuration costs where it runs: memory, and the time of a call."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+import msgspec
+
+from tuner.measurement.estimates import clean_slices
+from tuner.record.configuration import Configuration
+from tuner.record.launch import LaunchRecord, Slice
+
+MEMORY, CALL = "memory", "the time of a call"
+"""What a price is of."""
+
+
+class Price(msgspec.Struct, frozen=True):
+    """The price of a configuration, as logarithms; None where its launches do not tell."""
+
+    memory: float | None
+    """Of the most bytes that were resident."""
+    call: float | None
+    """Of the seconds of a call at the configuration's own batch, by each of its instances."""
+
+    def rises(self, other: Price) -> dict[str, float]:
+        """Return by how much (log) this costs more than another price, by what is known of both."""
+        pairs = {
+            MEMORY: (self.memory, other.memory),
+            CALL: (self.call, other.call),
+        }
+        return {
+            name: mine - theirs
+            for name, (mine, theirs) in pairs.items()
+            if mine is not None and theirs is not None
+        }
+
+
+def prices_of(launches: Iterable[LaunchRecord]) -> dict[Configuration, Price]:
+    """Return the price of every configuration among the launches: the median over its own."""
+    found: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
+    for record in launches:
+        if record.prepared is not None:
+            found[record.request.configuration].append(record)
+    return {configuration: _price(records) for configuration, records in found.items()}
+
+
+def _price(records: list[LaunchRecord]) -> Price:
+    memory = [r.prepared.memory_peak_bytes for r in records if r.prepared is not None]
+    calls = [statistics.median(map(_call_s, clean_slices(r))) for r in records if r.slices]
+    return Price(_log_median(memory), _log_median(calls))
+
+
+def _log_median(values: Iterable[float]) -> float | None:
+    known = [value for value in values if value > 0]
+    return math.log(statistics.median(known)) if known else None
+
+
+def _call_s(s: Slice) -> float:
+    """Return the seconds of a call; their mean where the calls were not timed one by one."""
+    if s.latency is not None:
+        return s.latency.p50_s
+    return s.seconds * max(1, len(s.shares)) / s.calls

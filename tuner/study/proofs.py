@@ -1,0 +1,162 @@
+"""Which settings are dear, and which of these are shown to be worth their price.
+
+A setting is dear if it raises memory or the time of a call by more than 10 %. It ships only if its
+removal was measured and costs more of the rate than the noise explains: two instances that gain 1 %
+for three times the memory do not.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tuner.record.configuration import Configuration
+from tuner.space.catalogue import BATCH, INSTANCES
+from tuner.study.ledger import Ledger, is_default
+from tuner.study.prices import CALL
+from tuner.study.study import LONG_BUDGET_S, SAFETY, Study
+
+DEAR = math.log(1.1)
+_TOLERANCE_LONG = 0.01
+_TOLERANCE_MOST = 0.03
+"""However noisy the host: what does more good than this is not worth losing for a shorter list."""
+QUANTILE = 1.64
+"""A setting is needed once its loss exceeds the tolerance by this many standard errors."""
+
+
+def tolerance(study: Study) -> float:
+    """Return the log rate that may be lost with a setting that is removed."""
+    if study.budget.total_s >= LONG_BUDGET_S:
+        return _TOLERANCE_LONG
+    return min(_TOLERANCE_MOST, study.ledger.floor())
+
+
+def lost(ledger: Ledger, full: Configuration, shorter: Configuration) -> float | None:
+    """Return the log rate that is lost without some settings; None if not known, or it failed."""
+    # the full one's own score is asked for each time: drift is estimated anew after each launch
+    score, full_score = ledger.score(shorter), ledger.score(full)
+    if score is None or full_score is None or ledger.has_failed(shorter):
+        return None
+    return full_score - score
+
+
+def dear(study: Study, configuration: Configuration) -> dict[str, Configuration]:
+    """Return the dear settings, the dearest first, each with the configuration without it.
+
+    By the price of both configurations; where the shorter one was never launched, by what all
+    configurations together say that the setting costs. A setting that only the default is left
+    without is not in question: the confirmation compares these two.
+    """
+    shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
+    if configuration not in study.ledger.prices or not shorter:
+        return {}
+    rises = {knob: _rise(study, configuration, c) for knob, c in shorter.items()}
+    if None in rises.values():
+        guessed = _guessed_rises(study, configuration, shorter)
+        rises |= {knob: guessed[knob] for knob, rise in rises.items() if rise is None}
+    dearest = sorted(((rise or 0.0, knob) for knob, rise in rises.items()), reverse=True)
+    return {knob: shorter[knob] for rise, knob in dearest if rise > DEAR}
+
+
+def _rise(study: Study, full: Configuration, shorter: Configuration) -> float | None:
+    """Return by how much (log) memory or the time of a call rises; None if not measured.
+
+    That of a call only where more items are under way at a time: else it has risen because the rate
+    has fallen, and the rate is judged by its scores, which drift does not falsify.
+    """
+    prices = study.ledger.prices
+    if shorter not in prices:
+        return None
+    rises = prices[full].rises(prices[shorter])
+    if _under_way(study, full) <= _under_way(study, shorter):
+        rises.pop(CALL, None)
+    return max(rises.values(), default=0.0)
+
+
+def _under_way(study: Study, configuration: Configuration) -> int:
+    """Return how many items are worked on at a time: a batch in each instance."""
+    batch = int(configuration.get(BATCH) or study.ledger.reference_batch)
+    return batch * int(configuration.get(INSTANCES) or 1)
+
+
+def _guessed_rises(
+    study: Study, full: Configuration, shorter: dict[str, Configuration]
+) -> dict[str, float]:
+    """Return by how much each setting is likely to raise memory or the time of a call.
+
+    A call takes longer by as much as more items are under way, less what the rate gains.
+    """
+    prices, sampler = study.ledger.prices, study.trials.sampler
+    memory = {c: price.memory for c, price in prices.items() if price.memory is not None}
+    of_memory = sampler.effects(full, memory) if memory else {}
+    gains = sampler.gains(full)
+    found = {}
+    for knob, less in shorter.items():
+        more = math.log(_under_way(study, full) / _under_way(study, less))
+        of_calls = more - gains.get(knob, 0.0) if more > 0 else 0.0
+        found[knob] = max(of_calls, of_memory.get(knob, 0.0))
+    return found
+
+
+def is_shown(study: Study, full: Configuration, shorter: Configuration) -> bool:
+    """Tell whether the launches so far show that a removed setting is needed.
+
+    It is where nothing works without it, or too much of the rate is lost: more than the tolerance,
+    and that by more than the noise. A launch that was dropped after its first slice counts as well.
+    """
+    ledger = study.ledger
+    if ledger.has_failed(shorter):
+        return True
+    if study.goal == "robust" and ledger.collapses(shorter):
+        return True
+    full_score, score = ledger.score(full), _known_score(ledger, shorter)
+    if full_score is None or score is None:
+        return False
+    excess = full_score - score - tolerance(study)
+    return excess >= QUANTILE * ledger.noise(shorter, full)
+
+
+def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
+    """Return the score of a configuration, be it of its only slice; None if it has none."""
+    score = ledger.score(configuration)
+    return ledger.tried().get(configuration) if score is None else score
+
+
+def unproven(study: Study, configuration: Configuration) -> list[str]:
+    """Return the dear settings that nothing shows to be needed.
+
+    Where the configuration was never measured at the reference batch, the default tells whether
+    its batch is needed: both are compared at their best batch.
+    """
+    return [
+        knob
+        for knob, shorter in dear(study, configuration).items()
+        if not is_shown(study, configuration, shorter)
+        if not (
+            knob == BATCH
+            and is_unmeasured(study, shorter)
+            and is_shown(study, _default_at(study, configuration), Configuration())
+        )
+    ]
+
+
+def _default_at(study: Study, configuration: Configuration) -> Configuration:
+    """Return the default at the batch of a configuration."""
+    batch = int(configuration.get(BATCH) or study.ledger.reference_batch)
+    return study.ledger.at_batch(Configuration(), batch)
+
+
+def is_unmeasured(study: Study, configuration: Configuration) -> bool:
+    """Tell whether a configuration neither has a score nor is known to fail."""
+    is_known = _known_score(study.ledger, configuration) is not None
+    return not is_known and not study.ledger.has_failed(configuration)
+
+
+def seconds_to_prove(study: Study) -> float:
+    """Estimate the seconds of measuring the finalists without each of their dear settings."""
+    shorter = {
+        c
+        for finalist in set(study.finalists().values())
+        for c in dear(study, finalist).values()
+        if is_unmeasured(study, c)
+    }
+    return SAFETY * sum(study.cost_s(c) for c in shorter)

@@ -1,0 +1,62 @@
+"""The study's reference, made where it is not there, and made again where it was damaged.
+
+The same model, seed and inputs give the same reference: every launch of the default was compared
+with it in a process of its own. What was checked against an earlier one therefore stands.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import zipfile
+from pathlib import Path
+
+from tuner.measurement.asking import Waiting
+from tuner.measurement.describe import make_reference
+from tuner.record.journal import ReferenceNoted
+from tuner.record.workload import Workload
+from tuner.study.study import Study
+
+
+def provide_reference(study: Study, workload: Workload, waiting: Waiting) -> None:
+    """Make sure that the reference is there, whole; warn where it had to be made again.
+
+    Raises UsageError where the model's outputs cannot be compared, NothingMeasured where the model
+    does not get as far.
+    """
+    store = study.store
+    path = store.reference_path
+    noted = store.all(ReferenceNoted)
+    is_there = path.exists() or path.is_symlink()
+    if not _is_whole(path, noted[-1].sha256 if noted else ""):
+        if is_there:
+            path.replace(path.with_name(f"broken-{path.name}"))
+        counts = [workload.card.n_check_inputs(changes_numerics=each) for each in (False, True)]
+        make_reference(
+            workload.model, workload.framework, workload.seed, path, max(counts), waiting
+        )
+        if noted or store.launches:  # a launch begins by restoring it
+            study.warn(
+                f"{path.name} was {'damaged' if is_there else 'missing'} and is made again from "
+                "the same model and seed: outputs that were checked before need no other check"
+            )
+    elif noted:
+        return
+    store.add(ReferenceNoted(_digest(path)))
+
+
+def _is_whole(path: Path, sha256: str) -> bool:
+    """Tell whether a reference is as it was written; sha256: empty where that was not noted."""
+    if not path.is_file():
+        return False
+    if sha256:
+        return _digest(path) == sha256
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, ValueError, zipfile.BadZipFile):
+        return False
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
