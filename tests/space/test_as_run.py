@@ -170,6 +170,12 @@ def test_the_search_does_not_propose_what_the_space_does_not_have(host: Host) ->
     assert not space.contains(configuration)
 
 
+def test_what_a_library_of_ours_sets_in_this_process_is_not_the_users() -> None:
+    assert stated({"KMP_DUPLICATE_LIB_OK": "True"}) == {}
+    user = {"KMP_DUPLICATE_LIB_OK": "TRUE"}
+    assert stated(user) == user
+
+
 def test_a_value_that_may_be_a_secret_is_not_written_down(host: Host) -> None:
     secrets = {
         "TORCH_API_TOKEN": "s3cr3t",

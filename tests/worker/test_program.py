@@ -9,6 +9,7 @@ from tests.worker.workers import Launched, needs
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.measurement.describe import describe_model, find_program
+from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import Failed, Prepare
@@ -61,10 +62,12 @@ def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path) -> None:
 
     if "jemalloc" not in probe().libraries:
         pytest.skip("jemalloc is not installed here: apt-get install libjemalloc2")
-    settings = {"launch.allocator": "jemalloc"}
+    settings: dict[str, Value] = {"launch.allocator": "jemalloc", "env.OPENBLAS_NUM_THREADS": 1}
     with Launched(tmp_path, "", settings, program=bench(tmp_path)) as launched:
         seen = launched.read_back()["launch.allocator"]
         assert (seen.observed, seen.evidence) == ("jemalloc", "accepted")
+    # what every worker has is kept from the program, unless it is a setting
+    assert "OPENBLAS 1" in (tmp_path / "worker.log").read_text()
 
 
 @needs("torch")

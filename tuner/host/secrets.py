@@ -24,6 +24,8 @@ _IN_ADDRESS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
 _HIDDEN = "***"
 KEPT_BACK = _HIDDEN
 """Stands for the value of a tuning variable that is not written down."""
+_OUR_OWN = ("KMP_DUPLICATE_LIB_OK", "True")
+"""threadpoolctl 3 sets it in this process when it is imported: no user did."""
 _LONGEST = 1000
 """Characters of a tuning variable's value: a longer one is no setting to put into a table."""
 
@@ -44,7 +46,7 @@ def stated(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: environment[name] if _may_be_written(name, environment[name]) else KEPT_BACK
         for name in tuning_variables(environment)
-        if name.isprintable()
+        if name.isprintable() and (name, environment[name]) != _OUR_OWN
     }
 
 
