@@ -93,10 +93,12 @@ class Plan(msgspec.Struct, frozen=True):
     """The tuning variables that were set when the study was begun, or are set now if it was not."""
 
 
-def plan(request: Request, host: Host, listen: Listener = unheard) -> list[Plan]:
+def plan(
+    request: Request, host: Host, listen: Listener = unheard, *, is_strict: bool = False
+) -> list[Plan]:
     """Load the model and resolve the space, for every framework that is asked for.
 
-    listen: hears of a model that takes a while.
+    listen: hears of a model that takes a while. is_strict: it may never take more than the budget.
     Raises UsageError for anything that cannot be carried out as written, NothingMeasured where the
     model does not load within the budget.
     """
@@ -104,7 +106,7 @@ def plan(request: Request, host: Host, listen: Listener = unheard) -> list[Plan]
     began = time.monotonic()
 
     def waiting() -> Waiting:
-        return Waiting(request.budget_s - (time.monotonic() - began), listen)
+        return Waiting(request.budget_s - (time.monotonic() - began), listen, is_strict)
 
     profile = choose_profile(request.hardware, host)
     if request.program is not None:

@@ -78,7 +78,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,
     )
-    (planned,) = plan(request, host, listen)
+    (planned,) = plan(request, host, listen, is_strict=True)
     if planned.workload.card.source_sha256 != workload.source_sha256:
         raise UsageError(f"{request.model} is not the model that was tuned (its file differs): "
                          "name that one with --model, or tune this one")  # fmt: skip

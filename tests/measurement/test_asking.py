@@ -113,6 +113,8 @@ def test_a_model_that_hangs_when_it_is_built_is_told_by_that(
 def test_a_wait_is_bounded_by_the_budget_and_by_what_any_model_takes() -> None:
     assert Waiting(90.0).limit_s() == 90.0
     assert Waiting(-5.0).limit_s() == LEAST_S
+    assert Waiting(-5.0, is_strict=True).limit_s() == 0
+    assert Waiting(9e9, is_strict=True).limit_s() == MOST_S
     assert Waiting(36_000.0).limit_s() == MOST_S
 
 

@@ -186,7 +186,7 @@ class _Trial:
             workload.seed,
             self._store.reference_path,
             max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
-            Waiting(self._left_s(), self._listen),
+            Waiting(self._left_s(), self._listen, is_strict=True),
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside

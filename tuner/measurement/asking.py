@@ -37,10 +37,13 @@ class Waiting(msgspec.Struct, frozen=True):
     seconds: float = MOST_S
     """What is left of the budget; LEAST_S and MOST_S bound it."""
     listen: Listener = unheard
+    is_strict: bool = False
+    """Whether no more than what is left may be taken, be it less than LEAST_S."""
 
     def limit_s(self) -> float:
         """Return after how many seconds the worker is given up."""
-        return min(MOST_S, max(LEAST_S, self.seconds))
+        least_s = 0.0 if self.is_strict else LEAST_S
+        return min(MOST_S, max(least_s, self.seconds))
 
 
 def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting) -> Reply:
