@@ -240,6 +240,7 @@ def _assemble_study(
         seconds_left=budget.left_s,
         waiting_s=WAITING_SHARE * budget.total_s,
     )
+    bench.launcher.search_ratio = ledger.ratio_after
     trials = Trials(
         plan.folder / "study.db",
         plan.space,

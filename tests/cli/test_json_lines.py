@@ -24,6 +24,8 @@ def test_every_line_is_an_event_and_the_last_is_the_result(tmp_path: Path) -> No
     ended = [e for e in events if e["type"] == "launch_done"]
     assert [e["launch"] for e in ended if e["purpose"] == "baseline"]
     assert all(e["rate"] for e in ended if e["outcome"] == "measured" and e["purpose"] == "search")
+    assert all(e["search_ratio"] for e in ended if e["outcome"] == "measured"
+               and e["purpose"] == "search")  # fmt: skip
     assert result_of(done.stdout) == json.loads((tmp_path / "out/result.json").read_text())
 
 

@@ -5,17 +5,24 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
 
 from tests.command import command
 from tuner.cli.progress import duration, progress
 from tuner.record.events import (
     BestSoFar,
+    LaunchDone,
     PhaseBegins,
     RoundEnds,
     StudyBegins,
     WaitingForModel,
     Warned,
 )
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Outcome
 
 
 def test_durations_are_short() -> None:
@@ -46,6 +53,24 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     assert "1.50x the default in the search: default, workload.batch=16" in lines[3]
     assert "1.60x the default in the search: workload.batch=16 fake.streams=2" in lines[4]
     assert lines[5].endswith("recommended 1.50x (1.20 - 1.90), preliminary")
+
+
+@pytest.mark.parametrize(
+    ("measured", "told"),
+    [
+        ({}, "raw 1234 items/s"),
+        ({"search_ratio": 1.5}, "1.50x in the search, raw 1234 items/s"),
+        ({"n_disturbed": 4}, "raw 1234 items/s, all slices disturbed"),
+        ({"n_disturbed": 1}, "raw 1234 items/s, 1 of 4 slices disturbed: not counted"),
+    ],
+)
+def test_a_rate_is_told_as_raw_beside_what_the_table_will_say(
+    measured: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = LaunchDone(1, "a=1", Purpose.SEARCH, Outcome.MEASURED, "", 1234.4, 3.0, 4)
+    with progress(quiet=False) as listen:
+        listen(msgspec.structs.replace(ended, **measured))
+    assert f"search a=1: {told} (3.0 s)" in capsys.readouterr().out
 
 
 def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:

@@ -14,10 +14,12 @@ from tuner.host.interference import (
     MAX_STEAL,
     Reading,
     Watch,
+    disturbances,
     throttle_counters,
     throttled_periods,
 )
 from tuner.host.limits import cgroup_folders
+from tuner.record.launch import Interference
 
 
 def reading(**changes: float) -> Reading:
@@ -166,3 +168,22 @@ def test_a_real_quota_makes_a_slice_dirty(small_quota: Path) -> None:
     assert periods >= 3  # of ten: a twentieth of a core is had beside whatever else runs
     assert any("quota throttled" in reason for reason in dirty)
     assert (quota, usable) == (0.05, 1)
+
+
+def test_what_disturbed_most_slices_is_told_first_with_what_to_do() -> None:
+    stolen = Interference(steal=0.3, dirty=("stolen",))
+    both = Interference(foreign=0.8, steal=0.2, throttled_periods=2, dirty=("used", "stolen"))
+    told = disturbances([stolen, both, both, stolen, Interference(foreign=0.04, pressure=0.9)])
+    assert [each.what for each in told] == [
+        "the hypervisor stole 25% of the CPU time in 4 of 5 slices",
+        "other processes used 80% of the CPU time in 2 of 5 slices",
+        "the cgroup's quota throttled it in 2 of 5 slices",
+    ]
+    assert [each.remedy.split()[0] for each in told] == ["take", "end", "raise"]
+
+
+def test_pressure_is_told_only_where_nothing_else_is_known() -> None:
+    assert disturbances([]) == []
+    assert disturbances([Interference(pressure=0.1)]) == []
+    (told,) = disturbances([Interference(pressure=0.6)])
+    assert told.what.startswith("something waited for a CPU 60% of the time")

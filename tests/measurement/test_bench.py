@@ -14,7 +14,7 @@ from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
 from tuner.record.journal import Started
-from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import LaunchFile, Store
 
@@ -314,6 +314,25 @@ def test_what_a_launch_took_is_counted_without_the_others(bench_of: Maker) -> No
     assert 0 < record.slicing_s < record.total_s
     done = [e for e in seen if isinstance(e, LaunchDone)]
     assert [e.launch for e in done] == [record.request.id]
+
+
+def test_the_rate_that_is_told_of_a_launch_is_that_of_its_undisturbed_slices(
+    bench_of: Maker,
+) -> None:
+    seen: list[Event] = []
+    bench = bench_of(listen=seen.append)
+    quiet, disturbed = Interference(), Interference(foreign=0.9, dirty=("others used 90 %",))
+
+    def told(*slices: tuple[float, Interference]) -> tuple[float | None, int, int]:
+        request = LaunchRequest(1, Configuration(), 4, Purpose.SEARCH)
+        taken = [Slice(i, 4, 1, 4 / rate, 0.0, how) for i, (rate, how) in enumerate(slices)]
+        bench.launcher.ended(LaunchRecord(request, slices=taken, ending=Ending(Outcome.MEASURED)))
+        event = seen[-1]
+        assert isinstance(event, LaunchDone)
+        return event.rate and round(event.rate, 6), event.n_slices, event.n_disturbed
+
+    assert told((100.0, quiet), (10.0, disturbed), (20.0, disturbed)) == (100.0, 3, 2)
+    assert told((10.0, disturbed), (20.0, disturbed), (30.0, disturbed)) == (20.0, 3, 3)
 
 
 def test_a_disk_that_is_full_when_a_worker_has_just_started_leaves_none_behind(

@@ -109,6 +109,23 @@ def test_a_fleets_hosts_are_each_compared_with_themselves() -> None:
     }
 
 
+def test_studies_and_changes_are_in_the_order_of_time_whatever_the_model_and_the_host() -> None:
+    here = sample().host
+    other = msgspec.structs.replace(
+        here, identity={**here.identity, "physical_cores": 64}, fingerprint="another"
+    )
+    hosts = {"1 here": here, "2 there": other, "4 here": here}
+    studies = [
+        StudyFound(name, sample(created=f"2026-01-0{name[0]}T00:00:00+00:00", host=host))
+        for name, host in hosts.items()
+    ]
+    early = sample(model="a", created="2026-01-03T00:00:00+00:00")
+    found = compare([StudyFound("3 of another model", early), *reversed(studies)])
+    assert [s.name for s in found.studies] == ["1 here", "2 there", "3 of another model", "4 here"]
+    pairs = [(c.before, c.after) for c in found.changes]
+    assert pairs == [("1 here", "4 here"), ("2 there", "4 here")]  # never a later one before
+
+
 def test_another_file_of_the_same_name_is_another_model() -> None:
     old = at_rate(sample(created="1", source_sha256="a" * 64), 100.0)
     new = at_rate(sample(created="2", source_sha256="b" * 64), 50.0)
@@ -168,7 +185,7 @@ def test_what_is_recommended_now_and_was_not_before_is_named() -> None:
 
 
 def two_studies(cwd: Path) -> None:
-    for folder, rate, created in (("old", 100.0, "1"), ("new", 70.0, "2")):
+    for folder, rate, created in (("old", 100.0, "2026-01-01T12:30:00"), ("new", 70.0, "2026-02")):
         (cwd / folder).mkdir()
         write_result(cwd / folder / "result.json", at_rate(sample(created=created), rate))
 
@@ -178,6 +195,7 @@ def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
     done = run("compare", "old", "new", "--out", "compare.html", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "old, then new" in done.stdout
+    assert "2026-01-01 12:30" in done.stdout
     assert "default's rate: 0.70x" in done.stdout
     assert "slower" in done.stdout
     page = (tmp_path / "compare.html").read_text()

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tuner.output.figures import FIGURES
-from tuner.output.figures.chart import Chart, in_page, specification
+from tuner.output.figures.chart import GREY, Chart, in_page, specification
 from tuner.output.figures.drawing import drawings
 from tuner.record.files import read_result
 from tuner.record.launch import Operator
@@ -128,6 +128,32 @@ def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: 
     low, high, told = extent(Interval(point, 1e-9, 1e9, 0.95))
     assert (low, high) == (point / 20, point * 20)
     assert told.endswith("drawn shorter")
+
+
+@pytest.mark.parametrize("name", ["speedups", "contributions"])
+def test_where_an_interval_is_cut_an_arrow_names_how_far_it_reaches(name: str) -> None:
+    intervals = {
+        "launch_only": Interval(1.5, 0.01, 1.7, 0.95),
+        "same": Interval(1.5, 0.02, 80.0, 0.95),
+        "reduced": Interval(1.5, 1.2, 1e300, 0.95),
+    }
+    result = whole()
+    winners = {
+        n: msgspec.structs.replace(result.winners["same"], speedup=i) for n, i in intervals.items()
+    }
+    worth = [Contribution("a", n, 1.5, i, 6) for n, i in intervals.items()]
+    cut = msgspec.structs.replace(result, winners=winners, contributions=worth)
+    chart, svg = drawn(name, cut, 340)
+    reach = [text for text in texts(svg) if re.fullmatch(r"\d+\.\d\d|unbounded", text)]
+    assert sorted(reach) == ["0.01", "0.02", "80.00", "unbounded"]
+    paths = [e.get("d", "") for e in svg.iter(f"{SVG}path") if e.get("fill") == GREY]
+    triangles = [d for d in paths if re.fullmatch(r"M[^LA]+L[^LA]+L[^LA]+Z", d)]
+    assert len(triangles) == len(reach)
+    words = "An arrow marks an interval that reaches further"
+    assert words in chart.summary
+    whole_chart = FIGURES[name](result)
+    assert whole_chart is not None
+    assert words not in whole_chart.summary
 
 
 def test_every_trial_is_in_the_history_and_failures_are_no_numbers() -> None:

@@ -1,5 +1,6 @@
 """Reports are rendered from the result alone, and a hostile name does no harm in them."""
 
+import html
 import json
 import re
 from pathlib import Path
@@ -10,11 +11,21 @@ import msgspec
 import pytest
 
 from tests.command import result_of, run
+from tests.output.test_figures import whole
+from tuner.cli.summary import show
 from tuner.output.phrases import ratio
 from tuner.output.report import render
 from tuner.record.files import RESULT_SCHEMA, read_result
 from tuner.record.launch import Operator
-from tuner.record.result import Interval, OperatorProfile, Result, Seconds, WinnerSection
+from tuner.record.result import (
+    Disturbance,
+    Interval,
+    Noise,
+    OperatorProfile,
+    Result,
+    Seconds,
+    WinnerSection,
+)
 
 REDUCING = "fake.precision"
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
@@ -326,3 +337,44 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
     text = render(msgspec.structs.replace(result, default=default, n_parameters=0), template)
     assert "not known: too few rounds confirmed it" in text
     assert "0 parameters" not in text
+
+
+@pytest.mark.parametrize(
+    ("disturbances", "what", "todo"),
+    [
+        (
+            [
+                Disturbance(
+                    "other processes used 98% of the CPU time in 50 of 51 slices", "end them"
+                )
+            ],
+            "(other processes used 98% of the CPU time in 50 of 51 slices)",
+            "What to do: end them; then tune again with a new --out.",
+        ),
+        ([], "(51 of 51 slices were disturbed)", "What to do: take another host"),
+    ],
+)
+def test_a_host_that_was_too_noisy_is_said_to_be_with_what_to_do_and_without_a_percentage(
+    disturbances: list[Disturbance], what: str, todo: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = Noise(9.982, 1.2, 51, 51, disturbances)
+    noisy = msgspec.structs.replace(whole(), verdict="ambiguous", noise_floor=9.982, noise=noise)
+    show(noisy, Path("out"))
+    shown = [capsys.readouterr().out]
+    shown += [render(noisy, template) for template in ("report.md.j2", "report.html.j2")]
+    for text in (html.unescape(" ".join(each.replace("\\", "").split())) for each in shown):
+        assert "998" not in text
+        assert "not known: the host was too noisy" in text
+        assert "The host was too noisy: two launches of the same program may differ by" in text
+        assert what in text
+        assert todo in text
+
+
+def test_a_noise_floor_of_too_few_rounds_is_not_blamed_on_the_host() -> None:
+    few = Noise(0.57, 0.05, 0, 40)
+    text = render(
+        msgspec.structs.replace(whole(), verdict="ambiguous", noise_floor=0.57, noise=few),
+        "report.md.j2",
+    )
+    assert "| noise floor | not known: too few rounds |" in text
+    assert "The host was too noisy" not in text

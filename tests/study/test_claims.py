@@ -297,3 +297,29 @@ def test_the_noise_floor_rises_with_the_noise(store: Store) -> None:
     rounds(store, gain=0.5, n=4, noise=0.1)
     assert claims(store).noise_floor(WinnerClass.SAME) > 0.05
     assert claims(store).noise.launch_sd == pytest.approx(0.1, rel=0.7)
+
+
+@pytest.mark.parametrize(
+    ("noise", "reason"),
+    [
+        (1.5, "the host was too noisy for a verdict"),
+        (0.2, "the interval does not decide it against a noise floor of 39.3%, nor against 10%"),
+    ],
+)
+def test_a_noise_floor_that_means_nothing_is_no_percentage(
+    store: Store, noise: float, reason: str
+) -> None:
+    rounds(store, gain=0.0, n=6, noise=noise)
+    claim = claims(store).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert claim.reason == reason
+
+
+def test_where_the_search_found_nothing_in_too_much_noise_it_is_not_a_percentage_either(
+    store: Store,
+) -> None:
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    search(store, {DEFAULT: 1.0, other: 0.9})
+    rounds(store, gain=0.0, n=4, noise=1.5)
+    reason = claims(store).claim(WinnerClass.LAUNCH_ONLY).reason
+    assert reason.endswith("in the search, but the host was too noisy for a verdict")

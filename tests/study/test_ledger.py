@@ -51,6 +51,27 @@ def test_where_slices_scatter_a_confirming_launch_takes_more_of_them(tmp_path: P
         assert noisy == pytest.approx(quiet + 4 * 0.5)  # 8 instead of 4, and no more
 
 
+def test_what_is_told_of_a_launch_is_what_the_table_says_of_its_configuration(
+    tmp_path: Path,
+) -> None:
+    other = Configuration.of({"fake.streams": 2})
+    with Store(tmp_path) as store:
+        ledger = Ledger(store, 4, (4,))
+
+        def told(configuration: Configuration, purpose: Purpose, seconds: float) -> float | None:
+            add(store, purpose, total_s=9.0)
+            record = store.launches[max(store.launches)]
+            record.request = msgspec.structs.replace(record.request, configuration=configuration)
+            record.slices = [msgspec.structs.replace(s, seconds=seconds) for s in record.slices]
+            return ledger.ratio_after(record)
+
+        assert told(DEFAULT, Purpose.BASELINE, 0.2) is None
+        assert told(other, Purpose.SEARCH, 0.1) == pytest.approx(2.0)
+        assert told(other, Purpose.RACE, 0.4) == pytest.approx(1.0)  # of both its launches
+        assert ledger.ratio(other) == pytest.approx(1.0)
+        assert told(other, Purpose.CONFIRM, 0.1) is None
+
+
 def test_a_long_lived_pacer_says_nothing_of_what_a_launch_costs(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         add(store, Purpose.BASELINE, total_s=9.0)

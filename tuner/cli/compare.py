@@ -37,14 +37,15 @@ def main(places: Sequence[Path], out: Path | None, *, as_json: bool) -> None:
 def _show(comparison: Comparison) -> None:
     console = wide_console()
     classes = [str(klass) for klass in WinnerClass]
-    table = Table("study", "model", "framework", "default", *classes, "verdict",
+    table = Table("study", "begun (UTC)", "model", "framework", "default", *classes, "verdict",
                   "at the price of", box=None, pad_edge=False)  # fmt: skip
     for study in comparison.studies:
         r = study.result
         speedups = (ratio(r.winners[klass].speedup) for klass in classes)
         version = r.versions.get(r.framework, "")
-        cells = (study.name, r.model_title, f"{r.framework} {version}", default_rate(r), *speedups,
-                 verdict_line(r.verdict), price(r) or "-")  # fmt: skip
+        begun = r.created[:16].replace("T", " ")
+        cells = (study.name, begun, r.model_title, f"{r.framework} {version}", default_rate(r),
+                 *speedups, verdict_line(r.verdict), price(r) or "-")  # fmt: skip
         table.add_row(*map(Text, cells))  # not markup: names are a user's
     console.print(table)
     for change in comparison.changes:

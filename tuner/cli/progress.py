@@ -92,6 +92,23 @@ class _State:
         return "" if self.deadline is None else duration(self.left_s())
 
 
+def _measured(event: LaunchDone) -> str:
+    """Write what a launch measured: what the table will say of it, or that the rate is raw.
+
+    A raw rate holds the machine's drift, so that two of them compare badly.
+    """
+    if event.rate is None:
+        return ""
+    text = f"raw {event.rate:.4g} items/s"
+    if event.search_ratio is not None:
+        text = f"{event.search_ratio:.2f}x in the search, {text}"
+    if not event.n_disturbed:
+        return text
+    if event.n_disturbed == event.n_slices:
+        return f"{text}, all slices disturbed"
+    return f"{text}, {event.n_disturbed} of {event.n_slices} slices disturbed: not counted"
+
+
 def _line(event: Event, state: _State) -> str | None:
     """Return what a plain log says about an event; None for nothing."""
     event = made_printable(event)
@@ -115,7 +132,7 @@ def _line(event: Event, state: _State) -> str | None:
         case LaunchDone():
             state.stage = ""
             state.count(event)
-            rate = f"{event.rate:.4g} items/s" if event.rate is not None else ""
+            rate = _measured(event)
             outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
             name = _named(event.label)
             return f"  {event.purpose} {name}: {outcome or rate} ({event.seconds:.1f} s)"

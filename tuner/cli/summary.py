@@ -15,6 +15,7 @@ from tuner.output.phrases import (
     default_rate,
     disturbance,
     is_recommended,
+    noise_floor,
     ratio,
     removed,
     same_settings,
@@ -96,7 +97,7 @@ def _table(result: Result) -> Table:
             Text(verdict_line(winner.verdict) + mark, style=_STYLES[winner.verdict]),
         )
     table.caption = (
-        f"against the default, each at its best batch; noise floor {result.noise_floor:.1%}"
+        f"against the default, each at its best batch; noise floor {noise_floor(result)}"
     )
     table.caption_justify = "left"
     return table

@@ -8,17 +8,21 @@ from __future__ import annotations
 
 import os
 import resource
+import statistics
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from tuner.host.limits import cgroup_folders
 from tuner.record.launch import Interference
+from tuner.record.result import Disturbance
 
 # A slice is dirty above these (facts: benchmark hosts, section 1.2 of the measurement notes).
 MAX_STEAL = 0.01
 MAX_FOREIGN = 0.05
+_MUCH_PRESSURE = 0.2
 # /proc/stat counts ticks of 1/USER_HZ: one per CPU may be rounding alone.
 _ROUNDING_TICKS = 1
 
@@ -133,3 +137,39 @@ class Watch:
             involuntary_switches=after.involuntary_switches - before.involuntary_switches,
             dirty=tuple(dirty),
         )
+
+
+def disturbances(seen: Sequence[Interference]) -> list[Disturbance]:
+    """Say what disturbed some slices, what disturbed most of them first.
+
+    Pressure is told only where nothing else is: the measured program may cause it itself.
+    """
+    dirty = [each for each in seen if each.dirty]
+    foreign = [each.foreign for each in dirty if each.foreign > MAX_FOREIGN]
+    stolen = [each.steal for each in dirty if each.steal > MAX_STEAL]
+    throttled = [each for each in dirty if each.throttled_periods]
+    found = [
+        (len(foreign), f"other processes used {_share(foreign)} of the CPU time",
+         "end other programs, or wait until they are done"),
+        (len(stolen), f"the hypervisor stole {_share(stolen)} of the CPU time",
+         "take a host whose CPUs are not shared, or another hour"),
+        (len(throttled), "the cgroup's quota throttled it",
+         "raise the quota, or tune where there is none"),
+    ]  # fmt: skip
+    found.sort(key=lambda each: -each[0])
+    told = [
+        Disturbance(f"{what} in {n} of {len(seen)} slices", remedy)
+        for n, what, remedy in found
+        if n
+    ]
+    pressures = [each.pressure for each in seen]
+    if not told and pressures and statistics.median(pressures) > _MUCH_PRESSURE:
+        what = (
+            f"something waited for a CPU {_share(pressures)} of the time, perhaps the model itself"
+        )
+        told.append(Disturbance(what, "see with top whether anything else runs"))
+    return told
+
+
+def _share(shares: Sequence[float]) -> str:
+    return f"{statistics.median(shares):.0%}" if shares else ""

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Callable
 
 from tuner.host.identity import Host
+from tuner.measurement.estimates import clean_slices
 from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
 from tuner.measurement.memory import MemoryModel
 from tuner.measurement.team import Team
@@ -50,6 +51,8 @@ class Launcher:
         self._draw = draw
         self._seconds_left = seconds_left
         self._is_cut = is_cut
+        self.search_ratio: Callable[[LaunchRecord], float | None] = lambda _: None
+        """What a search makes of a launch that has ended; it is told with the launch."""
         self.memory = MemoryModel(store, host.limits)
         self.running: list[Launch] = []
 
@@ -144,7 +147,7 @@ class Launcher:
 
     def _announce(self, record: LaunchRecord) -> None:
         request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
-        rates = [s.rate for s in record.slices]
+        rates = [s.rate for s in clean_slices(record)]
         self._listen(
             LaunchDone(
                 launch=request.id,
@@ -154,5 +157,8 @@ class Launcher:
                 reason=ending.reason,
                 rate=statistics.median(rates) if rates else None,
                 seconds=record.total_s,
+                n_slices=len(record.slices),
+                n_disturbed=sum(bool(s.interference.dirty) for s in record.slices),
+                search_ratio=self.search_ratio(record),
             )
         )

@@ -323,6 +323,7 @@ def _noise(store: Store, claims: Claims, klass: WinnerClass) -> Noise:
         launch_sd=round(claims.noise.launch_sd, 6),
         dirty_slices=sum(bool(s.interference.dirty) for s in slices),
         slices=len(slices),
+        disturbances=claims.disturbances(),
     )
 
 

@@ -59,7 +59,7 @@ class Change(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """Studies in the order of model, framework and date, and what changed within each."""
+    """Studies in the order of time, and what changed between those of the same workload."""
 
     studies: list[StudyFound]
     changes: list[Change]
@@ -93,23 +93,27 @@ def _names(files: Sequence[Path]) -> dict[Path, str]:
 
 
 def compare(studies: list[StudyFound]) -> Comparison:
-    """Put studies in order and compare each with the one before it of the same workload.
+    """Put studies in the order of time and compare each with the one before it of its workload.
 
     The one before it on the same hardware; and between hosts, the latest of each.
     """
-    ordered = sorted(
-        studies, key=lambda s: (s.result.model, s.result.framework, s.result.created, s.name)
-    )
+    ordered = sorted(studies, key=_when)
     by_workload: dict[tuple[object, ...], list[StudyFound]] = defaultdict(list)
     for study in ordered:
         r = study.result
         by_workload[r.model, r.framework, r.scenario, r.reference_batch, r.numerics].append(study)
     pairs = [pair for group in by_workload.values() for pair in _pairs(group)]
+    pairs.sort(key=lambda pair: (_when(pair[1]), _when(pair[0])))
     return Comparison(ordered, [_change(before, after) for before, after in pairs])
 
 
+def _when(study: StudyFound) -> tuple[str, str]:
+    """Return what puts studies in the order of time; those of one second by their names."""
+    return study.result.created, study.name
+
+
 def _pairs(studies: Sequence[StudyFound]) -> list[tuple[StudyFound, StudyFound]]:
-    """Return which studies of a workload are set against each other, in the order of their dates.
+    """Return which studies of a workload are set against each other, the earlier one first.
 
     A fleet's studies alternate between its hosts: what an upgrade did shows on each by itself.
     """
@@ -117,7 +121,8 @@ def _pairs(studies: Sequence[StudyFound]) -> list[tuple[StudyFound, StudyFound]]
     for study in studies:
         by_hardware[_hardware(study.result)].append(study)
     within = [pair for group in by_hardware.values() for pair in pairwise(group)]
-    return [*within, *pairwise(group[-1] for group in by_hardware.values())]
+    latest = sorted((group[-1] for group in by_hardware.values()), key=_when)
+    return [*within, *pairwise(latest)]
 
 
 def _hardware(result: Result) -> str:

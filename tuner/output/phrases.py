@@ -27,6 +27,7 @@ from tuner.space.as_run import AS_RUN, shown
 from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.space.knobs import winner_class
 from tuner.study.claims import MOSTLY_DISTURBED
+from tuner.study.noisiness import floor_in_words, is_too_noisy
 
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
@@ -203,6 +204,8 @@ def _compiling(cost: CompileSeconds) -> str:
 
 def disturbance(result: Result) -> str:
     """Say that the headline was measured on a busy host, where it was; empty where not."""
+    if result.verdict == "ambiguous" and is_too_noisy(result.noise_floor, result.noise.launch_sd):
+        return _too_noisy(result)
     share = result.winners[result.recommended_class].disturbed
     if share <= MOSTLY_DISTURBED:
         return ""
@@ -210,6 +213,26 @@ def disturbance(result: Result) -> str:
         f"The host was busy: {share:.0%} of the slices behind this were disturbed. It says what is "
         "so beside such a load, and may not hold on a quiet host."
     )
+
+
+def _too_noisy(result: Result) -> str:
+    """Say what made a host too noisy to compare anything there, and what to do."""
+    noise = result.noise
+    found = [each.what for each in noise.disturbances]
+    remedies = [each.remedy for each in noise.disturbances]
+    if not found and noise.dirty_slices:  # a result of an earlier version
+        found = [f"{noise.dirty_slices} of {noise.slices} slices were disturbed"]
+    what = "; ".join(found) or "nothing that can be seen from here disturbed it"
+    todo = "; ".join(remedies) or "take another host, or another hour"
+    return (
+        "The host was too noisy: two launches of the same program may differ by more than half "
+        f"here ({what}). What to do: {todo}; then tune again with a new --out."
+    )
+
+
+def noise_floor(result: Result) -> str:
+    """Write the noise floor; one that is too high to mean anything as what it comes from."""
+    return floor_in_words(result.noise_floor, result.noise.launch_sd)
 
 
 def with_along(contribution: Contribution) -> str:
@@ -368,6 +391,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "worth": _worth,
     "with_along": with_along,
     "disturbance": disturbance,
+    "noise_floor": noise_floor,
     "evidence": _evidence,
     "beside": _beside,
     "fared": fared_beside,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from tuner.host.interference import disturbances
 from tuner.output.launches import check_of, launches_of, memory_peak
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
@@ -80,9 +81,10 @@ def _of_the_host(store: Store) -> list[str]:
     slices = [s for record in store.launches.values() for s in record.slices]
     dirty = [s for s in slices if s.interference.dirty]
     if len(dirty) > _DISTURBED * len(slices):
+        found = disturbances([s.interference for s in slices])
         texts.append(
-            f"{len(dirty)} of {len(slices)} slices were disturbed, for example: "
-            f"{dirty[-1].interference.dirty[0]}; the host was not quiet"
+            f"the host was not quiet, {len(dirty)} of {len(slices)} slices were disturbed: "
+            f"{'; '.join(each.what for each in found)}"
         )
     waits = store.all(Waited)
     in_vain = [wait for wait in waits if not wait.is_quiet]

@@ -46,7 +46,11 @@ class LaunchStage(msgspec.Struct, frozen=True, tag="launch_stage"):
 
 
 class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
-    """A launch has ended; `rate` is the median over its slices in items per second."""
+    """A launch has ended.
+
+    `rate` is the median over its undisturbed slices, over all where none is, in items per second:
+    as it was measured, so that it holds the machine's drift, which no score of the search holds.
+    """
 
     launch: int
     label: str
@@ -55,6 +59,12 @@ class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
     reason: str
     rate: float | None
     seconds: float
+    n_slices: int = 0
+    n_disturbed: int = 0
+    """Slices that something else disturbed."""
+    search_ratio: float | None = None
+    """Its configuration against the default, as the search knows it by now; None for the default
+    and where no search is made of it. What the result says may rest on more launches."""
 
 
 class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):

@@ -211,6 +211,13 @@ class LearntFrom(msgspec.Struct, frozen=True):
     """Whether they misled, so that they were not listened to any more."""
 
 
+class Disturbance(msgspec.Struct, frozen=True):
+    """Something that disturbed slices, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
 class Noise(msgspec.Struct, frozen=True):
     """How much two identical configurations differ here."""
 
@@ -219,6 +226,8 @@ class Noise(msgspec.Struct, frozen=True):
     """Standard deviation of one launch's log rate within a round."""
     dirty_slices: int
     slices: int
+    disturbances: list[Disturbance] = []
+    """What disturbed most slices first; empty in results of earlier versions."""
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
+from tuner.host.interference import disturbances
 from tuner.measurement.confirmation import (
     LOOKS,
     WORTH_HAVING,
@@ -24,10 +25,11 @@ from tuner.measurement.estimates import round_values
 from tuner.record.configuration import Configuration
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
-from tuner.record.result import Interval, Verdict
+from tuner.record.result import Disturbance, Interval, Verdict
 from tuner.record.store import Store
 from tuner.space.knobs import allowed_in
 from tuner.study.ledger import BEHIND, Ledger, is_default
+from tuner.study.noisiness import TOO_HIGH, TOO_NOISY, is_too_noisy
 
 MOSTLY_DISTURBED = 1 / 3
 """Of the slices: where more were disturbed, the search alone proves nothing, and a headline that
@@ -75,6 +77,7 @@ class Claims:
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
         self._others = [c for c in chosen.arms if c not in finalists.values()] if chosen else []
+        self._all_launches = store.launches
         self._disturbed = _disturbed_share(store.launches.values())
         self.rounds = store.all(RoundDone)[:n_rounds]
         self.launches: list[dict[Configuration, LaunchRecord]] = []
@@ -141,6 +144,11 @@ class Claims:
         finalist = self._finalists[klass]
         return self._noise(finalist).floor(max(len(self.differences(finalist)), LOOKS[0]))
 
+    def disturbances(self) -> list[Disturbance]:
+        """Return what disturbed the study's slices, what disturbed most of them first."""
+        slices = [s for record in self._all_launches.values() for s in record.slices]
+        return disturbances([s.interference for s in slices])
+
     # ---------------------------------------------------------------- verdicts
 
     def claim(self, klass: WinnerClass) -> Claim:
@@ -180,8 +188,12 @@ class Claims:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
             return Claim(configuration, "ambiguous", reason, n)
         speedup = self._interval(configuration, differences)
-        floor = self._noise(configuration).floor(n)
+        noise = self._noise(configuration)
+        floor = noise.floor(n)
         verdict = judge(speedup, floor)
+        reason = _explain(verdict, floor, is_finalist=configuration == self._finalists[klass])
+        if verdict == "ambiguous" and is_too_noisy(floor, noise.launch_sd):
+            reason = TOO_NOISY
         own = self.series(configuration)
         at_reference = self.series(
             self._ledger.at_batch(configuration, self._ledger.reference_batch)
@@ -191,7 +203,7 @@ class Claims:
         return Claim(
             configuration=configuration,
             verdict=verdict,
-            reason=_explain(verdict, floor, is_finalist=configuration == self._finalists[klass]),
+            reason=reason,
             n_rounds=n,
             speedup=speedup,
             at_reference_batch=self._interval(configuration, pairs) if len(pairs) > 1 else None,
@@ -231,6 +243,8 @@ class Claims:
             reason += f", but {self._disturbed:.0%} of the slices were disturbed"
             return Claim(default, "ambiguous", reason)
         if lag is not None and lag < scatter:
+            if is_too_noisy(self.noise.floor(LOOKS[0]), self.noise.launch_sd):
+                return Claim(default, "ambiguous", f"{reason}, but {TOO_NOISY}")
             reason += f", but launches scatter by {self.noise.launch_sd:.1%} in the confirmation"
             return Claim(default, "ambiguous", reason)
         return Claim(default, "keep_default", reason)
@@ -284,13 +298,14 @@ def _disturbed_share(records: Iterable[LaunchRecord]) -> float:
 
 
 def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
+    height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"
     match verdict:
         case "faster":
-            text = f"the interval lies above 1 and the point above the noise floor of {floor:.1%}"
+            text = f"the interval lies above 1 and the point above the noise floor {height}"
             return text if is_finalist else f"{text}, which the search's own finalist did not reach"
         case "keep_default" if floor > WORTH_HAVING:
             return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
         case "keep_default":
             return f"the interval leaves no room for more than the noise floor of {floor:.1%}"
-    undecided = f"the interval does not decide it against a noise floor of {floor:.1%}"
+    undecided = f"the interval does not decide it against a noise floor {height}"
     return undecided + (f", nor against {WORTH_HAVING:.0%}" if floor > WORTH_HAVING else "")

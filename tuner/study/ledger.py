@@ -252,6 +252,18 @@ class Ledger:
         default, score = self.default_at_best(), self.score(configuration)
         return math.exp(score - default[1]) if default and score is not None else None
 
+    def ratio_after(self, record: LaunchRecord) -> float | None:
+        """Return the ratio of what was just launched, the launch included.
+
+        None for the default, for what failed, and for launches that are no part of the search.
+        """
+        purpose, configuration = record.request.purpose, record.request.configuration
+        is_measured = record.ending is not None and record.ending.outcome is Outcome.MEASURED
+        if not is_measured or purpose in (Purpose.PACER, *IN_ROUNDS) or is_default(configuration):
+            return None
+        self.refresh()
+        return self.ratio(configuration)
+
     def floor(self) -> float:
         """Return what two search scores may differ by without meaning anything: at least 1 %."""
         return max(0.01, self.estimates.launch_sd)

@@ -94,15 +94,55 @@ def in_page(chart: Chart, svg: str) -> str:
 
 WIDEST = 20.0
 """Intervals from few rounds may reach further from their point; figures do not follow them."""
+_UNBOUNDED = 1000.0
+_CUT = " An arrow marks an interval that reaches further than is drawn: to the number beside it."
 
 
-def seen_interval(interval: Interval) -> tuple[float, float, str]:
-    """Return how far an interval is drawn, and the whole of it in words."""
+def seen_interval(interval: Interval) -> dict[str, Any]:
+    """Return how far an interval is drawn, where it was cut, and the whole of it in words.
+
+    As fields of a row: `low` and `high`, the numbers of cut ends as `cut_low` and `cut_high`, which
+    are None where nothing is cut, and `told`.
+    """
     low = max(interval.low, interval.point / WIDEST)
     high = min(interval.high, interval.point * WIDEST)
-    is_cut = (low, high) != (interval.low, interval.high)
-    told = f"{interval.point:.2f}x ({interval.low:.2f} to {interval.high:.2f})"
-    return low, high, told + (", drawn shorter" if is_cut else "")
+    cut_low = _bound(interval.low) if low != interval.low else None
+    cut_high = _bound(interval.high) if high != interval.high else None
+    told = f"{interval.point:.2f}x ({interval.low:.2f} to {_bound(interval.high)})"
+    is_cut = cut_low is not None or cut_high is not None
+    told += ", drawn shorter" if is_cut else ""
+    return {"low": low, "high": high, "cut_low": cut_low, "cut_high": cut_high, "told": told}
+
+
+def _bound(value: float) -> str:
+    return f"{value:.2f}" if value < _UNBOUNDED else "unbounded"
+
+
+def cut_ends(x: Layer, y: Layer) -> list[Layer]:
+    """Draw an arrow, with the number that it stands for, where an interval was cut."""
+    layers: list[Layer] = []
+    for end, turned, align in (("low", "left", "left"), ("high", "right", "right")):
+        is_cut = [{"filter": f"isValid(datum.cut_{end})"}]
+        at = {"x": {**x, "field": end}, "y": y}
+        layers += [
+            {
+                "transform": is_cut,
+                "mark": {"type": "point", "shape": f"triangle-{turned}", "filled": True,
+                         "size": 90, "opacity": 1, "color": GREY, "aria": False},
+                "encoding": at,
+            },
+            {
+                "transform": is_cut,
+                "mark": {"type": "text", "align": align, "dy": -8, "fontSize": 11, "aria": False},
+                "encoding": {**at, "text": {"field": f"cut_{end}"}},
+            },
+        ]  # fmt: skip
+    return layers
+
+
+def about_cut(rows: Rows) -> str:
+    """Say in a chart's summary what its arrows mean; empty where it has none."""
+    return _CUT if any(row.get("cut_low") or row.get("cut_high") for row in rows) else ""
 
 
 def colours(field: str, by_name: dict[str, str], *, legend: bool = True) -> Layer:

@@ -2,8 +2,19 @@
 
 from __future__ import annotations
 
-from tuner.output.figures.chart import BLUE, Chart, ratio_axis, vertical_at
-from tuner.record.result import Result
+from typing import Any
+
+from tuner.output.figures.chart import (
+    BLUE,
+    Chart,
+    Rows,
+    about_cut,
+    cut_ends,
+    ratio_axis,
+    seen_interval,
+    vertical_at,
+)
+from tuner.record.result import Contribution, Result
 
 
 def contributions(result: Result) -> Chart | None:
@@ -11,16 +22,7 @@ def contributions(result: Result) -> Chart | None:
     found = result.contributions or []
     if not found:
         return None
-    rows = [
-        {
-            "setting": f"{c.knob}={c.value}",
-            "ratio": c.speedup.point if c.speedup else c.ratio,
-            "low": c.speedup.low if c.speedup else None,
-            "high": c.speedup.high if c.speedup else None,
-            "told": f"{c.knob}={c.value}: {c.speedup.point if c.speedup else c.ratio:.2f}x",
-        }
-        for c in found
-    ]
+    rows: Rows = [_row(c) for c in found]
     x = ratio_axis("ratio", "the winner's rate against its own without the setting")
     y = {"field": "setting", "type": "nominal", "sort": "-x", "title": None}
     layers = [
@@ -42,11 +44,28 @@ def contributions(result: Result) -> Chart | None:
                 "description": {"field": "told"},
             },
         },
+        *cut_ends(x, y),
     ]
     hints = any(row["low"] is None for row in rows)
     rings = " Rings are hints of the search, without an interval." if hints else ""
     return Chart(
         "What each setting is worth",
-        f"Right of the line it helps, surely where the whole interval lies there.{rings}",
+        f"Right of the line it helps, surely where the whole interval lies there.{rings}"
+        + about_cut(rows),
         {"data": {"values": rows}, "height": {"step": 24}, "layer": layers},
     )
+
+
+def _row(worth: Contribution) -> dict[str, Any]:
+    """Return a setting with what it is worth; a hint has no interval."""
+    name = f"{worth.knob}={worth.value}"
+    if worth.speedup is None:
+        hint = {"ratio": worth.ratio, "low": None, "high": None}
+        return {"setting": name, **hint, "told": f"{name}: {worth.ratio:.2f}x"}
+    seen = seen_interval(worth.speedup)
+    return {
+        "setting": name,
+        "ratio": worth.speedup.point,
+        **seen,
+        "told": f"{name}: {seen['told']}",
+    }

@@ -11,7 +11,9 @@ from tuner.output.figures.chart import (
     ORANGE,
     Chart,
     Rows,
+    about_cut,
     colours,
+    cut_ends,
     ratio_axis,
     seen_interval,
     vertical_at,
@@ -57,13 +59,14 @@ def speedups(result: Result) -> Chart:
                 "description": {"field": "told"},
             },
         },
+        *cut_ends(x, y),
     ]
     marked = " Green is recommended." if any(r["kind"] == _RECOMMENDED for r in rows) else ""
     hints = " Rings were seen in the search alone: hints, no claims." if n_hints else ""
     return Chart(
         "Speedups",
         "Each at its best batch against the default at its best, with 95 % intervals of fresh, "
-        f"interleaved launches; to the right is faster.{marked}{hints}",
+        f"interleaved launches; to the right is faster.{marked}{hints}{about_cut(rows)}",
         {
             "data": {"values": rows},
             "height": {"step": 22},
@@ -99,6 +102,6 @@ def _row(
             "point": hint,
             "told": f"{name}: {hint:.2f}x in the search",
         }
-    low, high, told = seen_interval(confirmed)
-    found = {"from": "rounds", "point": confirmed.point, "low": low, "high": high}
-    return {**row, **found, "told": f"{name}: {told}"}
+    seen = seen_interval(confirmed)
+    found = {"from": "rounds", "point": confirmed.point, **seen}
+    return {**row, **found, "told": f"{name}: {seen['told']}"}

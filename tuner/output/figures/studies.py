@@ -8,7 +8,9 @@ from tuner.output.figures.chart import (
     GREEN,
     ORANGE,
     Chart,
+    about_cut,
     colours,
+    cut_ends,
     ratio_axis,
     seen_interval,
     vertical_at,
@@ -25,9 +27,9 @@ def studies(comparison: Comparison) -> Chart | None:
         result = study.result
         speedup = result.winners[result.recommended_class].speedup
         if speedup is not None:
-            low, high, told = seen_interval(speedup)
-            told = f"{study.name}: {told}"
-            rows.append({"study": study.name, "point": speedup.point, "low": low, "high": high,
+            seen = seen_interval(speedup)
+            told = f"{study.name}: {seen['told']}"
+            rows.append({"study": study.name, "point": speedup.point, **seen,
                          "verdict": _WORDS[result.verdict], "told": told})  # fmt: skip
     if not rows:
         return None
@@ -46,9 +48,11 @@ def studies(comparison: Comparison) -> Chart | None:
             "encoding": {"x": x, "y": y, "color": colours("verdict", seen),
                          "description": {"field": "told"}},
         },
+        *cut_ends(x, y),
     ]  # fmt: skip
     return Chart(
         "Speedups",
-        "What each study recommends, or would have, against its own default, with 95 % intervals.",
+        "What each study recommends, or would have, against its own default, with 95 % intervals."
+        + about_cut(rows),
         {"data": {"values": rows}, "height": {"step": 24}, "layer": layers},
     )

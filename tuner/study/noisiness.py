@@ -1,0 +1,23 @@
+"""What is said where noise is so large that its figure would tell nothing."""
+
+from __future__ import annotations
+
+TOO_HIGH = 0.5
+"""A noise floor above this is no figure to compare a speedup with: few speedups are as large."""
+TOO_NOISY = "the host was too noisy for a verdict"
+_NOISY = 0.1
+"""SD of a launch's log rate: five times that of a quiet shared host. Where launches differ by less,
+a floor that is too high comes from too few rounds."""
+
+
+def is_too_noisy(floor: float, launch_sd: float | None) -> bool:
+    """Tell whether the host, and not the small number of rounds, makes a noise floor useless."""
+    return floor > TOO_HIGH and (launch_sd is None or launch_sd > _NOISY)
+
+
+def floor_in_words(floor: float, launch_sd: float | None) -> str:
+    """Write a noise floor; where it is too high to mean anything, what makes it so."""
+    if floor <= TOO_HIGH:
+        return f"{floor:.1%}"
+    why = "the host was too noisy" if is_too_noisy(floor, launch_sd) else "too few rounds"
+    return f"not known: {why}"
