@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import tempfile
 import traceback
@@ -26,6 +25,11 @@ def complain(text: str) -> None:
     print(f"error: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
+def complain_of_output(error: OSError) -> None:
+    """Say that standard output cannot be written."""
+    complain(f"standard output cannot be written ({error.strerror}): what is printed is lost")
+
+
 @contextmanager
 def handled(unforeseen: int = 1) -> Iterator[None]:
     """Turn errors into one line and an exit code; what is unforeseen, into a log to paste."""
@@ -37,10 +41,6 @@ def handled(unforeseen: int = 1) -> Iterator[None]:
     except (TuneError, Interrupted) as error:
         complain(str(error))
         raise typer.Exit(error.exit_code) from error
-    except BrokenPipeError as error:
-        # whoever read the output has gone (a pager, head); nothing more can be printed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise typer.Exit(1) from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
             name = Path(str(error.filename)).name

@@ -13,7 +13,8 @@ import typer
 from typer.exceptions import TyperException
 
 from tuner import __version__
-from tuner.cli.errors import complain, handled
+from tuner.cli.errors import complain, complain_of_output, handled
+from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 
 app = typer.Typer(
@@ -311,14 +312,21 @@ def doctor(
         doctor.main(out, as_json=json)
 
 
-def main() -> None:
-    """Run the command line: the option parser's complaints are one line too."""
+def command() -> int:
+    """Run the command line and return its exit code; the option parser complains on one line."""
     try:
-        code = app(standalone_mode=False)
+        return int(app(standalone_mode=False) or 0)
     except TyperException as error:
         complain(f"{error.format_message()} (tune-framework --help lists what there is)")
-        code = error.exit_code
-    sys.exit(code)
+        return error.exit_code
+
+
+def main() -> None:
+    """Run the command line on whatever standard streams there are."""
+    output = open_standard(complain_of_output)
+    code = command()
+    sys.stdout.flush()
+    sys.exit(code or int(output.is_lost))
 
 
 if __name__ == "__main__":

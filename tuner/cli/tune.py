@@ -10,8 +10,9 @@ import typer
 
 from tuner.cli import dry_run as dry_run_view
 from tuner.cli.errors import complain
-from tuner.cli.json_lines import JsonLines
+from tuner.cli.json_lines import write_line
 from tuner.cli.progress import progress
+from tuner.cli.streams import is_output_lost
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
@@ -77,13 +78,12 @@ def main(
 
 def _tune(request: Request, *, as_json: bool) -> None:
     """Tune, tell how it goes and what came of it; exits with the worst code of its frameworks."""
-    lines = JsonLines()
     with progress(quiet=as_json) as show_progress:
 
         def listen(event: Event) -> None:
             show_progress(event)
             if as_json:
-                lines.write(event)
+                write_line(event)
 
         finished = tune(request, listen)
     for each in finished:
@@ -91,6 +91,9 @@ def _tune(request: Request, *, as_json: bool) -> None:
             complain(f"{each.framework}: {each.error}")
         elif not as_json:
             show(each.result, each.folder)
+    if is_output_lost():
+        for folder in (shlex.quote(str(f.folder)) for f in finished if f.result is not None):
+            complain(f"nothing else is lost; print what was found: tune-framework report {folder}")
     worst = max(each.exit_code for each in finished)
     if worst:
         raise typer.Exit(worst)
