@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import math
 
-from tuner.record.configuration import VARIABLE_NAME, Configuration
+from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import BATCH, KNOBS, Applies, Knob
+from tuner.space.domains import DOMAINS
 
 
 def is_known(knob: str) -> bool:
@@ -18,6 +20,23 @@ def is_known(knob: str) -> bool:
 def describe(knob: str) -> Knob:
     """Return what a knob is; an environment variable outside the catalogue is a launch knob."""
     return KNOBS.get(knob) or Knob(knob, Applies.LAUNCH, f"environment variable {knob[4:]}")
+
+
+def fault_of_value(knob: str, value: Value) -> str | None:
+    """Return why a knob cannot have this value on any host, or None if it can.
+
+    A variable is judged by its text: 4 and "4" are one. Where a space says "unset", a knob is left
+    alone: that is no value, and not to be asked about.
+    """
+    if not str(value).isprintable():  # it goes into shells, units and manifests
+        return f"{knob}={value!r} holds control characters; no setting has these"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{knob}={value} is not a finite number"
+    domain = DOMAINS.get(knob)
+    if domain is None:
+        return None
+    is_in = domain.has_written(str(value)) if knob.startswith("env.") else domain.has(value)
+    return None if is_in else f"{knob} cannot be {value!r}; allowed are: {domain.told()}"
 
 
 _CLASSES = list(WinnerClass)

@@ -1,0 +1,103 @@
+"""What a knob can be set to at all, on whatever host."""
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tuner.galleries import SEARCH_SPACES
+from tuner.record.configuration import Value
+from tuner.space.catalogue import KNOBS
+from tuner.space.domains import DOMAINS
+from tuner.space.knobs import fault_of_value
+
+GOLDEN = Path(__file__).parent / "golden_baselines.toml"
+
+
+def written(part: object) -> Iterator[tuple[str, Value]]:
+    """Yield every knob with each of its values that stands in a TOML file."""
+    if isinstance(part, list):
+        for each in part:
+            yield from written(each)
+    elif isinstance(part, dict):
+        for value in part.get("values", []) if "id" in part else []:
+            yield part["id"], value["value"] if isinstance(value, dict) else value
+        for key, value in part.items():
+            if key.startswith("env.") or key in KNOBS:
+                yield key, value
+            else:
+                yield from written(value)
+
+
+def test_every_knob_of_the_catalogue_has_a_domain() -> None:
+    assert DOMAINS.keys() == KNOBS.keys()
+
+
+def test_every_value_of_the_shipped_spaces_is_one() -> None:
+    files = [*SEARCH_SPACES.glob("*.toml"), GOLDEN]
+    pairs = {pair for path in files for pair in written(tomllib.loads(path.read_text()))}
+    assert len(pairs) > 100
+    for knob, value in pairs:
+        if not str(value).startswith("="):
+            assert fault_of_value(knob, value) is None
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("launch.instances", "lots"),
+        ("launch.instances", 0),
+        ("launch.instances", True),
+        ("launch.instances", 2.0),
+        ("launch.cores_per_instance", "shared"),
+        ("launch.numa_node", True),
+        ("launch.numa_node", "abc"),
+        ("launch.allocator", "tcmalloc; touch x"),
+        ("workload.batch", 10**20),
+        ("torch.compile.mode", 1),
+        ("torch.memory_format", 17),
+        ("torch.autocast", "x'; touch x"),
+        ("torch.flush_denormal", 1),
+        ("env.OMP_NUM_THREADS", "banana"),
+        ("env.OMP_NUM_THREADS", 0),
+        ("env.OMP_NUM_THREADS", True),
+        ("env.OMP_NUM_THREADS", "٣"),
+        ("env.OMP_PROC_BIND", "close,false"),
+        ("env.KMP_BLOCKTIME", -1),
+        ("env.GLIBC_TUNABLES", "PATH=/tmp"),
+        ("env.ANYTHING", "two\nlines"),
+        ("env.ANYTHING", float("nan")),
+    ],
+)
+def test_what_could_mean_nothing_is_no_value(knob: str, value: Value) -> None:
+    fault = fault_of_value(knob, value)
+    assert fault is not None
+    assert fault.startswith(knob)
+    assert fault.isprintable()
+
+
+@pytest.mark.parametrize(
+    ("knob", "value"),
+    [
+        ("launch.instances", 2),
+        ("launch.cores_per_instance", "share"),
+        ("launch.numa_node", 0),
+        ("launch.numa_node", "none"),
+        ("torch.compile.mode", "off"),
+        ("torch.flush_denormal", True),
+        ("env.OMP_NUM_THREADS", "4"),
+        ("env.OMP_NUM_THREADS", "4,2"),
+        ("env.OMP_PROC_BIND", "spread,close"),
+        ("env.OMP_PLACES", "{0:4},{4:4}"),
+        ("env.OMP_SCHEDULE", "dynamic,4"),
+        ("env.GOMP_CPU_AFFINITY", "0 3 4-15:2"),
+        ("env.KMP_AFFINITY", "granularity=core,noverbose,scatter"),
+        ("env.KMP_BLOCKTIME", "infinite"),
+        ("env.TF_ENABLE_ONEDNN_OPTS", "1"),
+        ("env.TF_XLA_FLAGS", "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"),
+        ("env.ANYTHING", "whatever you like"),
+    ],
+)
+def test_what_a_library_accepts_is_a_value(knob: str, value: Value) -> None:
+    assert fault_of_value(knob, value) is None
