@@ -62,7 +62,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host) -> Plan:
     held_to = recommendation.tolerances
     by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
     request = Request(
-        model=proof.model or workload.model,
+        model=workload.model if proof.model is None else proof.model,
         frameworks=(workload.framework,),
         inputs=proof.inputs,
         tolerance=held_to.max_drift if by_drift else None,

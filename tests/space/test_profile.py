@@ -86,7 +86,13 @@ def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
             "launch.instances cannot be 'lots'",
             "allowed are: a whole number from 1",
         ),
-        ("value = 9,", 'value = "a\\u0007",', 7, "holds control characters", "no setting has these"),
+        (
+            "value = 9,",
+            'value = "a\\u0007",',
+            7,
+            "holds control characters",
+            "no setting has these",
+        ),
         (
             '"env.MY_THREADS" = "=host.physical_cores"',
             '"torch.compile.mode" = 1',

@@ -11,6 +11,7 @@ import typer
 from tuner.cli import dry_run as dry_run_view
 from tuner.cli.errors import complain
 from tuner.cli.json_lines import write_line
+from tuner.cli.paths import is_utf8
 from tuner.cli.progress import progress
 from tuner.cli.streams import is_output_lost
 from tuner.cli.summary import show
@@ -49,6 +50,8 @@ def main(
     command: list[str],
 ) -> None:
     """Read the request; then say what it would do, or do it."""
+    if unreadable := next((each for each in command if not is_utf8(each)), None):
+        raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
     _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
     if scenario != "offline":
         raise UnknownName("value of --scenario", scenario, ("offline",), "allowed: offline")

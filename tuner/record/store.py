@@ -77,11 +77,33 @@ def opened_in(folder: Path) -> StudyOpened | None:
     return next((line.note for line in notes if isinstance(line.note, StudyOpened)), None)
 
 
+def check_folder(folder: Path) -> None:
+    """Raise UsageError for a folder in which no study can be; changes nothing."""
+    place = next(
+        p
+        for p in (folder, *folder.absolute().parents)
+        if os.path.exists(p)  # noqa: PTH110  # pathlib raises for what may not be looked at
+    )
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        why = "may not be written" if place.is_dir() else "is no folder"
+        raise UsageError(
+            f"cannot write to {folder}: {place} {why}; name a writable folder with --out"
+        )
+    if place == folder and not (folder / "study.jsonl").exists():
+        other = next((p.name for p in folder.iterdir() if not p.name.startswith(".")), None)
+        if other is not None and other != "launches":
+            raise UsageError(
+                f"{folder} holds other files ({other}) and no study; name an empty or new "
+                "folder with --out"
+            )
+
+
 class _AppendOnly:
     """A file to which whole lines are appended and synced."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, advice: str) -> None:
         self.path = path
+        self._advice = advice
         try:
             self._file: BinaryIO = open(path, "ab", buffering=0)
         except OSError as error:
@@ -101,8 +123,7 @@ class _AppendOnly:
             os.fdatasync(self._file.fileno())
         except OSError as error:
             raise StorageFailed(
-                f"cannot write {self.path}: {error.strerror}; what was measured before is stored: "
-                "make room, then run the same command to go on"
+                f"cannot write {self.path}: {error.strerror}; {self._advice}"
             ) from error
 
     def lock(self) -> None:
@@ -125,7 +146,7 @@ class LaunchFile:
         self.record = LaunchRecord(request)
         self.log_path = path.with_suffix(".log")
         self._store = store
-        self._file = _AppendOnly(path)
+        self._file = _AppendOnly(path, store.advice)
         self._append(LaunchOpened(request))
 
     def _append(self, line: LaunchLine) -> None:
@@ -178,25 +199,26 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
 class Store:
     """One study's folder. Use as a context manager; `used_s` is the clock put on every line.
 
+    is_kept: whether the same command finds it again, which is said when the disk is full.
+
     Raises StudyConflict if another tool uses the folder, UsageError if it cannot be read,
     StorageFailed if it cannot be written.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
         self.folder = folder
+        self.advice = "make room"
+        if is_kept:
+            self.advice = (
+                "what was measured before is stored: make room, then run the same command to go on"
+            )
         self.notes: list[Note] = []
         self._by_kind: dict[type, list[Any]] = defaultdict(list)
         self.launches: dict[int, LaunchRecord] = {}
         self.used_s: Callable[[], float] = lambda: self.used_before_s
         self.used_before_s = 0.0
         self._launches_folder = folder / "launches"
-        if folder.is_dir() and not (folder / "study.jsonl").exists():
-            other = next((p.name for p in folder.iterdir() if not p.name.startswith(".")), None)
-            if other is not None and other != "launches":
-                raise UsageError(
-                    f"{folder} holds other files ({other}) and no study; name an empty or new "
-                    "folder with --out"
-                )
+        check_folder(folder)
         try:
             self._launches_folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -204,7 +226,7 @@ class Store:
                 f"cannot write to {folder}: {error.strerror}; name a writable folder with --out"
             ) from error
         try:
-            self._journal = _AppendOnly(folder / "study.jsonl")
+            self._journal = _AppendOnly(folder / "study.jsonl", self.advice)
         except StorageFailed as error:
             raise UsageError(f"{error}; name a writable folder with --out") from error
         self._open_files: list[LaunchFile] = []
@@ -272,10 +294,12 @@ class Store:
         except OSError as error:
             raise StorageFailed(f"cannot use {self.folder}: {error.strerror}") from error
         free = disk.f_bavail * disk.f_frsize
-        if free < MIN_ROOM_BYTES or (disk.f_files and not disk.f_favail):
+        has_files_left = disk.f_favail > 0 or not disk.f_files
+        if free < MIN_ROOM_BYTES or not has_files_left:
+            files = "" if has_files_left else " and no inode"
             raise StorageFailed(
-                f"the disk of {self.folder} is all but full ({free / 2**20:.0f} MiB left); what "
-                "was measured before is stored: make room, then run the same command to go on"
+                f"the disk of {self.folder} is all but full: {free / 2**20:.1f} MiB{files} are "
+                f"free, {MIN_ROOM_BYTES / 2**20:.0f} MiB are needed; {self.advice}"
             )
 
     def log_of(self, launch: int) -> Path:

@@ -15,7 +15,7 @@ from tuner.errors import UnknownName, UsageError
 from tuner.record.configuration import Value
 from tuner.space.catalogue import KNOBS
 from tuner.space.knobs import describe, is_known
-from tuner.space.resolved_knob import fault_of_setting
+from tuner.space.resolved_knob import UNSET, fault_of_setting
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
@@ -104,7 +104,8 @@ def check_consistent(restrictions: Restrictions) -> None:
     values, fixed = restrictions.values, restrictions.fixed
     asked = [*fixed.items(), *((knob, value) for knob, many in values.items() for value in many)]
     for knob, value in asked:
-        if fault := fault_of_setting(knob, value):
+        # whether a knob can be left alone is known with its default
+        if value != UNSET and (fault := fault_of_setting(knob, value)):
             raise UsageError(fault)
     for knob in restrictions.excluded:
         if knob in fixed or knob in values:
