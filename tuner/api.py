@@ -121,6 +121,8 @@ def verify(
 
 
 def _path(given: _Path | None) -> Path | None:
+    if given == "":
+        raise UsageError("a path is empty; name a file or a folder")
     return None if given is None else Path(given)
 
 

@@ -88,7 +88,7 @@ class WorkerFailed(TuneError):
 
 
 class Interrupted(KeyboardInterrupt):
-    """Stopped by the user or by SIGTERM; the same command goes on where it stopped.
+    """Stopped by the user or by SIGTERM; a study goes on where it stopped.
 
     No Exception: what catches those must not catch this.
     """

@@ -25,10 +25,7 @@ class _Interrupts:
 
     def end(self) -> None:
         if self.asked_by is not None:
-            raise Interrupted(
-                f"stopped by {self.asked_by.name}; everything measured is stored: the same "
-                "command goes on where it stopped"
-            )
+            raise Interrupted(f"stopped by {self.asked_by.name}")
 
 
 _interrupts = _Interrupts()

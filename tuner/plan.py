@@ -22,7 +22,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.journal import StudyOpened
-from tuner.record.lines import opened_in
+from tuner.record.lines import check_folder, opened_in
 from tuner.record.outcome import Outcome
 from tuner.record.result import Goal, Result
 from tuner.record.workload import FRAMEWORKS, ModelCard, ModelFacts, ModelRef, Workload
@@ -30,6 +30,7 @@ from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.catalogue import BATCH
+from tuner.space.knobs import fault_of_value
 from tuner.space.profile import Profile, gallery, load_profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
 from tuner.space.restrictions import Numerics, Restrictions, check_consistent, check_known
@@ -145,8 +146,8 @@ def _check(request: Request) -> None:
         raise UsageError(
             f"--tolerance {request.tolerance} is none; give a finite number such as 0.02"
         )
-    if request.batch is not None and request.batch < 1:
-        raise UsageError(f"--batch {request.batch} is none; give a whole number from 1 on")
+    if request.batch is not None and (fault := fault_of_value(BATCH, request.batch)):
+        raise UsageError(f"--batch {request.batch}: {fault}")
     if not 0 <= request.seed < 2**32:
         raise UsageError(f"--seed {request.seed} is none; give a whole number below 2**32")
     check_consistent(restrictions)
@@ -314,7 +315,11 @@ def difference(opened: StudyOpened, plan: Plan) -> str:
 
 
 def outlook(plan: Plan) -> str:
-    """Say what the plan's folder holds and what running the same command would do there."""
+    """Say what the plan's folder holds and what running the same command would do there.
+
+    Raises UsageError for a folder in which no study can be.
+    """
+    check_folder(plan.folder)
     opened = opened_in(plan.folder)
     if opened is None:
         return f"the study would lie in {plan.folder}"

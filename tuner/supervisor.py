@@ -32,6 +32,19 @@ _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
+def occupy_standard_descriptors() -> None:
+    """Open the null device in the place of every standard descriptor that is closed.
+
+    Otherwise the next file or pipe to be opened would be taken for standard input or output. A
+    program that is executed later finds them closed again.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
+
+
 def parents() -> dict[int, int]:
     """Return the parent of every process on the machine."""
     found = {}
@@ -189,4 +202,5 @@ def main(control: int, status: int) -> None:
 
 
 if __name__ == "__main__":
+    occupy_standard_descriptors()
     main(int(sys.argv[1]), int(sys.argv[2]))

@@ -31,6 +31,8 @@ from tuner.record.journal import (
     StudyOpened,
     WinnerClass,
 )
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.record.withdrawal import ground_of, withdraw
@@ -158,6 +160,13 @@ def run_study(
             overhead_s = 0.0
         budget = Budget(session.budget_s, store.used_before_s + overhead_s, is_over=is_finished)
         store.used_s = budget.used_s
+        ended = [
+            record.ending.outcome
+            for record in store.launches.values()
+            if record.ending is not None
+            and record.ending.outcome is not Outcome.INTERRUPTED
+            and record.request.purpose is not Purpose.PACER
+        ]
         listen(
             StudyBegins(
                 workload=plan.workload.label(),
@@ -165,6 +174,8 @@ def run_study(
                 budget_s=session.budget_s,
                 resumed_s=store.used_before_s,
                 n_configurations=plan.space.upper_size(),
+                n_measured=sum(map(counts_as_measured, ended)),
+                n_failed=len(ended) - sum(map(counts_as_measured, ended)),
             )
         )
         if is_finished and budget_s > 1.01 * session.budget_s:

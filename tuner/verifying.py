@@ -71,7 +71,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
     held_to = recommendation.tolerances
     by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
     request = Request(
-        model=proof.model or workload.model,
+        model=workload.model if proof.model is None else proof.model,
         frameworks=(workload.framework,),
         budget_s=proof.seconds,
         inputs=proof.inputs,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import command, result_of, run
-from tuner.cli.json_lines import JsonLines
+from tuner.cli.json_lines import write_line
 from tuner.record.events import FrameworkEnds
 
 STUDY = ("--model", "fake@seed=2", "--hw", "fake", "--json", "--out", "out")
@@ -32,7 +32,7 @@ def test_every_line_is_an_event_and_the_last_is_the_result(tmp_path: Path) -> No
 def test_a_framework_that_fails_says_so_in_its_last_line(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    JsonLines().write(FrameworkEnds("fake", "out", 3, "nothing could be measured", None))
+    write_line(FrameworkEnds("fake", "out", 3, "nothing could be measured", None))
     line = json.loads(capfdbinary.readouterr().out)
     assert line == {
         "type": "result", "framework": "fake", "folder": "out", "exit_code": 3,
@@ -57,12 +57,14 @@ def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
 
 
 def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
-    with open("/dev/full", "wb") as full:
-        done = subprocess.run(
-            command(*STUDY, "--budget", "6s", is_virtual=True),
-            cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    """With standard input closed besides: the files of a study must not take its place."""
+    done = subprocess.run(
+        ["sh", "-c", 'exec "$@" >/dev/full <&-', "sh",
+         *command(*STUDY, "--budget", "6s", is_virtual=True)],
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.splitlines()[-1].endswith("tune-framework report out")
     assert done.stderr.count("standard output cannot be written (No space left on device)") == 1
     assert "Traceback" not in done.stderr
     assert json.loads((tmp_path / "out/result.json").read_text())["verdict"]

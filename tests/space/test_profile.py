@@ -50,9 +50,9 @@ def test_a_users_file_extends_a_shipped_one(tmp_path: Path) -> None:
 
 def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
-    path.write_text(GOOD.replace("env.MY_THREADS", "env.OMP_WAIT_POLICY"))
+    path.write_text(GOOD.replace("env.MY_THREADS", "env.KMP_TPAUSE"))
     mine = load_profile(str(path), SEARCH_SPACES)
-    assert [len(k.values) for k in mine.knob if k.id == "env.OMP_WAIT_POLICY"] == [3]
+    assert [len(k.values) for k in mine.knob if k.id == "env.KMP_TPAUSE"] == [3]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,37 @@ def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
         ('["torch"]', '["caffe"]', 12, "no framework 'caffe'", "torch, tensorflow"),
         ('"env.MY_THREADS" = "=', '"cores" = "=', 13, "no knob 'cores'", "allowed are"),
         ("env.MY_THREADS", "env.A;touch x;B", 6, "no knob 'env.A;touch x;B'", "allowed are"),
-        ("[1,", '["a\\u001b",', 7, "env.MY_THREADS has control characters", "remove them"),
+        ("[1,", '["a\\u001b",', 7, "holds control characters", "no setting has these"),
+        ('"=between(2, 3)"', "1e999", 7, "env.MY_THREADS=inf is not a finite number", ""),
+        ('"=between(2, 3)"', str(10**20), 7, "is a number of more than 64 bits", ""),
+        (
+            'MY_THREADS"\nvalues = [1',
+            'OMP_NUM_THREADS"\nvalues = ["banana"',
+            7,
+            "env.OMP_NUM_THREADS cannot be 'banana'",
+            "allowed are: a whole number from 1",
+        ),
+        (
+            'id = "env.MY_THREADS"\nvalues = [1',
+            'id = "launch.instances"\nvalues = ["lots"',
+            7,
+            "launch.instances cannot be 'lots'",
+            "allowed are: a whole number from 1",
+        ),
+        (
+            "value = 9,",
+            'value = "a\\u0007",',
+            7,
+            "holds control characters",
+            "no setting has these",
+        ),
+        (
+            '"env.MY_THREADS" = "=host.physical_cores"',
+            '"torch.compile.mode" = 1',
+            13,
+            "torch.compile.mode cannot be 1",
+            "allowed are: off, default, freezing",
+        ),
         ('source = "me"', "source = 3", 11, "Expected 'str'", "needed are name, source"),
         ('extends = "auto"', 'extends = "ghost"', 3, "cannot extend 'ghost'", "name one of"),
         ('name = "mine"', 'name = "default"', 10, "'default' is taken", "another name"),
@@ -101,7 +131,7 @@ def test_an_unknown_profile_has_close_matches() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ('id = "launch.allocator"\nvalues = ["tcmaloc"]', "no value 'tcmaloc'"),
+        ('id = "launch.allocator"\nvalues = ["tcmaloc"]', "cannot be 'tcmaloc'"),
         (
             'id = "launch.openmp"\nvalues = [{ value = "libomp", when = "true", why = "", '
             'substitute = "libiomp" }]',

@@ -20,7 +20,7 @@ from tuner.space.knobs import winner_class
 from tuner.space.profile import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
 from tuner.space.resolved_knob import UNSET
-from tuner.space.restrictions import Restrictions, check_known, parse_restrictions
+from tuner.space.restrictions import Restrictions, check_known, parse_restrictions, parse_value
 from tuner.space.space import Space
 
 
@@ -147,6 +147,37 @@ def test_a_variable_of_ones_own_may_be_searched(tmp_path: Path) -> None:
     check_known(parse_restrictions(["env.MY_MODE=1"], [], [], "both"), ["env.FAKE_THREADS"])
 
 
+def test_what_no_file_could_hold_as_a_number_is_text() -> None:
+    for text in ("nan", "inf", "1e999", "1_000", "\u0663", str(10**20), "9" * 5000):
+        assert parse_value(text) == text
+    assert [parse_value(text) for text in ("7", " -2", "2.5", "1e3")] == [7, -2, 2.5, 1000.0]
+
+
+@pytest.mark.parametrize(
+    ("entry", "fault"),
+    [
+        (
+            '[[knob]]\nid = "env.OMP_NUM_THREADS"\nvalues = ["=host.physical_cores / 16"]',
+            "knob env.OMP_NUM_THREADS: '=host.physical_cores / 16' comes to 0.125 here; "
+            "env.OMP_NUM_THREADS cannot be 0.125",
+        ),
+        (
+            '[[baseline]]\nname = "theirs"\nsource = "x"\nframeworks = ["fake"]\n'
+            'settings = { "launch.instances" = "=0 * host.physical_cores" }',
+            "baseline theirs: '=0 .*' comes to 0 here; launch.instances cannot be 0",
+        ),
+    ],
+)
+def test_what_a_formula_comes_to_is_checked(tmp_path: Path, entry: str, fault: str) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(f'schema_version = 1\ntitle = "x"\n{entry}\n')
+    profile, work = load_profile(str(path), SEARCH_SPACES), workload("fake")
+    host, facts = machine(tmp_path), model(FAKE_DEFAULTS)
+    with pytest.raises(UsageError, match=fault):
+        space = resolve_space(profile, host, work, facts, Restrictions())
+        resolve_baselines(profile, host, work, facts, space)
+
+
 def test_set_narrows_fix_pins_exclude_leaves_alone(tmp_path: Path) -> None:
     space = restricted(tmp_path, set_="env.FAKE_THREADS=4,16")
     assert space.by_id["env.FAKE_THREADS"].choices == (2, 4, 16)
@@ -165,7 +196,10 @@ def test_same_numerics_leaves_precision_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "fault"),
     [
-        ({"set_": "fake.layout=striped"}, "allowed are plain, blocked, packed"),
+        ({"set_": "fake.layout=striped"}, "allowed are: plain, blocked, packed"),
+        ({"fix": "launch.instances=lots"}, "launch.instances cannot be 'lots'"),
+        ({"set_": "env.OMP_NUM_THREADS=banana"}, "env.OMP_NUM_THREADS cannot be 'banana'"),
+        ({"fix": f"workload.batch={10**20}"}, "workload.batch cannot be '1000"),
         ({"fix": "fake.layout"}, "is not KNOB=VALUE"),
         ({"set_": "env.FAKE_THREADS=many"}, "allowed are 2, 1, 4, 8"),
         ({"set_": "env.FAKE_THREADS=0"}, "allowed are 2, 1, 4, 8"),

@@ -17,7 +17,7 @@ from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
 from tuner.space.as_run import named, removal
-from tuner.space.baselines import Baseline
+from tuner.space.baselines import Baseline, to_measure
 from tuner.space.space import Space
 
 _WANTED_LAUNCHES = 40
@@ -73,10 +73,13 @@ def show(plans: list[Plan], host: Host, budget_s: float, *, as_json: bool) -> No
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(payload), indent=2).decode())
         sys.stdout.write("\n")
         return
+    outlooks = [outlook(plan) for plan in plans]  # what cannot be is refused before all else
     console = wide_console()
     console.print(Text(host.summary()))
+    for plan, prospect in zip(plans, outlooks, strict=True):
+        _answer(console, plan, share_s, prospect)
     for plan in plans:
-        _show_one(console, plan, share_s)
+        _list(console, plan)
 
 
 def _searched(space: Space) -> Table:
@@ -135,22 +138,52 @@ def _dead(baseline: Baseline) -> list[str]:
     return [f"dead: {', '.join(settings)} ({why})" for why, settings in reasons.items()]
 
 
-def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
+def _answer(console: Console, plan: Plan, budget_s: float, prospect: str) -> None:
+    """Say what would be tuned, where it would lie, and what the budget holds."""
     profile = plan.profile.name
     if not plan.profile_matches:
         profile += " (this host is not what it names)"
     console.print()
+    title = f"{plan.workload.label()}: {_what(plan)}, profile {profile}"
+    console.print(Text(title, style="bold"))
+    estimate = _estimate(plan, budget_s)
     console.print(
         Text(
-            f"{plan.workload.label()}: {_what(plan)}, profile {profile}",
-            style="bold",
+            f"about {estimate['launch_s']:.0f} s a launch without compilation: "
+            f"{duration(budget_s)} hold about {estimate['launches']:.0f}; {prospect}"
         )
     )
+    if estimate["launches"] < _WANTED_LAUNCHES:
+        console.print(
+            Text(
+                f"a study wants some {_WANTED_LAUNCHES}: give this framework "
+                f"{math.ceil(_WANTED_LAUNCHES * estimate['launch_s'] / 60)}m, or some time on a "
+                "quieter host",
+                style="yellow",
+            )
+        )
+    n_baselines = len(to_measure(plan.baselines))
+    console.print(
+        f"up to {plan.space.upper_size():,} combinations, and {n_baselines} "
+        f"baseline{'' if n_baselines == 1 else 's'} beside the default"
+    )
+    if plan.environment:
+        console.print(Text(removal(plan.environment, named(plan.baselines)), style="yellow"))
+    for each in plan.earlier:
+        console.print(
+            Text(f"learns from {each.name}: {len(each.log_ratios)} configurations", style="dim")
+        )
+
+
+def _list(console: Console, plan: Plan) -> None:
+    """List the knobs and the baselines."""
+    console.print()
+    console.print(Text(f"{plan.workload.label()}: what is searched", style="bold"))
     console.print(_searched(plan.space))
     console.print(Text(LEGEND, style="dim"))
     for line in _not_searched(plan.space):
         console.print(Text(line, style="dim"))
-    console.print(f"up to {plan.space.upper_size():,} combinations\n")
+    console.print()
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("baseline", "here", "settings", "not as written"):
         table.add_column(name, overflow="fold")
@@ -165,25 +198,3 @@ def _show_one(console: Console, plan: Plan, budget_s: float) -> None:
             Text("; ".join((*b.substituted, *_dead(b)))),
         )
     console.print(table)
-    if plan.environment:
-        console.print(Text(removal(plan.environment, named(plan.baselines)), style="yellow"))
-    for each in plan.earlier:
-        console.print(
-            Text(f"learns from {each.name}: {len(each.log_ratios)} configurations", style="dim")
-        )
-    estimate = _estimate(plan, budget_s)
-    console.print(
-        Text(
-            f"about {estimate['launch_s']:.0f} s a launch without compilation: "
-            f"{duration(budget_s)} hold about {estimate['launches']:.0f}; {outlook(plan)}"
-        )
-    )
-    if estimate["launches"] < _WANTED_LAUNCHES:
-        console.print(
-            Text(
-                f"a study wants some {_WANTED_LAUNCHES}: give this framework "
-                f"{math.ceil(_WANTED_LAUNCHES * estimate['launch_s'] / 60)}m, or some time on a "
-                "quieter host",
-                style="yellow",
-            )
-        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 import tempfile
 import traceback
@@ -18,6 +17,7 @@ from tuner.cli.printable import printable
 from tuner.errors import Interrupted, TuneError, UsageError
 from tuner.host.secrets import redacted
 
+KEPT = "everything measured is stored: the same command goes on where it stopped"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
@@ -26,29 +26,36 @@ def complain(text: str) -> None:
     print(f"error: {printable(' '.join(text.split()))}", file=sys.stderr)
 
 
+def complain_of_output(error: OSError) -> None:
+    """Say that standard output cannot be written."""
+    complain(f"standard output cannot be written ({error.strerror}): what is printed is lost")
+
+
 @contextmanager
-def handled(unforeseen: int = 1) -> Iterator[None]:
-    """Turn errors into one line and an exit code; what is unforeseen, into a log to paste."""
+def handled(unforeseen: int = 1, if_stopped: str = "") -> Iterator[None]:
+    """Turn errors into one line and an exit code; what is unforeseen, into a log to paste.
+
+    if_stopped: what a person should know who has interrupted the command.
+    """
     try:
         with interrupts.heeded():
             yield
     except typer.Exit:
         raise
-    except (TuneError, Interrupted) as error:
+    except TuneError as error:
         complain(str(error))
         raise typer.Exit(error.exit_code) from error
-    except BrokenPipeError as error:
-        # whoever read the output has gone (a pager, head); nothing more can be printed
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        raise typer.Exit(1) from error
+    except Interrupted as error:
+        complain("; ".join(filter(None, (str(error), if_stopped))))
+        raise typer.Exit(error.exit_code) from error
     except Exception as error:
         if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-            name = Path(str(error.filename)).name
+            name = max(Path(str(error.filename)).parts, key=len)
             complain(
                 f"{name[:60]}... is too long for the name of a model or a file; "
                 "list the built-in models with: tune-framework models"
             )
-            raise typer.Exit(UsageError.exit_code) from error
+            raise typer.Exit(UsageError.exit_code if unforeseen == 1 else unforeseen) from error
         if isinstance(error, OSError) and error.errno in _NO_ROOM:
             complain(f"cannot write {error.filename or 'a file'}: {error.strerror}; make room")
             raise typer.Exit(unforeseen) from error

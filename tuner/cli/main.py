@@ -13,7 +13,9 @@ import typer
 from typer.exceptions import TyperException
 
 from tuner import __version__
-from tuner.cli.errors import complain, handled
+from tuner.cli import paths
+from tuner.cli.errors import KEPT, complain, complain_of_output, handled
+from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 
 app = typer.Typer(
@@ -53,7 +55,10 @@ def run(
         ),
     ] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="Recorded inputs, samples first: a NumPy .npz or .npy.")
+        Path | None,
+        typer.Option(
+            parser=paths.path, help="Recorded inputs, samples first: a NumPy .npz or .npy."
+        ),
     ] = None,
     tolerance: Annotated[
         float | None,
@@ -76,9 +81,12 @@ def run(
         typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h (or seconds)."),
     ] = "10m",
     out: Annotated[
-        Path | None, typer.Option(help="Folder of the study; the same one resumes it.")
+        Path | None,
+        typer.Option(parser=paths.path, help="Folder of the study; the same one resumes it."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(min=1, help="Tune for this batch size only.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, max=2**31 - 1, help="Tune for this batch size only.")
+    ] = None,
     numerics: Annotated[
         str,
         typer.Option(
@@ -102,11 +110,15 @@ def run(
         list[str] | None, typer.Option(help="KNOB: leave it at its default.")
     ] = None,
     space: Annotated[
-        Path | None, typer.Option(help="A search space of your own, instead of --hw.")
+        Path | None,
+        typer.Option(parser=paths.path, help="A search space of your own, instead of --hw."),
     ] = None,
     learn_from: Annotated[
         list[Path] | None,
-        typer.Option(help="Folder of earlier studies: where to look first; may be repeated."),
+        typer.Option(
+            parser=paths.path,
+            help="Folder of earlier studies: where to look first; may be repeated.",
+        ),
     ] = None,
     seed: Annotated[
         int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
@@ -124,7 +136,7 @@ def run(
     """Tune a model on this machine."""
     if context.invoked_subcommand is not None:
         return
-    with handled():
+    with handled(if_stopped="" if dry_run else KEPT):
         from tuner.cli import tune
 
         tune.main(
@@ -164,6 +176,9 @@ def _space_or_hw(space: Path | None, hw: str) -> str:
     return str(space)
 
 
+Recommended = Annotated[
+    Path, typer.Argument(parser=paths.path, help="A recommended*.toml, or its folder.")
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -173,7 +188,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 )
 def run_program(
     recommended: Annotated[
-        Path | None, typer.Argument(help="A recommended*.toml, or its folder.")
+        str | None, typer.Argument(help="A recommended*.toml, or its folder.")
     ] = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
@@ -221,7 +236,8 @@ def spaces(
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(help="The folder of a study.")], json: AsJson = False
+    folder: Annotated[Path, typer.Argument(parser=paths.path, help="The folder of a study.")],
+    json: AsJson = False,
 ) -> None:
     """Render a study's reports again from its result.json."""
     with handled():
@@ -232,8 +248,12 @@ def report(
 
 @app.command()
 def compare(
-    studies: Annotated[list[Path], typer.Argument(help="Folders that hold studies.")],
-    out: Annotated[Path | None, typer.Option(help="HTML file to write as well.")] = None,
+    studies: Annotated[
+        list[Path], typer.Argument(parser=paths.path, help="Folders that hold studies.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(parser=paths.file, help="HTML file to write as well.")
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Put finished studies side by side: models, frameworks, hosts, versions."""
@@ -245,12 +265,13 @@ def compare(
 
 @app.command()
 def verify(
-    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml, or its folder.")],
+    recommended: Recommended,
     model: Annotated[
         str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
     ] = None,
     inputs: Annotated[
-        Path | None, typer.Option(help="The recorded inputs that it was tuned on, if any.")
+        Path | None,
+        typer.Option(parser=paths.path, help="The recorded inputs that it was tuned on, if any."),
     ] = None,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
@@ -264,7 +285,7 @@ def verify(
     json: AsJson = False,
 ) -> None:
     """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""
-    with handled():
+    with handled(if_stopped="nothing is kept of it: the same command begins anew"):
         from tuner.cli import verify
 
         verify.main(
@@ -280,14 +301,16 @@ def verify(
 
 @app.command()
 def export(
-    recommended: Annotated[Path, typer.Argument(help="A recommended*.toml, or its folder.")],
+    recommended: Recommended,
     to: Annotated[
         str,
         typer.Option(
             help="env, shell, docker, kubernetes, systemd, torchserve, tfserving or python."
         ),
     ],
-    out: Annotated[Path | None, typer.Option(help="File to write; otherwise printed.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(parser=paths.file, help="File to write; otherwise printed.")
+    ] = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="The program, if any.")
     ] = None,
@@ -301,7 +324,9 @@ def export(
 
 @app.command()
 def doctor(
-    out: Annotated[Path, typer.Option(help="Where studies would be written.")] = Path("reports"),
+    out: Annotated[
+        Path, typer.Option(parser=paths.path, help="Where studies would be written.")
+    ] = Path("reports"),
     json: AsJson = False,
 ) -> None:
     """Say what is missing or shaky here, each with the command that mends it."""
@@ -311,14 +336,21 @@ def doctor(
         doctor.main(out, as_json=json)
 
 
-def main() -> None:
-    """Run the command line: the option parser's complaints are one line too."""
+def command() -> int:
+    """Run the command line and return its exit code; the option parser complains on one line."""
     try:
-        code = app(standalone_mode=False)
+        return int(app(standalone_mode=False) or 0)
     except TyperException as error:
         complain(f"{error.format_message()} (tune-framework --help lists what there is)")
-        code = error.exit_code
-    sys.exit(code)
+        return error.exit_code
+
+
+def main() -> None:
+    """Run the command line on whatever standard streams there are."""
+    output = open_standard(complain_of_output)
+    code = command()
+    sys.stdout.flush()
+    sys.exit(code or int(output.is_lost))
 
 
 if __name__ == "__main__":

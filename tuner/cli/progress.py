@@ -40,10 +40,12 @@ from tuner.record.events import (
     Warned,
 )
 from tuner.record.launch import Purpose
-from tuner.record.outcome import Outcome
+from tuner.record.outcome import counts_as_measured
 from tuner.space.catalogue import BATCH
 
 _RECENT = 8
+_BEFORE = "reading the host and the model"
+"""Shown until a study begins."""
 
 
 def duration(seconds: float) -> str:
@@ -65,7 +67,8 @@ class _State:
 
     def __init__(self) -> None:
         self.began = time.monotonic()
-        self.workload = self.phase = self.launch = self.stage = self.best = ""
+        self.workload, self.phase = _BEFORE, ""
+        self.launch = self.stage = self.best = ""
         self.waited_s = math.inf
         self.budget_s = 0.0
         self.deadline: float | None = None
@@ -77,13 +80,13 @@ class _State:
         self.workload, self.budget_s = event.workload, event.budget_s
         self.deadline = time.monotonic() + event.budget_s - event.resumed_s
         self.best = self.confirmed = ""
-        self.n_measured = self.n_failed = 0
+        self.n_measured, self.n_failed = event.n_measured, event.n_failed
 
     def count(self, event: LaunchDone) -> None:
         if event.purpose is not Purpose.PACER:
-            is_failed = event.outcome not in (Outcome.MEASURED, Outcome.PRUNED)
-            self.n_failed += is_failed
-            self.n_measured += not is_failed
+            is_measured = counts_as_measured(event.outcome)
+            self.n_measured += is_measured
+            self.n_failed += not is_measured
 
     def left_s(self) -> float:
         return 0.0 if self.deadline is None else max(0.0, self.deadline - time.monotonic())
@@ -135,7 +138,8 @@ def _line(event: Event, state: _State) -> str | None:
             rate = _measured(event)
             outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
             name = _named(event.label)
-            return f"  {event.purpose} {name}: {outcome or rate} ({event.seconds:.1f} s)"
+            # the name last: a narrow terminal cuts the end of a line off
+            return f"  {event.purpose} {outcome or rate} ({event.seconds:.1f} s): {name}"
         case BestSoFar():
             text = f"{event.ratio:.2f}x the default in the search: {_named(event.label)}"
             is_new, state.best = text != state.best, text
@@ -198,7 +202,7 @@ def _view(state: _State) -> Group:
     stage = f" ({state.stage})" if state.stage else ""
     rows = {
         "phase": f"{state.workload}  {state.phase}",
-        "measuring": f"{state.launch}{stage}",
+        "measuring": f"{state.launch}{stage}" or "-",
         "launches": f"{state.n_measured} measured{failed}",
         "best so far": state.best or "-",
         **({"confirmed": state.confirmed} if state.confirmed else {}),

@@ -14,7 +14,7 @@ from tuner.host.identity import probe
 from tuner.space.recommended import read_recommended
 
 
-def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
+def main(recommended: str | None, command: list[str], *, quiet: bool) -> None:
     """Become the command, or run it in several instances; raises CannotRun where impossible."""
 
     def tell(text: str) -> None:
@@ -23,10 +23,10 @@ def main(path: Path | None, command: list[str], *, quiet: bool) -> None:
 
     if command and command[0] == "--":
         command = command[1:]
-    if path is None or not command:
+    if not recommended or not command:
         raise CannotRun("name both: tune-framework run recommended.toml -- python serve.py")
     try:
-        deployment = prepare(read_recommended(path), probe(), os.environ)
+        deployment = prepare(read_recommended(Path(recommended)), probe(), os.environ)
     except UsageError as error:
         raise CannotRun(str(error)) from error
     for note in deployment.notes:

@@ -20,14 +20,14 @@ _SEARCHED = {True: "", False: ", baselines and --set only", "late": ", late"}
 
 def main(name: str | None, *, as_json: bool) -> None:
     """Print all profiles, or one."""
-    names = [name] if name else list(gallery(SEARCH_SPACES))
+    names = [name] if name is not None else list(gallery(SEARCH_SPACES))
     profiles = [load_profile(each, SEARCH_SPACES) for each in names]
     if as_json:
-        payload = profiles[0] if name else profiles
+        payload = profiles[0] if name is not None else profiles
         sys.stdout.write(
             msgspec.json.format(msgspec.json.encode(payload), indent=2).decode() + "\n"
         )
-    elif name:
+    elif name is not None:
         _show_one(profiles[0])
     else:
         _show_all(profiles)

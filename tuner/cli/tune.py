@@ -13,8 +13,10 @@ from rich.console import Console
 
 from tuner.cli import dry_run as dry_run_view
 from tuner.cli.errors import complain
-from tuner.cli.json_lines import JsonLines
+from tuner.cli.json_lines import write_line
+from tuner.cli.paths import is_utf8
 from tuner.cli.progress import plain, progress
+from tuner.cli.streams import is_output_lost
 from tuner.cli.summary import show
 from tuner.errors import UnknownName, UsageError
 from tuner.host.identity import probe
@@ -51,6 +53,8 @@ def main(
     command: list[str],
 ) -> None:
     """Read the request; then say what it would do, or do it."""
+    if unreadable := next((each for each in command if not is_utf8(each)), None):
+        raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
     _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
     if scenario != "offline":
         raise UnknownName("value of --scenario", scenario, ("offline",), "allowed: offline")
@@ -82,13 +86,12 @@ def main(
 
 def _tune(request: Request, *, as_json: bool) -> None:
     """Tune, tell how it goes and what came of it; exits with the worst code of its frameworks."""
-    lines = JsonLines()
     with progress(quiet=as_json) as show_progress:
 
         def listen(event: Event) -> None:
             show_progress(event)
             if as_json:
-                lines.write(event)
+                write_line(event)
 
         finished = tune(request, listen)
     for each in finished:
@@ -96,6 +99,9 @@ def _tune(request: Request, *, as_json: bool) -> None:
             complain(f"{each.framework}: {each.error}")
         elif not as_json:
             show(each.result, each.folder)
+    if is_output_lost():
+        for folder in (shlex.quote(str(f.folder)) for f in finished if f.result is not None):
+            complain(f"nothing else is lost; print what was found: tune-framework report {folder}")
     worst = max(each.exit_code for each in finished)
     if worst:
         raise typer.Exit(worst)

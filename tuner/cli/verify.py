@@ -32,7 +32,9 @@ def main(
     """Verify and print one line; exits with 0, 4 or 5."""
     if quick and budget is not None:
         raise UsageError(f"--quick is a budget of {QUICK_S:.0f} s; leave out --budget {budget}")
-    seconds = QUICK_S if quick else parse_duration(budget or "10m")
+    if model is not None and not model.strip():
+        raise UsageError("--model is empty; leave it out, or name the model that was tuned")
+    seconds = QUICK_S if quick else parse_duration("10m" if budget is None else budget)
     proof = Proof(path, seconds, model, inputs, allow_pickle)
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
         found = prove(proof, listen)

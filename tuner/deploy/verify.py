@@ -72,7 +72,7 @@ def verify(
     if (refused := refused_here(recommendation, host)) is not None:
         return refused
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
-        with Store(Path(folder) / "study") as store:
+        with Store(Path(folder) / "study", is_kept=False) as store:
             store.used_s = lambda: time.monotonic() - began
             trial = _Trial(recommendation, workload, facts, host, seconds, store, listen, found)
             try:

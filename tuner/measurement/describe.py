@@ -10,6 +10,7 @@ import os
 import re
 import shlex
 import shutil
+import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from tuner.record.protocol import Cards, Describe, ListModels, MakeReference, Re
 from tuner.record.workload import N_CHECK_REDUCED, ModelCard, ModelFacts, ModelRef
 from tuner.space.restrictions import parse_value
 
+_UNWRITABLE = ("Cc", "Cs")
+"""Unicode's categories of control characters, and of what stands for bytes that are not UTF-8."""
 _SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<")
 
 
@@ -54,15 +57,20 @@ def find_model(
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
     head, parameters = _parse(text)
+    if not head.strip():
+        raise UsageError(
+            f"--model {text!r} names no model; name one: --model resnet50; list them with: "
+            "tune-framework models"
+        )
     name, colon, function = head.partition(":") if ".py:" in head else (head, "", "")
     stem, dash, size = name.rpartition("-")
     if (folder / f"{name}.py").is_file():
         path = folder / f"{name}.py"
-    elif dash and size.isdigit() and (folder / f"{stem}.py").is_file():
+    elif dash and size.isdecimal() and (folder / f"{stem}.py").is_file():
         path = folder / f"{stem}.py"
         if "size" in parameters:
             raise UsageError(f"--model {text!r} gives two sizes; give one of them")
-        parameters["size"] = int(size)
+        parameters["size"] = parse_value(size)
     else:
         path = Path(name)
         if not path.exists() and not path.suffix and "/" not in name:
@@ -76,6 +84,12 @@ def find_model(
     if colon and not function:
         raise UsageError(f"--model {text!r} names no function after the colon")
     path = path.resolve()
+    for given in (path, inputs.resolve() if inputs else path):
+        if any(unicodedata.category(c) in _UNWRITABLE for c in str(given)):
+            raise UsageError(
+                f"{str(given)!r} has control characters in it, or is not UTF-8: it could not be "
+                "written into the files of a study; rename it"
+            )
     own = path.parent.name if path.name == "config.json" else path.stem
     ref = ModelRef(
         name=f"{own}-{function}" if function else own,

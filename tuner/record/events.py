@@ -21,6 +21,9 @@ class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
     resumed_s: float
     n_configurations: int | None
     """Size of the space; None where it is too large to count."""
+    n_measured: int = 0
+    """Launches of earlier sessions that were measured, the pacer's apart."""
+    n_failed: int = 0
 
 
 class PhaseBegins(msgspec.Struct, frozen=True, tag="phase_begins"):

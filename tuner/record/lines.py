@@ -65,10 +65,20 @@ def opened_in(folder: Path) -> StudyOpened | None:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise unless a folder is new, empty, or holds a study.
+    """Raise unless a folder is writable and new, empty, or holds a study; change nothing.
 
     Raises UsageError for other files, StudyDamaged where launches have lost their journal.
     """
+    place = next(
+        p
+        for p in (folder, *folder.absolute().parents)
+        if os.path.exists(p)  # noqa: PTH110  # pathlib raises for what may not be looked at
+    )
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        why = "may not be written" if place.is_dir() else "is no folder"
+        raise UsageError(
+            f"cannot write to {folder}: {place} {why}; name a writable folder with --out"
+        )
     journal = folder / JOURNAL
     try:
         if not folder.is_dir() or (journal.is_file() and any(_complete_lines(journal))):
@@ -89,10 +99,11 @@ def check_folder(folder: Path) -> None:
 
 
 class AppendOnly:
-    """A file to which whole lines are appended and synced."""
+    """A file to which whole lines are appended and synced; advice: for whom the disk refuses."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, advice: str) -> None:
         self.path = path
+        self._advice = advice
         try:
             self._file: BinaryIO = open(path, "ab", buffering=0)
         except OSError as error:
@@ -113,8 +124,7 @@ class AppendOnly:
             os.fdatasync(self._file.fileno())
         except OSError as error:
             raise StorageFailed(
-                f"cannot write {self.path}: {error.strerror}; what was measured before is stored: "
-                "make room, then run the same command to go on"
+                f"cannot write {self.path}: {error.strerror}; {self._advice}"
             ) from error
 
     def lock(self) -> None:

@@ -21,6 +21,11 @@ class Outcome(StrEnum):
     """The tool itself was stopped; says nothing about the configuration."""
 
 
+def counts_as_measured(outcome: Outcome) -> bool:
+    """Tell whether a launch told its speed, if only that it is far from the best."""
+    return outcome in (Outcome.MEASURED, Outcome.PRUNED)
+
+
 class Ending(msgspec.Struct, frozen=True):
     """An outcome with its reason (empty where it was measured)."""
 

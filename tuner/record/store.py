@@ -63,7 +63,7 @@ class LaunchFile:
         self.record = LaunchRecord(request)
         self.log_path = path.with_suffix(".log")
         self._store = store
-        self._file = AppendOnly(path)
+        self._file = AppendOnly(path, store.advice)
         self._append(LaunchOpened(request))
 
     def _append(self, line: LaunchLine) -> None:
@@ -116,12 +116,19 @@ def _apply(record: LaunchRecord, line: LaunchLine) -> None:
 class Store:
     """One study's folder. Use as a context manager; `used_s` is the clock put on every line.
 
+    is_kept: whether the same command finds it again, which is said when the disk is full.
+
     Raises StudyConflict if another tool uses the folder, UsageError if it cannot be written or
     holds something else, StudyDamaged if what was measured there cannot be read any more.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
         self.folder = folder
+        self.advice = "make room"
+        if is_kept:
+            self.advice = (
+                "what was measured before is stored: make room, then run the same command to go on"
+            )
         self.notes: list[Note] = []
         self._by_kind: dict[type, list[Any]] = defaultdict(list)
         self.launches: dict[int, LaunchRecord] = {}
@@ -140,7 +147,7 @@ class Store:
                 f"cannot write to {folder}: {error.strerror}; name a writable folder with --out"
             ) from error
         try:
-            self._journal = AppendOnly(folder / JOURNAL)
+            self._journal = AppendOnly(folder / JOURNAL, self.advice)
         except StorageFailed as error:
             raise UsageError(f"{error}; name a writable folder with --out") from error
         self._open_files: list[LaunchFile] = []
@@ -211,10 +218,12 @@ class Store:
         except OSError as error:
             raise StorageFailed(f"cannot use {self.folder}: {error.strerror}") from error
         free = disk.f_bavail * disk.f_frsize
-        if free < MIN_ROOM_BYTES or (disk.f_files and not disk.f_favail):
+        has_files_left = disk.f_favail > 0 or not disk.f_files
+        if free < MIN_ROOM_BYTES or not has_files_left:
+            files = "" if has_files_left else " and no inode"
             raise StorageFailed(
-                f"the disk of {self.folder} is all but full ({free / 2**20:.0f} MiB left); what "
-                "was measured before is stored: make room, then run the same command to go on"
+                f"the disk of {self.folder} is all but full: {free / 2**20:.1f} MiB{files} are "
+                f"free, {MIN_ROOM_BYTES / 2**20:.0f} MiB are needed; {self.advice}"
             )
 
     def log_of(self, launch: int) -> Path:

@@ -17,7 +17,7 @@ from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH, PRELOADED
 from tuner.space.expressions import Expression
 from tuner.space.profile import Profile, literal_or_formula
-from tuner.space.resolve import workload_facts
+from tuner.space.resolve import check_made, workload_facts
 from tuner.space.space import Space
 
 
@@ -45,7 +45,8 @@ def resolve_baselines(
 ) -> list[Baseline]:
     """Resolve every baseline of the profile for the workload's framework, in file order.
 
-    Raises ExpressionError if a formula asks what is not known.
+    Raises ExpressionError if a formula asks what is not known, UsageError if it comes to what its
+    knob cannot be set to.
     """
     facts = {**host.facts(), **workload_facts(workload, model)}
     found: list[Baseline] = []
@@ -61,6 +62,7 @@ def resolve_baselines(
             value = literal_or_formula(raw)
             made = value.evaluate(facts) if isinstance(value, Expression) else value
             settings[knob] = made if not isinstance(made, tuple) else ",".join(map(str, made))
+            check_made(f"baseline {entry.name}", knob, str(raw), [settings[knob]])
         found.append(resolve_one(entry.name, entry.source, settings, host, workload, space, found))
     return found
 

@@ -52,10 +52,11 @@ from tuner.errors import ExpressionError, ProfileError, UnknownName
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
 from tuner.record.workload import FRAMEWORKS
-from tuner.space.catalogue import KNOBS, PRELOADED
+from tuner.space.catalogue import KNOBS
 from tuner.space.expressions import Expression
 from tuner.space.knobs import is_known
 from tuner.space.placement import PLACING
+from tuner.space.resolved_knob import fault_of_setting
 
 SCHEMA_VERSION = 1
 WORKLOAD_FACTS = (
@@ -261,15 +262,14 @@ class _File:
                     self._formula(value[1:], (*where, "settings"))
 
     def _value(self, knob: str, value: Value | ValueEntry, where: tuple[str | int, ...]) -> None:
-        """Refuse control characters, and a library to preload that has no name this tool knows."""
-        name = value.value if isinstance(value, ValueEntry) else value
-        if not str(name).isprintable():
-            raise self.fault(where, f"{knob} has control characters: {name!r}", "remove them")
-        allowed = PRELOADED.get(knob)
-        if allowed and name not in allowed and not str(name).startswith("="):
-            raise self.fault(
-                where, f"{knob} has no value {name!r}", f"allowed are {', '.join(allowed)}"
-            )
+        """Refuse what the knob cannot be set to; a formula's value is checked when it is known."""
+        literal = value.value if isinstance(value, ValueEntry) else value
+        if isinstance(value, str) and value.startswith("="):
+            if not value.isprintable():
+                raise self.fault(where, f"{knob} has control characters: {value!r}", "remove them")
+        elif fault := fault_of_setting(knob, literal):
+            said, _, allowed = fault.partition("; ")
+            raise self.fault(where, said, allowed)
 
     def _frameworks(self, names: list[str], where: tuple[str | int, ...]) -> None:
         for name in names:

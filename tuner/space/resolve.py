@@ -16,7 +16,7 @@ from tuner.space.expressions import Expression
 from tuner.space.knobs import describe
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
-from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
+from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, same
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
 
@@ -110,7 +110,9 @@ def _resolve_knob(
         made = literal_or_formula(raw)
         if isinstance(made, Expression):
             result = made.evaluate(facts)
-            values.extend(result if isinstance(result, tuple) else (result,))
+            results = result if isinstance(result, tuple) else (result,)
+            check_made(f"knob {entry.id}", entry.id, str(raw), results)
+            values.extend(results)
         else:
             values.append(made)
     known = list(dict.fromkeys(v for v in values if not same(v, default)))
@@ -148,6 +150,13 @@ def _resolve_knob(
         follows=entry.follows,
         at_most=entry.at_most,
     )
+
+
+def check_made(where: str, knob: str, formula: str, values: Iterable[Value]) -> None:
+    """Raise UsageError for a value of a formula that the knob cannot have; `where` it stands."""
+    for value in values:
+        if fault := fault_of_setting(knob, value):
+            raise UsageError(f"{where}: {formula!r} comes to {value!r} here; {fault}")
 
 
 def _asked(

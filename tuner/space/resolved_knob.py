@@ -6,6 +6,7 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.space.catalogue import Knob
+from tuner.space.knobs import fault_of_value
 
 UNSET = "unset"
 """Stands for "left alone" where it is not known what is in force then."""
@@ -56,6 +57,18 @@ class ResolvedKnob(msgspec.Struct, frozen=True):
             if isinstance(known, str) and known.casefold() == str(value).casefold():
                 return known
         return value
+
+
+def fault_of_setting(knob: str, value: Value) -> str | None:
+    """Return why a space or a user cannot set a knob to a value, or None if they can.
+
+    A variable may be UNSET, which leaves it alone. The study's files hold numbers of 64 bits.
+    """
+    if value == UNSET and knob.startswith("env."):
+        return None
+    if isinstance(value, int) and not -(2**63) <= value < 2**63:
+        return f"{knob}={value} is a number of more than 64 bits"
+    return fault_of_value(knob, value)
 
 
 def same(a: Value, b: Value) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import difflib
+import math
+import re
 from collections.abc import Iterable
 from typing import Literal
 
@@ -13,7 +15,12 @@ from tuner.errors import UnknownName, UsageError
 from tuner.record.configuration import Value
 from tuner.space.catalogue import KNOBS
 from tuner.space.knobs import describe, is_known
+from tuner.space.resolved_knob import UNSET, fault_of_setting
 
+_WHOLE = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
+_LONGEST = 19
+"""A whole number of fewer characters fits into 64 bits."""
 _NEARLY = 0.85
 """Names this similar (difflib's ratio) are taken for a slip of the keyboard."""
 
@@ -47,14 +54,17 @@ class Restrictions(msgspec.Struct, frozen=True):
 
 
 def parse_value(text: str) -> Value:
-    """Read a value as typed: true, false, a whole number, a number, or text."""
+    """Read a value as typed: true, false, a whole number, a number, or text.
+
+    What no file of this tool could hold as a number (more than 64 bits, infinite) is text.
+    """
     if text in ("true", "false", "True", "False"):
         return text.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
+    digits = text.strip()
+    if _WHOLE.fullmatch(digits):
+        return int(digits) if len(digits) < _LONGEST else text
+    if _NUMBER.fullmatch(digits) and math.isfinite(float(digits)):
+        return float(digits)
     return text
 
 
@@ -99,8 +109,9 @@ def check_consistent(restrictions: Restrictions) -> None:
     values, fixed = restrictions.values, restrictions.fixed
     asked = [*fixed.items(), *((knob, value) for knob, many in values.items() for value in many)]
     for knob, value in asked:
-        if not str(value).isprintable():  # it goes into shells, units and manifests
-            raise UsageError(f"{knob}={value!r} holds control characters; no setting has these")
+        # whether a knob can be left alone is known with its default
+        if value != UNSET and (fault := fault_of_setting(knob, value)):
+            raise UsageError(fault)
     for knob in restrictions.excluded:
         if knob in fixed or knob in values:
             other = "--fix" if knob in fixed else "--set"

@@ -38,6 +38,12 @@ from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated
 
 _STATEMENT = "model"
+_KINDS: dict[type, tuple[tuple[type, ...], str]] = {
+    bool: ((bool,), "true or false"),
+    int: ((int,), "a whole number of at most 18 digits"),
+    float: ((float, int), "a number"),
+}
+"""What may be given for a parameter, by the type of its default; any text for any other."""
 
 
 class PythonFile:
@@ -67,13 +73,22 @@ class PythonFile:
         return {name: f for name, f in found.items() if callable(f)}
 
     def _check_parameters(self) -> None:
-        known = [k for f in self._functions().values() for k in inspect.signature(f).parameters]
-        for key, _ in self._ref.parameters:
+        """Refuse a parameter that no function takes, or whose default is of another type."""
+        signatures = map(inspect.signature, self._functions().values())
+        known = {k: p.default for s in signatures for k, p in s.parameters.items()}
+        for key, value in self._ref.parameters:
             if key not in known:
                 raise UsageError(
                     f"model {self._ref.name} takes no parameter {key!r}; "
-                    f"it takes {', '.join(dict.fromkeys(known)) or 'none'}"
+                    f"it takes {', '.join(known) or 'none'}"
                 )
+            default = known[key]
+            for kind, (allowed, told) in _KINDS.items():
+                if type(default) is kind and type(value) not in allowed:
+                    raise UsageError(
+                        f"model {self._ref.name} takes {told} for {key}, such as {default}; "
+                        f"{value!r} is none"
+                    )
 
     def _call(self, function: Callable[..., Any]) -> Any:
         taken = inspect.signature(function).parameters

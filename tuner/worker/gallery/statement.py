@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,6 +11,11 @@ import msgspec
 KINDS = ("cnn", "transformer", "recommendation", "mlp", "other")
 MAX_LENGTHS = 8
 """As many shapes as torch.compile keeps for one function (torch._dynamo.config.recompile_limit)."""
+
+
+_LARGEST = 2**31 - 1
+"""Frameworks count the elements of a dimension in more bits; no host holds as many of a model's."""
+_NO_SIZES = ("low", "high", "skew")
 
 
 class Image(msgspec.Struct, frozen=True):
@@ -121,6 +127,20 @@ Accuracy = Callable[[Sequence[Any], Sequence[Any]], float]
 """A user's function of (outputs, inputs), NumPy arrays with the samples first; more is better."""
 
 
+def _fault_of_sizes(given: Input) -> str:
+    """Return which size of an input is none; empty if all can be."""
+    for name, value in msgspec.structs.asdict(given).items():
+        if isinstance(value, str) or name in _NO_SIZES:
+            continue
+        for size in value if isinstance(value, tuple) else (value,):
+            if not isinstance(size, numbers.Integral) or not 1 <= int(size) <= _LARGEST:
+                return (
+                    f"{type(given).__name__} with {name}={value} is none; sizes are whole numbers "
+                    f"from 1 to {_LARGEST}"
+                )
+    return ""
+
+
 def fault_of(model: Model) -> str:
     """Return why a statement cannot be used; empty if it can."""
     if model.kind not in KINDS:
@@ -130,6 +150,9 @@ def fault_of(model: Model) -> str:
         return f"batch {smallest} is none; batches are positive"
     if not model.inputs:
         return "inputs=() is none; a model has one at least"
+    for given in model.inputs:
+        if fault := _fault_of_sizes(given):
+            return fault
     counts = {len(i.lengths) for i in model.inputs if isinstance(i, Tokens)} - {1}
     if 0 in counts or len(counts) > 1 or max(counts, default=1) > MAX_LENGTHS:
         return f"Tokens have one length or equally many each, at most {MAX_LENGTHS}"
