@@ -158,6 +158,13 @@ def test_threads_that_cannot_be_counted_are_not_measured(host: Host, threads: st
         assert f"OMP_NUM_THREADS={threads} is no number" in baseline.reason
 
 
+def test_what_no_library_takes_is_left_out_and_said(host: Host) -> None:
+    """Where it wins, it would be shipped in a file that nobody may deploy."""
+    baseline = found({"OMP_WAIT_POLICY": "banana", "OMP_NUM_THREADS": "1"}, host)
+    assert baseline.configuration == Configuration.of({"env.OMP_NUM_THREADS": 1})
+    assert "env.OMP_WAIT_POLICY=banana: left out" in baseline.dead_settings[0]
+
+
 def test_what_an_option_rules_out_is_not_measured(host: Host) -> None:
     without = parse_restrictions([], [], ["env.FAKE_THREADS"], "both")
     baseline = found({"FAKE_THREADS": "1"}, host, "fake", without)

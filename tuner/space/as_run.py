@@ -20,7 +20,7 @@ from tuner.record.configuration import Value
 from tuner.record.workload import Workload
 from tuner.space.baselines import Baseline, resolve_one, unusable
 from tuner.space.catalogue import OPENMP, PRELOADED
-from tuner.space.knobs import is_known
+from tuner.space.knobs import fault_of_value, is_known
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
 from tuner.space.space import Space
 
@@ -60,6 +60,9 @@ def as_run(
     found = _translated(environment, host, workload, space)
     settings = space.unaliased(found.settings)
     impossible = found.impossible or _no_number(settings, space)
+    for knob in list(settings):
+        if fault := fault_of_value(knob, settings[knob]):
+            found.left_out.append(f"{knob}={settings.pop(knob)}: left out, for {fault}")
     if not settings and found.left_out:
         impossible = impossible or found.left_out[0]
     if impossible:
