@@ -75,7 +75,7 @@ def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
         ({"budget": -1}, "a budget of -1 is none"),
         ({"numerics": "Same"}, "unknown value of --numerics 'Same'"),
         ({"goal": "robusst"}, "did you mean robust"),
-        ({"batch": 0}, "--batch 0 is none"),
+        ({"batch": 0}, "--batch 0: workload.batch cannot be 0"),
         ({"seed": -1}, "--seed -1 is none"),
         ({"tolerance": float("nan")}, "--tolerance nan is none"),
         ({"numerics": "same", "fix": {"torch.dtype": "bf16"}}, "contradicts setting torch.dtype"),

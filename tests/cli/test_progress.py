@@ -70,7 +70,7 @@ def test_a_rate_is_told_as_raw_beside_what_the_table_will_say(
     ended = LaunchDone(1, "a=1", Purpose.SEARCH, Outcome.MEASURED, "", 1234.4, 3.0, 4)
     with progress(quiet=False) as listen:
         listen(msgspec.structs.replace(ended, **measured))
-    assert f"search a=1: {told} (3.0 s)" in capsys.readouterr().out
+    assert f"search {told} (3.0 s): a=1" in capsys.readouterr().out
 
 
 def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:

@@ -9,8 +9,9 @@ from pathlib import Path
 import typer
 
 
-def path(text: str) -> Path:
-    """Read a path; an empty one would stand for the current folder."""
+def path(given: str | Path) -> Path:
+    """Read a path, which may be an option's default; an empty one would be the current folder."""
+    text = str(given) if isinstance(given, Path) else given
     if not text:
         raise typer.BadParameter("it is empty; name a file or a folder")
     if not is_utf8(text):
