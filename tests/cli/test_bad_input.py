@@ -29,6 +29,17 @@ CASES = {
     "no duration": (("--model", "fake", "--budget", "soon"), "write 90s, 10m or 1h"),
     "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
     "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),
+    "a batch beyond all memory": (
+        ("--model", "fake", "--batch", "99999999999999999999"), "'--batch'",
+    ),
+    "an empty folder": (("--model", "fake", "--hw", "fake", "--out", ""), "'--out': it is empty"),
+    "an empty model": (("--model", ""), "names no model"),
+    "letters for a number": (("--model", "fake@seed=abc", "--hw", "fake"), "'abc' is none"),
+    "a name of two lines": (("--model", "a\nb.py:f"), "has control characters in it"),
+    "a file in no folder": (
+        ("export", "recommended.toml", "--to", "env", "--out", "/nodir/x"),
+        "there is no folder /nodir",
+    ),
     "unknown knob": (
         ("--model", "fake", "--hw", "fake", "--fix", "fake.layot=packed"),
         "did you mean fake.layout",

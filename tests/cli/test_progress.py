@@ -14,6 +14,7 @@ from tests.command import command
 from tuner.cli.progress import duration, progress
 from tuner.record.events import (
     BestSoFar,
+    LaunchBegins,
     LaunchDone,
     PhaseBegins,
     RoundEnds,
@@ -37,7 +38,9 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     with redirect_stdout(io.StringIO()) as out, progress(quiet=False) as listen:
         listen(WaitingForModel("mine", "importing its file", 5.0, 60.0))
         listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
+        listen(PhaseBegins("baselines", "a phase in which nothing is measured"))
         listen(PhaseBegins("explore", "up to 864 combinations"))
+        listen(LaunchBegins(1, "", Purpose.SEARCH))
         listen(Warned("the host is busy"))
         listen(BestSoFar("workload.batch=16", 1.5))
         listen(BestSoFar("workload.batch=16 fake.streams=2", 1.6))

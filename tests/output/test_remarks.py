@@ -24,9 +24,9 @@ from tuner.study.confirm import make_claims
     [
         (FRAGILE, 4, "fastest", "collapses beside a busy neighbour: 5% of its rate is left"),
         (FIRM, 4, "fastest", ""),
-        (FIRM, 0, "fastest", "in 0 of the 3 rounds that an interval needs"),
+        (FIRM, 0, "fastest", "fare beside a busy neighbour"),
         (FIRM, 2, "fastest", ""),
-        (FIRM, 2, "robust", "in 2 of the 3 rounds that an interval needs"),
+        (FIRM, 2, "robust", "fare beside a busy neighbour"),
         (FIRM, 4, "robust", ""),
     ],
 )

@@ -194,7 +194,7 @@ def own_study(store: Store, folder: Path, budget_s: float, launch_s: float = LAU
     [
         (400, (AS_IT_IS_RUN, BASELINE), ""),
         (205, (AS_IT_IS_RUN,), "the best baseline, vendor"),
-        (155, (), f"no time to confirm {AS_RUN};"),
+        (155, (), f"no time to confirm {AS_RUN}"),
     ],
 )
 def test_how_the_user_runs_it_is_confirmed_whatever_the_budget(

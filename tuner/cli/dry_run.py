@@ -19,8 +19,7 @@ from tuner.plan import Plan, outlook
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.space import Space
-
-_WANTED_LAUNCHES = 40
+from tuner.study.prospect import WANTED_LAUNCHES
 
 
 def _estimate(plan: Plan, budget_s: float) -> dict[str, float]:
@@ -153,11 +152,11 @@ def _answer(console: Console, plan: Plan, budget_s: float, prospect: str) -> Non
             f"{duration(budget_s)} hold about {estimate['launches']:.0f}; {prospect}"
         )
     )
-    if estimate["launches"] < _WANTED_LAUNCHES:
+    if estimate["launches"] < WANTED_LAUNCHES:
         console.print(
             Text(
-                f"a study wants some {_WANTED_LAUNCHES}: give this framework "
-                f"{math.ceil(_WANTED_LAUNCHES * estimate['launch_s'] / 60)}m, or some time on a "
+                f"a study wants some {WANTED_LAUNCHES}: give this framework "
+                f"{math.ceil(WANTED_LAUNCHES * estimate['launch_s'] / 60)}m, or some time on a "
                 "quieter host",
                 style="yellow",
             )

@@ -68,7 +68,7 @@ class _State:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.workload, self.phase = _BEFORE, ""
-        self.launch = self.stage = self.best = ""
+        self.launch = self.stage = self.best = self.announcement = ""
         self.waited_s = math.inf
         self.budget_s = 0.0
         self.deadline: float | None = None
@@ -125,10 +125,12 @@ def _line(event: Event, state: _State) -> str | None:
             )
         case PhaseBegins():
             state.phase, state.stage = event.name, ""
-            return f"{event.name}: {event.detail}"
+            state.announcement = f"{event.name}: {event.detail}"
+            return None  # told with its first launch: a phase may find that it has no time
         case LaunchBegins():
             state.launch, state.stage = f"{event.purpose}: {_named(event.label)}", "starting"
-            return None
+            announcement, state.announcement = state.announcement, ""
+            return announcement or None
         case LaunchStage():
             state.stage = event.stage
             return None

@@ -77,6 +77,7 @@ def find_model(
             known = [p.stem for p in folder.glob("*.py")]
             raise UnknownName("model", name, known, "list them with: tune-framework models; or "
                               "name a file or folder: see models/README.md")  # fmt: skip
+        _check_writable(path)
         if not path.exists():
             raise UsageError(f"there is no model file {name}")
     if inputs is not None and not inputs.is_file():
@@ -84,12 +85,9 @@ def find_model(
     if colon and not function:
         raise UsageError(f"--model {text!r} names no function after the colon")
     path = path.resolve()
-    for given in (path, inputs.resolve() if inputs else path):
-        if any(unicodedata.category(c) in _UNWRITABLE for c in str(given)):
-            raise UsageError(
-                f"{str(given)!r} has control characters in it, or is not UTF-8: it could not be "
-                "written into the files of a study; rename it"
-            )
+    _check_writable(path)
+    if inputs is not None:
+        _check_writable(inputs.resolve())
     own = path.parent.name if path.name == "config.json" else path.stem
     ref = ModelRef(
         name=f"{own}-{function}" if function else own,
@@ -103,6 +101,15 @@ def find_model(
     if card.fault:
         raise UsageError(card.fault)
     return ref, card
+
+
+def _check_writable(path: Path) -> None:
+    """Raise UsageError for a path that could not be written into the files of a study."""
+    if any(unicodedata.category(c) in _UNWRITABLE for c in str(path)):
+        raise UsageError(
+            f"{str(path)!r} has control characters in it, or is not UTF-8: it could not be "
+            "written into the files of a study; rename it"
+        )
 
 
 def find_program(text: str, waiting: Waiting = PATIENT) -> tuple[ModelRef, ModelCard]:

@@ -13,10 +13,10 @@ from tuner.space.knobs import winner_class
 from tuner.study.claims import Claim, Claims
 from tuner.study.explain import worth
 from tuner.study.ledger import is_default
-from tuner.study.neighbours import MIN_FOR_INTERVAL, beside_neighbour
+from tuner.study.neighbours import beside_neighbour
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
-from tuner.study.study import Study
+from tuner.study.study import NO_TIME, Study
 
 _DISTURBED = 0.1
 """Of all slices: more disturbed ones than this are worth a remark."""
@@ -31,7 +31,9 @@ _MEMORY = 1.5
 def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     """Return the warnings of a study, each once. klass: that of the recommended winner."""
     store = study.store
-    texts = [note.text for note in store.all(WarningNoted)]
+    noted = [note.text for note in store.all(WarningNoted)]
+    texts = [text for text in noted if not text.startswith(NO_TIME)]
+    undone = [text.removeprefix(NO_TIME) for text in noted if text.startswith(NO_TIME)]
     texts += _of_the_host(store)
     texts += _of_warm_ups(store)
     found = [claims.claim(each) for each in WinnerClass]
@@ -45,6 +47,16 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     texts += _of_memory(store, claims, recommended)
     texts += _of_the_budget(study, recommended)
     texts += _of_what_was_fixed(study, recommended)
+    unknown = [
+        str(each)
+        for each, claim in zip(WinnerClass, found, strict=True)
+        if claim.verdict == "faster" and _is_unknown_beside(study, claims, claim)
+    ]
+    if unknown:
+        undone.append(f" to tell how {', '.join(unknown)} fare beside a busy neighbour")
+    if undone:  # one line, whatever it holds
+        left = ", nor".join(dict.fromkeys(undone))
+        texts.append(f"{NO_TIME}{left}; give a larger --budget and a new --out")
     return list(dict.fromkeys(texts))
 
 
@@ -126,19 +138,18 @@ def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
             "some may do nothing"
         )
     fared = beside_neighbour(claims, claim.configuration)
-    if fared is None or (fared.interval is None and study.goal == "robust"):
-        n_rounds = fared.n_rounds if fared else 0
-        texts.append(
-            f"{name} was measured beside a busy neighbour in {n_rounds} of the {MIN_FOR_INTERVAL} "
-            "rounds that an interval needs, for want of time: whether it is robust is not known; "
-            "give a larger --budget and a new --out"
-        )
     if fared is not None and fared.collapses:
         texts.append(
             f"{name} collapses beside a busy neighbour: {fared.kept:.0%} of its rate is left, "
             f"{fared.speedup:.2f}x the default there; where the host is shared, use --goal robust"
         )
     return texts
+
+
+def _is_unknown_beside(study: Study, claims: Claims, claim: Claim) -> bool:
+    """Tell whether too few rounds beside a busy neighbour say how a winner fares there."""
+    fared = beside_neighbour(claims, claim.configuration)
+    return fared is None or (fared.interval is None and study.goal == "robust")
 
 
 def _of_memory(store: Store, claims: Claims, recommended: Claim) -> list[str]:

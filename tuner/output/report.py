@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -23,15 +24,19 @@ from tuner.record.result import Result
 _WIDE, _NARROW = 860, 340
 """Pixels of a figure on a desk and on a telephone."""
 _HTML = ".html.j2"
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters but for line ends and tabs, and halves of characters: no text of ours has any,
+and a terminal that a report is printed on would obey them."""
 
 
 def render(result: Result, template: str) -> str:
     """Render one template; everything that is put into HTML is escaped."""
     makers = FIGURES if template.endswith(_HTML) else {}
     figures, undrawn = _drawn({name: make(result) for name, make in makers.items()})
-    return _template(template).render(
+    text = _template(template).render(
         r=result, counts=outcome_counts(result), figures=figures, undrawn=undrawn
     )
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 def _template(name: str) -> jinja2.Template:
@@ -77,4 +82,4 @@ def write_comparison(path: Path, comparison: Comparison) -> None:
     """Write several studies side by side as one page."""
     figures, undrawn = _drawn({"studies": studies(comparison)})
     page = _template("compare.html.j2").render(c=comparison, figures=figures, undrawn=undrawn)
-    write_whole(path, page)
+    write_whole(path, _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page))

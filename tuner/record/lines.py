@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tuner.errors import StorageFailed, StudyConflict, UsageError
-from tuner.record.journal import LaunchLine, Note, StudyOpened
+from tuner.record.journal import LaunchLine, Note, SessionOpened, StudyFinished, StudyOpened
 from tuner.record.soundness import JOURNAL, LAUNCHES, damaged
 
 
@@ -62,6 +62,20 @@ def opened_in(folder: Path) -> StudyOpened | None:
         return None
     notes = read_lines(folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)
     return next((line.note for line in notes if isinstance(line.note, StudyOpened)), None)
+
+
+def goes_on_with(folder: Path) -> str | None:
+    """Return the command that goes on with the study of a folder; None if none is unfinished there.
+
+    It is empty where no session of it began to measure.
+    """
+    if not (folder / JOURNAL).is_file():
+        return None
+    notes = [n.note for n in read_lines(folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)]
+    if any(isinstance(note, StudyFinished) for note in notes):
+        return None
+    commands = [note.command for note in notes if isinstance(note, SessionOpened)]
+    return commands[-1] if commands else ""
 
 
 def check_folder(folder: Path) -> None:

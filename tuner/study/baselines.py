@@ -15,6 +15,7 @@ from tuner.space.knobs import winner_class
 from tuner.study.compared import configuration_as_run
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import is_default
+from tuner.study.prospect import warn_of_a_short_budget
 from tuner.study.study import Study
 
 SHARE = 0.1
@@ -47,6 +48,7 @@ def measure_baselines(study: Study) -> None:
             "the default configuration cannot be measured: "
             + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         )
+    warn_of_a_short_budget(study, len(chosen))
     first = int(best[0].get(BATCH) or ledger.reference_batch)
     skipped = [b.name for b in chosen if not _measure(study, b.configuration, first, b.name)]
 
@@ -72,10 +74,7 @@ def measure_baselines(study: Study) -> None:
             ):
                 skipped.append(baseline.name)
     if skipped:
-        study.warn(
-            "the budget left no time to measure at every batch: "
-            f"{', '.join(dict.fromkeys(skipped))}; give a larger --budget and a new --out"
-        )
+        study.leave_undone(f"to measure at every batch: {', '.join(dict.fromkeys(skipped))}")
     study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 

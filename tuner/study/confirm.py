@@ -105,15 +105,14 @@ def choose_arms(study: Study) -> ArmsChosen:
             fitting.append(baseline)
     missing = [c for c in wanted if c not in fitting]
     if own in missing:
-        study.warn(f"the budget left no time to confirm {AS_RUN}; give a larger --budget and a new "
-                   "--out")  # fmt: skip
+        study.leave_undone(f"to confirm {AS_RUN}")
     if best is not None and best in missing:
         name = study.baseline_name(best)
         if best != own:
-            study.warn(f"the budget left no time to confirm the best baseline, {name}")
+            study.leave_undone(f"to confirm the best baseline, {name}")
         best = None
     elif any(c != own for c in missing):
-        study.warn("the budget left no time to confirm every baseline beside the winners")
+        study.leave_undone("to confirm every baseline beside the winners")
     sound = tuple(dict.fromkeys(c for c in fitting if not study.ledger.has_failed(c)))
     launched = study.confirmation_arms(sound, at_reference=True)
     with_reference = study.round_cost_s(launched)
@@ -124,7 +123,7 @@ def choose_arms(study: Study) -> ArmsChosen:
         looks=LOOKS,
     )
     if not chosen.at_reference and launched != study.confirmation_arms(sound):
-        study.warn("the budget left no time to confirm the winners at the reference batch as well")
+        study.leave_undone("to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen
 

@@ -50,10 +50,7 @@ def minimise(study: Study) -> None:
             shortest, removed = _best_proven(study, klass), []
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     if not is_complete:
-        study.warn(
-            "the budget left no time to try without each setting: a winner may hold some that do "
-            "nothing"
-        )
+        study.leave_undone("to try without each setting (a winner may hold some that do nothing)")
     reason = "minimal" if is_complete else "no time to try every removal"
     if not any(study.beats_default(finalist) for finalist in finalists.values()):
         reason = "nothing led in the search: there was nothing to take away"

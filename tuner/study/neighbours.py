@@ -52,7 +52,7 @@ def probe_finalists(study: Study) -> None:
     """
     while (wanted := _unprobed(study)) is not None:
         if study.budget.left_s() < reserve_s(study) + study.cost_s(wanted):
-            study.warn("the budget left no time to measure every finalist beside a busy neighbour")
+            study.leave_undone("to measure every finalist beside a busy neighbour")
             return
         record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)
         if not record.beside:

@@ -32,6 +32,7 @@ from tuner.study.ledger import Ledger, is_default
 
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
+NO_TIME = "the budget left no time"
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MIN_ROUNDS = 4
@@ -101,6 +102,10 @@ class Study:
         if all(note.text != text for note in self.store.all(WarningNoted)):
             self.store.add(WarningNoted(text))
             self.listen(Warned(text))
+
+    def leave_undone(self, what: str) -> None:
+        """Note what the budget has no time for ("to ..."); one line tells all of it at the end."""
+        self.store.add(WarningNoted(f"{NO_TIME} {what}"))
 
     # ---------------------------------------------------------------- measuring
 
