@@ -44,8 +44,9 @@ METHOD = 2
 
 def parse_duration(text: str) -> float:
     """Read 90s, 10m, 1.5h or 1h30m into seconds; raises UsageError."""
-    parts = re.fullmatch(r"(?:\d+(?:\.\d+)?[smh])*\d+(?:\.\d+)?[smh]?", text.strip())
-    pieces = re.findall(r"(\d+(?:\.\d+)?)([smh]?)", text) if parts else []
+    number = r"[0-9]+(?:\.[0-9]+)?"  # not \d, which takes the digits of every script
+    parts = re.fullmatch(rf"(?:{number}[smh])*{number}[smh]?", text.strip())
+    pieces = re.findall(rf"({number})([smh]?)", text) if parts else []
     seconds = sum(float(number) * _UNITS[unit] for number, unit in pieces)
     if not 0 < seconds < 1e7:
         raise UsageError(f"the budget {text!r} is not a duration; write 90s, 10m or 1h")

@@ -18,12 +18,19 @@ from tuner.errors import Interrupted, TuneError, UsageError
 from tuner.host.secrets import redacted
 
 KEPT = "everything measured is stored: the same command goes on where it stopped"
+_LONGEST = 2000
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
+
+def in_one_line(text: str) -> str:
+    """Return a message as one line for a terminal; it may repeat a value of any length."""
+    line = printable(" ".join(text.split()))
+    return line if len(line) <= _LONGEST else f"{line[:_LONGEST]}..."
 
 
 def complain(text: str) -> None:
     """Print an error on one line of standard error."""
-    print(f"error: {printable(' '.join(text.split()))}", file=sys.stderr)
+    print(f"error: {in_one_line(text)}", file=sys.stderr)
 
 
 def complain_of_output(error: OSError) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ def render(result: Result, template: str) -> str:
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
+@cache
 def _template(name: str) -> jinja2.Template:
     """Return a template with all that it may use."""
     environment = jinja2.Environment(

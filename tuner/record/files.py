@@ -14,10 +14,20 @@ import tomli_w
 from tuner.errors import StorageFailed, UsageError
 from tuner.record.recommendation import RECOMMENDATION_VERSION, Recommendation, fault_of
 from tuner.record.result import SCHEMA_VERSION, Result
+from tuner.record.result_faults import fault_of_result
 
+UNREADABLE = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
+"""What decoders raise for what they cannot read: not UTF-8, or nested too deep, among it."""
+_LONGEST = 200
 SCHEMAS = Path(__file__).parent / "schemas"
 RESULT_SCHEMA = SCHEMAS / f"result-{SCHEMA_VERSION}.json"
 RECOMMENDATION_SCHEMA = SCHEMAS / f"recommended-{RECOMMENDATION_VERSION}.json"
+
+
+def in_short(error: Exception) -> str:
+    """Return what a decoder says, in no more than a line: it may repeat the whole of a value."""
+    text = str(error)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def write_whole(path: Path, text: str, *, executable: bool = False) -> None:
@@ -45,13 +55,18 @@ def write_result(path: Path, result: Result) -> None:
 def read_result(path: Path) -> Result:
     """Read `result.json`; raises UsageError if it is not one."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Result)
+        found = msgspec.json.decode(path.read_bytes(), type=Result)
     except OSError as error:
         raise UsageError(
             f"there is no result in {path.parent}: {error.strerror}; name a report folder"
         ) from error
-    except msgspec.MsgspecError as error:
-        raise UsageError(f"{path} is not a result that this version reads: {error}") from error
+    except UNREADABLE as error:
+        raise UsageError(
+            f"{path} is not a result that this version reads: {in_short(error)}"
+        ) from error
+    if fault := fault_of_result(found):
+        raise UsageError(f"{path} is not a result that this version reads: {fault}")
+    return found
 
 
 def results_below(folder: Path, option: str = "") -> list[Path]:
@@ -111,8 +126,8 @@ def read_recommendation(path: Path) -> Recommendation:
         found = msgspec.convert(raw, Recommendation)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
-        raise UsageError(f"{path} is not a recommendation: {error}") from error
+    except (tomllib.TOMLDecodeError, ValueError, *UNREADABLE) as error:
+        raise UsageError(f"{path} is not a recommendation: {in_short(error)}") from error
     if fault := fault_of(found):
         raise UsageError(f"{path} is not a recommendation: {fault}")
     return found

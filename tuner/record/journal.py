@@ -84,6 +84,11 @@ class EarlierNoted(msgspec.Struct, frozen=True, tag="earlier"):
     log_ratios: tuple[float, ...]
     """Of each, the natural logarithm of its rate over that of the default."""
 
+    def __post_init__(self) -> None:
+        """Refuse what is read from a file and does not fit together; raises ValueError."""
+        if len(self.configurations) != len(self.log_ratios):
+            raise ValueError("there is not one ratio for each configuration")
+
 
 class TransferNoted(msgspec.Struct, frozen=True, tag="transfer"):
     """What a search made of earlier studies, as of its end."""

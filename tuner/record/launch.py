@@ -14,12 +14,16 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Literal
+from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.outcome import Ending
+
+_Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
+_Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+"""Rates are computed from these, and logarithms from rates: a file that holds others is damaged."""
 
 
 class Purpose(StrEnum):
@@ -60,7 +64,7 @@ class Share(msgspec.Struct, frozen=True):
     """What one instance of a team did in a slice: whole calls from the common start."""
 
     calls: int
-    seconds: float
+    seconds: _Positive
 
 
 class Latency(msgspec.Struct, frozen=True):
@@ -87,9 +91,9 @@ class Slice(msgspec.Struct, frozen=True):
 
     index: int
     """Study-wide ordinal: no two slices of a study share it."""
-    batch: int
-    calls: int
-    seconds: float
+    batch: _Counted
+    calls: _Counted
+    seconds: _Positive
     at: float
     """CLOCK_MONOTONIC at the middle of the slice, in seconds."""
     interference: Interference = Interference()

@@ -48,12 +48,33 @@ def read_lines(folder: Path, file: str, decode: Callable[[bytes], Any]) -> list[
     try:
         for line in _complete_lines(folder / file):
             found.append(decode(line))
+            unknown = _unknown(msgspec.json.decode(line), msgspec.to_builtins(found[-1]))
+            if unknown is not None:
+                where = f"{file}:{len(found)}"
+                raise damaged(folder, where, f"holds {unknown[:80]!r}, which is not known here")
     except OSError as error:
         raise damaged(folder, file, f"cannot be read ({error.strerror})") from error
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError) as error:
         where = f"{file}:{len(found) + 1}"
         raise damaged(folder, where, f"cannot be read ({error})") from error
     return found
+
+
+def _unknown(written: Any, understood: Any) -> str | None:
+    """Return a name in a line that was not understood; None if all of it was.
+
+    A name that is damaged must not turn into the default of the field that it was.
+    """
+    if isinstance(written, dict) and isinstance(understood, dict):
+        for name, value in written.items():
+            if name not in understood:
+                return str(name)
+            if (found := _unknown(value, understood[name])) is not None:
+                return found
+    elif isinstance(written, list):
+        pairs = zip(written, understood, strict=False)
+        return next((name for a, b in pairs if (name := _unknown(a, b)) is not None), None)
+    return None
 
 
 def opened_in(folder: Path) -> StudyOpened | None:

@@ -192,6 +192,8 @@ class _File:
             found = re.search(r"at line (\d+)", str(error))
             line = int(found.group(1)) if found else self._text.count("\n") + 1
             raise ProfileError(path, line, f"not TOML: {error}", "see toml.io") from error
+        except (RecursionError, ValueError) as error:  # nested too deep, or a number too long
+            raise ProfileError(path, None, f"cannot be read: {error}", "see toml.io") from error
         try:
             self.profile = msgspec.convert(raw, Profile)
         except msgspec.ValidationError as error:

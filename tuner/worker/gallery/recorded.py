@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import struct
+import zipfile
+import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -43,16 +46,24 @@ def read(recorded: Recorded) -> npt.NDArray[Any]:
     return array.astype(np.float32) if array.dtype == np.float64 else array
 
 
+_UNREADABLE = (
+    OSError, ValueError, EOFError, MemoryError, KeyError, TypeError, RuntimeError, SyntaxError,
+    struct.error, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What numpy and the archive raise for files that are damaged, or claim more than there is."""
+
+
 def _arrays(path: str) -> dict[str, npt.NDArray[Any]]:
     if not Path(path).is_file():
         raise UsageError(f"there is no file {path} with inputs")
     try:
-        loaded = np.load(path, allow_pickle=False)
-        if isinstance(loaded, np.ndarray):
-            return {"": loaded}
-        with loaded:
-            return {name: loaded[name] for name in loaded}
-    except (OSError, ValueError, EOFError) as error:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return {"": loaded}
+            with loaded:
+                return {name: loaded[name] for name in loaded}
+    except _UNREADABLE as error:
         raise UsageError(f"{path} is not a NumPy file (.npz or .npy) of plain numbers") from error
 
 

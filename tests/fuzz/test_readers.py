@@ -1,0 +1,321 @@
+"""Files that were altered: what is read is what stands there, or it is one error of ours.
+
+HYPOTHESIS_PROFILE=long python -m pytest tests/fuzz    # ten times as many, anew each time
+"""
+
+import json
+import os
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tests.deploy.recommendations import recommendation
+from tests.fuzz.document import (
+    JSON_TOKENS,
+    TOML_TOKENS,
+    Mutant,
+    Seed,
+    altered,
+    as_json,
+    as_toml,
+    damaged,
+)
+from tests.fuzz.oracle import CONTROL, assert_carried, read_or_refused
+from tuner.cli.main import app
+from tuner.errors import TuneError
+from tuner.galleries import SEARCH_SPACES
+from tuner.host.identity import probe
+from tuner.output.report import render
+from tuner.plan import parse_duration
+from tuner.record.configuration import Configuration, Value
+from tuner.record.files import read_result, write_recommendation, write_result
+from tuner.record.journal import (
+    EarlierNoted,
+    LaunchOpened,
+    Phase,
+    PhaseDone,
+    SessionOpened,
+    StudyOpened,
+    WarningNoted,
+)
+from tuner.record.launch import LaunchRequest, Purpose
+from tuner.record.lines import LaunchFileLine, NoteLine, read_lines
+from tuner.record.soundness import JOURNAL
+from tuner.space.profile import load_profile
+from tuner.space.recommended import read_recommended
+from tuner.space.restrictions import parse_restrictions
+from tuner.worker.gallery.recorded import recorded_inputs
+
+IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
+SAMPLES = sorted((Path(__file__).parent.parent.parent / "reports/samples").glob("*.json"))
+
+
+def examples(n: int) -> settings:
+    """The same on every host, unless a long run is asked for: no seed and no clock decides."""
+    return settings(
+        max_examples=10 * n if IS_LONG else n,
+        derandomize=not IS_LONG,
+        database=None,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),  # mutants of large files are slow to draw
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("fuzz")
+
+
+# ------------------------------------------------------------------------ result.json
+
+RESULTS = [Seed(p.name, p.read_bytes(), json.loads(p.read_text())) for p in SAMPLES[:2]]
+
+
+def check_result(folder: Path, data: bytes) -> None:
+    path = folder / "result.json"
+    found = read_or_refused(read_result, path, data)
+    if found is None:
+        return
+    assert_carried(json.loads(msgspec.json.encode(found)), json.loads(data))
+    write_result(path, found)
+    first = path.read_bytes()
+    assert read_result(path) == found
+    write_result(path, read_result(path))
+    assert path.read_bytes() == first
+
+
+@given(altered(RESULTS, JSON_TOKENS))
+@examples(500)
+def test_an_altered_result_is_read_as_it_stands_or_refused(folder: Path, mutant: Mutant) -> None:
+    check_result(folder, as_json(mutant.content))
+
+
+@given(damaged(RESULTS))
+@examples(250)
+def test_a_damaged_result_is_read_as_it_stands_or_refused(folder: Path, mutant: Mutant) -> None:
+    check_result(folder, mutant.content)
+
+
+@given(altered(RESULTS, ()))
+@examples(60)
+def test_whatever_is_read_is_rendered_without_a_control_character(
+    folder: Path, mutant: Mutant
+) -> None:
+    found = read_or_refused(read_result, folder / "result.json", as_json(mutant.content))
+    if found is not None:
+        assert not CONTROL.search(render(found, "report.md.j2"))
+
+
+# ------------------------------------------------------------------------ recommended.toml
+
+
+def written(folder: Path) -> Seed:
+    path = folder / "seed.toml"
+    settings: dict[str, Value] = {"env.OMP_NUM_THREADS": 2, "torch.memory_format": "channels_last"}
+    write_recommendation(path, recommendation(settings, probe()))
+    return Seed("recommended.toml", path.read_bytes(), tomllib.loads(path.read_text()))
+
+
+@pytest.fixture(scope="module")
+def shipped(folder: Path) -> Seed:
+    return written(folder)
+
+
+def check_recommendation(folder: Path, data: bytes) -> None:
+    path = folder / "recommended.toml"
+    found = read_or_refused(read_recommended, path, data)
+    if found is None:
+        return
+    assert_carried(json.loads(msgspec.json.encode(found)), tomllib.loads(data.decode()))
+    write_recommendation(path, found)
+    first = path.read_bytes()
+    assert read_recommended(path) == found
+    write_recommendation(path, read_recommended(path))
+    assert path.read_bytes() == first
+
+
+@given(st.data())
+@examples(800)
+def test_an_altered_recommendation_is_read_as_it_stands_or_refused(
+    folder: Path, shipped: Seed, data: st.DataObject
+) -> None:
+    mutant = data.draw(altered([shipped], TOML_TOKENS))
+    check_recommendation(folder, as_toml(mutant.content))
+
+
+@given(st.data())
+@examples(400)
+def test_a_damaged_recommendation_is_read_as_it_stands_or_refused(
+    folder: Path, shipped: Seed, data: st.DataObject
+) -> None:
+    check_recommendation(folder, data.draw(damaged([shipped])).content)
+
+
+# ------------------------------------------------------------------------ search spaces
+
+SPACES = [
+    Seed(p.name, p.read_bytes(), tomllib.loads(p.read_text()))
+    for p in (SEARCH_SPACES / "fake.toml", SEARCH_SPACES / "xeon.toml")
+]
+
+
+def load(path: Path) -> Any:
+    return load_profile(str(path), SEARCH_SPACES)
+
+
+@given(altered(SPACES, TOML_TOKENS))
+@examples(500)
+def test_an_altered_space_is_read_or_refused(folder: Path, mutant: Mutant) -> None:
+    found = read_or_refused(load, folder / "space.toml", as_toml(mutant.content))
+    if found is not None:
+        assert load(folder / "space.toml") == found
+
+
+@given(damaged(SPACES))
+@examples(300)
+def test_a_damaged_space_is_read_or_refused(folder: Path, mutant: Mutant) -> None:
+    read_or_refused(load, folder / "space.toml", mutant.content)
+
+
+# ------------------------------------------------------------------------ a study's own lines
+
+_NOTES = (
+    StudyOpened("abc", {"space": "1"}, "2026-11-24T00:00:00", "0.1.0"),
+    SessionOpened(1, "2026-11-24T00:00:00", 60.0, "tune-framework --model fake"),
+    EarlierNoted("other", (Configuration.of({"env.FAKE_THREADS": 4}),), (0.5,)),
+    WarningNoted("the host is busy"),
+    PhaseDone(Phase.BASELINES, "all measured"),
+)
+_LAUNCHES = (LaunchOpened(LaunchRequest(1, Configuration(), 4, Purpose.SEARCH)),)
+
+
+def lines_of(kind: Callable[..., msgspec.Struct], notes: Any) -> list[Seed]:
+    encoded = [msgspec.json.encode(kind(1.5, note)) for note in notes]
+    return [Seed(type(n).__name__, e, json.loads(e)) for n, e in zip(notes, encoded, strict=True)]
+
+
+LINES = {
+    NoteLine: lines_of(NoteLine, _NOTES),
+    LaunchFileLine: lines_of(LaunchFileLine, _LAUNCHES),
+}
+
+
+@pytest.mark.parametrize("kind", LINES, ids=lambda kind: kind.__name__)
+@given(st.data())
+@examples(500)
+def test_an_altered_line_of_a_study_is_read_as_it_stands_or_refused(
+    folder: Path, kind: type[msgspec.Struct], data: st.DataObject
+) -> None:
+    mutant = data.draw(st.one_of(altered(LINES[kind], JSON_TOKENS), damaged(LINES[kind])))
+    is_document = not isinstance(mutant.content, bytes)
+    line = as_json(mutant.content) if is_document else mutant.content
+    text = line.replace(b"\n", b" ") + b"\n"
+    decode = msgspec.json.Decoder(kind).decode
+    read = read_or_refused(lambda p: read_lines(p.parent, JOURNAL, decode), folder / JOURNAL, text)
+    if read is not None:
+        (found,) = read
+        assert_carried(json.loads(msgspec.json.encode(found)), json.loads(text))
+        assert decode(msgspec.json.encode(found)) == found
+
+
+# ------------------------------------------------------------------------ inputs
+
+
+@given(st.data())
+@examples(300)
+def test_damaged_inputs_are_read_or_refused(folder: Path, data: st.DataObject) -> None:
+    seeds = []
+    for name, arrays in (("one", {"x": np.ones((8, 4), np.float32)}),
+                         ("two", {"a": np.zeros((8, 2)), "b": np.arange(8)})):  # fmt: skip
+        np.savez(folder / f"{name}.npz", **arrays)
+        seeds.append(Seed(name, (folder / f"{name}.npz").read_bytes()))
+    mutant = data.draw(damaged(seeds))
+    read_or_refused(lambda path: recorded_inputs(str(path)), folder / "inputs.npz", mutant.content)
+
+
+# ------------------------------------------------------------------------ options
+
+WORDS = st.text(max_size=40) | st.sampled_from(
+    ("10m", "1h30m", "9" * 400 + "s", "-5", "1e400", "nan", "launch.instances=2", "env.X=1,2",
+     "torch.compile.mode=default", 'env.A="b', "=", "a=", "env.OMP_NUM_THREADS=\x1b",
+     "workload.batch=0")
+)  # fmt: skip
+
+
+@given(WORDS)
+@examples(500)
+def test_a_duration_is_read_or_refused(text: str) -> None:
+    try:
+        assert 0 < parse_duration(text) < 1e7
+    except TuneError as error:
+        assert "is not a duration" in str(error)
+
+
+@given(st.lists(WORDS, max_size=2), st.lists(WORDS, max_size=2), st.lists(WORDS, max_size=2))
+@examples(500)
+def test_restrictions_are_read_or_refused(set_: list[str], fix: list[str], out: list[str]) -> None:
+    try:
+        found = parse_restrictions(set_, fix, out, "both")
+    except TuneError as error:
+        assert str(error).strip()
+    else:
+        assert set(found.values) == {text.partition("=")[0] for text in set_}
+        assert found.excluded == tuple(out)
+
+
+# ------------------------------------------------------------------------ commands
+
+TARGETS = ("env", "shell", "docker", "kubernetes", "systemd", "torchserve", "python", "nothing")
+
+
+def exit_code(capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
+    """Run a command in this process; it may complain in one line, and in no other way."""
+    code = app(list(arguments), standalone_mode=False) or 0
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    assert "fault of tune-framework" not in said
+    assert not CONTROL.search(said)
+    if code == 2:
+        assert said.startswith("error: ")
+        assert said.count("\n") == 1
+    return int(code)
+
+
+@given(st.data())
+@examples(250)
+def test_a_command_on_an_altered_recommendation_ends_well(
+    folder: Path, shipped: Seed, capsys: pytest.CaptureFixture[str], data: st.DataObject
+) -> None:
+    mutant = data.draw(st.one_of(altered([shipped], TOML_TOKENS), damaged([shipped])))
+    is_document = not isinstance(mutant.content, bytes)
+    path = folder / "recommended.toml"
+    path.write_bytes(as_toml(mutant.content) if is_document else mutant.content)
+    target = data.draw(st.sampled_from(TARGETS))
+    assert exit_code(capsys, "export", str(path), "--to", target) in (0, 2)
+
+
+@given(altered(RESULTS, JSON_TOKENS))
+@examples(120)
+def test_a_command_on_an_altered_result_ends_well(
+    folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
+) -> None:
+    (folder / "result.json").write_bytes(as_json(mutant.content))
+    assert exit_code(capsys, "compare", str(folder / "result.json")) in (0, 2)
+    assert exit_code(capsys, "compare", str(folder), "--json") in (0, 2)
+
+
+@given(st.one_of(altered(SPACES, TOML_TOKENS), damaged(SPACES)))
+@examples(150)
+def test_a_command_on_an_altered_space_ends_well(
+    folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
+) -> None:
+    is_document = not isinstance(mutant.content, bytes)
+    (folder / "space.toml").write_bytes(as_toml(mutant.content) if is_document else mutant.content)
+    assert exit_code(capsys, "spaces", str(folder / "space.toml")) in (0, 2)

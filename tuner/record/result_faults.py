@@ -1,0 +1,114 @@
+"""Why a result.json that can be read cannot be the result of a study.
+
+It may have been damaged, or written by hand: what is rendered from it, compared with it and learnt
+from it relies on what is checked here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from tuner.record.journal import WinnerClass
+from tuner.record.result import SCHEMA_VERSION, Interval, Result
+
+_LARGEST = 2**63
+"""No count of ours reaches it, and no float is too small to hold it."""
+
+
+class _Processor(msgspec.Struct):
+    model: str
+    vendor: str
+    arch: str
+    isa: list[str]
+    virtualised: bool
+
+
+class _Identity(msgspec.Struct):
+    """The parts of a host's identity that reports tell."""
+
+    processor: _Processor
+    allowed_cpus: str
+    sockets: int
+    numa_nodes: int
+    physical_cores: int
+    logical_cpus: int
+    quota_cores: float | None
+    memory_gib: float
+    libraries: dict[str, str]
+
+
+def fault_of_result(result: Result) -> str | None:
+    """Return why a result cannot be one of ours, or None."""
+    if result.schema_version != SCHEMA_VERSION:
+        return f"it is of version {result.schema_version}, and this tool reads {SCHEMA_VERSION}"
+    return (
+        _fault_of_winners(result)
+        or _fault_of_parts(result, "")
+        or _fault_of_figures(result)
+        or _fault_of_host(result)
+    )
+
+
+def _fault_of_winners(result: Result) -> str | None:
+    """Check what is claimed: each part says the same as the others."""
+    missing = [klass for klass in WinnerClass if klass not in result.winners]
+    if missing:
+        return f"it has no winner of the class {missing[0]}"
+    if result.recommended_class not in result.winners:
+        return f"its recommended_class {result.recommended_class!r} is none"
+    for name, winner in result.winners.items():
+        if winner.verdict == "faster" and winner.speedup is None:
+            return f"the winner of {name} is faster and has no speedup"
+    recommended = result.winners[result.recommended_class]
+    if (result.verdict, result.speedup) != (recommended.verdict, recommended.speedup):
+        return f"its verdict or speedup is not that of its winner of {result.recommended_class}"
+    names = [baseline.name for baseline in result.baselines]
+    if result.best_baseline is not None and result.best_baseline not in names:
+        return f"its best_baseline {result.best_baseline!r} is no baseline of it"
+    return None
+
+
+def _fault_of_figures(result: Result) -> str | None:
+    """Check what ratios and logarithms are taken of."""
+    ratios = [b.search_ratio for b in result.baselines] + [t.search_ratio for t in result.trials]
+    ratios += [c.ratio for w in result.winners.values() for c in w.contributions]
+    ratios += [c.ratio for c in result.contributions or ()]
+    if any(ratio is not None and ratio <= 0 for ratio in ratios):
+        return "a ratio in it is not above 0"
+    if min((result.reference_batch, result.default.batch, *result.batches)) < 1:
+        return "a batch in it is below 1"
+    for done in result.confirmation.rounds:
+        if len(done.log_rates) != len(result.confirmation.arms):
+            return f"round {done.number} of its confirmation has not one rate for each arm"
+    return None
+
+
+def _fault_of_parts(part: Any, where: str) -> str | None:
+    """Check every interval and every whole number, however deep."""
+    if isinstance(part, Interval):
+        if not (0 < part.low <= part.point <= part.high and 0 < part.confidence < 1):
+            return f"{where} is no interval: {part.low} - {part.point} - {part.high}"
+        return None
+    if isinstance(part, int):
+        return None if abs(part) < _LARGEST else f"{where} is too large a number"
+    if isinstance(part, msgspec.Struct):
+        inside = {name: getattr(part, name) for name in part.__struct_fields__}
+    elif isinstance(part, dict):
+        inside = part
+    elif isinstance(part, list):
+        inside = {str(i): each for i, each in enumerate(part)}
+    else:
+        return None
+    begin = f"{where}." if where else ""
+    found = (_fault_of_parts(each, f"{begin}{name}") for name, each in inside.items())
+    return next((fault for fault in found if fault), None)
+
+
+def _fault_of_host(result: Result) -> str | None:
+    try:
+        msgspec.convert(result.host.identity, _Identity)
+    except msgspec.ValidationError as error:
+        return f"host.identity: {error}"
+    return None
