@@ -363,7 +363,7 @@ def test_a_host_that_was_too_noisy_is_said_to_be_with_what_to_do_and_without_a_p
     shown = [capsys.readouterr().out]
     shown += [render(noisy, template) for template in ("report.md.j2", "report.html.j2")]
     for text in (html.unescape(" ".join(each.replace("\\", "").split())) for each in shown):
-        assert "998" not in text
+        assert not re.search(r"998[.,]?2? ?%", text)
         assert "not known: the host was too noisy" in text
         assert "The host was too noisy: two launches of the same program may differ by" in text
         assert what in text

@@ -99,6 +99,8 @@ FOR_WORKERS = {
 thread pool serves neither framework, but starting it takes longer than the rest of the import."""
 LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 """An extended regular expression: how the lines of `env` begin that hold tuning variables."""
+OTHERS_PATTERN = "|".join(_OF_TERRAFORM)
+"""Likewise: how those of them begin that only look like tuning variables."""
 
 
 def is_tuning_variable(name: str) -> bool:

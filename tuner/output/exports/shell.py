@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from tuner.host.environment import LINE_PATTERN
+from tuner.host.environment import LINE_PATTERN, OTHERS_PATTERN
 from tuner.output.exports.needs import (
     comments,
     notes,
@@ -28,7 +28,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         *([f'set -- {shlex.join(command)} "$@"'] if command else []),
         '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
         "# measured without any other tuning variable: what your shell sets besides stays in force",
-        f"others=$(env | grep -E '^({LINE_PATTERN})' | cut -d= -f1 | {ours}tr '\\n' ' ')",
+        f"others=$(env | grep -E '^({LINE_PATTERN})' | grep -vE '^({OTHERS_PATTERN})' | "
+        f"cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
         *exports(r, "run.sh", first_is_program=True),
         *(_team(r.placements) if len(r.placements) > 1 else [f"exec {_started(r.placements[0])}"]),
