@@ -481,7 +481,7 @@ def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:
             process = start(
                 *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
             )
-        wait_for_line(process, log, f"] {phase}:")
+        wait_for_line(process, log, f'"phase_begins","name":"{phase}"')
         time.sleep(0.5 if phase == "confirm" else 0.02)
         process.kill()
         process.wait()
@@ -522,7 +522,7 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
             process = start(
                 *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
             )
-        wait_for_line(process, log, "explore:")
+        wait_for_line(process, log, '"phase_begins","name":"explore"')
         time.sleep(0.3)
         process.send_signal(number)
         assert process.wait(timeout=20) == 130
@@ -544,7 +544,7 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
 def test_two_tools_on_one_study_do_not_meet(tmp_path: Path) -> None:
     marker, log, budget = new_marker(), tmp_path / "log", "12s"
     first = start(*interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log)
-    wait_for_line(first, log, "baselines:")
+    wait_for_line(first, log, '"phase_begins","name":"baselines"')
     second = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
     first.kill()
     first.wait()
