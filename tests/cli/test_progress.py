@@ -61,16 +61,16 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
 @pytest.mark.parametrize(
     ("measured", "told"),
     [
-        ({}, "raw 1234 items/s"),
-        ({"search_ratio": 1.5}, "1.50x in the search, raw 1234 items/s"),
-        ({"n_disturbed": 4}, "raw 1234 items/s, all slices disturbed"),
-        ({"n_disturbed": 1}, "raw 1234 items/s, 1 of 4 slices disturbed: not counted"),
+        ({}, "raw 49,350 items/s"),
+        ({"search_ratio": 1.5}, "1.50x in the search, raw 49,350 items/s"),
+        ({"n_disturbed": 4}, "raw 49,350 items/s, all slices disturbed"),
+        ({"n_disturbed": 1}, "raw 49,350 items/s, 1 of 4 slices disturbed: not counted"),
     ],
 )
 def test_a_rate_is_told_as_raw_beside_what_the_table_will_say(
     measured: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = LaunchDone(1, "a=1", Purpose.SEARCH, Outcome.MEASURED, "", 1234.4, 3.0, 4)
+    ended = LaunchDone(1, "a=1", Purpose.SEARCH, Outcome.MEASURED, "", 49353.2, 3.0, 4)
     with progress(quiet=False) as listen:
         listen(msgspec.structs.replace(ended, **measured))
     assert f"search {told} (3.0 s): a=1" in capsys.readouterr().out

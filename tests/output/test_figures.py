@@ -82,6 +82,24 @@ def test_every_figure_is_as_wide_as_asked_and_says_what_it_shows(name: str, widt
     assert told(svg)
 
 
+def right_ends(element: ElementTree.Element, at: float = 0.0) -> list[tuple[str, float]]:
+    """Return where each text that begins at its position ends, at 6 pixels a letter."""
+    moved = re.search(r"translate\((-?[\d.]+)", element.get("transform", ""))
+    at += float(moved[1]) if moved else 0.0
+    if element.tag == f"{SVG}text":
+        text = "".join(element.itertext())
+        is_left = element.get("text-anchor", "start") == "start"
+        return [(text, at + 6 * len(text))] if is_left else []
+    return [end for each in element for end in right_ends(each, at)]
+
+
+def test_the_legend_of_a_narrow_figure_is_not_cut_off() -> None:
+    _, svg = drawn("speedups", whole(), 340)
+    ends = dict(right_ends(svg))
+    assert {"default", "baseline", "candidate", "recommended"} <= set(ends)
+    assert max(ends.values()) <= 340
+
+
 @pytest.mark.parametrize("name", FIGURES)
 def test_no_figure_needs_anything_from_outside_or_shares_a_name_with_another(name: str) -> None:
     chart = FIGURES[name](whole())

@@ -14,6 +14,7 @@ from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.study.baselines import measure_baselines
+from tuner.study.budget import Budget
 
 DEFAULT = Configuration()
 ANOTHER = Configuration.of({"fake.layout": "packed"})
@@ -33,6 +34,13 @@ class TenSecondsEach(Scripted):
         return add(self.store, configuration, 1.0)
 
 
+class Unused(Budget):
+    """A budget of which nothing is used, however slow the host is."""
+
+    def used_s(self) -> float:
+        return 0.0
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "study") as opened:
@@ -45,6 +53,31 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     measure_baselines(study)
     return [trial.configuration for trial in study.ledger.trials()]
+
+
+@pytest.mark.parametrize(
+    ("launches", "told"),
+    [
+        (2, "too short even for that: expect no verdict"),
+        (11, "hold that and 1 of 2 baseline(s), and no search"),
+        (25, "hold that, the baselines and 13 of the 20 launches that a search wants"),
+        (100, ""),
+    ],
+)
+def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_launch(
+    store: Store, tmp_path: Path, launches: int, told: str
+) -> None:
+    """A claim takes two arms in four rounds, a quarter more than ten seconds each: 100 s."""
+    study = new_study(store, tmp_path, launches * LAUNCH_S, TenSecondsEach)
+    study.budget = Unused(launches * LAUNCH_S)
+    study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
+    measure_baselines(study)
+    said = [n.text for n in store.all(WarningNoted) if n.text.startswith("a launch takes about")]
+    assert len(said) == bool(told)
+    for text in said:
+        assert "takes about 10 s here and the smallest claim 100 s" in text
+        assert told in text
+        assert text.endswith("--budget 6m holds all of it")
 
 
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:

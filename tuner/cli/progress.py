@@ -22,6 +22,7 @@ from rich.text import Text
 
 from tuner.cli.printable import made_printable
 from tuner.output.assemble import verdict_line
+from tuner.output.phrases import figure
 from tuner.record.events import (
     BestSoFar,
     Event,
@@ -102,7 +103,7 @@ def _measured(event: LaunchDone) -> str:
     """
     if event.rate is None:
         return ""
-    text = f"raw {event.rate:.4g} items/s"
+    text = f"raw {figure(event.rate)} items/s"
     if event.search_ratio is not None:
         text = f"{event.search_ratio:.2f}x in the search, {text}"
     if not event.n_disturbed:

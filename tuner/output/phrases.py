@@ -48,7 +48,12 @@ def rate(interval: Interval | None) -> str:
     """Write a rate with its interval."""
     if interval is None:
         return "-"
-    return f"{interval.point:.4g} ({interval.low:.4g} - {interval.high:.4g})"
+    return f"{figure(interval.point)} ({figure(interval.low)} - {figure(interval.high)})"
+
+
+def figure(value: float) -> str:
+    """Write a number with four digits that count; none of a usual size as a power of ten."""
+    return f"{float(f'{value:.4g}'):,.10g}"
 
 
 def settings(configuration: dict[str, Any]) -> str:

@@ -158,10 +158,11 @@ def explore(study: Study) -> None:
         prove_leader(study, klass)
         progress.after(klass)
     if not study.n_proposed():
-        remedy = "give a larger --budget and a new --out"
         if len(progress.settled) == len(study.turns):
-            remedy = "the space holds nothing else that applies here"
-        study.warn(f"nothing beyond the default and the baselines was tried: {reason}; {remedy}")
+            study.warn(f"nothing beyond the default and the baselines was tried: {reason}; the "
+                       "space holds nothing else that applies here")  # fmt: skip
+        else:
+            study.leave_undone("to try anything beyond the default and the baselines")
     note_transfer(study)
     study.done(Phase.EXPLORE, reason)
 

@@ -10,35 +10,35 @@ from tuner.study.study import Study
 
 WANTED_LAUNCHES = 40
 """Launches of a study that searches: baselines, some twenty proposals, a claim's rounds."""
-_ARMS = 3
-"""Of the smallest confirmation: the default, the best baseline, one winner."""
+_PROPOSALS = WANTED_LAUNCHES // 2
+_ARMS = 2
+"""Of the smallest confirmation: the default and one other."""
 
 
 def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
-    """Warn where the budget holds fewer launches than a search wants, and name one that holds them.
+    """Warn where the budget holds less than a search wants, and name one that holds it.
 
-    n_baselines: those that are still to be measured.
+    n_baselines: those that are still to be measured. Launches of the search take slices of a pacer
+    between their own and may wait for quiet, those of a claim's rounds take turns without either.
     """
     launch_s = study.cost_s(Configuration())
-    n_left = int(study.budget.left_s() / launch_s)
-    n_claim = LOOKS[0] * _ARMS
-    wanted = max(WANTED_LAUNCHES, n_baselines + n_claim + WANTED_LAUNCHES // 2)
-    if n_left >= wanted:
+    claim_s = LOOKS[0] * _ARMS * study.round_cost_s([Configuration()])
+    left_s = max(0.0, study.budget.left_s())
+    wanted_s = claim_s + (n_baselines + _PROPOSALS) * launch_s
+    if left_s >= wanted_s:
         return
-    if n_left < n_claim:
-        held = f"fewer than the {n_claim} of the smallest claim: expect none"
-    elif n_left <= n_claim + n_baselines:
-        held = (
-            f"a claim takes {n_claim} of them, which leaves {n_left - n_claim} for "
-            f"{n_baselines} baseline(s) and none for a search"
-        )
+    n_beside = int((left_s - claim_s) / launch_s)
+    if left_s < claim_s:
+        held = "are too short even for that: expect no verdict"
+    elif n_beside <= n_baselines:
+        held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
     else:
         held = (
-            f"a claim takes {n_claim} of them and the baselines {n_baselines}, which leaves "
-            f"{n_left - n_claim - n_baselines} for a search and for trying without each setting"
+            f"hold that, the baselines and {n_beside - n_baselines} of the {_PROPOSALS} launches "
+            "that a search wants"
         )
-    enough_s = study.budget.used_s() + wanted * launch_s
+    enough_s = study.budget.used_s() + wanted_s
     study.warn(
-        f"a launch takes about {launch_s:.0f} s here, so that the budget holds some {n_left} more: "
-        f"{held}; --budget {math.ceil(enough_s / 60)}m holds all of it"
+        f"a launch takes about {launch_s:.0f} s here and the smallest claim {claim_s:.0f} s; the "
+        f"{left_s:.0f} s that are left {held}; --budget {math.ceil(enough_s / 60)}m holds all of it"
     )

@@ -22,6 +22,8 @@ BLUE, GREEN, ORANGE, RED, GREY = "#3b7dd8", "#2a9159", "#c46f12", "#d2453f", "#8
 
 _MEASURED, _DRAWN = 14, 12
 """Pixels: room is made for larger text than is drawn, because the reader's font may be wider."""
+_NARROW = 500
+"""Pixels; below, legends take two columns."""
 AXIS = 46
 _BESIDE_PANELS = AXIS + 13
 """Pixels of the axis and the margins of panels that stand above each other."""
@@ -69,6 +71,9 @@ class Chart(msgspec.Struct, frozen=True):
 def specification(chart: Chart, width: int) -> Layer:
     """Return a chart in Vega-Lite, so many pixels wide where it stands on a screen."""
     spec = {**_THEME, **chart.spec}
+    if width < _NARROW:  # one row of a legend would be cut off at the right
+        legend = {**_THEME["config"]["legend"], "columns": 2}
+        spec["config"] = {**_THEME["config"], "legend": legend}
     if "vconcat" in spec:  # which cannot be fitted as a whole
         spec["vconcat"] = [{**panel, "width": width - _BESIDE_PANELS} for panel in spec["vconcat"]]
     else:
@@ -145,11 +150,10 @@ def about_cut(rows: Rows) -> str:
     return _CUT if any(row.get("cut_low") or row.get("cut_high") for row in rows) else ""
 
 
-def colours(field: str, by_name: dict[str, str], *, legend: bool = True) -> Layer:
+def colours(field: str, by_name: dict[str, str]) -> Layer:
     """Colour marks by a field's value."""
     scale = {"domain": list(by_name), "range": list(by_name.values())}
-    plain: Layer = {"field": field, "type": "nominal", "scale": scale}
-    return plain if legend else {**plain, "legend": None}
+    return {"field": field, "type": "nominal", "scale": scale}
 
 
 _LEAST_RATIOS = (0.95, 1.05)

@@ -55,7 +55,7 @@ def speedups(result: Result) -> Chart:
                     "condition": {"test": "datum.from == 'search'", "value": 0},
                     "value": 1,
                 },
-                "stroke": colours("kind", _COLOURS, legend=False),
+                "stroke": colour,
                 "description": {"field": "told"},
             },
         },
