@@ -1,13 +1,20 @@
 """Bad input is one line on standard error, says what to do, and exits with 2."""
 
 import os
+import signal
 import subprocess
+import threading
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.command import run
+from tuner.cli import report
+from tuner.cli.main import app
+from tuner.errors import UsageError
+from tuner.record.journal import SessionOpened, StudyOpened
+from tuner.record.store import Store
 
 CASES = {
     "no model": ((), "name a model"),
@@ -145,6 +152,40 @@ def test_a_broken_space_has_file_and_line(tmp_path: Path) -> None:
     assert done.returncode == 2
     assert "mine.toml" in done.stderr
     assert "unknown field 'knobs'" in done.stderr
+
+
+def test_report_names_the_command_that_goes_on_with_an_unfinished_study(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.add(StudyOpened("id", {}, "now", "0"))
+        store.add(SessionOpened(1, "now", 60.0, "tune-framework --model fake --budget 60s"))
+    with pytest.raises(UsageError, match="goes on with it: tune-framework --model fake --budget"):
+        report.main(tmp_path, as_json=False)
+
+
+def test_an_interrupted_verify_promises_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It waits for what is written into a pipe; whoever opens that for writing sends the signal."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    pipe = tmp_path / "recommended.toml"
+    os.mkfifo(pipe)
+
+    def ask() -> None:
+        with pipe.open("wb"):  # returns once `verify` reads
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        assert app(["verify", str(pipe)], standalone_mode=False) == 130
+    finally:
+        asking.join()
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+    assert capsys.readouterr().err == (
+        "error: stopped by SIGTERM; nothing is kept of it: the same command begins anew\n"
+    )
 
 
 def run_altered(code: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:

@@ -1,7 +1,9 @@
 """Progress: plain lines where nobody watches, live and without a timer on a terminal."""
 
+import io
 import os
 import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from rich.console import Console
 
 from tests.command import command
 from tuner.cli.progress import duration, progress
@@ -32,7 +35,6 @@ def test_durations_are_short() -> None:
 
 
 def test_plain_lines_carry_the_time_left(capsys: object) -> None:
-    import io
     from contextlib import redirect_stdout
 
     with redirect_stdout(io.StringIO()) as out, progress(quiet=False) as listen:
@@ -74,6 +76,38 @@ def test_a_rate_is_told_as_raw_beside_what_the_table_will_say(
     with progress(quiet=False) as listen:
         listen(msgspec.structs.replace(ended, **measured))
     assert f"search {told} (3.0 s): a=1" in capsys.readouterr().out
+
+
+def test_the_view_counts_earlier_sessions_and_is_never_blank(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        "tuner.cli.progress.Console",
+        lambda **_: Console(file=shown, force_terminal=True, width=110, legacy_windows=False),
+    )
+
+    def drawn() -> list[str]:
+        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue()).splitlines()
+        shown.seek(0)
+        shown.truncate()
+        return [line.rstrip() for line in lines]
+
+    many = " ".join(f"torch.compile.option_{i}=value" for i in range(20))
+    with progress(quiet=False) as listen:
+        before = drawn()
+        listen(StudyBegins("fake", "out", 60.0, 20.0, 864, n_measured=7, n_failed=1))
+        begun = drawn()
+        listen(LaunchDone(9, many, Purpose.SEARCH, Outcome.MEASURED, "", 1234.4, 3.0, 4))
+        measured = drawn()
+    for lines in (before, begun, measured):
+        for row in ("phase", "measuring", "launches", "best so far"):
+            found = {line for line in lines if line.startswith(row)}
+            assert found
+            assert row not in found
+    assert "launches     7 measured, 1 failed" in begun
+    assert "launches     8 measured, 1 failed" in measured
+    assert any("search raw 1,234 items/s (3.0 s): torch.compile" in line for line in measured)
 
 
 def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ def test_a_dry_run_shows_the_space_and_measures_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0
     for expected in ("fake.layout", "plain, blocked, packed", "same as vendor_threads", "864"):
         assert expected in done.stdout
+    answer = done.stdout.index("the study would lie in")
+    assert answer < done.stdout.index("fake.layout")  # the lists come after it
     assert not (tmp_path / "reports").exists()
     data = json.loads(
         run("--model", "fake", "--hw", "fake", "--dry-run", "--json", cwd=tmp_path).stdout

@@ -12,10 +12,11 @@ import pytest
 
 from tests.command import result_of, run
 from tests.output.test_figures import whole
+from tuner.cli import report
 from tuner.cli.summary import show
 from tuner.output.phrases import ratio
 from tuner.output.report import render
-from tuner.record.files import RESULT_SCHEMA, read_result
+from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.launch import Operator
 from tuner.record.result import (
     Disturbance,
@@ -152,6 +153,21 @@ def test_markdown_tables_are_whole(result: Result) -> None:
         widths = {line.replace("\\|", "").count("|") for line in table}
         assert len(widths) == 1, table[:3]
         assert set(table[1]) <= set("|-"), table[:3]
+
+
+def test_no_escape_of_a_tampered_result_reaches_a_report(
+    result: Result, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    escape = "\x1b]52;c;AAAA\x07\x1b[2J"
+    warned = msgspec.structs.replace(result, warnings=[f"a{escape}"], model_title=f"b{escape}")
+    write_result(tmp_path / "result.json", warned)
+    report.main(tmp_path, as_json=False)
+    shown = capsys.readouterr().out
+    pages = [(tmp_path / name).read_text() for name in ("report.html", "report.md")]
+    for text in (shown, *pages):
+        assert "52;c;AAAA" in text
+        assert "\x1b" not in text
+        assert "\x07" not in text
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])

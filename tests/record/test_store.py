@@ -73,6 +73,20 @@ def test_a_spoiled_line_in_the_middle_is_named(tmp_path: Path) -> None:
         Store(tmp_path)
 
 
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_full_disk_says_what_is_needed_and_what_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_kept: bool
+) -> None:
+    """What `verify` stores is gone with it: no command goes on with it."""
+    real = os.statvfs(tmp_path)
+    full = os.statvfs_result((real.f_bsize, 1 << 10, 100, 3072, 3072, *tuple(real)[5:]))
+    with Store(tmp_path, is_kept=is_kept) as store:
+        monkeypatch.setattr(os, "statvfs", lambda path: full)
+        with pytest.raises(StorageFailed, match=r"3\.0 MiB are free, 8 MiB are needed") as error:
+            store.check_room()
+    assert ("to go on" in str(error.value)) is is_kept
+
+
 def test_two_tools_cannot_work_on_one_study(tmp_path: Path) -> None:
     with Store(tmp_path), pytest.raises(StudyConflict, match="another tune-framework"):
         Store(tmp_path)

@@ -534,6 +534,8 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
     done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, environment=another,
                is_virtual=True)  # fmt: skip
     assert done.returncode == 0
+    begins = json.loads(done.stdout.splitlines()[0])
+    assert begins["n_measured"] > 0  # of the sessions that were stopped
     result = result_of(done.stdout)
     assert result["environment"] == {}
     assert any("this shell has FAKE_THREADS=8" in text for text in result["warnings"])
