@@ -18,6 +18,14 @@ def untuned_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def untuned_module() -> None:
+    """What other tests left in this process's environment (TorchInductor sets variables when it is
+    imported) is no setting of a shell that a module's studies begin in."""
+    for name in tuning_variables(os.environ):
+        del os.environ[name]
+
+
 @pytest.fixture(autouse=True, scope="session")
 def signals_as_a_terminal_leaves_them() -> None:
     """Started by nohup or in the background, we ignore them, and so would all that we start."""

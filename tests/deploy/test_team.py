@@ -120,6 +120,11 @@ def end_now(marker: str) -> list[int]:
     return left
 
 
+KILLED = (
+    "if os.environ['TUNE_FRAMEWORK_RANK'] == '1':\n"
+    "    while not os.path.exists(os.path.join(FOLDER, 'rank0')): time.sleep(0.01)\n"
+    "    os.kill(os.getpid(), 9)"
+)
 ORPHANS = (
     "import os, signal, subprocess, sys, time\n"
     "def end(*_): os._exit(0)\n"
@@ -127,6 +132,7 @@ ORPHANS = (
     "sleeping = [sys.executable, '-c', 'import time; time.sleep(600)']\n"
     "subprocess.Popen(sleeping, start_new_session=True, stdout=subprocess.DEVNULL)\n"
     "os.write(1, b'up\\n')\n"
+    "open(os.path.join(FOLDER, 'rank' + os.environ['TUNE_FRAMEWORK_RANK']), 'w').close()\n"
     "HOW\n"
     "time.sleep(600)\n"
 )
@@ -136,7 +142,7 @@ ORPHANS = (
     ("how", "is_told", "code"),
     [
         # killed, as the kernel does when memory runs out
-        ("if os.environ['TUNE_FRAMEWORK_RANK'] == '1': os.kill(os.getpid(), 9)", False, 128 + 9),
+        (KILLED, False, 128 + 9),
         ("", True, 0),
     ],
 )
@@ -144,7 +150,11 @@ def test_what_ended_instances_had_started_is_ended(
     tmp_path: Path, how: str, is_told: bool, code: int
 ) -> None:
     marker = new_marker()
-    program = [sys.executable, "-c", ORPHANS.replace("HOW", how)]
+    program = [
+        sys.executable,
+        "-c",
+        ORPHANS.replace("HOW", how).replace("FOLDER", repr(str(tmp_path))),
+    ]
     with subprocess.Popen(
         command("run", "--quiet", str(written(tmp_path, TWO)), "--", *program),
         env={**os.environ, MARKER: marker}, stdout=subprocess.PIPE, text=True,
