@@ -22,6 +22,7 @@ from tests.fuzz.document import (
     TOML_TOKENS,
     Mutant,
     Seed,
+    Token,
     altered,
     as_json,
     as_toml,
@@ -95,6 +96,17 @@ def check_result(folder: Path, data: bytes) -> None:
 @examples(500)
 def test_an_altered_result_is_read_as_it_stands_or_refused(folder: Path, mutant: Mutant) -> None:
     check_result(folder, as_json(mutant.content))
+
+
+@pytest.mark.parametrize("token", JSON_TOKENS, ids=lambda token: repr(token.text[:12]))
+def test_what_no_writer_writes_is_refused_where_anything_may_stand(
+    folder: Path, token: Token
+) -> None:
+    document = RESULTS[0].document
+    host = {**document["host"], "observations": {"x": token}}
+    check_result(folder, as_json({**document, "host": host}))
+    # what a newer version has added is passed over
+    read_or_refused(read_result, folder / "result.json", as_json({**document, "newer": token}))
 
 
 @given(damaged(RESULTS))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -35,18 +35,27 @@ class LaunchFileLine(msgspec.Struct):
     """How many notes the journal held; 0 in studies of earlier versions."""
 
 
-def _complete_lines(path: Path) -> Iterator[bytes]:
-    """Yield every line that was written to its end."""
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):
-            yield line
+_BEGINS = b'{"used_s":'
+"""Every line begins so."""
+
+
+def _whole_lines(folder: Path, file: str) -> list[bytes]:
+    """Return every line that was written to its end, with it.
+
+    A crash cuts the last line short, and that one alone. Raises StudyDamaged where several lines
+    have lost their ends: they are not passed over, nor cut off.
+    """
+    *whole, torn = (folder / file).read_bytes().split(b"\n")
+    if torn.count(_BEGINS) > 1:
+        raise damaged(folder, f"{file}:{len(whole) + 1}", "holds lines without an end")
+    return [line + b"\n" for line in whole]
 
 
 def read_lines(folder: Path, file: str, decode: Callable[[bytes], Any]) -> list[Any]:
     """Return the decoded lines of a study's file; raises StudyDamaged for one that is none."""
     found: list[Any] = []
     try:
-        for line in _complete_lines(folder / file):
+        for line in _whole_lines(folder, file):
             found.append(decode(line))
             unknown = _unknown(msgspec.json.decode(line), msgspec.to_builtins(found[-1]))
             if unknown is not None:
@@ -116,7 +125,7 @@ def check_folder(folder: Path) -> None:
         )
     journal = folder / JOURNAL
     try:
-        if not folder.is_dir() or (journal.is_file() and any(_complete_lines(journal))):
+        if not folder.is_dir() or (journal.is_file() and any(_whole_lines(folder, JOURNAL))):
             return
     except OSError as error:
         raise UsageError(
@@ -146,7 +155,7 @@ class AppendOnly:
 
     def cut_torn_line(self) -> None:
         """Remove what a crash left without its end; only the holder of the lock may do that."""
-        whole = sum(map(len, _complete_lines(self.path)))
+        whole = sum(map(len, _whole_lines(self.path.parent, self.path.name)))
         if whole < self.path.stat().st_size:
             os.truncate(self.path, whole)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -233,6 +234,7 @@ class Store:
     def _load(self) -> None:
         """Read everything; a trial whose launch was cut short counts as not made."""
         lines = read_lines(self.folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)
+        self._check_order(lines)
         told_notes = max((line.notes + 1 for line in lines), default=0)
         used = [line.used_s for line in lines]
         unended: set[int] = set()
@@ -276,8 +278,22 @@ class Store:
             raise damaged(self.folder, name, "does not begin with its own request")
         record = LaunchRecord(first.request)
         for line in lines[1:]:
+            if isinstance(line, LaunchOpened) or record.ending is not None:
+                raise damaged(self.folder, name, "goes on after its end, or begins twice")
             _apply(record, line)
+        indices = [s.index for s in (*record.slices, *record.beside)]
+        if len(set(indices)) != len(indices):
+            raise damaged(self.folder, name, "holds a slice twice")
         return record
+
+    def _check_order(self, lines: list[NoteLine]) -> None:
+        """Raise StudyDamaged where the journal holds a line twice, or not in its place."""
+        begins = [i for i, line in enumerate(lines) if isinstance(line.note, StudyOpened)]
+        # lines of earlier versions do not tell: they say 0
+        moved = [i for i, (a, b) in enumerate(pairwise(lines), 1) if 0 < b.notes <= a.notes]
+        if again := [*begins[1:], *moved]:
+            where = f"{JOURNAL}:{again[0] + 1}"
+            raise damaged(self.folder, where, "stands there twice, or not in its place")
 
     def close(self) -> None:
         """Release the folder; launches that have not ended stay without an end."""

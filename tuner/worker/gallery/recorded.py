@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UsageError
+from tuner.host.limits import read_memory
 from tuner.worker.gallery.statement import Recorded
 
 MIN_ROWS = 8
@@ -41,9 +42,29 @@ def read(recorded: Recorded) -> npt.NDArray[Any]:
         raise UsageError(f"{recorded.path}: {name} is of {array.dtype}, which is no number")
     if array.dtype.kind == "f" and np.isnan(array).any():
         raise UsageError(f"{recorded.path}: {name} holds values that are not a number (NaN)")
+    dtype = array.dtype.newbyteorder("=")  # the frameworks take no other
     if recorded.dtype:
-        return array.astype(recorded.dtype)
-    return array.astype(np.float32) if array.dtype == np.float64 else array
+        dtype = np.dtype(recorded.dtype)
+    elif dtype.kind == "f" and dtype.itemsize >= 8:
+        dtype = np.dtype(np.float32)
+    return array if dtype == array.dtype else _as_type(array, dtype, recorded)
+
+
+def _as_type(array: npt.NDArray[Any], dtype: np.dtype[Any], recorded: Recorded) -> npt.NDArray[Any]:
+    """Return an array in another type; raises UsageError for values that this type cannot hold.
+
+    Whole numbers stay what they are; floats are rounded, and none becomes infinite.
+    """
+    with np.errstate(over="ignore", invalid="ignore"):
+        changed = array.astype(dtype)
+    if dtype.kind == "f":
+        is_held = bool((np.isfinite(changed) | ~np.isfinite(array)).all())
+    else:
+        is_held = bool((changed == array).all())
+    if not is_held:
+        name = recorded.name or "its array"
+        raise UsageError(f"{recorded.path}: {name} holds values that {dtype} cannot hold")
+    return changed
 
 
 _UNREADABLE = (
@@ -62,9 +83,28 @@ def _arrays(path: str) -> dict[str, npt.NDArray[Any]]:
             if isinstance(loaded, np.ndarray):
                 return {"": loaded}
             with loaded:
+                _check_members(path, loaded.zip.infolist())
                 return {name: loaded[name] for name in loaded}
     except _UNREADABLE as error:
         raise UsageError(f"{path} is not a NumPy file (.npz or .npy) of plain numbers") from error
+
+
+def _check_members(path: str, members: Sequence[zipfile.ZipInfo]) -> None:
+    """Raise unless an archive holds arrays alone, each under a name of its own.
+
+    Raises UsageError where they are larger than the memory: a small archive may hold much.
+    """
+    size, memory = sum(member.file_size for member in members), read_memory()
+    if size > memory:
+        raise UsageError(
+            f"{path} holds {size / 2**30:.1f} GiB of arrays; {memory / 2**30:.1f} GiB of memory "
+            "are allowed here: record fewer samples"
+        )
+    names = [member.filename.removesuffix(".npy") for member in members]
+    if "" in names or len(set(names)) != len(names):
+        raise ValueError("an array without a name of its own")
+    if not all(member.filename.endswith(".npy") for member in members):
+        raise ValueError("something that is no array")
 
 
 def recorded_inputs(
