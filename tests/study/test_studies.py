@@ -343,6 +343,8 @@ def test_a_finished_study_that_lost_a_launch_is_not_rendered_again(
     assert "out/launches/0005.jsonl is missing" in done.stderr
     assert "is still shown by: tune-framework report out" in done.stderr
     assert (tmp_path / "out/result.json").read_bytes() == before
+    (tmp_path / "out/study.jsonl").write_text("broken\n")  # whatever is lost besides
+    assert run("report", "out", cwd=tmp_path).returncode == 0
 
 
 def test_what_is_made_again_of_a_finished_study_is_said(

@@ -12,15 +12,17 @@ from tuner.errors import UsageError
 from tuner.output.report import write_reports
 from tuner.record.files import read_result
 from tuner.record.lines import goes_on_with
+from tuner.record.soundness import RESULT
 
 
 def main(folder: Path, *, as_json: bool) -> None:
     """Write report.md and report.html again; print the summary, or the result as JSON."""
-    command = goes_on_with(folder)
-    if command is not None:
-        goes_on = "the same command goes on with it" + (f": {command}" if command else "")
-        raise UsageError(f"the study in {folder} is not finished; {goes_on}")
-    result = read_result(folder / "result.json")
+    if not (folder / RESULT).exists():  # else it is shown, whatever became of the study's files
+        command = goes_on_with(folder)
+        if command is not None:
+            goes_on = "the same command goes on with it" + (f": {command}" if command else "")
+            raise UsageError(f"the study in {folder} is not finished; {goes_on}")
+    result = read_result(folder / RESULT)
     write_reports(folder, result)
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result), indent=2).decode() + "\n")
