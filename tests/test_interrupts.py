@@ -33,6 +33,12 @@ def test_a_signal_is_an_exception_that_nothing_catches_by_accident(number: signa
             pytest.fail("it was caught")
 
 
+def test_a_signal_that_has_ended_a_block_is_not_asked_for_again() -> None:
+    with pytest.raises(Interrupted), interrupts.heeded():
+        ask()
+    interrupts.raise_asked()
+
+
 def test_a_signal_waits_until_the_outermost_block_has_ended() -> None:
     steps = []
     with pytest.raises(Interrupted), interrupts.heeded(), interrupts.held_back():

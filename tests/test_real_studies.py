@@ -2,7 +2,9 @@
 
 import json
 import math
+import os
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -95,7 +97,13 @@ def test_what_it_ships_runs(studied: tuple[Path, dict[str, Any], str]) -> None:
     cwd, result, _ = studied
     plain = tomllib.loads((cwd / "out/recommended.toml").read_text())
     jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
-    done = subprocess.run([cwd / "out/run.sh", "env"], capture_output=True, text=True, check=True)
+    # as in an activated environment: a library that pip brought is found by its Python
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [cwd / "out/run.sh", "env"],
+        env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
     environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
     if result["verdict"] != "faster":
         assert plain["settings"] == []

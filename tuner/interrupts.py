@@ -35,7 +35,8 @@ _interrupts = _Interrupts()
 def heeded() -> Iterator[None]:
     """Let signals end the block by Interrupted, except those the process was started to ignore.
 
-    So does an exception that follows a signal: it is what the interrupted made of it.
+    So does an exception that follows a signal: it is what the interrupted made of it. Whoever goes on
+    after the block, a program that imports this tool, is not asked again.
     """
     _interrupts.asked_by = None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -46,6 +47,8 @@ def heeded() -> Iterator[None]:
     except Exception:
         raise_asked()
         raise
+    finally:
+        _interrupts.asked_by = None
 
 
 def raise_asked() -> None:
