@@ -35,8 +35,8 @@ _interrupts = _Interrupts()
 def heeded() -> Iterator[None]:
     """Let signals end the block by Interrupted, except those the process was started to ignore.
 
-    So does an exception that follows a signal: it is what the interrupted made of it. Whoever goes on
-    after the block, a program that imports this tool, is not asked again.
+    So does an exception that follows a signal: it is what the interrupted made of it. A
+    program that imports this tool and goes on after the block is not asked again.
     """
     _interrupts.asked_by = None
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
