@@ -96,7 +96,7 @@ def test_a_signal_to_the_command_reaches_every_instance(
 ) -> None:
     marker = new_marker()
     path = written(tmp_path, TWO)
-    code = "import time; print('up', flush=True); time.sleep(600)"
+    code = "import os, time; os.write(1, b'up\\n'); time.sleep(600)"
     with subprocess.Popen(
         command("run", "--quiet", str(path), "--", sys.executable, "-c", code),
         env={**os.environ, MARKER: marker},
@@ -277,7 +277,7 @@ def test_the_script_passes_a_termination_on(tmp_path: Path) -> None:
     marker = new_marker()
     with subprocess.Popen(
         [str(script(tmp_path)), sys.executable, "-c",
-         "import time; print('up', flush=True); time.sleep(600)"],
+         "import os, time; os.write(1, b'up\\n'); time.sleep(600)"],
         env={**os.environ, MARKER: marker}, stdout=subprocess.PIPE, text=True,
     ) as process:  # fmt: skip
         assert process.stdout is not None
