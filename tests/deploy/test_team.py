@@ -29,6 +29,14 @@ from tuner.space.launching import plan_launch
 pytestmark = pytest.mark.skipif(
     probe().usable_cores < 2, reason="two instances need two cores; one may be used here"
 )
+
+
+@pytest.fixture(autouse=True)
+def lines_are_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Unbuffered, Python writes a line in pieces, which those of another instance come between."""
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
+
+
 TWO: dict[str, Value] = {"launch.instances": 2, "env.OMP_NUM_THREADS": 1}
 TELL = (
     "import os, sys; e = os.environ; "
