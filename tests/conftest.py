@@ -1,5 +1,6 @@
 """What every test starts from: no tuning variable in the environment; described machines."""
 
+import fcntl
 import functools
 import os
 import signal
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import FINISHED, run
 from tests.host.machine import described, raise_tree
 from tuner.host.environment import tuning_variables
 
@@ -45,3 +47,24 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
         return raise_tree(tmp_path_factory.mktemp("machine"), machines[name])
 
     return raised
+
+
+@pytest.fixture(scope="session")
+def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished study of the fake, for whatever only reads one: copy it to change it.
+
+    Beside it, `events` holds the lines that --json printed. All processes of pytest share it.
+    """
+    base = tmp_path_factory.getbasetemp()
+    cwd = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished_study"
+    cwd.mkdir(exist_ok=True)
+    with open(cwd / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (cwd / "events").exists():
+            for name in tuning_variables(os.environ):  # of modules before: see untuned_module
+                del os.environ[name]
+            arguments = ("--model", FINISHED, "--hw", "fake", "--json", "--budget", "9s")
+            done = run(*arguments, "--out", "out", cwd=cwd, is_virtual=True)
+            assert done.returncode == 0, done.stderr
+            (cwd / "events").write_text(done.stdout)
+    return cwd / "out"

@@ -30,7 +30,7 @@ def listen(event):
 
 usual = blas()
 (found,) = tuner.tune(
-    "fake@seed=2", framework="fake", hw="fake", budget="12s", out="out", batch=4,
+    "fake@seed=2", framework="fake", hw="fake", budget="7s", out="out", batch=4,
     fix={{"launch.allocator": "tcmalloc"}}, exclude=["fake.precision"],
     set={{"fake.layout": ["packed"]}}, numerics="same",
     listen=listen,

@@ -107,7 +107,7 @@ def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path:
     done = limited(
         tmp_path,
         "ulimit -v 3000000",
-        *arguments(model, "4s", "--batch", "4"),
+        *arguments(model, "2s", "--batch", "4"),
         marker=marker,
     )
     assert done.returncode == 0, done.stderr
@@ -149,7 +149,7 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
         done = limited(
             tmp_path,
             f"echo $$ > {folder}/cgroup.procs",
-            *arguments(model, "4s", "--batch", "4"),
+            *arguments(model, "2s", "--batch", "4"),
             marker=marker,
         )
         left = wait_until_gone(marker)
@@ -223,7 +223,7 @@ def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
     tmp_path: Path, room: str
 ) -> None:
     """With some room left it stops in time; with little, whatever is written fails."""
-    marker, budget = new_marker(), "6s"
+    marker, budget = new_marker(), "3s"
     size = MIN_ROOM_BYTES + (260 << 10) if room == "some" else 300 << 10
     with small_disk(tmp_path, size) as disk:
         out = disk / "out"
@@ -299,7 +299,7 @@ def test_files_that_were_damaged_are_mended_and_the_study_goes_on(
         else:
             os.truncate(out / file, int(keep * (out / file).stat().st_size))
     before = n_slices(out)
-    done = run(*arguments("fake@seed=1", "10s"), cwd=tmp_path, is_virtual=True)
+    done = run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, is_virtual=True)
     assert done.returncode == 0, done.stderr
     assert n_slices(out) > before
     result = result_of(done.stdout)
@@ -336,7 +336,7 @@ def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
         f"open({str(tmp_path / 'loaded')!r}, 'a').write('x')\n"
     )
     jumping = {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
-    done = run(*arguments("fake@seed=1", "9s"), cwd=tmp_path, environment=jumping, is_virtual=True)
+    done = run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, environment=jumping, is_virtual=True)
     assert done.returncode == 0, done.stderr
     result = result_of(done.stdout)
     assert result["winners"]["reduced"]["verdict"] == "faster"

@@ -6,17 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import command, result_of, run
+from tests.command import command, result_of
 from tuner.cli.json_lines import write_line
 from tuner.record.events import FrameworkEnds
 
 STUDY = ("--model", "fake@seed=2", "--hw", "fake", "--json", "--out", "out")
 
 
-def test_every_line_is_an_event_and_the_last_is_the_result(tmp_path: Path) -> None:
-    done = run(*STUDY, "--budget", "6s", cwd=tmp_path, is_virtual=True)
-    assert done.returncode == 0, done.stderr
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+def test_every_line_is_an_event_and_the_last_is_the_result(finished_study: Path) -> None:
+    printed = (finished_study.parent / "events").read_text()
+    events = [json.loads(line) for line in printed.splitlines()]
     kinds = [event["type"] for event in events]
     assert kinds[0] == "study_begins"
     assert kinds[-2:] == ["study_ends", "result"]
@@ -26,7 +25,7 @@ def test_every_line_is_an_event_and_the_last_is_the_result(tmp_path: Path) -> No
     assert all(e["rate"] for e in ended if e["outcome"] == "measured" and e["purpose"] == "search")
     assert all(e["search_ratio"] for e in ended if e["outcome"] == "measured"
                and e["purpose"] == "search")  # fmt: skip
-    assert result_of(done.stdout) == json.loads((tmp_path / "out/result.json").read_text())
+    assert result_of(printed) == json.loads((finished_study / "result.json").read_text())
 
 
 def test_a_framework_that_fails_says_so_in_its_last_line(
@@ -41,7 +40,7 @@ def test_a_framework_that_fails_says_so_in_its_last_line(
 
 
 def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
-    study = command(*STUDY, "--budget", "6s", is_virtual=True)
+    study = command(*STUDY, "--budget", "2s", is_virtual=True)
     with subprocess.Popen(
         study, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -60,7 +59,7 @@ def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) ->
     """With standard input closed besides: the files of a study must not take its place."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >/dev/full <&-', "sh",
-         *command(*STUDY, "--budget", "6s", is_virtual=True)],
+         *command(*STUDY, "--budget", "2s", is_virtual=True)],
         cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.command import MARKER, new_marker, run, wait_until_gone
+from tests.command import FINISHED, MARKER, new_marker, run, wait_until_gone
 from tuner.deploy.differences import differences
 from tuner.deploy.verdict import Verdict
 from tuner.deploy.verify import refused_here
@@ -19,21 +19,10 @@ from tuner.record.identities import differing
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.record.result import Interval
 
-MODEL = "fake@noise=0.003"
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A finished study."""
-    cwd = tmp_path_factory.mktemp("study")
-    done = run("--model", MODEL, "--hw", "fake", "--budget", "12s", "--out", "out", cwd=cwd)
-    assert done.returncode == 0, done.stderr
-    return cwd / "out"
-
 
 @pytest.fixture
-def recommended(folder: Path) -> Recommendation:
-    return read_recommendation(folder / "recommended.toml")
+def recommended(finished_study: Path) -> Recommendation:
+    return read_recommendation(finished_study / "recommended.toml")
 
 
 def verified(
@@ -66,10 +55,10 @@ def test_what_was_confirmed_is_confirmed_again(tmp_path: Path, recommended: Reco
     assert found["not_in_force"] == []
 
 
-def test_one_line_for_a_pipeline(folder: Path, tmp_path: Path) -> None:
+def test_one_line_for_a_pipeline(finished_study: Path, tmp_path: Path) -> None:
     marker = new_marker()
     temporary = {"TMPDIR": str(tmp_path), MARKER: marker}
-    path = str(folder / "recommended.toml")
+    path = str(finished_study / "recommended.toml")
     done = run("verify", path, "--quick", cwd=tmp_path, environment=temporary)
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
@@ -96,7 +85,7 @@ def test_a_setting_that_breaks_the_outputs_here_is_refuted(
 ) -> None:
     (knob, value) = next((s.knob, s.value) for s in recommended.settings if s.knob[:5] == "fake.")
     workload = msgspec.structs.replace(
-        recommended.workload, model=f"{MODEL},faults={knob}={value}:wrong_output"
+        recommended.workload, model=f"{FINISHED};{knob}={value}:wrong_output"
     )
     done, found = verified(tmp_path, changed(recommended, workload=workload))
     assert done.returncode == 4, done.stdout
@@ -108,7 +97,7 @@ def test_what_does_not_end_within_the_time_is_given_up(
 ) -> None:
     """Each start of the model sleeps: describing, the reference and a launch exceed the budget."""
     marker = new_marker()
-    workload = msgspec.structs.replace(recommended.workload, model=f"{MODEL},start_s=3")
+    workload = msgspec.structs.replace(recommended.workload, model=f"{FINISHED},start_s=3")
     path = tmp_path / "recommended.toml"
     write_recommendation(path, changed(recommended, workload=workload))
     arguments = ("verify", str(path), "--json", "--budget", "7s")

@@ -10,7 +10,6 @@ import jsonschema
 import msgspec
 import pytest
 
-from tests.command import result_of, run
 from tests.output.test_figures import whole
 from tuner.cli import report
 from tuner.cli.summary import show
@@ -33,13 +32,8 @@ SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Result:
-    cwd = tmp_path_factory.mktemp("report")
-    done = run(
-        "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
-        "--budget", "9s", cwd=cwd, is_virtual=True,
-    )  # fmt: skip
-    found = msgspec.convert(result_of(done.stdout), Result)
+def result(finished_study: Path) -> Result:
+    found = read_result(finished_study / "result.json")
     # whatever so short a study made of it: a class that has another's settings is told as that one
     allocator = {"launch.allocator": "jemalloc"}
     own = msgspec.structs.replace(found.winners["launch_only"], configuration=allocator)

@@ -1,6 +1,7 @@
 """Optuna's own dashboard opens a study's storage, with its trials and what became of them."""
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
@@ -12,20 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.command import result_of, run
-
 pytest.importorskip("optuna_dashboard", reason="an extra: pip install '.[dashboard]'")
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    cwd = tmp_path_factory.mktemp("dashboard")
-    done = run(
-        "--model", "fake@seed=2,faults=fake.compile=fast:crash", "--hw", "fake", "--json",
-        "--budget", "9s", "--out", "out", cwd=cwd, is_virtual=True,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    return cwd / "out", result_of(done.stdout)
+def study(
+    finished_study: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Path, dict[str, Any]]:
+    """A copy, as the dashboard adds tables of its own to the file."""
+    folder = tmp_path_factory.mktemp("dashboard") / "out"
+    shutil.copytree(finished_study, folder)
+    return folder, json.loads((folder / "result.json").read_text())
 
 
 @pytest.fixture(scope="module")

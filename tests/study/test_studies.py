@@ -109,7 +109,7 @@ def test_a_study_learns_from_an_earlier_one(
 ) -> None:
     cwd, earlier = finished
     told = ("--learn-from", str(cwd))
-    result = study(tmp_path, "fake@noise=0.003", "9s", *told)
+    result = study(tmp_path, "fake@noise=0.003", "4s", *told)
     sources = [trial["source"] for trial in result["trials"]]
     n_told = sources.count("transferred")
     assert n_told > 0
@@ -373,7 +373,7 @@ def test_a_study_of_another_identity_is_refused_with_what_differs(
 
 def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
     # launches differ by far less than a gain must have, so that only the drift could feign one
-    result = study(tmp_path, "fake@flat=true,drift=0.1,noise=0.003", "10s")
+    result = study(tmp_path, "fake@flat=true,drift=0.1,noise=0.003", "6s")
     assert result["verdict"] in ("keep_default", "ambiguous")
     for winner in result["winners"].values():
         assert winner["verdict"] != "faster"
@@ -413,7 +413,7 @@ def test_a_default_that_cannot_be_measured_ends_with_code_3(tmp_path: Path) -> N
 
 
 def test_what_is_ruled_out_is_neither_measured_nor_shipped(tmp_path: Path) -> None:
-    result = study(tmp_path, "fake@seed=3", "10s", "--exclude", "fake.compile", "--fix",
+    result = study(tmp_path, "fake@seed=3", "5s", "--exclude", "fake.compile", "--fix",
                    "fake.layout=packed")  # fmt: skip
     for trial in result["trials"]:
         if trial["source"] != "default":
@@ -457,14 +457,14 @@ def check_store(folder: Path) -> None:
 
 
 def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    moments, budget = random.Random(11), "30s"
+    moments, budget = random.Random(11), "20s"
     log = tmp_path / "log"
     for _ in range(10):
         marker = new_marker()
         process = start(
             *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
         )
-        time.sleep(moments.uniform(0.4, 2.5))
+        time.sleep(moments.uniform(0.4, 1.8))
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert wait_until_gone(marker) == []
@@ -477,7 +477,7 @@ def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Pa
 
 
 def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "12s"
+    marker, log, budget = new_marker(), tmp_path / "log", "7s"
     before: list[str] = []
     for phase in ("race", "minimise", "confirm"):
         with log.open("wb"):
@@ -519,7 +519,7 @@ def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> Non
 
 
 def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "12s"
+    marker, log, budget = new_marker(), tmp_path / "log", "7s"
     for number in (signal.SIGINT, signal.SIGTERM):
         with log.open("wb"):
             process = start(
@@ -547,7 +547,7 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
 
 
 def test_two_tools_on_one_study_do_not_meet(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "12s"
+    marker, log, budget = new_marker(), tmp_path / "log", "7s"
     first = start(*interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log)
     wait_for_line(first, log, '"phase_begins","name":"baselines"')
     second = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
