@@ -109,7 +109,7 @@ def test_a_study_learns_from_an_earlier_one(
 ) -> None:
     cwd, earlier = finished
     told = ("--learn-from", str(cwd))
-    result = study(tmp_path, "fake@noise=0.003", "4s", *told)
+    result = study(tmp_path, "fake@noise=0.003", "9s", *told)
     sources = [trial["source"] for trial in result["trials"]]
     n_told = sources.count("transferred")
     assert n_told > 0
