@@ -1,12 +1,13 @@
 """Measure a whole space on this host, launch by launch: a table on which searches are replayed.
 
-    python -m benchmarks.record NAME... [--folder benchmarks/tables] [--minutes 90]
+    python -m benchmarks.record NAME... [--folder benchmarks/tables] [--minutes 90] [--spaces FILE]
 
-NAME is a table of benchmarks/tables/spaces.toml; its file is NAME.json.gz (benchmarks/table.py says
-what is in it). Every configuration is launched three times, each time all of them in another random
-order, then the fifteen best until each has ten. Beside every launch the pacer is measured, as in a
-study. The file is written after every launch: stop at any time (Ctrl-C or SIGTERM ends after the
-present launch), and the same command goes on. Run nothing else meanwhile.
+NAME is a table of benchmarks/tables/spaces.toml, or of the FILE given instead; its file is
+NAME.json.gz (benchmarks/table.py says what is in it). Every configuration is launched three times,
+each time all of them in another random order, then the fifteen best until each has ten. Beside
+every launch the pacer is measured, as in a study. The file is written after every launch: stop at
+any time (Ctrl-C or SIGTERM ends after the present launch), and the same command goes on. Run
+nothing else meanwhile.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from tuner.space.resolve import knob_ids
 from tuner.space.restrictions import Restrictions
 
 HERE = Path(__file__).with_name("tables")
+SPACES = HERE / "spaces.toml"
 PASSES = 3
 """Launches of every configuration."""
 BEST, BEST_LAUNCHES = 15, 10
@@ -72,9 +74,9 @@ class Sketch(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     fix: dict[str, Value] = {}
 
 
-def sketches(folder: Path = HERE) -> dict[str, Sketch]:
-    """Return every table of spaces.toml."""
-    data = tomllib.loads((folder / "spaces.toml").read_text())
+def sketches(spaces: Path = SPACES) -> dict[str, Sketch]:
+    """Return every table of a file like spaces.toml."""
+    data = tomllib.loads(spaces.read_text())
     return {name: msgspec.convert(each, Sketch) for name, each in data.items()}
 
 
@@ -287,15 +289,20 @@ def _outline(name: str, sketch: Sketch) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("names", nargs="+", choices=list(sketches()), metavar="NAME")
+    parser.add_argument("names", nargs="+", metavar="NAME")
+    parser.add_argument("--spaces", type=Path, default=SPACES)
     parser.add_argument("--folder", type=Path, default=HERE)
     parser.add_argument("--minutes", type=float, default=90.0)
     parser.add_argument("--outline", action="store_true", help="only say what would be measured")
     arguments = parser.parse_args()
     if not arguments.folder.is_dir():
         parser.error(f"--folder {arguments.folder} is no folder: make it first")
+    known = sketches(arguments.spaces)
     for name in arguments.names:
-        sketch = sketches()[name]
+        if name not in known:
+            parser.error(f"no table {name!r} in {arguments.spaces}; there are: {', '.join(known)}")
+    for name in arguments.names:
+        sketch = known[name]
         if arguments.outline:
             print(_outline(name, sketch))
             continue

@@ -127,13 +127,16 @@ def test_a_memory_limit_makes_a_launch_fail_for_real_and_is_lifted_again(tmp_pat
 
 
 def test_a_signal_ends_it_after_the_present_launch(tmp_path: Path) -> None:
-    planned_on(probe(), "ncf-tensorflow")
+    (tmp_path / "mine.toml").write_text(
+        '[small]\ntitle = "t"\nmodel = "fake"\nframework = "fake"\nhardware = "fake"\nbatch = 4\n'
+        "set = {'env.FAKE_THREADS' = [4], 'fake.layout' = ['packed']}\n"
+    )
     recorder = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.record", "ncf-tensorflow", "--folder", tmp_path,
-         "--minutes", "1"],
+        [sys.executable, "-m", "benchmarks.record", "small", "--folder", tmp_path,
+         "--spaces", tmp_path / "mine.toml", "--minutes", "1"],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    path = tmp_path / "ncf-tensorflow.json.gz"
+    path = tmp_path / "small.json.gz"
     for _ in range(600):
         if path.exists() or recorder.poll() is not None:
             break

@@ -6,6 +6,7 @@ Nothing heavy is imported here: --help answers at once.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -336,10 +337,13 @@ def doctor(
         doctor.main(out, as_json=json)
 
 
-def command() -> int:
-    """Run the command line and return its exit code; the option parser complains on one line."""
+def command(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code; the option parser complains on one line.
+
+    arguments: those of this process, unless given.
+    """
     try:
-        return int(app(standalone_mode=False) or 0)
+        return int(app(arguments, standalone_mode=False) or 0)
     except TyperException as error:
         complain(f"{error.format_message()} (tune-framework --help lists what there is)")
         return error.exit_code
