@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.test_readers import examples
+from tests.fuzz.seeds import examples
 from tuner.errors import TuneError, UsageError
 from tuner.worker.gallery import recorded
 from tuner.worker.gallery.recorded import read, recorded_inputs

@@ -7,7 +7,7 @@ from hypothesis import given
 
 from tests.fuzz.document import MARKUP, Mutant, altered, as_json
 from tests.fuzz.oracle import CONTROL, read_or_refused
-from tests.fuzz.test_readers import RESULTS, SAMPLES, examples
+from tests.fuzz.seeds import RESULTS, SAMPLES, examples
 from tuner.cli.summary import show
 from tuner.output import report
 from tuner.output.compare import StudyFound, compare

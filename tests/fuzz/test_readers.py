@@ -4,7 +4,6 @@ HYPOTHESIS_PROFILE=long python -m pytest tests/fuzz    # ten times as many, anew
 """
 
 import json
-import os
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -13,10 +12,9 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.deploy.recommendations import recommendation
 from tests.fuzz.document import (
     JSON_TOKENS,
     TOML_TOKENS,
@@ -29,13 +27,12 @@ from tests.fuzz.document import (
     damaged,
 )
 from tests.fuzz.oracle import CONTROL, assert_carried, read_or_refused
-from tuner.cli.main import app
+from tests.fuzz.seeds import RESULTS, SPACES, examples, shipped_in
 from tuner.errors import TuneError
 from tuner.galleries import SEARCH_SPACES
-from tuner.host.identity import probe
 from tuner.output.report import render
 from tuner.plan import parse_duration
-from tuner.record.configuration import Configuration, Value
+from tuner.record.configuration import Configuration
 from tuner.record.files import read_result, write_recommendation, write_result
 from tuner.record.journal import (
     EarlierNoted,
@@ -54,20 +51,6 @@ from tuner.space.recommended import read_recommended
 from tuner.space.restrictions import parse_restrictions
 from tuner.worker.gallery.recorded import recorded_inputs
 
-IS_LONG = os.environ.get("HYPOTHESIS_PROFILE") == "long"
-SAMPLES = sorted((Path(__file__).parent.parent.parent / "reports/samples").glob("*.json"))
-
-
-def examples(n: int) -> settings:
-    """The same on every host, unless a long run is asked for: no seed and no clock decides."""
-    return settings(
-        max_examples=10 * n if IS_LONG else n,
-        derandomize=not IS_LONG,
-        database=None,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),  # mutants of large files are slow to draw
-    )
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -75,8 +58,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # ------------------------------------------------------------------------ result.json
-
-RESULTS = [Seed(p.name, p.read_bytes(), json.loads(p.read_text())) for p in SAMPLES[:2]]
 
 
 def check_result(folder: Path, data: bytes) -> None:
@@ -128,16 +109,9 @@ def test_whatever_is_read_is_rendered_without_a_control_character(
 # ------------------------------------------------------------------------ recommended.toml
 
 
-def written(folder: Path) -> Seed:
-    path = folder / "seed.toml"
-    settings: dict[str, Value] = {"env.OMP_NUM_THREADS": 2, "torch.memory_format": "channels_last"}
-    write_recommendation(path, recommendation(settings, probe()))
-    return Seed("recommended.toml", path.read_bytes(), tomllib.loads(path.read_text()))
-
-
 @pytest.fixture(scope="module")
 def shipped(folder: Path) -> Seed:
-    return written(folder)
+    return shipped_in(folder)
 
 
 def check_recommendation(folder: Path, data: bytes) -> None:
@@ -171,11 +145,6 @@ def test_a_damaged_recommendation_is_read_as_it_stands_or_refused(
 
 
 # ------------------------------------------------------------------------ search spaces
-
-SPACES = [
-    Seed(p.name, p.read_bytes(), tomllib.loads(p.read_text()))
-    for p in (SEARCH_SPACES / "fake.toml", SEARCH_SPACES / "xeon.toml")
-]
 
 
 def load(path: Path) -> Any:
@@ -280,54 +249,3 @@ def test_restrictions_are_read_or_refused(set_: list[str], fix: list[str], out: 
     else:
         assert set(found.values) == {text.partition("=")[0] for text in set_}
         assert found.excluded == tuple(out)
-
-
-# ------------------------------------------------------------------------ commands
-
-TARGETS = ("env", "shell", "docker", "kubernetes", "systemd", "torchserve", "python", "nothing")
-
-
-def exit_code(capsys: pytest.CaptureFixture[str], *arguments: str) -> int:
-    """Run a command in this process; it may complain in one line, and in no other way."""
-    code = app(list(arguments), standalone_mode=False) or 0
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    assert "fault of tune-framework" not in said
-    assert not CONTROL.search(said)
-    if code == 2:
-        assert said.startswith("error: ")
-        assert said.count("\n") == 1
-    return int(code)
-
-
-@given(st.data())
-@examples(250)
-def test_a_command_on_an_altered_recommendation_ends_well(
-    folder: Path, shipped: Seed, capsys: pytest.CaptureFixture[str], data: st.DataObject
-) -> None:
-    mutant = data.draw(st.one_of(altered([shipped], TOML_TOKENS), damaged([shipped])))
-    is_document = not isinstance(mutant.content, bytes)
-    path = folder / "recommended.toml"
-    path.write_bytes(as_toml(mutant.content) if is_document else mutant.content)
-    target = data.draw(st.sampled_from(TARGETS))
-    assert exit_code(capsys, "export", str(path), "--to", target) in (0, 2)
-
-
-@given(altered(RESULTS, JSON_TOKENS))
-@examples(120)
-def test_a_command_on_an_altered_result_ends_well(
-    folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
-) -> None:
-    (folder / "result.json").write_bytes(as_json(mutant.content))
-    assert exit_code(capsys, "compare", str(folder / "result.json")) in (0, 2)
-    assert exit_code(capsys, "compare", str(folder), "--json") in (0, 2)
-
-
-@given(st.one_of(altered(SPACES, TOML_TOKENS), damaged(SPACES)))
-@examples(150)
-def test_a_command_on_an_altered_space_ends_well(
-    folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
-) -> None:
-    is_document = not isinstance(mutant.content, bytes)
-    (folder / "space.toml").write_bytes(as_toml(mutant.content) if is_document else mutant.content)
-    assert exit_code(capsys, "spaces", str(folder / "space.toml")) in (0, 2)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from tests.fuzz.document import Mutant, Seed, damaged
 from tests.fuzz.oracle import assert_carried
-from tests.fuzz.test_readers import examples
+from tests.fuzz.seeds import examples
 from tuner.errors import StudyDamaged
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, PhaseDone, SliceTaken, Started, StudyOpened, TrialNoted

@@ -169,7 +169,7 @@ print([str(search.step(klass)) for _ in range(8) for klass in WinnerClass])
 
 def test_the_seed_alone_decides_what_is_proposed(tmp_path: Path) -> None:
     found = set()
-    for hash_seed in "123":
+    for hash_seed in "12":
         ran = subprocess.run(
             [sys.executable, "-c", _PROPOSALS, tmp_path / hash_seed],
             env={**os.environ, "PYTHONHASHSEED": hash_seed},
