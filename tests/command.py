@@ -6,11 +6,13 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+Here = Callable[..., subprocess.CompletedProcess[str]]
+"""The fixture `here`: runs a command line in the tests' own process, in the test's folder."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
 VIRTUAL = Path(__file__).with_name("virtual.py")
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"

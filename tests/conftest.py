@@ -4,13 +4,15 @@ import fcntl
 import functools
 import os
 import signal
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.command import FINISHED, run
+from tests.command import FINISHED, Here, run
 from tests.host.machine import described, raise_tree
+from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
 
 
@@ -35,6 +37,26 @@ def signals_as_a_terminal_leaves_them() -> None:
                             (signal.SIGHUP, signal.SIG_DFL)):  # fmt: skip
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Here:
+    """Run commands in this process, which spares each the second in which Python imports it all.
+
+    For what a command says and how it ends; a process's streams and signals need a process.
+    """
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def told(*arguments: str) -> subprocess.CompletedProcess[str]:
+        capsys.readouterr()
+        code = command(arguments)
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(arguments, code, said.out, said.err)
+
+    return told
 
 
 @pytest.fixture(scope="session")

@@ -9,9 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.command import run
+from tests.command import Here, run
 from tuner.cli import report
-from tuner.cli.main import app, command
+from tuner.cli.main import app
 from tuner.errors import UsageError
 from tuner.record.journal import SessionOpened, StudyOpened
 from tuner.record.store import Store
@@ -122,11 +122,10 @@ def assert_refused(case: str, code: int, said: str, cwd: Path) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_refused_before_anything_is_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], case: str
+    here: Here, tmp_path: Path, case: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    code = command(CASES[case][0])
-    assert_refused(case, code, capsys.readouterr().err, tmp_path)
+    done = here(*CASES[case][0])
+    assert_refused(case, done.returncode, done.stderr, tmp_path)
 
 
 @pytest.mark.parametrize("case", AS_COMMANDS)
@@ -143,29 +142,30 @@ def test_an_unwritable_folder_is_bad_input(tmp_path: Path) -> None:
     assert "--out" in done.stderr
 
 
-def test_a_file_in_the_place_of_the_folder_is_bad_input(tmp_path: Path) -> None:
+def test_a_file_in_the_place_of_the_folder_is_bad_input(here: Here, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    done = run("--model", "fake", "--hw", "fake", "--out", "file/out", cwd=tmp_path)
+    done = here("--model", "fake", "--hw", "fake", "--out", "file/out")
     assert done.returncode == 2
     assert "--out" in done.stderr
 
 
-def test_what_is_refused_once_it_was_built_leaves_no_folder_behind(tmp_path: Path) -> None:
+def test_what_is_refused_once_it_was_built_leaves_no_folder_behind(
+    here: Here, tmp_path: Path
+) -> None:
     np.savez(tmp_path / "same.npz", x=np.ones((9, 16), dtype=np.float32))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/.keep").touch()
     for out in ("new/deep", "mine"):
-        done = run("--model", "fake", "--hw", "fake", "--inputs", "same.npz", "--out", out,
-                   cwd=tmp_path)  # fmt: skip
+        done = here("--model", "fake", "--hw", "fake", "--inputs", "same.npz", "--out", out)
         assert done.returncode == 2
         assert "the outputs do not depend on the inputs" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "same.npz"]
     assert [p.name for p in (tmp_path / "mine").iterdir()] == [".keep"]
 
 
-def test_a_broken_space_has_file_and_line(tmp_path: Path) -> None:
+def test_a_broken_space_has_file_and_line(here: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('schema_version = 1\ntitle = "x"\nknobs = []\n')
-    done = run("--model", "fake", "--space", "mine.toml", cwd=tmp_path)
+    done = here("--model", "fake", "--space", "mine.toml")
     assert done.returncode == 2
     assert "mine.toml" in done.stderr
     assert "unknown field 'knobs'" in done.stderr

@@ -5,54 +5,52 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import run
+from tests.command import Here
 from tuner.errors import UsageError
 from tuner.plan import parse_duration
 
 
-def test_hardware_shows_what_was_read(tmp_path: Path) -> None:
-    data = json.loads(run("hardware", "--json", cwd=tmp_path).stdout)
+def test_hardware_shows_what_was_read(here: Here, tmp_path: Path) -> None:
+    data = json.loads(here("hardware", "--json").stdout)
     assert data["facts"]["host.physical_cores"] >= 1
     assert "fingerprint" in data
-    text = run("hardware", cwd=tmp_path).stdout
+    text = here("hardware").stdout
     assert "host.physical_cores" in text
 
 
-def test_models_lists_the_gallery(tmp_path: Path) -> None:
-    cards = json.loads(run("models", "--json", cwd=tmp_path).stdout)
+def test_models_lists_the_gallery(here: Here, tmp_path: Path) -> None:
+    cards = json.loads(here("models", "--json").stdout)
     assert {c["name"] for c in cards} >= {"resnet50", "fake"}
-    assert "ResNet-50 v1.5" in run("models", cwd=tmp_path).stdout
+    assert "ResNet-50 v1.5" in here("models").stdout
 
 
-def test_spaces_lists_profiles_and_shows_one(tmp_path: Path) -> None:
-    listed = run("spaces", cwd=tmp_path).stdout
+def test_spaces_lists_profiles_and_shows_one(here: Here, tmp_path: Path) -> None:
+    listed = here("spaces").stdout
     for name in ("xeon", "epyc", "arm", "cuda", "auto"):
         assert name in listed
-    shown = run("spaces", "xeon", cwd=tmp_path).stdout
+    shown = here("spaces", "xeon").stdout
     assert "xeon_run_cpu_single" in shown
     assert "changes numerics" in shown
-    assert json.loads(run("spaces", "xeon", "--json", cwd=tmp_path).stdout)["name"] == "xeon"
+    assert json.loads(here("spaces", "xeon", "--json").stdout)["name"] == "xeon"
 
 
-def test_a_dry_run_shows_the_space_and_measures_nothing(tmp_path: Path) -> None:
-    done = run("--model", "fake", "--hw", "fake", "--dry-run", cwd=tmp_path)
+def test_a_dry_run_shows_the_space_and_measures_nothing(here: Here, tmp_path: Path) -> None:
+    done = here("--model", "fake", "--hw", "fake", "--dry-run")
     assert done.returncode == 0
     for expected in ("fake.layout", "plain, blocked, packed", "same as vendor_threads", "864"):
         assert expected in done.stdout
     answer = done.stdout.index("the study would lie in")
     assert answer < done.stdout.index("fake.layout")  # the lists come after it
     assert not (tmp_path / "reports").exists()
-    data = json.loads(
-        run("--model", "fake", "--hw", "fake", "--dry-run", "--json", cwd=tmp_path).stdout
-    )
+    data = json.loads(here("--model", "fake", "--hw", "fake", "--dry-run", "--json").stdout)
     assert data["combinations"] == 864
     assert data["folder"].startswith("reports/fake-fake-offline-")
     assert len(data["folder"].rpartition("-")[2]) == 8
 
 
-def test_a_host_that_the_profile_does_not_name_is_said(tmp_path: Path) -> None:
+def test_a_host_that_the_profile_does_not_name_is_said(here: Here, tmp_path: Path) -> None:
     data = [
-        json.loads(run("--model", "fake", "--hw", hw, "--dry-run", "--json", cwd=tmp_path).stdout)[
+        json.loads(here("--model", "fake", "--hw", hw, "--dry-run", "--json").stdout)[
             "profile_matches"
         ]
         for hw in ("xeon", "epyc")
@@ -60,18 +58,17 @@ def test_a_host_that_the_profile_does_not_name_is_said(tmp_path: Path) -> None:
     assert not all(data)
 
 
-def test_a_users_space_and_batch(tmp_path: Path) -> None:
+def test_a_users_space_and_batch(here: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'schema_version = 1\ntitle = "x"\n[[knob]]\nid = "fake.layout"\nvalues = ["packed"]\n'
     )
-    done = run("--model", "fake", "--space", "mine.toml", "--batch", "32", "--dry-run", "--json",
-               cwd=tmp_path)  # fmt: skip
+    done = here("--model", "fake", "--space", "mine.toml", "--batch", "32", "--dry-run", "--json")
     data = json.loads(done.stdout)
     assert data["combinations"] == 2
     assert data["workload"]["card"]["batches"] == [32]
 
 
-def test_a_users_space_does_nothing_to_a_terminal(tmp_path: Path) -> None:
+def test_a_users_space_does_nothing_to_a_terminal(here: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'schema_version = 1\ntitle = "a\\u001b]52;c;AAAA\\u0007b"\n'
         '[[knob]]\nid = "fake.layout"\nvalues = ["packed"]\n'
@@ -80,7 +77,7 @@ def test_a_users_space_does_nothing_to_a_terminal(tmp_path: Path) -> None:
     )
     dry = ("--model", "fake", "--space", "mine.toml", "--dry-run")
     for arguments in (("spaces", "mine.toml"), dry):
-        shown = run(*arguments, cwd=tmp_path)
+        shown = here(*arguments)
         assert shown.returncode == 0, shown.stderr
         assert "[bold]n?[2J" in shown.stdout
         assert "\x1b" not in shown.stdout

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.command import run
+from tests.command import Here
 from tuner.output.compare import StudyFound, compare, find_studies
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, write_result
@@ -140,12 +140,12 @@ def test_studies_of_other_numerics_are_not_set_against_each_other() -> None:
     assert compare(pair).changes == []
 
 
-def test_escapes_in_a_result_do_nothing_to_a_terminal(tmp_path: Path) -> None:
+def test_escapes_in_a_result_do_nothing_to_a_terminal(here: Here, tmp_path: Path) -> None:
     (tmp_path / "one").mkdir()
     escape = "\x1b]52;c;AAAA\x07"
     write_result(tmp_path / "one/result.json", sample(model_title=f"a{escape}b"))
     for arguments in (("compare", "one"), ("report", "one")):
-        shown = run(*arguments, cwd=tmp_path)
+        shown = here(*arguments)
         assert shown.returncode == 0, shown.stderr
         assert "a?]52;c;AAAAb" in shown.stdout  # rich drops a bell itself
         assert "\x1b]" not in shown.stdout
@@ -190,9 +190,9 @@ def two_studies(cwd: Path) -> None:
         write_result(cwd / folder / "result.json", at_rate(sample(created=created), rate))
 
 
-def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
+def test_the_command_prints_a_table_and_writes_a_page(here: Here, tmp_path: Path) -> None:
     two_studies(tmp_path)
-    done = run("compare", "old", "new", "--out", "compare.html", cwd=tmp_path)
+    done = here("compare", "old", "new", "--out", "compare.html")
     assert done.returncode == 0, done.stderr
     assert "old, then new" in done.stdout
     assert "2026-01-01 12:30" in done.stdout
@@ -203,7 +203,7 @@ def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
     assert "0.70x" in page
     assert "<script" not in page
     assert "http" not in page.replace("http-equiv", "")
-    told = json.loads(run("compare", ".", "--json", cwd=tmp_path).stdout)
+    told = json.loads(here("compare", ".", "--json").stdout)
     assert [s["name"] for s in told["studies"]] == ["old", "new"]
     assert told["changes"][0]["shifts"][0]["direction"] == "slower"
 
@@ -220,11 +220,13 @@ def test_the_command_prints_a_table_and_writes_a_page(tmp_path: Path) -> None:
         ((), "Missing argument"),
     ],
 )
-def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+def test_bad_input_is_one_line(
+    here: Here, tmp_path: Path, arguments: tuple[str, ...], told: str
+) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/result.json").write_text("{}")
-    done = run("compare", *arguments, cwd=tmp_path)
+    done = here("compare", *arguments)
     assert done.returncode == 2
     assert told in done.stderr
     assert "Traceback" not in done.stderr
