@@ -57,8 +57,12 @@ Ask = Callable[..., Told]
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> Ask:
+def told(folder: Path, compiled: Path) -> Ask:
     """Launch each framework under the same settings and environment once, for all that read it."""
+    kept_by_studies = {
+        "TORCHINDUCTOR_CACHE_DIR": str(compiled),
+        "TUNE_FRAMEWORK_PACKAGES": str(folder),
+    }
     kept: dict[str, Told] = {}
 
     def ask(
@@ -69,7 +73,8 @@ def told(folder: Path) -> Ask:
         if key not in kept:
             reduced = any("bf" in str(value) for value in settings.values())
             n_inputs = 0 if settings else 128
-            with Launched(folder, framework, settings, environment=environment) as launched:
+            variables = {**kept_by_studies, **environment}
+            with Launched(folder, framework, settings, environment=variables) as launched:
                 answers = Told(
                     launched.prepare(),
                     launched.measured(),
