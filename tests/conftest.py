@@ -71,15 +71,30 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     return raised
 
 
+def of_all_processes(tmp_path_factory: pytest.TempPathFactory, name: str) -> Path:
+    """Return a folder that all processes of one pytest run have in common."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """TorchInductor's cache for all launches that compile.
+
+    In a new one it first finds out which instructions the compiler knows: 11 s of CPU time.
+    """
+    return of_all_processes(tmp_path_factory, "compiled")
+
+
 @pytest.fixture(scope="session")
 def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study of the fake, for whatever only reads one: copy it to change it.
 
     Beside it, `events` holds the lines that --json printed. All processes of pytest share it.
     """
-    base = tmp_path_factory.getbasetemp()
-    cwd = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "finished_study"
-    cwd.mkdir(exist_ok=True)
+    cwd = of_all_processes(tmp_path_factory, "finished_study")
     with open(cwd / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (cwd / "events").exists():

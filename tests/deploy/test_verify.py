@@ -4,7 +4,7 @@ import json
 import re
 import subprocess
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 import pytest
@@ -25,22 +25,43 @@ def recommended(finished_study: Path) -> Recommendation:
     return read_recommendation(finished_study / "recommended.toml")
 
 
-def verified(
-    cwd: Path, recommendation: Recommendation, *more: str
-) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-    path = cwd / "recommended.toml"
-    write_recommendation(path, recommendation)
-    done = run("verify", str(path), "--json", *more, cwd=cwd)
-    return done, json.loads(done.stdout) if done.stdout else {}
+class Verify(Protocol):
+    """Verify a recommendation by the command; return how it ended, and what it printed."""
+
+    def __call__(
+        self, recommendation: Recommendation
+    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]: ...
+
+
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> Verify:
+    """Equal recommendations are verified once, however many tests read what was found."""
+    kept: dict[bytes, tuple[subprocess.CompletedProcess[str], dict[str, Any]]] = {}
+
+    def verify(
+        recommendation: Recommendation,
+    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+        key = msgspec.json.encode(recommendation)
+        if key not in kept:
+            cwd = tmp_path_factory.mktemp("verified")
+            path = cwd / "recommended.toml"
+            write_recommendation(path, recommendation)
+            done = run("verify", str(path), "--json", cwd=cwd)
+            kept[key] = done, json.loads(done.stdout) if done.stdout else {}
+        return kept[key]
+
+    return verify
 
 
 def changed(recommendation: Recommendation, **parts: Any) -> Recommendation:
     return msgspec.structs.replace(recommendation, **parts)
 
 
-def test_what_was_confirmed_is_confirmed_again(tmp_path: Path, recommended: Recommendation) -> None:
+def test_what_was_confirmed_is_confirmed_again(
+    verified: Verify, recommended: Recommendation
+) -> None:
     assert recommended.claim.verdict == "faster"
-    done, found = verified(tmp_path, recommended)
+    done, found = verified(recommended)
     assert done.returncode == 0, done.stderr + done.stdout
     assert found["verdict"] == "confirmed"
     assert found["differences"] == []
@@ -70,24 +91,24 @@ def test_one_line_for_a_pipeline(finished_study: Path, tmp_path: Path) -> None:
 
 
 def test_a_claim_that_does_not_hold_here_is_refuted(
-    tmp_path: Path, recommended: Recommendation
+    verified: Verify, recommended: Recommendation
 ) -> None:
     assert recommended.claim.speedup is not None
     boasting = msgspec.structs.replace(recommended.claim, speedup=Interval(9.0, 8.0, 10.0, 0.95))
-    done, found = verified(tmp_path, changed(recommended, claim=boasting))
+    done, found = verified(changed(recommended, claim=boasting))
     assert done.returncode == 4
     assert found["verdict"] == "refuted"
     assert "less here than was claimed" in found["reason"]
 
 
 def test_a_setting_that_breaks_the_outputs_here_is_refuted(
-    tmp_path: Path, recommended: Recommendation
+    verified: Verify, recommended: Recommendation
 ) -> None:
     (knob, value) = next((s.knob, s.value) for s in recommended.settings if s.knob[:5] == "fake.")
     workload = msgspec.structs.replace(
         recommended.workload, model=f"{FINISHED};{knob}={value}:wrong_output"
     )
-    done, found = verified(tmp_path, changed(recommended, workload=workload))
+    done, found = verified(changed(recommended, workload=workload))
     assert done.returncode == 4, done.stdout
     assert "wrong_output" in found["reason"]
 
@@ -116,28 +137,28 @@ def test_where_nothing_is_recommended_nothing_may_be_set(
         recommended, settings=[], environment={}, workload=workload,
         claim=msgspec.structs.replace(recommended.claim, verdict="keep_default", speedup=None),
     )  # fmt: skip
-    done, found = verified(tmp_path, kept)
-    assert (done.returncode, found["n_rounds"]) == (0, 0)
     path = tmp_path / "recommended.toml"
+    write_recommendation(path, kept)
     set_here = run("verify", str(path), cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
     assert set_here.returncode == 0
+    assert "; 0 rounds, " in set_here.stdout
     assert "set in this shell, and not in what is measured: OMP_NUM_THREADS" in set_here.stderr
 
 
 def test_both_are_measured_at_their_batches_whatever_the_models_own(
-    tmp_path: Path, recommended: Recommendation
+    verified: Verify, recommended: Recommendation
 ) -> None:
     """As after --batch: the study's reference is not the model's, and no setting says so."""
     card_batch, other = 4, 8
     settings = [s for s in recommended.settings if s.knob != "workload.batch"]
     workload = msgspec.structs.replace(recommended.workload, batch=other, default_batch=other)
-    done, found = verified(tmp_path, changed(recommended, settings=settings, workload=workload))
+    done, found = verified(changed(recommended, settings=settings, workload=workload))
     assert done.returncode in (0, 4), done.stderr
     back = changed(
         recommended, settings=settings,
         workload=msgspec.structs.replace(workload, batch=card_batch, default_batch=card_batch),
     )  # fmt: skip
-    _, at_own = verified(tmp_path, back)
+    _, at_own = verified(back)
     assert found["speedup"]["point"] == pytest.approx(at_own["speedup"]["point"], rel=0.2)
 
 
@@ -167,7 +188,9 @@ def test_what_cannot_be_verified_is_said_on_one_line(
 ) -> None:
     (tmp_path / "evil.py").write_text("open('was run', 'w')\n")
     workload = msgspec.structs.replace(recommended.workload, **parts)
-    done, _ = verified(tmp_path, changed(recommended, workload=workload))
+    path = tmp_path / "recommended.toml"
+    write_recommendation(path, changed(recommended, workload=workload))
+    done = run("verify", str(path), "--json", cwd=tmp_path)
     assert not (tmp_path / "was run").exists()
     assert done.returncode == 2
     assert said in done.stderr

@@ -1,5 +1,6 @@
 """Benches of the fake model, after which nothing may be left."""
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,31 +12,48 @@ from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.record.configuration import Value
 from tuner.record.events import Event
 from tuner.record.journal import StudyOpened
 from tuner.record.store import Store
-from tuner.record.workload import Workload
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 
 Maker = Callable[..., Bench]
 
 
+class Fake(msgspec.Struct, frozen=True):
+    """What three worker processes told of the fake model, and its reference."""
+
+    ref: ModelRef
+    card: ModelCard
+    facts: ModelFacts
+    reference: Path
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Fake:
+    """Asked once: no parameter of the fake changes its card, nor its outputs with nothing set."""
+    ref, card = find_model("fake", MODELS)
+    reference = tmp_path_factory.mktemp("fake") / "reference.npz"
+    make_reference(ref, "fake", 0, reference)
+    return Fake(ref, card, describe_model(ref, "fake", 0), reference)
+
+
 @pytest.fixture
-def bench_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
     """Make benches for the fake model with parameters; check that nothing survives them."""
     marker = new_marker()
     monkeypatch.setenv(MARKER, marker)
     benches: list[Bench] = []
 
     def make(seconds_left: float = 60.0, listen: Callable[[Event], None] = lambda _: None,
-             **parameters: object) -> Bench:  # fmt: skip
-        given = ",".join(f"{k}={v}" for k, v in parameters.items())
-        ref, card = find_model(f"fake@{given}" if given else "fake", MODELS)
+             **parameters: Value) -> Bench:  # fmt: skip
+        ref = msgspec.structs.replace(fake.ref, parameters=tuple(sorted(parameters.items())))
         store = Store(tmp_path / f"study{len(benches)}")
         store.add(StudyOpened("id", {}, "now", "0"))
-        facts = describe_model(ref, "fake", 0)
-        make_reference(ref, "fake", 0, store.reference_path)
-        workload = Workload(ref, "fake", "offline", card)
-        bench = Bench(store, probe(), workload, facts, listen, session=1, seed=0,
+        shutil.copyfile(fake.reference, store.reference_path)
+        workload = Workload(ref, "fake", "offline", fake.card)
+        bench = Bench(store, probe(), workload, fake.facts, listen, session=1, seed=0,
                       seconds_left=lambda: seconds_left, waiting_s=0.0)  # fmt: skip
         benches.append(bench)
         return bench

@@ -12,7 +12,7 @@ from tuner.measurement.describe import describe_model, find_program
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 from tuner.record.outcome import Outcome
-from tuner.record.protocol import Failed, Prepare
+from tuner.record.protocol import Failed, Prepare, Reply
 from tuner.space.catalogue import Applies
 from tuner.space.knobs import describe
 from tuner.space.profile import load_profile
@@ -40,9 +40,15 @@ def bench(folder: Path, text: str = BENCH) -> str:
     return f"{PYTHON} {folder / 'bench.py'}"
 
 
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """One program for all, which is therefore run once to see what it is."""
+    return bench(tmp_path_factory.mktemp("program"))
+
+
 @needs("torch")
-def test_a_program_is_run_once_for_every_slice(tmp_path: Path) -> None:
-    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=bench(tmp_path)) as launched:
+def test_a_program_is_run_once_for_every_slice(tmp_path: Path, program: str) -> None:
+    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=program) as launched:
         assert (launched.card.form, launched.framework) == ("program", "torch")
         read_back = launched.read_back()
         assert read_back["env.OMP_NUM_THREADS"].evidence == "environment_only"
@@ -57,13 +63,13 @@ def test_a_program_is_run_once_for_every_slice(tmp_path: Path) -> None:
 
 
 @needs("torch")
-def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path) -> None:
+def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path, program: str) -> None:
     from tuner.host.identity import probe
 
     if "jemalloc" not in probe().libraries:
         pytest.skip("jemalloc is not installed here: apt-get install libjemalloc2")
     settings: dict[str, Value] = {"launch.allocator": "jemalloc", "env.OPENBLAS_NUM_THREADS": 1}
-    with Launched(tmp_path, "", settings, program=bench(tmp_path)) as launched:
+    with Launched(tmp_path, "", settings, program=program) as launched:
         seen = launched.read_back()["launch.allocator"]
         assert (seen.observed, seen.evidence) == ("jemalloc", "accepted")
     # what every worker has is kept from the program, unless it is a setting
@@ -71,8 +77,8 @@ def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path) -> None:
 
 
 @needs("torch")
-def test_what_is_known_of_a_program_with_nothing_set(tmp_path: Path) -> None:
-    ref, card = find_program(bench(tmp_path))
+def test_what_is_known_of_a_program_with_nothing_set(program: str) -> None:
+    ref, card = find_program(program)
     assert ref.name == "bench"
     facts = describe_model(ref, card.frameworks[0], 0)
     assert facts.effective_defaults["launch.allocator"] == "glibc"
@@ -103,32 +109,34 @@ def test_a_program_that_cannot_be_tuned_is_one_line(command: str, words: str) ->
     assert "\n" not in str(caught.value)
 
 
-@needs("torch")
-def test_a_program_that_fails_under_a_setting_is_an_outcome(tmp_path: Path) -> None:
-    text = "import os, sys\nif 'OMP_NUM_THREADS' in os.environ: sys.exit('not with that')\n"
-    command = bench(tmp_path, text + BENCH)
-    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=command) as launched:
-        launched.begin()
-        failed = launched.ask(Prepare(1))
-        assert isinstance(failed, Failed)
-        assert failed.outcome is Outcome.CRASHED
-        assert "not with that" in failed.reason
-
-
-@needs("torch")
-def test_secrets_that_a_program_tells_are_not_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("DB_PASSWORD", "correct horse")
-    told = "'cannot reach postgres://me:hunter22@db with ' + os.environ['DB_PASSWORD']"
+@pytest.fixture(scope="module")
+def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Reply, str]:
+    """What a program that fails under a setting, and tells secrets, is answered; and its log."""
+    folder = tmp_path_factory.mktemp("failed")
+    told = "'not with that: no postgres://me:hunter22@db with ' + os.environ['DB_PASSWORD']"
     text = f"import os, sys\nif 'OMP_NUM_THREADS' in os.environ: sys.exit({told})\n"
-    command = bench(tmp_path, f"{text}{BENCH}print({told})\n")
-    with Launched(tmp_path, "", {"env.OMP_NUM_THREADS": 1}, program=command) as launched:
-        launched.begin()
-        failed = launched.ask(Prepare(1))
-    assert isinstance(failed, Failed)
-    log = (tmp_path / "worker.log").read_text()
-    for kept in (failed.reason, log):
-        assert "cannot reach postgres://***@db with *** (DB_PASSWORD)" in kept
+    command = bench(folder, f"{text}{BENCH}print({told})\n")
+    with pytest.MonkeyPatch.context() as shell:
+        shell.setenv("DB_PASSWORD", "correct horse")
+        with Launched(folder, "", {"env.OMP_NUM_THREADS": 1}, program=command) as launched:
+            launched.begin()
+            reply = launched.ask(Prepare(1))
+    return reply, (folder / "worker.log").read_text()
+
+
+@needs("torch")
+def test_a_program_that_fails_under_a_setting_is_an_outcome(failed: tuple[Reply, str]) -> None:
+    reply, _ = failed
+    assert isinstance(reply, Failed)
+    assert reply.outcome is Outcome.CRASHED
+    assert "not with that" in reply.reason
+
+
+@needs("torch")
+def test_secrets_that_a_program_tells_are_not_kept(failed: tuple[Reply, str]) -> None:
+    reply, log = failed
+    assert isinstance(reply, Failed)
+    for kept in (reply.reason, log):
+        assert "no postgres://***@db with *** (DB_PASSWORD)" in kept
         assert "horse" not in kept
         assert "hunter22" not in kept

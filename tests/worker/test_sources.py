@@ -14,9 +14,10 @@ import pytest
 from tests.worker.workers import Launched, needs
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
-from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.describe import describe_model, find_model, make_reference, read_cards
 from tuner.record.launch import Checked
 from tuner.record.protocol import Failed
+from tuner.record.workload import ModelCard, ModelRef
 
 
 class Trap:
@@ -29,15 +30,20 @@ class Trap:
         return (Path.touch, (self.path,))
 
 
-def refused(text: str, inputs: Path | None = None) -> str:
+def refused(text: str) -> str:
     with pytest.raises(UsageError) as caught:
-        ref, card = find_model(text, MODELS, inputs=inputs)
-        describe_model(ref, card.frameworks[0], 0)
-        with tempfile.TemporaryDirectory() as folder:
-            make_reference(ref, card.frameworks[0], 0, Path(folder) / "reference.npz", 32)
+        find_model(text, MODELS)
     message = str(caught.value)
     assert "\n" not in message
     return message
+
+
+def refusal(ref: ModelRef, card: ModelCard) -> str:
+    """Return why a model whose card is faultless is refused when it is built or called."""
+    with pytest.raises(UsageError) as caught, tempfile.TemporaryDirectory() as folder:
+        describe_model(ref, card.frameworks[0], 0)
+        make_reference(ref, card.frameworks[0], 0, Path(folder) / "reference.npz", 32)
+    return str(caught.value)
 
 
 def samples(path: Path, **arrays: np.ndarray) -> Path:
@@ -57,19 +63,30 @@ def test_a_pickled_module_is_refused_and_not_loaded(tmp_path: Path) -> None:
     assert not sprung.exists()
 
 
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A program as a user exports it, for a batch of 8."""
+    import torch
+
+    path = tmp_path_factory.mktemp("exported") / "good.pt2"
+    torch.export.save(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(8, 4),)), path)
+    return path
+
+
 @needs("torch")
 @pytest.mark.parametrize("where", ["weights", "constants", "sample_inputs", "aotinductor"])
 def test_pickles_inside_an_exported_program_are_refused_unless_allowed(
-    tmp_path: Path, where: str
+    exported: Path, tmp_path: Path, where: str
 ) -> None:
     import torch
 
-    path, trapped, sprung = tmp_path / "good.pt2", tmp_path / "bad.pt2", tmp_path / "sprung"
-    module = torch.nn.Linear(4, 2)
-    torch.export.save(torch.export.export(module, (torch.ones(8, 4),)), path)
+    trapped, sprung = tmp_path / "bad.pt2", tmp_path / "sprung"
     buffer = io.BytesIO()
     torch.save(Trap(sprung), buffer)
-    with zipfile.ZipFile(path) as good, zipfile.ZipFile(trapped, "w", zipfile.ZIP_STORED) as bad:
+    with (
+        zipfile.ZipFile(exported) as good,
+        zipfile.ZipFile(trapped, "w", zipfile.ZIP_STORED) as bad,
+    ):
         for item in good.infolist():
             data = good.read(item)
             if where == "weights" and item.filename.endswith("weights_config.json"):
@@ -99,12 +116,8 @@ def test_pickles_inside_an_exported_program_are_refused_unless_allowed(
 
 
 @needs("torch")
-def test_an_exported_program_has_the_batch_that_it_was_exported_with(tmp_path: Path) -> None:
-    import torch
-
-    path = tmp_path / "good.pt2"
-    torch.export.save(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(8, 4),)), path)
-    ref, card = find_model(str(path), MODELS)
+def test_an_exported_program_has_the_batch_that_it_was_exported_with(exported: Path) -> None:
+    ref, card = find_model(str(exported), MODELS)
     assert (card.form, card.batches, card.kind) == ("export", (8,), "mlp")
     assert describe_model(ref, "torch", 0).n_parameters == 10
 
@@ -154,43 +167,63 @@ def folded():
 """
 
 
-@needs("torch")
-@pytest.mark.parametrize(
-    ("model", "inputs", "words"),
-    [
-        ("own.py", {}, "states no MODEL"),
-        ("own.py:bare", {}, "return a pair (model, one batch of inputs)"),
-        ("own.py:text", {}, "neither a torch.nn.Module nor a keras.Model"),
-        ("own.py:nothing", {}, "has no function nothing"),
-        ("own.py:broken", {}, "ValueError: as a user's code may (line 10)"),
-        ("own.py:bare@width=3", {}, "takes no parameter 'width'"),
-        ("own.py:bare", {"x": np.ones((3, 4))}, "holds 3 samples of x; at least 8"),
-        ("own.py:pair", {"x": np.ones((9, 4)), "y": np.ones((8, 4))}, "equally many samples"),
-        ("own.py:bare", {"x": np.full((9, 4), "a")}, "which is no number"),
-        ("own.py:mapping", {}, "in the order that the model takes"),
-        ("own.py:half", {"x": np.ones((9, 4))}, "give it in float32"),
-        ("own.py:constant", {"x": np.eye(9, 4)}, "outputs do not depend on the inputs"),
-        ("own.py:folded", {"x": np.eye(9, 4)}, "every output must have the batch first"),
-        ("own.py:bare", {"x": np.full((9, 4), np.nan)}, "not a number (NaN)"),
-        ("own.py:bare", {"x": np.ones((9, 4)), "labels": np.ones(9)}, "the model takes input"),
-        ("folder", {}, "neither config.json (Hugging Face) nor saved_model.pb"),
-        ("own.txt", {}, "is no model that is known"),
-        ("cut.pt2", {}, "is damaged"),
-        ("old.h5", {}, "keras.models.load_model('old.h5').save('old.keras')"),
-        ("old.weights.h5", {}, "holds weights and no model"),
-    ],
-)
-def test_what_cannot_be_used_is_one_line(
-    tmp_path: Path, model: str, inputs: dict[str, np.ndarray], words: str
-) -> None:
-    (tmp_path / "own.py").write_text(OWN)
-    (tmp_path / "own.txt").write_text("nothing")
-    (tmp_path / "cut.pt2").write_bytes(b"PK and no more")
+Unusable = tuple[str, dict[str, np.ndarray], str]
+UNUSABLE: list[Unusable] = [
+    ("own.py", {}, "states no MODEL"),
+    ("own.py:bare", {}, "return a pair (model, one batch of inputs)"),
+    ("own.py:text", {}, "neither a torch.nn.Module nor a keras.Model"),
+    ("own.py:nothing", {}, "has no function nothing"),
+    ("own.py:broken", {}, "ValueError: as a user's code may (line 10)"),
+    ("own.py:bare", {"x": np.ones((3, 4))}, "holds 3 samples of x; at least 8"),
+    ("own.py:pair", {"x": np.ones((9, 4)), "y": np.ones((8, 4))}, "equally many samples"),
+    ("own.py:bare", {"x": np.full((9, 4), "a")}, "which is no number"),
+    ("own.py:mapping", {}, "in the order that the model takes"),
+    ("own.py:half", {"x": np.ones((9, 4))}, "give it in float32"),
+    ("own.py:constant", {"x": np.eye(9, 4)}, "outputs do not depend on the inputs"),
+    ("own.py:folded", {"x": np.eye(9, 4)}, "every output must have the batch first"),
+    ("own.py:bare", {"x": np.full((9, 4), np.nan)}, "not a number (NaN)"),
+    ("own.py:bare", {"x": np.ones((9, 4)), "labels": np.ones(9)}, "the model takes input"),
+    ("folder", {}, "neither config.json (Hugging Face) nor saved_model.pb"),
+    ("own.txt", {}, "is no model that is known"),
+    ("cut.pt2", {}, "is damaged"),
+    ("old.h5", {}, "keras.models.load_model('old.h5').save('old.keras')"),
+    ("old.weights.h5", {}, "holds weights and no model"),
+]
+
+
+@pytest.fixture(scope="module")
+def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[ModelRef, ModelCard]]:
+    """One worker, which imports torch once, reads the cards of all."""
+    folder = tmp_path_factory.mktemp("unusable")
+    (folder / "own.py").write_text(OWN)
+    (folder / "own.txt").write_text("nothing")
+    (folder / "cut.pt2").write_bytes(b"PK and no more")
     for name in ("old.h5", "old.weights.h5"):
-        (tmp_path / name).write_bytes(b"\x89HDF\r\n\x1a\n")
-    (tmp_path / "folder").mkdir()
-    recorded = samples(tmp_path / "in.npz", **inputs) if inputs else None
-    assert words in refused(str(tmp_path / model), recorded)
+        (folder / name).write_bytes(b"\x89HDF\r\n\x1a\n")
+    (folder / "folder").mkdir()
+    refs = []
+    for i, (model, inputs, _) in enumerate(UNUSABLE):
+        name, _, function = model.partition(":")
+        recorded = str(samples(folder / f"in{i}.npz", **inputs)) if inputs else ""
+        refs.append(ModelRef(name, str(folder / name), function=function, inputs=recorded))
+    return list(zip(refs, read_cards(refs), strict=True))
+
+
+@needs("torch")
+@pytest.mark.parametrize("index", range(len(UNUSABLE)), ids=[words for *_, words in UNUSABLE])
+def test_what_cannot_be_used_is_one_line(
+    unusable: list[tuple[ModelRef, ModelCard]], index: int
+) -> None:
+    ref, card = unusable[index]
+    message = card.fault or refusal(ref, card)
+    assert "\n" not in message
+    assert UNUSABLE[index][-1] in message
+
+
+@needs("torch")
+def test_a_parameter_that_a_function_does_not_take_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    assert "takes no parameter 'width'" in refused(f"{tmp_path / 'own.py'}:bare@width=3")
 
 
 @needs("torch")
@@ -220,11 +253,21 @@ def torch():
 """
 
 
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The model's file in a folder of its own, where its reference is made once."""
+    path = tmp_path_factory.mktemp("texts") / "texts.py"
+    path.write_text(TEXTS)
+    return path
+
+
 @needs("torch")
 @pytest.mark.parametrize("settings", [{}, {"torch.compile.mode": "default"}])
-def test_a_round_holds_a_batch_of_every_length(tmp_path: Path, settings: dict[str, str]) -> None:
-    (tmp_path / "texts.py").write_text(TEXTS)
-    with Launched(tmp_path, "torch", settings, model=str(tmp_path / "texts.py")) as launched:
+def test_a_round_holds_a_batch_of_every_length(
+    texts: Path, compiled: Path, settings: dict[str, str]
+) -> None:
+    cache = {"TORCHINDUCTOR_CACHE_DIR": str(compiled)}
+    with Launched(texts.parent, "torch", settings, str(texts), cache) as launched:
         assert launched.card.n_shapes == 3
         read_back = launched.read_back()
         for knob, value in settings.items():

@@ -1,5 +1,6 @@
 """Drive a real worker through one launch, as the bench does."""
 
+import functools
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Prepared, ReadBack
 from tuner.record.protocol import Begin, Check, Command, Failed, Measured, Prepare, Reply, Stage
+from tuner.record.workload import ModelCard, ModelRef
 from tuner.space.launching import plan_launch
 
 TINY = str(Path(__file__).parent.parent / "models" / "tiny.py")
@@ -22,6 +24,18 @@ def needs(framework: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(
         framework not in installed_frameworks(), reason=f"{framework} is not installed here"
     )
+
+
+@functools.cache
+def _found(model: str, inputs: Path | None) -> tuple[ModelRef, ModelCard]:
+    """Ask for a model once: each launch of it would hear the same."""
+    return find_model(model, MODELS, inputs=inputs)
+
+
+@functools.cache
+def _found_program(program: str) -> tuple[ModelRef, ModelCard]:
+    """Run a program once to see what it is, and not again for every launch."""
+    return find_program(program)
 
 
 class Launched:
@@ -42,9 +56,9 @@ class Launched:
     ) -> None:
         self.configuration = Configuration.of(settings)
         if program is not None:
-            self.ref, self.card = find_program(program)
+            self.ref, self.card = _found_program(program)
         else:
-            self.ref, self.card = find_model(model, MODELS, inputs=inputs)
+            self.ref, self.card = _found(model, inputs)
         self.framework = framework = framework or self.card.frameworks[0]
         self.reference = folder / f"{self.ref.label()}-{framework}.npz"
         if not self.reference.exists():
