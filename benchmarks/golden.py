@@ -158,7 +158,12 @@ def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
         ),
         trials=tuple(Tried(ids[t.launches[0]], t.source, t.score) for t in study.ledger.trials()),
         finalists=tuple(
-            Named(str(note.phase), str(note.klass), note.configuration.label())
+            Named(
+                str(note.phase),
+                str(note.klass),
+                note.configuration.label(),
+                study.ledger.score(note.configuration),
+            )
             for note in store.all(FinalistNamed)
         ),
         claims=tuple(
@@ -173,6 +178,7 @@ def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
         ),
         recommended=str(recommended_class(claims, "both")),
         ends=tuple(ends),
+        launch_sd=study.ledger.estimates.launch_sd,
     )
 
 
@@ -281,8 +287,7 @@ def main() -> int:
             parser.error(f"--against {arguments.against}: {error}")
     else:
         if missing := [n for n in names if not (arguments.recorded / f"{n}.json.gz").is_file()]:
-            parser.error(f"nothing is recorded of {', '.join(missing)}: "
-                         f"python -m benchmarks.golden record --only {','.join(missing)}")  # fmt: skip
+            parser.error(f"nothing is recorded of {', '.join(missing)}: begin with `record`")
         found = differences(names, arguments.seeds, arguments.recorded)
     n_studies = len(names) * arguments.seeds
     if found:

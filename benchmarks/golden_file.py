@@ -29,6 +29,10 @@ class Launched(msgspec.Struct, frozen=True, array_like=True):
     n_slices: int
     outcome: str
 
+    def __str__(self) -> str:
+        beside = f"{self.purpose}, batch {self.batch}, round {self.round}"
+        return f"{self.configuration} ({beside}, {self.n_slices} slices, {self.outcome})"
+
 
 class Tried(msgspec.Struct, frozen=True, array_like=True):
     """A trial as it was told: its launch (from 1 on), who proposed it, the score it then had."""
@@ -37,13 +41,20 @@ class Tried(msgspec.Struct, frozen=True, array_like=True):
     source: str
     score: float | None
 
+    def __str__(self) -> str:
+        return f"score {self.score} (proposed by {self.source})"
+
 
 class Named(msgspec.Struct, frozen=True, array_like=True):
-    """A finalist, as a phase named it."""
+    """A finalist, as a phase named it, and the score that it has in the end."""
 
     phase: str
     klass: str
     configuration: str
+    score: float | None
+
+    def __str__(self) -> str:
+        return f"{self.configuration}, in the end with score {self.score}"
 
 
 class Claimed(msgspec.Struct, frozen=True, array_like=True):
@@ -56,6 +67,10 @@ class Claimed(msgspec.Struct, frozen=True, array_like=True):
     point: float | None
     low: float | None
     high: float | None
+
+    def __str__(self) -> str:
+        interval = f"{self.point} ({self.low} - {self.high})"
+        return f"{self.verdict}, {self.configuration}, {interval} over {self.n_rounds} rounds"
 
 
 class Ended(msgspec.Struct, frozen=True, array_like=True):
@@ -76,6 +91,8 @@ class Course(msgspec.Struct, frozen=True):
     recommended: str
     """The class that would ship."""
     ends: tuple[Ended, ...]
+    launch_sd: float
+    """By how much launches of one configuration are said to differ in the end (log rate)."""
 
     def told(self) -> Iterator[tuple[str, str]]:
         """Yield everything in the order in which it came about, each as what it is and its value.
@@ -83,34 +100,19 @@ class Course(msgspec.Struct, frozen=True):
         Two courses are equal if and only if these are: a float's text is that float alone.
         """
         trials = {trial.launch: (n, trial) for n, trial in enumerate(self.trials, 1)}
-        for n, each in enumerate(self.launches, 1):
-            yield (
-                f"launch {n}",
-                (
-                    f"{each.configuration} ({each.purpose}, batch {each.batch}, round {each.round}, "
-                    f"{each.n_slices} slices, {each.outcome})"
-                ),
-            )
+        for n, launched in enumerate(self.launches, 1):
+            yield f"launch {n}", str(launched)
             if n in trials:
                 number, trial = trials[n]
-                yield (
-                    f"trial {number} of {each.configuration}",
-                    (f"score {trial.score} (proposed by {trial.source})"),
-                )
-        yield "number of trials", str(len(self.trials))
+                yield f"trial {number} ({launched.configuration})", str(trial)
         for end in self.ends:
             yield f"end of {end.phase}", f"{end.at_s} s"
         for named in self.finalists:
-            yield f"finalist of {named.klass} after {named.phase}", named.configuration
+            yield f"finalist of {named.klass} after {named.phase}", str(named)
         for claim in self.claims:
-            yield (
-                f"claim of {claim.klass}",
-                (
-                    f"{claim.verdict}, {claim.configuration}: {claim.point} ({claim.low} - "
-                    f"{claim.high}) over {claim.n_rounds} rounds"
-                ),
-            )
+            yield f"claim of {claim.klass}", str(claim)
         yield "recommended class", self.recommended
+        yield "SD of launches", str(self.launch_sd)
 
 
 def first_difference(recorded: Course, now: Course) -> str:
@@ -157,6 +159,7 @@ def write_golden(path: Path, golden: Golden) -> None:
         {
             "seed": course.seed,
             "recommended": course.recommended,
+            "launch_sd": course.launch_sd,
             **{name: _columns(getattr(course, name), row, texts) for name, row in _ROWS.items()},
         }
         for course in golden.courses
