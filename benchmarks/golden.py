@@ -26,7 +26,7 @@ import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -201,33 +201,35 @@ def record(names: Sequence[str], n_seeds: int, into: Path) -> None:
     """Replay studies and write the file of each source as soon as it is complete."""
     into.mkdir(parents=True, exist_ok=True)
     found: dict[str, list[Course]] = {name: [] for name in names}
-    for n, (name, course) in enumerate(play_all(_every(names, n_seeds)), 1):
-        _tell(n)
+    wanted = [(name, seed) for name in names for seed in range(n_seeds)]
+    for n, (name, course) in enumerate(play_all(wanted), 1):
+        _tell(n, wanted)
         found[name].append(course)
         if len(found[name]) == n_seeds:
             write_golden(into / f"{name}.json.gz", Golden(versions(), tuple(found[name])))
     print(file=sys.stderr)
 
 
-def differences(names: Sequence[str], n_seeds: int, recorded: Path) -> list[str]:
-    """Replay studies; return the first difference of each that takes another course."""
+class Comparison(msgspec.Struct, frozen=True):
+    """Studies that were replayed, and in what those differ that take another course."""
+
+    n_studies: int
+    differences: tuple[str, ...]
+    other_versions: str
+    """What they were recorded with, where that is not what computes here."""
+
+
+def compare(names: Sequence[str], most: int, recorded: Path) -> Comparison:
+    """Replay the recorded studies, at most so many of each source."""
     goldens = {name: read_golden(recorded / f"{name}.json.gz") for name in names}
-    courses = {(name, c.seed): c for name, golden in goldens.items() for c in golden.courses}
-    found = []
-    for n, (name, course) in enumerate(play_all(_every(names, n_seeds)), 1):
-        _tell(n)
-        before = courses.get((name, course.seed))
-        why = first_difference(before, course) if before else "there is no recorded study"
-        if why:
-            found.append(f"{name}, seed {course.seed}, {why}")
+    before = {(name, c.seed): c for name in names for c in goldens[name].courses[:most]}
+    differences = []
+    for n, (name, course) in enumerate(play_all(list(before)), 1):
+        _tell(n, before)
+        if why := first_difference(before[name, course.seed], course):
+            differences.append(f"{name}, seed {course.seed}, {why}")
     print(file=sys.stderr)
-    if found and (other := _other_versions(goldens.values())):
-        print(f"recorded with {other}", file=sys.stderr)
-    return found
-
-
-def _every(names: Sequence[str], n_seeds: int) -> list[tuple[str, int]]:
-    return [(name, seed) for name in names for seed in range(n_seeds)]
+    return Comparison(len(before), tuple(differences), _other_versions(goldens.values()))
 
 
 def _other_versions(goldens: Iterable[Golden]) -> str:
@@ -256,11 +258,11 @@ def recorded_at(revision: str, names: Sequence[str], n_seeds: int) -> Iterator[P
             subprocess.run([*git, "remove", "--force", tree], check=True)
 
 
-def _tell(n: int) -> None:
-    print(f"\r{n} studies", end="", file=sys.stderr, flush=True)
+def _tell(n: int, wanted: Collection[object]) -> None:
+    print(f"\r{n} of {len(wanted)} studies", end="", file=sys.stderr, flush=True)
 
 
-def main() -> int:
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     recording = commands.add_parser("record", help="write what the studies do")
@@ -271,30 +273,39 @@ def main() -> int:
     recording.add_argument("--into", type=Path, default=FOLDER)
     comparing.add_argument("--recorded", type=Path, default=FOLDER)
     comparing.add_argument("--against", metavar="REVISION", help="what that one does, instead")
-    arguments = parser.parse_args()
+    return parser
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = _parser()
+    arguments = parser.parse_args(words)
     names = arguments.only.split(",") if arguments.only else sources()
     for name in names:
         if name not in sources():
             parser.error(f"--only {name}: there are {', '.join(sources())}")
+    if arguments.seeds < 1:
+        parser.error(f"--seeds {arguments.seeds}: give one at the least")
     if arguments.command == "record":
         record(names, arguments.seeds, arguments.into)
         return 0
     if arguments.against:
         try:
             with recorded_at(arguments.against, names, arguments.seeds) as folder:
-                found = differences(names, arguments.seeds, folder)
+                found = compare(names, arguments.seeds, folder)
         except subprocess.CalledProcessError as error:
             parser.error(f"--against {arguments.against}: {error}")
     else:
         if missing := [n for n in names if not (arguments.recorded / f"{n}.json.gz").is_file()]:
             parser.error(f"nothing is recorded of {', '.join(missing)}: begin with `record`")
-        found = differences(names, arguments.seeds, arguments.recorded)
-    n_studies = len(names) * arguments.seeds
-    if found:
-        print(f"{len(found)} of {n_studies} studies differ; the first: {found[0]}")
-    else:
-        print(f"{n_studies} studies: identical")
-    return 1 if found else 0
+        found = compare(names, arguments.seeds, arguments.recorded)
+    if not found.differences:
+        print(f"{found.n_studies} studies: identical")
+        return 0
+    print(f"{len(found.differences)} of {found.n_studies} studies differ; the first: "
+          f"{found.differences[0]}")  # fmt: skip
+    if found.other_versions:
+        print(f"They were recorded with {found.other_versions}.")
+    return 1
 
 
 if __name__ == "__main__":
