@@ -26,13 +26,11 @@ from typing import Any
 import msgspec
 import optuna
 
+from benchmarks.described import N_CORES, N_SOCKETS, described_host
 from benchmarks.processes import processes
 from benchmarks.surface import THREADS, Optimum, Surface, draw
 from tuner.galleries import SEARCH_SPACES
-from tuner.host.identity import Host, Observations
-from tuner.host.limits import Limits
-from tuner.host.processor import Processor
-from tuner.host.topology import Cpu, Node, Topology
+from tuner.host.identity import Host
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
@@ -45,15 +43,13 @@ from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
 
-_CORES = 56
-"""Of each of the two sockets, with two hardware threads each."""
 _DEFAULTS: dict[str, Value] = {
     "launch.allocator": "glibc",
     "launch.openmp": "libgomp",
     "launch.cpus": "all",
     "launch.numa_node": "none",
     "launch.memory_policy": "local",
-    THREADS: 2 * _CORES,
+    THREADS: N_SOCKETS * N_CORES,
     "env.OMP_PROC_BIND": "false",
 }
 
@@ -83,34 +79,6 @@ class Found(msgspec.Struct, frozen=True):
     """Median seconds of a proposal, its entry into Optuna's storage included."""
     last_proposals_s: float
     """The same of the last twenty."""
-
-
-def described_host() -> Host:
-    """Return a host of two sockets with 56 cores and two threads each, siblings 112 apart."""
-    n_cores = 2 * _CORES
-    cpus = tuple(
-        Cpu(id=t * n_cores + core, core=core, socket=core // _CORES, node=core // _CORES,
-            llc=core // _CORES * _CORES)
-        for t in range(2) for core in range(n_cores)
-    )  # fmt: skip
-    nodes = tuple(
-        Node(node, tuple(cpu.id for cpu in cpus if cpu.node == node), 256 << 30,
-             (10, 21) if node == 0 else (21, 10))
-        for node in range(2)
-    )  # fmt: skip
-    isa = ("avx2", "avx512f", "avx512_bf16", "amx_bf16")
-    here = {name: f"/lib/{name}.so" for name in ("tcmalloc", "jemalloc", "libomp", "libiomp5",
-                                                 "libnuma")}  # fmt: skip
-    return Host(
-        processor=Processor("intel", "described: 2 x 56 cores", "x86_64", isa, virtualised=False),
-        topology=Topology(cpus, nodes),
-        limits=Limits(tuple(cpu.id for cpu in cpus), None, 512 << 30, (0, 1)),
-        libraries=here,
-        cxx=None,
-        gpus=(),
-        versions={},
-        observations=Observations(400 << 30, 0, 0.0, None, None, None, "always"),
-    )
 
 
 def build(*, whole: bool = False) -> tuple[Bench, Space]:

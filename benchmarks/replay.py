@@ -17,16 +17,17 @@ import math
 import os
 import statistics
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from benchmarks.described import described_host
 from benchmarks.tape import RecordedLaunch, Recording, Tape
 from benchmarks.virtual import Played, PlayedSlice, VirtualBench, VirtualBudget
-from tuner.host.identity import probe
 from tuner.measurement.bench import SLICE_S
 from tuner.output.assemble import recommended_class
 from tuner.plan import Plan, Request, plan
@@ -46,6 +47,8 @@ from tuner.study.study import Study
 
 Effects = dict[str, float]
 """What settings are worth in truth: "KNOB=VALUE" to the logarithm of the speedup."""
+PHASES = (measure_baselines, explore, race, minimise, confirm)
+"""What a replayed study goes through, in this order."""
 _CHECK_S = 0.5
 
 
@@ -134,15 +137,34 @@ class Replayed(msgspec.Struct, frozen=True):
 
 def fake_plan() -> Plan:
     """Return the plan whose space the replays search: that of the fake, at one batch size."""
-    return plan(Request(model="fake", hardware="fake", batch=4), probe())[0]
+    return plan(Request(model="fake", hardware="fake", batch=4), described_host())[0]
 
 
 def replay(
     plan: Plan, recording: Recording, effects: Effects, budget_s: float, seed: int
 ) -> Replayed:
     """Carry out one study on a recording."""
-    tape = Tape(recording, seed)
-    source = TapeSource(tape, effects)
+    with study_of(plan, recording, effects, budget_s, seed) as study:
+        for phase in PHASES:
+            phase(study)
+        claims = make_claims(study)
+        default, best = _single_launches(study)
+        return Replayed(
+            claims={str(klass): _claimed(claims.claim(klass), effects) for klass in WinnerClass},
+            recommended=str(recommended_class(claims, "both")),
+            best_trial=best[1] / default,
+            best_trial_truth=_truth(best[0], effects),
+            n_trials=len(study.ledger.trials()),
+            seconds=study.budget.used_s(),
+        )
+
+
+@contextmanager
+def study_of(
+    plan: Plan, recording: Recording, effects: Effects, budget_s: float, seed: int
+) -> Iterator[Study]:
+    """Assemble a study on a recording."""
+    source = TapeSource(Tape(recording, seed), effects)
     budget = VirtualBudget(budget_s, source)
     shared = Path("/dev/shm")
     where = shared if os.access(shared, os.W_OK) else None
@@ -159,20 +181,8 @@ def replay(
             sd=ledger.score_sd,
             cost_s=ledger.cost_s,
         )
-        study = Study(store, plan.space, plan.baselines, bench, ledger, trials, budget,
-                      lambda _: None)  # fmt: skip
-        for phase in (measure_baselines, explore, race, minimise, confirm):
-            phase(study)
-        claims = make_claims(study)
-        default, best = _single_launches(study)
-        return Replayed(
-            claims={str(klass): _claimed(claims.claim(klass), effects) for klass in WinnerClass},
-            recommended=str(recommended_class(claims, "both")),
-            best_trial=best[1] / default,
-            best_trial_truth=_truth(best[0], effects),
-            n_trials=len(ledger.trials()),
-            seconds=budget.used_s(),
-        )
+        yield Study(store, plan.space, plan.baselines, bench, ledger, trials, budget,
+                    lambda _: None)  # fmt: skip
 
 
 def _single_launches(study: Study) -> tuple[float, tuple[Configuration, float]]:

@@ -44,6 +44,9 @@ from tuner.study.race import race
 from tuner.study.study import Study
 
 REDUCED = WinnerClass.REDUCED
+SEARCHING = (measure_baselines, explore, race)
+PHASES = (*SEARCHING, confirm)
+"""What a study on a table goes through, in this order."""
 
 
 class TabledSpace(Space):
@@ -176,7 +179,7 @@ def study_on(
     """Carry out one study on a table's launches; return what it recommended when."""
     with study_of(table, deck, budget_s, seed, earlier) as study:
         ends = {}
-        for phase in (measure_baselines, explore, race, confirm):
+        for phase in PHASES:
             phase(study)
             ends[phase.__name__] = study.budget.used_s()
         space, store, ledger = study.tabled, study.store, study.ledger
@@ -201,7 +204,7 @@ def study_on(
 def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
     """Search a table; return what another study may learn from it."""
     with study_of(table, deck, budget_s, seed) as study:
-        for phase in (measure_baselines, explore, race):
+        for phase in SEARCHING:
             phase(study)
         default = study.ledger.default_at_best()
         assert default is not None

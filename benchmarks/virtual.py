@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from tuner.host.identity import probe
+from benchmarks.described import described_host
 from tuner.measurement.bench import Bench
 from tuner.measurement.launch import Launch, LaunchFailed
 from tuner.measurement.launcher import Launcher
@@ -160,7 +160,10 @@ class VirtualLauncher(Launcher):
 
 
 class VirtualBench(Bench):
-    """The bench, on a source's launches and clock; everything else is the tool's own."""
+    """The bench, on a source's launches and clock; everything else is the tool's own.
+
+    The host is a described one: a study takes the same course wherever it is replayed.
+    """
 
     def __init__(
         self,
@@ -171,7 +174,7 @@ class VirtualBench(Bench):
         budget: Budget,
         seed: int,
     ) -> None:
-        host, waiting_s = probe(), WAITING_SHARE * budget.total_s
+        host, waiting_s = described_host(), WAITING_SHARE * budget.total_s
         super().__init__(store, host, workload, facts, lambda _: None, session=1, seed=seed,
                          seconds_left=budget.left_s, waiting_s=waiting_s)  # fmt: skip
         self._source = source

@@ -1,0 +1,158 @@
+"""The code of today does what was recorded of it, launch by launch."""
+
+import math
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from benchmarks import golden
+from benchmarks.contest import other_constants
+from benchmarks.golden import FOLDER, Job, play, sources
+from benchmarks.golden_file import (
+    Course,
+    Ended,
+    Golden,
+    Launched,
+    first_difference,
+    read_golden,
+    write_golden,
+)
+from benchmarks.replay import fake_plan
+
+SOURCES = sources()
+ALTERED = "noise-several"
+N_SEEDS = 30
+MOST_BYTES = 400_000
+
+
+def quickest(source: str) -> Course:
+    """Return the study of a source that computes least."""
+    courses = read_golden(FOLDER / f"{source}.json.gz").courses
+    return min(courses, key=lambda course: len(course.trials))
+
+
+def with_another_last_launch(course: Course) -> Course:
+    last = msgspec.structs.replace(course.launches[-1], configuration="launch.allocator=none")
+    return msgspec.structs.replace(course, launches=(*course.launches[:-1], last))
+
+
+def test_studies_take_the_course_that_was_recorded_and_one_that_was_altered_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """In one run, as most of its time goes into the studies: one of each source."""
+    chosen = {source: quickest(source) for source in SOURCES}
+    altered = with_another_last_launch(chosen[ALTERED])
+    for source, course in {**chosen, ALTERED: altered}.items():
+        write_golden(tmp_path / f"{source}.json.gz", Golden({}, (course,)))
+    assert golden.main(["compare", "--recorded", str(tmp_path)]) == 1
+    (line,) = capfd.readouterr().out.splitlines()
+    was = chosen[ALTERED].launches[-1]
+    assert line == (
+        f"1 of {len(SOURCES)} studies differ; the first: {ALTERED}, seed {altered.seed}, "
+        f"launch {len(altered.launches)}: recorded {altered.launches[-1]}, now {was}"
+    )
+
+
+def test_a_study_that_was_recorded_now_is_identical_in_other_processes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = ["--only", "noise-nothing", "--seeds", "1"]
+    monkeypatch.setenv("PYTHONHASHSEED", "1")
+    assert golden.main(["record", *only, "--into", str(tmp_path)]) == 0
+    monkeypatch.setenv("PYTHONHASHSEED", "2")
+    assert golden.main(["compare", *only, "--recorded", str(tmp_path)]) == 0
+    assert capfd.readouterr().out == "1 studies: identical\n"
+
+
+def test_all_is_recorded_from_thirty_seeds_in_small_files() -> None:
+    n_bytes = 0
+    for source in SOURCES:
+        path = FOLDER / f"{source}.json.gz"
+        found = read_golden(path)
+        assert [course.seed for course in found.courses] == list(range(N_SEEDS))
+        assert set(found.versions) == {"python", "numpy", "scipy", "optuna"}
+        n_bytes += path.stat().st_size
+    assert n_bytes < MOST_BYTES
+
+
+def test_a_changed_path_of_the_code_is_another_course() -> None:
+    job = Job("noise-several", 0, fake_plan())
+    as_is = play(job)
+    with other_constants({"tuner.study.race.SLACK": 0.2}):
+        changed = play(job)
+    assert re.match(r"launch \d+: recorded .*, now .*", first_difference(as_is, changed))
+
+
+def test_another_effect_is_another_course() -> None:
+    nothing, one = (
+        read_golden(FOLDER / f"{source}.json.gz").courses
+        for source in ("noise-nothing", "noise-one")
+    )
+    for before, now in zip(nothing, one, strict=True):
+        assert first_difference(before, now)
+
+
+def course() -> Course:
+    return quickest("noise-several")
+
+
+@pytest.mark.parametrize("field", [f for f in Course.__struct_fields__ if f != "seed"])
+def test_a_difference_in_any_part_of_a_course_is_named(field: str) -> None:
+    whole = course()
+    value = getattr(whole, field)
+    other = {
+        str: lambda: f"{value}x",
+        float: lambda: math.nextafter(value, math.inf),
+        tuple: lambda: value[:-1],
+    }[type(value)]()
+    assert first_difference(whole, msgspec.structs.replace(whole, **{field: other}))
+    assert first_difference(msgspec.structs.replace(whole, **{field: other}), whole)
+
+
+def test_the_last_digit_of_a_score_is_a_difference() -> None:
+    whole = course()
+    number = next(n for n, trial in enumerate(whole.trials) if trial.score is not None)
+    score = whole.trials[number].score
+    assert score is not None
+    nudged = msgspec.structs.replace(whole.trials[number], score=math.nextafter(score, 9.0))
+    trials = (*whole.trials[:number], nudged, *whole.trials[number + 1 :])
+    said = first_difference(whole, msgspec.structs.replace(whole, trials=trials))
+    assert said.startswith(f"trial {number + 1} (")
+    assert f"recorded score {score} " in said
+
+
+def test_a_course_that_goes_on_or_breaks_off_says_so() -> None:
+    begun = Course(0, (Launched("default", 4, "pacer", 0, 3, "measured"),), (), (), (), "same",
+                   (Ended("race", 1.5),), 0.02)  # fmt: skip
+    longer = msgspec.structs.replace(begun, launches=begun.launches * 2)
+    assert first_difference(begun, begun) == ""
+    assert first_difference(begun, longer) == (
+        "recorded end of race 1.5 s, now launch 2 default (pacer, batch 4, round 0, 3 slices, "
+        "measured)"
+    )
+
+
+def test_what_is_written_is_read_as_it_was(tmp_path: Path) -> None:
+    found = Golden({"numpy": "1"}, (course(), msgspec.structs.replace(course(), finalists=())))
+    write_golden(tmp_path / "a.json.gz", found)
+    write_golden(tmp_path / "b.json.gz", found)
+    assert read_golden(tmp_path / "a.json.gz") == found
+    assert (tmp_path / "a.json.gz").read_bytes() == (tmp_path / "b.json.gz").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["record", "--only", "nobody"], "--only nobody: there are noise-nothing, "),
+        (["record", "--seeds", "0"], "--seeds 0: give one at the least"),
+        (["compare", "--recorded", "nowhere", "--only", "fc-torch"], "nothing is recorded of fc-"),
+        (["compare", "--against", "no-such-revision"], "--against no-such-revision: "),
+    ],
+)
+def test_bad_input_is_said(words: list[str], said: str, capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        golden.main(words)
+    assert ended.value.code == 2
+    assert said in capfd.readouterr().err
