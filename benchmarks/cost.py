@@ -56,7 +56,7 @@ class OwnUse:
                 own.cpu_s += time.process_time() - cpu_s
                 own.wall_s += time.monotonic() - wall_s
 
-        ProcessLaunch.take_slice = watched  # type: ignore[method-assign]
+        ProcessLaunch.take_slice = watched  # type: ignore[method-assign, assignment]
 
 
 def seconds_to_verdict(folder: Path) -> float:
