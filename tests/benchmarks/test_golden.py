@@ -98,15 +98,19 @@ def course() -> Course:
     return quickest("noise-several")
 
 
+def changed(value: object) -> object:
+    if isinstance(value, str):
+        return f"{value}x"
+    if isinstance(value, float):
+        return math.nextafter(value, math.inf)
+    assert isinstance(value, tuple)
+    return value[:-1]
+
+
 @pytest.mark.parametrize("field", [f for f in Course.__struct_fields__ if f != "seed"])
 def test_a_difference_in_any_part_of_a_course_is_named(field: str) -> None:
     whole = course()
-    value = getattr(whole, field)
-    other = {
-        str: lambda: f"{value}x",
-        float: lambda: math.nextafter(value, math.inf),
-        tuple: lambda: value[:-1],
-    }[type(value)]()
+    other = changed(getattr(whole, field))
     assert first_difference(whole, msgspec.structs.replace(whole, **{field: other}))
     assert first_difference(msgspec.structs.replace(whole, **{field: other}), whole)
 
