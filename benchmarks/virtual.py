@@ -55,7 +55,8 @@ class Played(Protocol):
 
     @property
     def has_slices(self) -> bool: ...
-    def slice(self) -> PlayedSlice: ...
+    def slice(self) -> PlayedSlice | Ending:
+        """Return the next slice, or how the launch ends in it."""
 
 
 class Source(Protocol):
@@ -99,6 +100,9 @@ class VirtualLaunch:
         if not self.goes_on:
             return
         found = self._played.slice()
+        if isinstance(found, Ending):
+            self.finish(found)
+            return
         self._source.now_s += found.took_s
         self._slicing_s += found.took_s
         batch = self.record.request.batch

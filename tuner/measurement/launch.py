@@ -62,7 +62,7 @@ class ProcessLaunch:
         self._listen = listen
         self._on_end = on_end
         self._spent_s = self._slicing_s = 0.0
-        self._is_paused = False
+        self._is_paused = self._is_abandoned = False
         self._team: Team | None = None
 
     @property
@@ -239,7 +239,7 @@ class ProcessLaunch:
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
         """End the launch in good order (measured, unless told otherwise)."""
-        if self.record.ending is None:
+        if self.record.ending is None and not self._is_abandoned:
             if self._team is not None:
                 with self._spending():
                     self._team.close()
@@ -250,6 +250,7 @@ class ProcessLaunch:
 
     def abandon(self) -> None:
         """Kill the processes without a word in the store, as a resumed study will see it."""
+        self._is_abandoned = True
         if self._team is not None:
             self._team.close()
             self._team = None

@@ -94,4 +94,4 @@ class Launcher(Protocol):
         """Keep a synthetic neighbour busy meanwhile; yields of how many processes, 0 for none."""
 
     def close(self) -> None:
-        """Kill whatever runs; its launches stay open in the store, as interrupted."""
+        """Kill whatever runs; those launches stay without an ending, as interrupted."""
