@@ -30,6 +30,7 @@ from typing import IO
 import msgspec
 
 from tuner.errors import UsageError, WorkerFailed
+from tuner.frameworks import OFFERED_TITLES
 from tuner.host.environment import FOR_WORKERS
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
@@ -179,7 +180,9 @@ def card_of_program(ref: ModelRef) -> ModelCard:
     try:
         _first_run(ref, seen)
         if not seen.frameworks():
-            fault = f"{shown} loads neither PyTorch nor TensorFlow: there is nothing to tune"
+            fault = (
+                f"{shown} loads neither {' nor '.join(OFFERED_TITLES)}: there is nothing to tune"
+            )
     except UsageError as error:
         fault = str(error)
     return ModelCard(
