@@ -27,9 +27,9 @@ from typing import Any
 import msgspec
 
 from tuner.cli.progress import progress
-from tuner.measurement.launch import Launch
+from tuner.measurement.launch import ProcessLaunch
 from tuner.plan import Request, parse_duration
-from tuner.record.launch import Purpose, Slice
+from tuner.record.launch import Purpose
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.tuning import tune
@@ -42,21 +42,21 @@ class OwnUse:
 
     def __init__(self) -> None:
         self.cpu_s = self.wall_s = 0.0
-        self._measure = Launch.measure
+        self._take_slice = ProcessLaunch.take_slice
 
     def watch(self) -> None:
         """Count from now on."""
-        own, measure = self, self._measure
+        own, take_slice = self, self._take_slice
 
-        def watched(launch: Launch, index: int, seconds: float) -> Slice:
+        def watched(launch: ProcessLaunch, index: int, seconds: float) -> None:
             cpu_s, wall_s = time.process_time(), time.monotonic()
             try:
-                return measure(launch, index, seconds)
+                take_slice(launch, index, seconds)
             finally:
                 own.cpu_s += time.process_time() - cpu_s
                 own.wall_s += time.monotonic() - wall_s
 
-        Launch.measure = watched  # type: ignore[method-assign, assignment]
+        ProcessLaunch.take_slice = watched  # type: ignore[method-assign, assignment]
 
 
 def seconds_to_verdict(folder: Path) -> float:

@@ -37,7 +37,17 @@ from tuner.measurement.confirmation import t_interval
 from tuner.measurement.describe import describe_model, find_model, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
-from tuner.record.protocol import Begin, Command, Failed, Measure, Measured, Prepare, Reply, Stage
+from tuner.record.protocol import (
+    Begin,
+    Command,
+    Failed,
+    Measure,
+    Measured,
+    Prepare,
+    Reply,
+    Stage,
+    WarmUp,
+)
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.launching import plan_launch
 
@@ -83,6 +93,7 @@ def one_round(
                           str(reference))  # fmt: skip
             ask(worker, begin)
             ask(worker, Prepare(workload.card.reference_batch))
+            ask(worker, WarmUp())
             return mean(log_ratio(worker, script, index) for index in range(N_PAIRS))
         finally:
             worker.close()

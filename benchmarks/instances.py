@@ -24,8 +24,8 @@ from scipy import stats
 
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.passes import passes_of
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
@@ -50,9 +50,17 @@ def measure(model: str, framework: str, n_instances: int, n_rounds: int) -> list
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "study") as store:
         facts = describe_model(ref, framework, 0)
         make_reference(ref, framework, 0, store.reference_path)
-        bench = Bench(store, probe(), Workload(ref, framework, "offline", card), facts,
-                      lambda _: None, session=1, seed=0, seconds_left=lambda: 3600.0,
-                      waiting_s=120.0)  # fmt: skip
+        bench = bench_of_processes(
+            store,
+            probe(),
+            Workload(ref, framework, "offline", card),
+            facts,
+            lambda _: None,
+            session=1,
+            seed=0,
+            seconds_left=lambda: 3600.0,
+            waiting_s=120.0,
+        )
         try:
             for arm in arms:  # what they need of memory is known before they are resident together
                 bench.measure(arm, Purpose.BASELINE, noise=_NOISE)

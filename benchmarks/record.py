@@ -35,6 +35,7 @@ from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import find_model, make_reference
+from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.plan import Plan, Request, plan
@@ -254,8 +255,17 @@ def _bench(store: Store, host: Host, planned: Plan, minutes: float) -> Bench:
         store.reference_path,
         max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
     )
-    return Bench(store, host, workload, planned.facts, lambda _: None, session=1, seed=0,
-                 seconds_left=lambda: 3600.0, waiting_s=WAITING_SHARE * 60 * minutes)  # fmt: skip
+    return bench_of_processes(
+        store,
+        host,
+        workload,
+        planned.facts,
+        lambda _: None,
+        session=1,
+        seed=0,
+        seconds_left=lambda: 3600.0,
+        waiting_s=WAITING_SHARE * 60 * minutes,
+    )
 
 
 @contextmanager

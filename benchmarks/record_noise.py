@@ -28,8 +28,8 @@ from typing import Any
 
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose
@@ -90,9 +90,17 @@ def record(model: str, framework: str, n_rounds: int, n_launches: int) -> list[A
         ref, card = find_model(model, MODELS)
         facts = describe_model(ref, framework, 0)
         make_reference(ref, framework, 0, store.reference_path)
-        bench = Bench(store, probe(), Workload(ref, framework, "offline", card), facts,
-                      lambda _: None, session=1, seed=0, seconds_left=lambda: 1e6,
-                      waiting_s=0.0)  # fmt: skip
+        bench = bench_of_processes(
+            store,
+            probe(),
+            Workload(ref, framework, "offline", card),
+            facts,
+            lambda _: None,
+            session=1,
+            seed=0,
+            seconds_left=lambda: 1e6,
+            waiting_s=0.0,
+        )
         try:
             bench.measure(
                 Configuration(), Purpose.BASELINE, noise=Scatter(1.0, 0.0)

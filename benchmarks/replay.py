@@ -27,7 +27,7 @@ import msgspec
 
 from benchmarks.described import described_host
 from benchmarks.tape import RecordedLaunch, Recording, Tape
-from benchmarks.virtual import Played, PlayedSlice, VirtualBench, VirtualBudget
+from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.measurement.bench import SLICE_S
 from tuner.output.assemble import recommended_class
 from tuner.plan import Plan, Request, plan
@@ -172,7 +172,7 @@ def study_of(
         store.used_s = budget.used_s
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
-        bench = VirtualBench(source, store, plan.workload, plan.facts, budget, seed)
+        bench = bench_on(source, store, plan.workload.card, budget, seed)
         trials = Trials(
             store.folder / "study.db",
             plan.space,

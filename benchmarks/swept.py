@@ -32,7 +32,7 @@ from tuner.measurement.describe import find_model, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Prepared
-from tuner.record.protocol import Begin, Measure, Prepare
+from tuner.record.protocol import Begin, Measure, Prepare, WarmUp
 from tuner.record.workload import Workload
 from tuner.space.launching import plan_launch
 
@@ -60,7 +60,7 @@ def one_round(workload: Workload, batch: int, other: int, reference: Path, numbe
             _started(workload, reference, number, open_ones) for _ in range(2)
         )
         fresh.pause()
-        ask(swept, Prepare(other))
+        _prepared(swept, other)
         ask(swept, Measure(0, SERVED_S, 1))
         after = _prepared(swept, batch)
         swept.pause()
@@ -90,7 +90,8 @@ def _started(
 
 
 def _prepared(worker: WorkerProcess, batch: int) -> Prepared:
-    reply = ask(worker, Prepare(batch))
+    ask(worker, Prepare(batch))
+    reply = ask(worker, WarmUp())
     assert isinstance(reply, Prepared), reply
     return reply
 

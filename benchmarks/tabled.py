@@ -23,12 +23,12 @@ from pathlib import Path
 from benchmarks.deck import Deck, DeckSource
 from benchmarks.score import Run, Step
 from benchmarks.table import Table
-from benchmarks.virtual import VirtualBench, VirtualBudget
+from benchmarks.virtual import VirtualBudget, bench_on
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, PhaseDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.record.workload import ModelCard
 from tuner.search.transfer import Earlier
 from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline
@@ -164,13 +164,11 @@ def baselines_of(table: Table, space: TabledSpace) -> list[Baseline]:
     ]
 
 
-def workload_of(table: Table) -> tuple[Workload, ModelFacts]:
-    """Return a workload with the table's batches; nothing of it is built."""
+def card_of(table: Table) -> ModelCard:
+    """Return the card of a model with the table's batches; nothing of it is built."""
     reference = table.recording.batch if table.recording is not None else 1
     batches = tuple(int(b) for b in table.choices.get(BATCH, (reference,)))
-    card = ModelCard(table.name, table.name, "", "other", ("torch",), reference, batches, None, "")
-    facts = ModelFacts(0, (), {}, {}, {}, 0.0, "", 1.0, 1.0, 0.01)
-    return Workload(ModelRef(table.name, ""), "torch", "offline", card), facts
+    return ModelCard(table.name, table.name, "", "other", ("torch",), reference, batches, None, "")
 
 
 def study_on(
@@ -234,13 +232,13 @@ def study_of(
     space = TabledSpace(table, start_of(table, seed))
     source = DeckSource(deck, space.row)
     budget = VirtualBudget(budget_s, source)
-    workload, facts = workload_of(table)
+    card = card_of(table)
     shared = Path("/dev/shm")
     where = shared if os.access(shared, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
         store.used_s = budget.used_s
-        ledger = Ledger(store, workload.card.reference_batch, workload.card.batches)
-        bench = VirtualBench(source, store, workload, facts, budget, seed)
+        ledger = Ledger(store, card.reference_batch, card.batches)
+        bench = bench_on(source, store, card, budget, seed)
         trials = Trials(
             store.folder / "study.db",
             space,

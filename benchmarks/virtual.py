@@ -8,14 +8,13 @@ is the tool's own, and the clock advances by what they took.
 from __future__ import annotations
 
 import random
-from typing import Any, Protocol
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Protocol
 
 import msgspec
 
-from benchmarks.described import described_host
 from tuner.measurement.bench import Bench
-from tuner.measurement.launch import Launch, LaunchFailed
-from tuner.measurement.launcher import Launcher
 from tuner.measurement.quiet import WAITING_SHARE, Quiet
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
@@ -30,7 +29,7 @@ from tuner.record.launch import (
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
 from tuner.record.store import Store
-from tuner.record.workload import ModelFacts, Workload
+from tuner.record.workload import ModelCard
 from tuner.space.catalogue import BATCH
 from tuner.study.budget import Budget
 
@@ -56,7 +55,8 @@ class Played(Protocol):
 
     @property
     def has_slices(self) -> bool: ...
-    def slice(self) -> PlayedSlice: ...
+    def slice(self) -> PlayedSlice | Ending:
+        """Return the next slice, or how the launch ends in it."""
 
 
 class Source(Protocol):
@@ -72,69 +72,85 @@ class Source(Protocol):
 
 
 class VirtualLaunch:
-    """What a bench needs of a launch."""
+    """A launch of the bench's seam (tuner/measurement/seam.py), as a source deals it."""
 
     def __init__(self, record: LaunchRecord, source: Source, played: Played) -> None:
         self.record = record
         self._source = source
         self._played = played
         self._slicing_s = 0.0
+        self._is_gone = False
         self.fixed_s = played.fixed_s
         source.now_s += self.fixed_s
         record.start_up_s = self.fixed_s / 2
         if played.failure is not None and not played.has_slices:
-            self._fail(played.failure)
-        record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, ())
+            self.finish(played.failure)
+        else:
+            record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, ())
 
-    def _fail(self, ending: Ending) -> None:
-        self.finish(ending)
-        raise LaunchFailed(ending)
+    @property
+    def goes_on(self) -> bool:
+        return self.record.ending is None and not self._is_gone
 
     @property
     def slice_s(self) -> float:
         return self._slicing_s / max(1, len(self.record.slices))
 
-    def measure(self, index: int, seconds: float) -> Slice:
+    def take_slice(self, index: int, seconds: float) -> None:
+        if not self.goes_on:
+            return
         found = self._played.slice()
+        if isinstance(found, Ending):
+            self.finish(found)
+            return
         self._source.now_s += found.took_s
         self._slicing_s += found.took_s
         batch = self.record.request.batch
         taken = Slice(index, batch, 1, batch / found.rate, self._source.now_s,
                       Interference(dirty=found.dirty))  # fmt: skip
         self.record.slices.append(taken)
-        return taken
+
+    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+        """Nothing was recorded beside a synthetic neighbour."""
 
     def check(self, order: Check) -> None:
+        if not self.goes_on:
+            return
         self._source.now_s += self._played.check_s
         self.record.check_s = self._played.check_s
         if self._played.failure is not None:
-            self._fail(self._played.failure)
-        self.record.check = OutputCheck(0.0, order.n_inputs)
+            self.finish(self._played.failure)
+        else:
+            self.record.check = OutputCheck(0.0, order.n_inputs)
+
+    def profile(self, seconds: float) -> None:
+        """Nothing runs that could be looked into."""
 
     def pause(self) -> None:
-        pass
-
-    def resume(self) -> None:
-        pass
+        """Nothing runs."""
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
-        self.record.ending = ending or Ending(Outcome.MEASURED)
-        self.record.slicing_s = self._slicing_s
-        self.record.total_s = self.fixed_s + self._slicing_s + self.record.check_s
+        if self.goes_on:
+            self.record.ending = ending or Ending(Outcome.MEASURED)
+            self.record.slicing_s = self._slicing_s
+            self.record.total_s = self.fixed_s + self._slicing_s + self.record.check_s
         return self.record
 
     def abandon(self) -> None:
-        pass
+        """Let it stay without an ending."""
+        self._is_gone = True
 
 
-class VirtualLauncher(Launcher):
-    """Launches from a source, which need no memory."""
+class VirtualLauncher:
+    """Launches from a source, which need no memory and are not looked into."""
 
-    def __init__(self, source: Source, store: Store, workload: Workload, *rest: Any) -> None:
-        host, facts, seed, seconds_left = rest
-        super().__init__(store, host, workload, facts, lambda _: None, session=1,
-                         draw=random.Random(seed), seconds_left=seconds_left)  # fmt: skip
+    can_profile = False
+
+    def __init__(self, source: Source, store: Store, card: ModelCard) -> None:
         self._source = source
+        self._store = store
+        self._card = card
+        self._started: list[VirtualLaunch] = []
 
     def start(
         self,
@@ -143,56 +159,49 @@ class VirtualLauncher(Launcher):
         *,
         pacer_block: int = 0,
         round_number: int = 0,
-    ) -> Launch:
+    ) -> VirtualLaunch:
         request = LaunchRequest(
             id=self._store.next_launch_id(),
             configuration=configuration,
-            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
+            batch=int(configuration.get(BATCH) or self._card.reference_batch),
             purpose=purpose,
             pacer_block=pacer_block,
             round=round_number,
         )
         record = self._store.launches[request.id] = LaunchRecord(request)
         played = self._source.launch(configuration, purpose, round_number)
-        launch: Any = VirtualLaunch(record, self._source, played)
-        self.running.append(launch)
-        return launch  # type: ignore[no-any-return]
+        launch = VirtualLaunch(record, self._source, played)
+        self._started.append(launch)
+        return launch
+
+    def fit(self, records: Sequence[LaunchRecord]) -> bool:
+        return True
+
+    def neighbours(self) -> AbstractContextManager[int]:
+        return nullcontext(0)
+
+    def close(self) -> None:
+        for launch in self._started:
+            launch.abandon()
 
 
-class VirtualBench(Bench):
-    """The bench, on a source's launches and clock; everything else is the tool's own.
+def bench_on(source: Source, store: Store, card: ModelCard, budget: Budget, seed: int) -> Bench:
+    """Return a bench on a source's launches and clock; everything else is the tool's own."""
 
-    The host is a described one: a study takes the same course wherever it is replayed.
-    """
+    def look(seconds: float) -> Interference:
+        source.now_s += seconds
+        return Interference(dirty=source.idle())
 
-    def __init__(
-        self,
-        source: Source,
-        store: Store,
-        workload: Workload,
-        facts: ModelFacts,
-        budget: Budget,
-        seed: int,
-    ) -> None:
-        host, waiting_s = described_host(), WAITING_SHARE * budget.total_s
-        super().__init__(store, host, workload, facts, lambda _: None, session=1, seed=seed,
-                         seconds_left=budget.left_s, waiting_s=waiting_s)  # fmt: skip
-        self._source = source
-        self.launcher = VirtualLauncher(source, store, workload, host, facts, seed, budget.left_s)
-        self._quiet = Quiet(
-            store, lambda _: None, waiting_s, budget.left_s, self._look, lambda: source.now_s
-        )
-
-    def _look(self, seconds: float) -> Interference:
-        self._source.now_s += seconds
-        return Interference(dirty=self._source.idle())
-
-    def may_profile(self, configuration: Configuration) -> bool:
-        """Nothing runs that could be looked into."""
-        return False
-
-    def _measure_beside(self, launches: Any) -> None:
-        """Nothing was recorded beside a synthetic neighbour."""
+    quiet = Quiet(
+        store,
+        lambda _: None,
+        WAITING_SHARE * budget.total_s,
+        budget.left_s,
+        look,
+        lambda: source.now_s,
+    )
+    launcher = VirtualLauncher(source, store, card)
+    return Bench(store, card, launcher, quiet, random.Random(seed * 1000 + 1))
 
 
 class VirtualBudget(Budget):

@@ -26,6 +26,7 @@ FLOORS = [
     "space",
     "host",
     "record",
+    "frameworks",
     "supervisor",
     "galleries",
     "interrupts",

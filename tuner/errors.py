@@ -5,7 +5,7 @@ TuneError                    what happened, with what value, and what to do
 │   ├── ProfileError         a search-space file is wrong (file, line)
 │   ├── ExpressionError      a formula in one is wrong (column)
 │   ├── UnknownName          a model, profile, knob or framework that does not exist
-│   ├── MissingFramework     PyTorch or TensorFlow is not installed
+│   ├── MissingFramework     the framework is not installed
 │   └── StudyConflict        the output folder holds or serves another study
 ├── NothingMeasured          no configuration gave a single measurement       exit 3
 ├── StorageFailed            the disk refused what was measured               exit 1

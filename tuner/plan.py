@@ -13,6 +13,7 @@ from typing import get_args
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
+from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint
 from tuner.host.libraries import installed_frameworks, missing_framework
@@ -25,7 +26,7 @@ from tuner.record.journal import StudyOpened
 from tuner.record.lines import check_folder, opened_in
 from tuner.record.outcome import Outcome
 from tuner.record.result import Goal, Result
-from tuner.record.workload import FRAMEWORKS, ModelCard, ModelFacts, ModelRef, Workload
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
@@ -142,7 +143,7 @@ def _check(request: Request) -> None:
     _check_choice("--numerics", restrictions.numerics, get_args(Numerics))
     _check_choice("--goal", request.goal, get_args(Goal))
     for name in request.frameworks:
-        _check_choice("--framework", name, FRAMEWORKS)
+        _check_choice("--framework", name, tuple(FRAMEWORKS))
     if request.tolerance is not None and not math.isfinite(request.tolerance):
         raise UsageError(
             f"--tolerance {request.tolerance} is none; give a finite number such as 0.02"

@@ -15,7 +15,7 @@ from tuner.errors import StudyConflict, TuneError, UsageError
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host, probe
 from tuner.measurement.asking import Waiting
-from tuner.measurement.bench import Bench
+from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.output.assemble import Context, assemble
@@ -240,7 +240,7 @@ def _assemble_study(
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
     ledger = Ledger(store, reference, batches, replication(CONFIRM, plan.workload.card))
-    bench = Bench(
+    bench = bench_of_processes(
         store,
         host,
         plan.workload,
@@ -250,8 +250,8 @@ def _assemble_study(
         seed=request.seed,
         seconds_left=budget.left_s,
         waiting_s=WAITING_SHARE * budget.total_s,
+        search_ratio=ledger.ratio_after,
     )
-    bench.launcher.search_ratio = ledger.ratio_after
     trials = Trials(
         plan.folder / "study.db",
         plan.space,

@@ -12,6 +12,7 @@ from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.launcher import ProcessLauncher, bench_of_processes
 from tuner.record.configuration import Value
 from tuner.record.events import Event
 from tuner.record.journal import StudyOpened
@@ -53,8 +54,17 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         store.add(StudyOpened("id", {}, "now", "0"))
         shutil.copyfile(fake.reference, store.reference_path)
         workload = Workload(ref, "fake", "offline", fake.card)
-        bench = Bench(store, probe(), workload, fake.facts, listen, session=1, seed=0,
-                      seconds_left=lambda: seconds_left, waiting_s=0.0)  # fmt: skip
+        bench = bench_of_processes(
+            store,
+            probe(),
+            workload,
+            fake.facts,
+            listen,
+            session=1,
+            seed=0,
+            seconds_left=lambda: seconds_left,
+            waiting_s=0.0,
+        )
         benches.append(bench)
         return bench
 
@@ -66,6 +76,12 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     assert wait_until_gone(marker) == []
 
 
+def launcher_of(bench: Bench) -> ProcessLauncher:
+    """Return what starts the processes of a bench."""
+    assert isinstance(bench.launcher, ProcessLauncher)
+    return bench.launcher
+
+
 def limit_memory(bench: Bench, memory_bytes: float) -> None:
-    limits = bench.launcher.memory._limits
-    bench.launcher.memory._limits = msgspec.structs.replace(limits, memory_bytes=int(memory_bytes))
+    memory = launcher_of(bench).memory
+    memory._limits = msgspec.structs.replace(memory._limits, memory_bytes=int(memory_bytes))

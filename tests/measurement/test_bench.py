@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.measurement.conftest import Maker, limit_memory
+from tests.measurement.conftest import Maker, launcher_of, limit_memory
 from tuner.errors import StorageFailed
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
@@ -96,8 +96,8 @@ def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.Mo
 def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
     bench = bench_of()
     bench.pacer_block()
-    (pacer,) = bench.launcher.running
-    pid = pacer._team.pids[0]  # type: ignore[union-attr]
+    (pacer,) = launcher_of(bench).running
+    pid = pacer.pids[0]
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     padding = next(v for v in variables if v.startswith(b"TUNE_FRAMEWORK_PADDING="))
     assert len(padding.partition(b"=")[2]) == pacer.record.request.padding_bytes
@@ -126,14 +126,14 @@ def test_a_hopeless_proposal_is_pruned_after_one_slice(bench_of: Maker) -> None:
 
 def test_a_real_preload_is_in_force_and_a_missing_one_is_not_applicable(bench_of: Maker) -> None:
     bench = bench_of()
-    if "jemalloc" not in bench.host.libraries:
+    if "jemalloc" not in launcher_of(bench).host.libraries:
         pytest.skip("libjemalloc is not installed here")
     record = measured(bench, launch__allocator="jemalloc")
     assert record.prepared is not None
     seen = {item.knob: item for item in record.prepared.read_back}
     assert seen["launch.allocator"].observed == "jemalloc"
     assert seen["launch.allocator"].evidence == "effective"
-    bench.host.libraries["jemalloc"] = "/nowhere/libjemalloc.so.2"
+    launcher_of(bench).host.libraries["jemalloc"] = "/nowhere/libjemalloc.so.2"
     gone = measured(bench, launch__allocator="jemalloc")
     assert gone.ending is not None
     assert gone.ending.outcome is Outcome.NOT_APPLICABLE
@@ -222,7 +222,7 @@ def test_a_round_may_end_beside_a_neighbour(bench_of: Maker) -> None:
         assert len(record.slices) >= CONFIRM.least
         (beside,) = record.beside
         assert beside.at > record.slices[-1].at
-        assert record.n_neighbours == max(1, len(bench.host.cpus) // 2)
+        assert record.n_neighbours == max(1, len(launcher_of(bench).host.cpus) // 2)
     assert records[2].beside == []
     indices = [s.index for r in bench.store.launches.values() for s in (*r.slices, *r.beside)]
     assert len(set(indices)) == len(indices)
@@ -300,7 +300,7 @@ def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) 
 def test_a_dead_pacer_is_replaced(bench_of: Maker) -> None:
     bench = bench_of()
     first = bench.pacer_block()
-    pid = next(iter(bench.launcher.running))._team.pids[0]  # type: ignore[union-attr]
+    pid = next(iter(launcher_of(bench).running)).pids[0]
     os.kill(pid, 9)
     measured(bench, fake__streams=2)
     assert not bench.has_pacer()
@@ -326,7 +326,9 @@ def test_the_rate_that_is_told_of_a_launch_is_that_of_its_undisturbed_slices(
     def told(*slices: tuple[float, Interference]) -> tuple[float | None, int, int]:
         request = LaunchRequest(1, Configuration(), 4, Purpose.SEARCH)
         taken = [Slice(i, 4, 1, 4 / rate, 0.0, how) for i, (rate, how) in enumerate(slices)]
-        bench.launcher.ended(LaunchRecord(request, slices=taken, ending=Ending(Outcome.MEASURED)))
+        launcher_of(bench).ended(
+            LaunchRecord(request, slices=taken, ending=Ending(Outcome.MEASURED))
+        )
         event = seen[-1]
         assert isinstance(event, LaunchDone)
         return event.rate and round(event.rate, 6), event.n_slices, event.n_disturbed

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
-from tests.measurement.conftest import Maker, limit_memory
+from tests.measurement.conftest import Maker, launcher_of, limit_memory
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
@@ -24,12 +24,14 @@ from tuner.record.protocol import (
     READY,
     TIMED,
     Begin,
+    Compiled,
     Go,
     Halt,
     Measure,
     Measured,
     Prepare,
     Stage,
+    WarmUp,
 )
 from tuner.record.workload import ModelRef
 from tuner.space.launching import LaunchPlan, plan_launch
@@ -93,7 +95,9 @@ def test_instances_that_are_not_where_they_belong_are_not_credited(
         # as if both had landed on the same CPUs
         team._plans = (right[0], LaunchPlan({}, right[0].cpus, "none", 1, 2))
         assert isinstance(team.ask(order, 30, lambda _: None), Built)
-        prepared = team.ask(Prepare(4), 30, lambda _: None)
+        compiled = team.ask(Prepare(4), 30, lambda _: None)
+        assert isinstance(compiled, Compiled)
+        prepared = team.ask(WarmUp(), 30, lambda _: None)
         assert isinstance(prepared, Prepared)
         (item,) = [i for i in prepared.read_back if i.knob == "launch.instances"]
         assert not item.in_force
@@ -129,6 +133,7 @@ def test_one_that_dies_in_a_slice_ends_all(tmp_path: Path, marker: str) -> None:
     try:
         team.ask(Begin(1, FAKE, "fake", 0, TWO, "none", str(reference)), 30, lambda _: None)
         team.ask(Prepare(4), 30, lambda _: None)
+        team.ask(WarmUp(), 30, lambda _: None)
         os.kill(team.pids[1], 9)
         with pytest.raises(WorkerEnded, match="instance 2 of 2: killed by SIGKILL"):
             team.ask(Measure(0, 0.2, 1), 30, lambda _: None)
@@ -160,6 +165,7 @@ def test_an_instance_begins_when_told_and_works_until_all_have_ended(
     try:
         team.ask(Begin(1, FAKE, "fake", 0, {}, "none", str(reference)), 30, lambda _: None)
         team.ask(Prepare(4), 30, lambda _: None)
+        team.ask(WarmUp(), 30, lambda _: None)
         worker.send(Measure(3, 0.2, 1, in_team=True))
         assert worker.receive(10) == Stage(READY)
         begins = time.monotonic() + 0.3
@@ -223,7 +229,7 @@ def test_a_teams_memory_is_reckoned_from_what_is_most_like_it(bench_of: Maker) -
         for settings in chosen
     )
     assert large and team
-    alike = bench.launcher.memory.alike
+    alike = launcher_of(bench).memory.alike
     found = alike(Configuration())  # the pacer is a default as well
     assert found.keys() == {4, 16}
     assert found[16] == (1, large)

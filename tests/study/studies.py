@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
-from tuner.measurement.bench import Bench
+from tuner.measurement.launcher import bench_of_processes
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
 from tuner.record.launch import LaunchRecord, Purpose
@@ -46,8 +46,17 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
     budget = Budget(budget_s)
     said: list[Event] = []
     facts = model(FAKE_DEFAULTS)
-    bench = Bench(store, host, workload("fake"), facts, said.append, session=1, seed=0,
-                  seconds_left=budget.left_s, waiting_s=0.0)  # fmt: skip
+    bench = bench_of_processes(
+        store,
+        host,
+        workload("fake"),
+        facts,
+        said.append,
+        session=1,
+        seed=0,
+        seconds_left=budget.left_s,
+        waiting_s=0.0,
+    )
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
     trials = Trials(folder / "study.db", space, ledger.tried, 0)
     return kind(store, space, baselines, bench, ledger, trials, budget, said.append)

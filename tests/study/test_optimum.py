@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.virtual import Played, PlayedSlice, VirtualBench, VirtualBudget
+from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.host.identity import probe
 from tuner.plan import Plan, Request, plan
 from tuner.record.configuration import Configuration
@@ -80,7 +80,7 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
     with Store(folder / "study") as store:
         store.used_s = budget.used_s
         ledger = Ledger(store, BATCHES[0], BATCHES)
-        bench = VirtualBench(source, store, planned.workload, planned.facts, budget, surface.seed)
+        bench = bench_on(source, store, planned.workload.card, budget, surface.seed)
         trials = Trials(
             folder / "study.db", planned.space, ledger.tried, surface.seed,
             sd=ledger.score_sd, cost_s=ledger.cost_s,

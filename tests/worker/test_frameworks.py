@@ -43,7 +43,16 @@ from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Built, Checked, Prepared, Profiled, ReadBack
 from tuner.record.outcome import Outcome
-from tuner.record.protocol import Begin, Failed, Measured, Prepare, Profile, Reply
+from tuner.record.protocol import (
+    Begin,
+    Compiled,
+    Failed,
+    Measured,
+    Prepare,
+    Profile,
+    Reply,
+    WarmUp,
+)
 from tuner.space.launching import plan_launch
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.products import precision_of
@@ -293,7 +302,9 @@ def test_instances_share_the_pages_of_their_weights(folder: Path) -> None:
     try:
         begun = team.ask(Begin(1, ref, "torch", 0, settings, "none", str(reference)), 300, _silent)
         assert isinstance(begun, Built), begun
-        prepared = team.ask(Prepare(card.reference_batch), 300, _silent)
+        compiled = team.ask(Prepare(card.reference_batch), 300, _silent)
+        assert isinstance(compiled, Compiled), compiled
+        prepared = team.ask(WarmUp(), 300, _silent)
         assert isinstance(prepared, Prepared), prepared
         assert all(item.in_force for item in prepared.read_back)
         mapped = [_mapped_weights_kib(pid) for pid in team.pids]

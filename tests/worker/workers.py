@@ -13,7 +13,18 @@ from tuner.measurement.describe import find_model, find_program, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Prepared, ReadBack
-from tuner.record.protocol import Begin, Check, Command, Failed, Measured, Prepare, Reply, Stage
+from tuner.record.protocol import (
+    Begin,
+    Check,
+    Command,
+    Compiled,
+    Failed,
+    Measured,
+    Prepare,
+    Reply,
+    Stage,
+    WarmUp,
+)
 from tuner.record.workload import ModelCard, ModelRef
 from tuner.space.launching import plan_launch
 
@@ -99,7 +110,9 @@ class Launched:
     def prepare(self, batch: int | None = None) -> Prepared:
         begun = self.begin()
         assert not isinstance(begun, Failed), begun
-        prepared = self.ask(Prepare(batch or self.card.reference_batch))
+        compiled = self.ask(Prepare(batch or self.card.reference_batch))
+        assert isinstance(compiled, Compiled), compiled
+        prepared = self.ask(WarmUp())
         assert isinstance(prepared, Prepared), prepared
         return prepared
 

@@ -18,11 +18,12 @@ from tuner.cli import paths
 from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
+from tuner.frameworks import OFFERED, OFFERED_TITLES
 
 app = typer.Typer(
     name="tune-framework",
-    help="Find the runtime settings that make a PyTorch or TensorFlow model fastest on this "
-    "machine, and prove it.",
+    help=f"Find the runtime settings that make a {' or '.join(OFFERED_TITLES)} model fastest on "
+    "this machine, and prove it.",
     epilog="Example: tune-framework --model resnet50 --hw xeon --budget 20m",
     add_completion=False,
     no_args_is_help=False,
@@ -74,7 +75,9 @@ def run(
     ] = "auto",
     framework: Annotated[
         list[str] | None,
-        typer.Option(help="torch or tensorflow; may be repeated. Default: every installed one."),
+        typer.Option(
+            help=f"{' or '.join(OFFERED)}; may be repeated. Default: every installed one."
+        ),
     ] = None,
     scenario: Annotated[str, typer.Option(help="How load is offered: offline.")] = "offline",
     budget: Annotated[

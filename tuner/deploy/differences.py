@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from tuner.frameworks import DISTRIBUTIONS
 from tuner.host.identity import Host
 from tuner.record.identities import differing, said
 from tuner.record.recommendation import Recommendation
 
-_SERIOUS = ("torch", "tensorflow", "keras")
 _SELDOM = ("cxx", "memory_gib", "gpus")
 """Parts of an identity that speeds on a CPU seldom depend on."""
 
@@ -45,7 +45,7 @@ def _matters(part: str, in_use: set[str]) -> bool:
     """Tell whether speeds are known to depend on a part of an identity."""
     whole, _, name = part.partition(", ")
     if whole == "versions":
-        return name in _SERIOUS
+        return name in DISTRIBUTIONS
     return name in in_use if whole == "libraries" else whole not in _SELDOM
 
 
@@ -61,7 +61,7 @@ def _of_an_older_file(recommendation: Recommendation, host: Host) -> list[Differ
     for name, version in recommendation.versions.items():
         # only what was imported there tells of its build
         was, now = (v.partition("+")[0] for v in (version, host.versions.get(name, "none")))
-        pairs[name] = (was, now, name in _SERIOUS)
+        pairs[name] = (was, now, name in DISTRIBUTIONS)
     found = [
         Difference(what, str(there), str(here), matters)
         for what, (there, here, matters) in pairs.items()

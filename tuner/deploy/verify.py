@@ -29,10 +29,10 @@ from tuner.deploy.verdict import (
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
 from tuner.measurement.asking import Waiting
-from tuner.measurement.bench import Bench
 from tuner.measurement.confirmation import ALPHA, LOOKS, speedup_interval
 from tuner.measurement.describe import make_reference
 from tuner.measurement.estimates import round_values
+from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.memory import RESIDENT_SHARE
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
@@ -138,7 +138,7 @@ class _Trial:
         self._seconds = seconds
         self._store = store
         self._listen = listen
-        self.bench = Bench(
+        self.bench = bench_of_processes(
             store,
             host,
             workload,

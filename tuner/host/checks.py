@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
+from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.host.environment import tuning_variables
 from tuner.host.identity import Host
 from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, Watch
-from tuner.host.libraries import INSTALL_COMMANDS, how_to_install, installed_frameworks
+from tuner.host.libraries import how_to_install, installed_frameworks
 from tuner.host.topology import format_cpu_list
 from tuner.record.launch import Interference
 
@@ -52,9 +53,12 @@ class Surroundings(msgspec.Struct, frozen=True):
 def _frameworks(s: Surroundings) -> list[Finding]:
     return [
         Finding(
-            f"no_{name}", "missing", f"{name} is not installed: its models cannot be tuned", command
+            f"no_{name}",
+            "missing",
+            f"{name} is not installed: its models cannot be tuned",
+            FRAMEWORKS[name].install,
         )
-        for name, command in INSTALL_COMMANDS.items()
+        for name in OFFERED
         if name not in s.frameworks
     ]
 

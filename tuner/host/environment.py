@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tuner.frameworks import FRAMEWORKS
+
 # Every variable that the frameworks, OpenMP runtimes, math libraries and allocators read at start.
 _PREFIXES = (
     "OMP_",
@@ -82,14 +84,6 @@ _OF_NO_SPEED = (
     "KERAS_BACKEND",
     "KERAS_HOME",
 )
-_READ_BY = {
-    "torch": ("OMP_", "KMP_", "GOMP_", "MKL_", "TORCH", "PYTORCH_", "ATEN_", "IPEX_",
-              "LRU_CACHE_CAPACITY", "THP_MEM_ALLOC_ENABLE"),
-    "tensorflow": ("TF_", "XLA_", "ITEX_", "KERAS_"),
-    "fake": ("FAKE_",),
-}  # fmt: skip
-"""Variables that only one framework's build reads: TensorFlow's wheels have neither OpenMP nor
-MKL."""
 FOR_WORKERS = {
     "TF_CPP_MIN_LOG_LEVEL": "2",
     "CUDA_VISIBLE_DEVICES": "-1",
@@ -125,7 +119,7 @@ def without_effect(name: str, framework: str) -> str:
         return "a setting of GPUs, which the CPU's speed does not depend on"
     if name.startswith(_OF_NO_SPEED) or name.endswith("_VERSION"):
         return "it says what is logged, where files are or what was built, not how fast to compute"
-    readers = [each for each, prefixes in _READ_BY.items() if name.startswith(prefixes)]
+    readers = [each for each, entry in FRAMEWORKS.items() if name.startswith(entry.variables)]
     if readers and framework not in readers:
         return "not read by this framework"
     return ""

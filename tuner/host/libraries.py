@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import MissingFramework
+from tuner.frameworks import DISTRIBUTIONS, FRAMEWORKS, OFFERED
 
 # File patterns by the name used in search spaces, the preferred file first. run_cpu globs only the
 # unversioned names and misses every one on Debian, where they come with the -dev package.
@@ -41,13 +42,7 @@ DEBIAN_PACKAGES = {
 """The Debian and Ubuntu package that brings a library, where one does."""
 
 # Distributions whose version changes results. The tool's own libraries do not.
-_VERSIONED = ("torch", "tensorflow", "keras", "numpy")
-
-FRAMEWORK_PACKAGES = {"torch": "torch", "tensorflow": "tensorflow", "fake": "tuner"}
-INSTALL_COMMANDS = {
-    "torch": "pip install 'tune-framework[torch]'",
-    "tensorflow": "pip install 'tune-framework[tensorflow]'",
-}
+_VERSIONED = (*DISTRIBUTIONS, "numpy")
 
 
 def library_folders(root: Path = Path("/")) -> list[Path]:
@@ -178,13 +173,13 @@ def find_cxx() -> str | None:
 def installed_frameworks() -> tuple[str, ...]:
     """Name the frameworks that can be imported, without importing them."""
     return tuple(
-        name for name, package in FRAMEWORK_PACKAGES.items() if importlib.util.find_spec(package)
+        name for name, entry in FRAMEWORKS.items() if importlib.util.find_spec(entry.package)
     )
 
 
 def missing_framework(name: str) -> MissingFramework:
     """Return the one-line complaint about a framework that is not installed."""
-    command = INSTALL_COMMANDS.get(name, "see --help")
+    command = FRAMEWORKS[name].install if name in OFFERED else "see --help"
     return MissingFramework(f"{name} is not installed here; type: {command}")
 
 

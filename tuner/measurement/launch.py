@@ -1,40 +1,36 @@
-"""One launch, seen from outside: every step is stored before the next one begins."""
+"""One launch of real processes: every step is stored before the next one begins."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import TypeVar
 
 import msgspec
 
-from tuner.errors import StorageFailed, WorkerFailed
+from tuner.errors import StorageFailed
 from tuner.measurement.process import WorkerEnded
 from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
-from tuner.record.launch import (
-    Built,
-    Checked,
-    LaunchRecord,
-    Prepared,
-    Profiled,
-    ReadBack,
-    Slice,
-)
+from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, Profiled, ReadBack
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Begin,
     Check,
     Command,
+    Compiled,
     Failed,
     Measure,
     Measured,
     Prepare,
     Profile,
+    WarmUp,
 )
 from tuner.record.store import LaunchFile
+
+_ReplyT = TypeVar("_ReplyT", bound=Built | Compiled | Prepared | Measured | Checked | Profiled)
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -45,48 +41,44 @@ class Timeouts(msgspec.Struct, frozen=True):
     slice_s: float
 
 
-class LaunchFailed(WorkerFailed):
-    """The launch is over without having served its purpose; it is stored and closed already."""
+class ProcessLaunch:
+    """A launch of this seam (seam.py) whose steps are carried out by a team of processes.
 
-    def __init__(self, ending: Ending) -> None:
-        super().__init__(ending.reason)
-        self.ending = ending
-
-
-class Launch:
-    """A running launch. Raises LaunchFailed from any step; the process is gone by then."""
+    Once it has ended no process of it is left.
+    """
 
     def __init__(
         self,
         file: LaunchFile,
-        start: Callable[[], Team],
         timeouts: Timeouts,
         listen: Listener,
+        on_end: Callable[[LaunchRecord], None],
         left_s: Callable[[], float] | None = None,
     ) -> None:
-        """left_s: the seconds that a step may take at the most, asked when it begins."""
+        """on_end: is told once, when it ends. left_s: the most seconds that a step may take."""
         self.file = file
         self._left_s = left_s
         self._timeouts = timeouts
         self._listen = listen
+        self._on_end = on_end
         self._spent_s = self._slicing_s = 0.0
-        self._is_paused = False
+        self._is_paused = self._is_abandoned = False
         self._team: Team | None = None
-        with self._spending():
-            try:
-                self._team = start()
-            except WorkerEnded as error:
-                self._fail(error.ending)
-        try:
-            file.add(Started(self._spent_s))
-        except BaseException:  # a full disk: nobody else knows of the worker yet
-            self.abandon()
-            raise
 
     @property
     def record(self) -> LaunchRecord:
         """What is known of the launch so far."""
         return self.file.record
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether its processes run, or wait to."""
+        return self._team is not None
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """The processes of the instances, by rank; none once it has ended."""
+        return self._team.pids if self._team is not None else ()
 
     @property
     def fixed_s(self) -> float:
@@ -107,140 +99,158 @@ class Launch:
         finally:
             self._spent_s += time.monotonic() - began
 
-    def _fail(self, ending: Ending) -> NoReturn:
+    def _fail(self, ending: Ending) -> None:
+        """End it for what went wrong, unless that is the disk's fault, which is no outcome."""
         if ending.outcome is Outcome.CRASHED:
             try:
-                self.file.check_room()  # else it is the disk's fault, and no outcome
+                self.file.check_room()
             except StorageFailed:
                 self.abandon()
                 raise
-        self._close(ending)
-        raise LaunchFailed(ending)
+        self.finish(ending)
 
-    def _ask(self, command: Command, timeout_s: float) -> Built | Prepared | Measured | Checked:
+    def _ask(self, command: Command, timeout_s: float, kind: type[_ReplyT]) -> _ReplyT | Ending:
+        """Have the processes obey; return their answer, or how they failed."""
         assert self._team is not None
         if self._left_s is not None:
             timeout_s = min(timeout_s, max(0.0, self._left_s()))
+        self._resume()
         with self._spending():
             try:
                 reply = self._team.ask(command, timeout_s, self._tell)
             except WorkerEnded as error:
-                reply = Failed(error.ending.outcome, error.ending.reason)
-        if isinstance(reply, Built | Prepared | Measured | Checked):
+                return error.ending
+        if isinstance(reply, kind):
             return reply
-        if not isinstance(reply, Failed):
-            reply = Failed(Outcome.CRASHED, f"the worker answered {reply!r}")
-        return self._fail(Ending(reply.outcome, reply.reason))
+        if isinstance(reply, Failed):
+            return Ending(reply.outcome, reply.reason)
+        return Ending(Outcome.CRASHED, f"the worker answered {reply!r}")
+
+    def _carry_out(self, command: Command, timeout_s: float, kind: type[_ReplyT]) -> _ReplyT | None:
+        """Have a command carried out; None where the launch has ended, or ends with it."""
+        if not self.goes_on:
+            return None
+        answer = self._ask(command, timeout_s, kind)
+        if isinstance(answer, Ending):
+            self._fail(answer)
+            return None
+        return answer
+
+    def _try(
+        self, command: Command, timeout_s: float, kind: type[_ReplyT], when: str
+    ) -> _ReplyT | None:
+        """Have a command carried out that a launch may fail at and still have served its purpose.
+
+        when: in words, for the reason of the ending.
+        """
+        if not self.goes_on:
+            return None
+        answer = self._ask(command, timeout_s, kind)
+        if isinstance(answer, Ending):
+            self.finish(Ending(Outcome.MEASURED, f"ended {when}: {answer.reason}"))
+            return None
+        return answer
 
     def _tell(self, stage: str) -> None:
         self._listen(LaunchStage(self.record.request.id, stage))
 
+    def start(self, team: Callable[[], Team]) -> None:
+        """Start the processes."""
+        with self._spending():
+            try:
+                self._team = team()
+            except WorkerEnded as error:
+                self._fail(error.ending)
+                return
+        try:
+            self.file.add(Started(self._spent_s))
+        except BaseException:  # a full disk: nobody else knows of the worker yet
+            self.abandon()
+            raise
+
     def begin(self, order: Begin) -> None:
         """Have the model built."""
-        reply = self._ask(order, self._timeouts.begin_s)
-        assert isinstance(reply, Built)
-        self.file.add(reply)
+        built = self._carry_out(order, self._timeouts.begin_s, Built)
+        if built is not None:
+            self.file.add(built)
 
     def prepare(self, order: Prepare) -> None:
-        """Have the model compiled and warmed up; refuse settings not in force.
+        """Have the model compiled, and called for the first time."""
+        self._carry_out(order, self._timeouts.prepare_s, Compiled)
+
+    def warm_up(self) -> None:
+        """Have the model called until it is warm; refuse settings not in force.
 
         A setting that did not take effect makes the launch not_applicable: its speed belongs to
         another configuration and must not be credited to this one.
         """
-        reply = self._ask(order, self._timeouts.prepare_s)
-        assert isinstance(reply, Prepared)
-        self.file.add(reply)
-        ignored = [item for item in reply.read_back if not item.in_force]
+        prepared = self._carry_out(WarmUp(), self._timeouts.prepare_s, Prepared)
+        if prepared is None:
+            return
+        self.file.add(prepared)
+        ignored = [item for item in prepared.read_back if not item.in_force]
         if ignored:
             self._fail(Ending(Outcome.NOT_APPLICABLE, _describe_ignored(ignored)))
 
-    def check(self, order: Check) -> None:
-        """Have the outputs compared with the default's; nothing is measured after that."""
-        self.resume()
-        reply = self._ask(order, self._timeouts.prepare_s)
-        assert isinstance(reply, Checked)
-        self.file.add(reply)
-
-    def measure(self, index: int, seconds: float) -> Slice:
+    def take_slice(self, index: int, seconds: float) -> None:
         """Take one slice; the first call after a pause is made and not timed."""
         spent_before_s = self._spent_s
-        discard = int(self._is_paused)
-        self.resume()
-        reply = self._ask(Measure(index, seconds, discard), self._timeouts.slice_s)
-        assert isinstance(reply, Measured)
-        self._slicing_s += self._spent_s - spent_before_s
-        self.file.add(SliceTaken(reply.slice))
-        return reply.slice
+        order = Measure(index, seconds, int(self._is_paused))
+        measured = self._carry_out(order, self._timeouts.slice_s, Measured)
+        if measured is not None:
+            self._slicing_s += self._spent_s - spent_before_s
+            self.file.add(SliceTaken(measured.slice))
 
-    def measure_beside(self, index: int, seconds: float, n_neighbours: int) -> bool:
-        """Take a slice beside so many busy processes; tell whether the launch goes on.
+    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+        """Take a slice beside so many busy processes; what does not bear them has ended well."""
+        order, when = Measure(index, seconds, 1), "beside a busy neighbour"
+        measured = self._try(order, self._timeouts.slice_s, Measured, when)
+        if measured is not None:
+            self.file.add(SliceTaken(measured.slice, n_neighbours))
 
-        What was measured undisturbed stands: one that does not bear the neighbour has ended well.
-        """
-        assert self._team is not None
-        self.resume()
-        with self._spending():
-            try:
-                order = Measure(index, seconds, 1)
-                reply = self._team.ask(order, self._timeouts.slice_s, self._tell)
-            except WorkerEnded as error:
-                reply = Failed(error.ending.outcome, error.ending.reason)
-        if isinstance(reply, Measured):
-            self.file.add(SliceTaken(reply.slice, n_neighbours))
-            return True
-        why = reply.reason if isinstance(reply, Failed) else f"the worker answered {reply!r}"
-        self.finish(Ending(Outcome.MEASURED, f"ended beside a busy neighbour: {why}"))
-        return False
+    def check(self, order: Check) -> None:
+        """Have the outputs compared with the default's; nothing is measured after that."""
+        checked = self._carry_out(order, self._timeouts.prepare_s, Checked)
+        if checked is not None:
+            self.file.add(checked)
 
     def profile(self, seconds: float) -> None:
-        """Have the worker tell where its time goes.
-
-        One that does not bear a profiler ends here: that is no fault of its configuration.
-        """
-        assert self._team is not None
-        self.resume()
-        with self._spending():
-            try:
-                reply = self._team.ask(Profile(seconds), self._timeouts.prepare_s, self._tell)
-            except WorkerEnded as error:
-                reply = Failed(error.ending.outcome, error.ending.reason)
-        if isinstance(reply, Profiled):
-            self.file.add(reply)
-            return
-        why = reply.reason if isinstance(reply, Failed) else f"the worker answered {reply!r}"
-        self.finish(Ending(Outcome.MEASURED, f"ended under the profiler: {why}"))
+        """Have the worker tell where its time goes; what does not bear it has ended well."""
+        order, when = Profile(seconds), "under the profiler"
+        profiled = self._try(order, self._timeouts.prepare_s, Profiled, when)
+        if profiled is not None:
+            self.file.add(profiled)
 
     def pause(self) -> None:
-        """Stop the worker until it is needed again."""
-        if self._team is not None and not self._is_paused:
-            with self._spending():
-                try:
-                    self._team.pause()
-                except WorkerEnded as error:
-                    self._fail(error.ending)
-            self._is_paused = True
+        """Stop the processes until they are needed again."""
+        if self._team is None or self._is_paused:
+            return
+        with self._spending():
+            try:
+                self._team.pause()
+                self._is_paused = True
+            except WorkerEnded as error:
+                self._fail(error.ending)
 
-    def resume(self) -> None:
-        """Let the worker go on."""
+    def _resume(self) -> None:
         if self._team is not None and self._is_paused:
             self._team.resume()
             self._is_paused = False
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
         """End the launch in good order (measured, unless told otherwise)."""
-        if self.record.ending is None:
-            self._close(ending or Ending(Outcome.MEASURED))
+        if self.record.ending is None and not self._is_abandoned:
+            if self._team is not None:
+                with self._spending():
+                    self._team.close()
+                self._team = None
+            self.file.end(ending or Ending(Outcome.MEASURED), self._spent_s, self._slicing_s)
+            self._on_end(self.record)
         return self.record
 
-    def _close(self, ending: Ending) -> None:
-        if self._team is not None:
-            with self._spending():
-                self._team.close()
-            self._team = None
-        self.file.end(ending, self._spent_s, self._slicing_s)
-
     def abandon(self) -> None:
-        """Kill the workers without a word in the store, as a resumed study will see it."""
+        """Kill the processes without a word in the store, as a resumed study will see it."""
+        self._is_abandoned = True
         if self._team is not None:
             self._team.close()
             self._team = None

@@ -1,15 +1,22 @@
-"""Starts the launches of a study, one worker process each, and sees to it that each one ends."""
+"""Launches as real processes, one worker each, and a bench on them.
+
+A launcher sees to it that each launch ends.
+"""
 
 from __future__ import annotations
 
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from tuner.host.identity import Host
+from tuner.measurement.bench import Bench
 from tuner.measurement.estimates import clean_slices
-from tuner.measurement.launch import Launch, LaunchFailed, Timeouts
+from tuner.measurement.launch import ProcessLaunch, Timeouts
 from tuner.measurement.memory import MemoryModel
+from tuner.measurement.neighbour import n_neighbours, neighbour
+from tuner.measurement.quiet import Quiet
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
@@ -20,12 +27,50 @@ from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH, Applies
 from tuner.space.knobs import describe
-from tuner.space.launching import plan_launch
+from tuner.space.launching import LaunchPlan, plan_launch
 
+SearchRatio = Callable[[LaunchRecord], float | None]
+"""What a search makes of a launch that has ended; it is told with the launch."""
 _MAX_PADDING_BYTES = 4096
 
 
-class Launcher:
+def bench_of_processes(
+    store: Store,
+    host: Host,
+    workload: Workload,
+    facts: ModelFacts,
+    listen: Listener,
+    *,
+    session: int,
+    seed: int,
+    seconds_left: Callable[[], float],
+    waiting_s: float,
+    is_cut: bool = False,
+    search_ratio: SearchRatio = lambda _: None,
+) -> Bench:
+    """Return a bench that measures one workload on this host, in processes.
+
+    waiting_s: the most that all waits for quiet together may take. is_cut: no step of a launch
+    outlasts seconds_left; else the one that runs then may.
+    """
+    draw = random.Random(seed * 1000 + session)
+    launcher = ProcessLauncher(
+        store,
+        host,
+        workload,
+        facts,
+        listen,
+        session=session,
+        draw=draw,
+        seconds_left=seconds_left,
+        is_cut=is_cut,
+        search_ratio=search_ratio,
+    )
+    quiet = Quiet(store, listen, waiting_s, seconds_left)
+    return Bench(store, workload.card, launcher, quiet, draw)
+
+
+class ProcessLauncher:
     """Launches configurations of one workload on this host into one store."""
 
     def __init__(
@@ -40,10 +85,11 @@ class Launcher:
         draw: random.Random,
         seconds_left: Callable[[], float],
         is_cut: bool = False,
+        search_ratio: SearchRatio = lambda _: None,
     ) -> None:
         """is_cut: no step of a launch outlasts seconds_left."""
+        self.host = host
         self._store = store
-        self._host = host
         self._workload = workload
         self._facts = facts
         self._listen = listen
@@ -51,10 +97,25 @@ class Launcher:
         self._draw = draw
         self._seconds_left = seconds_left
         self._is_cut = is_cut
-        self.search_ratio: Callable[[LaunchRecord], float | None] = lambda _: None
-        """What a search makes of a launch that has ended; it is told with the launch."""
+        self._search_ratio = search_ratio
         self.memory = MemoryModel(store, host.limits)
-        self.running: list[Launch] = []
+        self.running: list[ProcessLaunch] = []
+
+    @property
+    def can_profile(self) -> bool:
+        """Whether a profiler may look inside: what a program does there is its own."""
+        return not self._workload.model.command
+
+    def fit(self, records: Sequence[LaunchRecord]) -> bool:
+        """Tell whether launches like these can be resident together."""
+        return self.memory.fit(records)
+
+    @contextmanager
+    def neighbours(self) -> Iterator[int]:
+        """Keep a synthetic neighbour busy; yields of how many processes, 0 if it does not work."""
+        n = n_neighbours(self.host)
+        with neighbour(n, self._store.neighbour_log) as is_busy:
+            yield n if is_busy else 0
 
     def start(
         self,
@@ -63,8 +124,8 @@ class Launcher:
         *,
         pacer_block: int = 0,
         round_number: int = 0,
-    ) -> Launch:
-        """Start a launch and prepare it; the worker runs on return. Raises LaunchFailed."""
+    ) -> ProcessLaunch:
+        """Start a launch, prepare it and warm it up; the worker runs on return, or has ended."""
         self._store.check_room()
         request = LaunchRequest(
             id=self._store.next_launch_id(),
@@ -79,55 +140,50 @@ class Launcher:
         )
         file = self._store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
-        plans = plan_launch(configuration, self._host)
+        plans = plan_launch(configuration, self.host)
         running = [launch.record for launch in self.running]
+        launch = ProcessLaunch(
+            file,
+            self._timeouts(configuration, len(plans)),
+            self._listen,
+            self.ended,
+            self._seconds_left if self._is_cut else None,
+        )
+        self.running.append(launch)
         if fault := self.memory.fault(request, len(plans), running):
-            ending = Ending(Outcome.NOT_APPLICABLE, fault)
-            file.end(ending, 0.0, 0.0)
-            self._announce(file.record)
-            raise LaunchFailed(ending)
+            launch.finish(Ending(Outcome.NOT_APPLICABLE, fault))
+            return launch
+        environment = self._environment(request)
+        launch.start(lambda: Team(plans, file.log_path, environment))
+        launch.begin(self._order(request, plans[0]))
+        launch.prepare(Prepare(request.batch))
+        launch.warm_up()
+        return launch
+
+    def _environment(self, request: LaunchRequest) -> Mapping[str, str]:
         compiled = (self._store.folder / "compiled").absolute()
         compiled.mkdir(exist_ok=True)
-        extra = {
+        return {
             "TORCHINDUCTOR_CACHE_DIR": str(compiled),
             "TUNE_FRAMEWORK_PACKAGES": str(compiled),
             "TUNE_FRAMEWORK_PADDING": "." * request.padding_bytes,
         }
-        try:
-            launch = Launch(
-                file,
-                lambda: Team(plans, file.log_path, extra),
-                self._timeouts(configuration, len(plans)),
-                self._listen,
-                self._seconds_left if self._is_cut else None,
-            )
-            self.running.append(launch)
-            launch.begin(
-                Begin(
-                    launch=request.id,
-                    model=self._workload.model,
-                    framework=self._workload.framework,
-                    seed=self._workload.seed,
-                    settings=configuration.as_dict(),
-                    memory_policy=plans[0].memory_policy,
-                    reference=str(self._store.reference_path.absolute()),
-                )
-            )
-            launch.prepare(Prepare(request.batch))
-        except LaunchFailed:
-            self.ended(file.record)
-            raise
-        return launch
 
-    def finish(self, launch: Launch, ending: Ending | None = None) -> LaunchRecord:
-        """End a launch, as measured unless another ending is given."""
-        return self.ended(launch.finish(ending))
+    def _order(self, request: LaunchRequest, plan: LaunchPlan) -> Begin:
+        return Begin(
+            launch=request.id,
+            model=self._workload.model,
+            framework=self._workload.framework,
+            seed=self._workload.seed,
+            settings=request.configuration.as_dict(),
+            memory_policy=plan.memory_policy,
+            reference=str(self._store.reference_path.absolute()),
+        )
 
-    def ended(self, record: LaunchRecord) -> LaunchRecord:
+    def ended(self, record: LaunchRecord) -> None:
         """Let go of a launch that has ended, be it by itself, and say how."""
         self.running = [launch for launch in self.running if launch.record.ending is None]
         self._announce(record)
-        return record
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
@@ -159,6 +215,6 @@ class Launcher:
                 seconds=record.total_s,
                 n_slices=len(record.slices),
                 n_disturbed=sum(bool(s.interference.dirty) for s in record.slices),
-                search_ratio=self.search_ratio(record),
+                search_ratio=self._search_ratio(record),
             )
         )

@@ -31,6 +31,7 @@ from tuner.record.protocol import (
     Begin,
     Check,
     Command,
+    Compiled,
     Failed,
     Go,
     Halt,
@@ -162,6 +163,8 @@ class Team:
             return Built(
                 max(b.import_s for b in built), max(b.build_s for b in built), first.versions
             )
+        if isinstance(first, Compiled):
+            return Compiled(max(r.first_call_s for r in replies if isinstance(r, Compiled)))
         if isinstance(first, Prepared):
             return self._prepared([r for r in replies if isinstance(r, Prepared)])
         if isinstance(first, Measured):

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from tuner.frameworks import FRAMEWORKS
 from tuner.output.assemble import verdict_line
 from tuner.output.price import price
 from tuner.record.configuration import Configuration, Value
@@ -174,9 +175,12 @@ def _time_spent(result: Result) -> str:
     """Write where the seconds of a study went."""
     spent = result.seconds
     known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
-    is_fake = result.framework == "fake"
-    whose = "of the launches' virtual seconds: " if is_fake else ""
-    rest = "" if is_fake else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
+    entry = FRAMEWORKS.get(result.framework)
+    is_virtual = entry is not None and entry.is_virtual
+    whose = "of the launches' virtual seconds: " if is_virtual else ""
+    rest = (
+        "" if is_virtual else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
+    )
     return (
         f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
         f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up, output checks and "

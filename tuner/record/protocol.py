@@ -50,9 +50,13 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Compile and warm up at a batch size."""
+    """Compile at a batch size, and make the first call; after Begin."""
 
     batch: int
+
+
+class WarmUp(msgspec.Struct, frozen=True, tag="warm_up"):
+    """Make calls until they are steady, then read back what is in force; after Prepare."""
 
 
 class Measure(msgspec.Struct, frozen=True, tag="measure"):
@@ -117,6 +121,7 @@ Command: TypeAlias = (
     | MakeReference
     | Begin
     | Prepare
+    | WarmUp
     | Measure
     | Go
     | Halt
@@ -142,6 +147,12 @@ class Stage(msgspec.Struct, frozen=True, tag="stage"):
     """What the worker is doing now: importing, building, compiling, checking, warming up."""
 
     name: str
+
+
+class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
+    """The answer to Prepare; the answer to WarmUp says the same, and more."""
+
+    first_call_s: float
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):
@@ -170,6 +181,7 @@ Reply: TypeAlias = (
     | ReferenceMade
     | Stage
     | Built
+    | Compiled
     | Prepared
     | Measured
     | Checked

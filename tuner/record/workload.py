@@ -9,7 +9,6 @@ import msgspec
 from tuner.record.configuration import Value
 
 Scenario = Literal["offline"]
-FRAMEWORKS = ("torch", "tensorflow", "fake")
 N_CHECK_SAME = 32
 N_CHECK_REDUCED = 128
 """Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""

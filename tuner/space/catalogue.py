@@ -8,7 +8,9 @@ environment variable may be searched too, as `env.NAME`: nothing can be read bac
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
+from types import MappingProxyType
 
 import msgspec
 
@@ -62,8 +64,6 @@ PRELOADED: dict[str, tuple[str, ...]] = {
 }
 """The libraries that a launch can preload, by knob (found by host/libraries.py)."""
 
-_TORCH, _TENSORFLOW, _FAKE = ("torch",), ("tensorflow",), ("fake",)
-
 
 def _variable(
     name: str,
@@ -83,16 +83,14 @@ def _variable(
     )
 
 
-def _model(
-    id_: str, title: str, frameworks: tuple[str, ...], how: str, *, changes_numerics: bool = False
-) -> Knob:
-    return Knob(id_, Applies.MODEL, title, changes_numerics, frameworks, how)
+def _model(id_: str, title: str, how: str, *, changes_numerics: bool = False) -> Knob:
+    return Knob(id_, Applies.MODEL, title, changes_numerics, how=how)
 
 
 _LAUNCH = (
     Knob(BATCH, Applies.CALL, "batch size", how="call the model with batches of {value}"),
     Knob(ALLOCATOR, Applies.LAUNCH, "memory allocator, by LD_PRELOAD"),
-    Knob(OPENMP, Applies.LAUNCH, "OpenMP runtime, by LD_PRELOAD", frameworks=_TORCH),
+    Knob(OPENMP, Applies.LAUNCH, "OpenMP runtime, by LD_PRELOAD", frameworks=("torch",)),
     Knob(CPUS, Applies.LAUNCH, "CPUs: all allowed ones, or one of each physical core"),
     Knob(NUMA_NODE, Applies.LAUNCH, "one NUMA node's CPUs and memory, or none"),
     Knob(INSTANCES, Applies.LAUNCH, "processes that share the work, each with cores of its own"),
@@ -106,7 +104,7 @@ _ALLOCATORS = (
     _variable("MIMALLOC_LARGE_OS_PAGES", "huge pages for mimalloc"),
     _variable("GLIBC_TUNABLES", "glibc malloc's thresholds and huge pages"),
     _variable(
-        "THP_MEM_ALLOC_ENABLE", "huge pages for large tensors", _TORCH,
+        "THP_MEM_ALLOC_ENABLE", "huge pages for large tensors", ("torch",),
         marker="THP_MEM_ALLOC_ENABLE",
     ),
 )  # fmt: skip
@@ -144,163 +142,165 @@ _ONEDNN = (
 )  # fmt: skip
 _TORCH_KNOBS = (
     _variable(
-        "ATEN_CPU_CAPABILITY", "newest instructions of PyTorch's own kernels", _TORCH,
+        "ATEN_CPU_CAPABILITY", "newest instructions of PyTorch's own kernels",
         marker="ATEN_CPU_CAPABILITY",
     ),
     _variable(
-        "LRU_CACHE_CAPACITY", "how many oneDNN kernels PyTorch keeps", _TORCH,
+        "LRU_CACHE_CAPACITY", "how many oneDNN kernels PyTorch keeps",
         marker="LRU_CACHE_CAPACITY",
     ),
     _variable(
-        "TORCH_MKLDNN_MATMUL_MIN_DIM", "smallest matrix that goes to oneDNN (Arm)", _TORCH,
+        "TORCH_MKLDNN_MATMUL_MIN_DIM", "smallest matrix that goes to oneDNN (Arm)",
         marker="TORCH_MKLDNN_MATMUL_MIN_DIM",
     ),
     Knob(
         "torch.interop_threads", Applies.PROCESS, "inter-op threads of PyTorch",
-        frameworks=_TORCH, how="torch.set_num_interop_threads({value})",
+        how="torch.set_num_interop_threads({value})",
     ),
     Knob(
         "torch.flush_denormal", Applies.PROCESS, "numbers below 1e-38 count as zero",
-        frameworks=_TORCH, how="torch.set_flush_denormal({value})",
+        how="torch.set_flush_denormal({value})",
     ),
     _model(
-        "torch.mkldnn", "oneDNN's kernels in PyTorch", _TORCH,
+        "torch.mkldnn", "oneDNN's kernels in PyTorch",
         "torch.backends.mkldnn.set_flags({value})",
     ),
     _model(
-        "torch.weights", "weights in a mapped file, whose pages instances share", _TORCH,
+        "torch.weights", "weights in a mapped file, whose pages instances share",
         "{value}: model.load_state_dict(torch.load('weights.pt', mmap=True), assign=True), of a "
         "file that all instances read",
     ),
     _model(
-        "torch.memory_format", "layout of image tensors", _TORCH,
+        "torch.memory_format", "layout of image tensors",
         "model.to(memory_format=torch.{value}), and the inputs likewise",
     ),
     _model(
-        "torch.compile.mode", "TorchInductor", _TORCH,
+        "torch.compile.mode", "TorchInductor",
         "mode {value}: model = torch.compile(model), called under torch.inference_mode(); the mode "
         "freezing needs torch._inductor.config.freezing = True before the first call",
     ),
     _model(
-        "torch.compile.max_autotune", "TorchInductor's choice of product kernels by trial", _TORCH,
+        "torch.compile.max_autotune", "TorchInductor's choice of product kernels by trial",
         "torch._inductor.config.max_autotune = {value} before the first call",
     ),
     _model(
-        "torch.compile.cpp_wrapper", "TorchInductor's calls in C++", _TORCH,
+        "torch.compile.cpp_wrapper", "TorchInductor's calls in C++",
         "torch._inductor.config.cpp_wrapper = {value} before the first call",
     ),
     _model(
-        "torch.jit.mode", "TorchScript, traced and frozen", _TORCH,
+        "torch.jit.mode", "TorchScript, traced and frozen",
         "model = torch.jit.freeze(torch.jit.trace(model, inputs)); mode optimize needs "
         "torch.jit.optimize_for_inference(model) around it (here: {value})",
     ),
     _model(
-        "torch.export.mode", "exported and compiled ahead of time", _TORCH,
+        "torch.export.mode", "exported and compiled ahead of time",
         "{value}: torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs)), "
         "loaded with torch._inductor.aoti_load_package",
     ),
     _model(
-        "torch.autocast", "automatic mixed precision of PyTorch", _TORCH,
+        "torch.autocast", "automatic mixed precision of PyTorch",
         "with torch.autocast('cpu', dtype=torch.bfloat16): model(x)",
         changes_numerics=True,
     ),
     _model(
-        "torch.dtype", "weights and inputs converted", _TORCH,
+        "torch.dtype", "weights and inputs converted",
         "model.to(torch.bfloat16), and floating-point inputs likewise (here: {value})",
         changes_numerics=True,
     ),
     _model(
-        "torch.fp32_precision", "precision of fp32 products in oneDNN, set in the program", _TORCH,
+        "torch.fp32_precision", "precision of fp32 products in oneDNN, set in the program",
         "torch.backends.mkldnn.matmul.fp32_precision = torch.backends.mkldnn.conv.fp32_precision "
         "= '{value}'",
         changes_numerics=True,
     ),
 )  # fmt: skip
 _TENSORFLOW_KNOBS = (
-    _variable("TF_NUM_INTRAOP_THREADS", "intra-op threads of TensorFlow", _TENSORFLOW),
-    _variable("TF_NUM_INTEROP_THREADS", "inter-op threads of TensorFlow", _TENSORFLOW),
+    _variable("TF_NUM_INTRAOP_THREADS", "intra-op threads of TensorFlow"),
+    _variable("TF_NUM_INTEROP_THREADS", "inter-op threads of TensorFlow"),
     _variable(
-        "TF_ENABLE_ONEDNN_OPTS", "oneDNN's kernels in TensorFlow", _TENSORFLOW,
+        "TF_ENABLE_ONEDNN_OPTS", "oneDNN's kernels in TensorFlow",
         marker="TF_ENABLE_ONEDNN_OPTS",
     ),
     _variable(
-        "TF_ENABLE_MKL_NATIVE_FORMAT", "TensorFlow's own layout in oneDNN's kernels", _TENSORFLOW,
+        "TF_ENABLE_MKL_NATIVE_FORMAT", "TensorFlow's own layout in oneDNN's kernels",
         marker="TF_ENABLE_MKL_NATIVE_FORMAT",
     ),
     _variable(
-        "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "keep reordered weights", _TENSORFLOW,
+        "TF_ONEDNN_ASSUME_FROZEN_WEIGHTS", "keep reordered weights",
         marker="TF_ONEDNN_ASSUME_FROZEN_WEIGHTS",
     ),
     _variable(
-        "TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "malloc instead of TensorFlow's pool", _TENSORFLOW,
+        "TF_ONEDNN_USE_SYSTEM_ALLOCATOR", "malloc instead of TensorFlow's pool",
         marker="TF_ONEDNN_USE_SYSTEM_ALLOCATOR",
     ),
     _variable(
-        "TF_MKL_ALLOC_MAX_BYTES", "size of TensorFlow's pool for oneDNN", _TENSORFLOW,
+        "TF_MKL_ALLOC_MAX_BYTES", "size of TensorFlow's pool for oneDNN",
         marker="TF_MKL_ALLOC_MAX_BYTES",
     ),
     _variable(
-        "TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE", "false keeps oneDNN's kernels in a cache", _TENSORFLOW,
+        "TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE", "false keeps oneDNN's kernels in a cache",
         marker="TF_MKL_OPTIMIZE_PRIMITIVE_MEMUSE",
     ),
     _variable(
-        "TF_XLA_FLAGS", "XLA for whatever it can cluster", _TENSORFLOW, marker="TF_XLA_FLAGS"
+        "TF_XLA_FLAGS", "XLA for whatever it can cluster", marker="TF_XLA_FLAGS"
     ),
     _model(
-        "tensorflow.frozen", "variables folded into constants", _TENSORFLOW,
+        "tensorflow.frozen", "variables folded into constants",
         "f = convert_variables_to_constants_v2(f) on the concrete function f",
     ),
     _model(
-        "tensorflow.jit_compile", "XLA for the whole function", _TENSORFLOW,
+        "tensorflow.jit_compile", "XLA for the whole function",
         "tf.function(..., jit_compile=True)",
     ),
     _model(
-        "tensorflow.data_format", "layout of image tensors", _TENSORFLOW,
+        "tensorflow.data_format", "layout of image tensors",
         "build the model with data_format {value}",
     ),
     _model(
-        "tensorflow.layout_optimizer", "grappler's layout pass", _TENSORFLOW,
+        "tensorflow.layout_optimizer", "grappler's layout pass",
         "tf.config.optimizer.set_experimental_options({{'layout_optimizer': {value}}}) "
         "before tracing",
     ),
     _model(
-        "tensorflow.remapping", "grappler's fusing of operators", _TENSORFLOW,
+        "tensorflow.remapping", "grappler's fusing of operators",
         "tf.config.optimizer.set_experimental_options({{'remapping': {value}}}) before tracing",
     ),
     _model(
-        "tensorflow.auto_mixed_precision", "bf16 by the graph optimiser", _TENSORFLOW,
+        "tensorflow.auto_mixed_precision", "bf16 by the graph optimiser",
         "tf.config.optimizer.set_experimental_options("
         "{{'auto_mixed_precision_onednn_bfloat16': True}}) before tracing",
         changes_numerics=True,
     ),
     _model(
-        "tensorflow.keras_policy", "bf16 by Keras's policy", _TENSORFLOW,
+        "tensorflow.keras_policy", "bf16 by Keras's policy",
         "tf.keras.mixed_precision.set_global_policy('{value}') before the model is built",
         changes_numerics=True,
     ),
 )  # fmt: skip
 _FAKE_KNOBS = (
-    Knob("fake.layout", Applies.MODEL, "layout of the fake model", frameworks=_FAKE),
-    Knob("fake.compile", Applies.MODEL, "compiler of the fake model", frameworks=_FAKE),
-    Knob("fake.streams", Applies.PROCESS, "streams of the fake model", frameworks=_FAKE),
+    Knob("fake.layout", Applies.MODEL, "layout of the fake model"),
+    Knob("fake.compile", Applies.MODEL, "compiler of the fake model"),
+    Knob("fake.streams", Applies.PROCESS, "streams of the fake model"),
     Knob(
         "fake.precision",
         Applies.MODEL,
         "precision of the fake model",
         changes_numerics=True,
-        frameworks=_FAKE,
     ),
 )
-KNOBS: dict[str, Knob] = {
-    knob.id: knob
-    for group in (
-        _LAUNCH,
-        _ALLOCATORS,
-        _OPENMP,
-        _ONEDNN,
-        _TORCH_KNOBS,
-        _TENSORFLOW_KNOBS,
-        _FAKE_KNOBS,
-    )
-    for knob in group
-}
+_OF_FRAMEWORKS: Mapping[str, tuple[Knob, ...]] = MappingProxyType(
+    {"torch": _TORCH_KNOBS, "tensorflow": _TENSORFLOW_KNOBS, "fake": _FAKE_KNOBS}
+)
+"""Knobs that one framework alone has, by its name in the registry (frameworks.py)."""
+_EVERYTHING = (
+    *_LAUNCH,
+    *_ALLOCATORS,
+    *_OPENMP,
+    *_ONEDNN,
+    *(
+        msgspec.structs.replace(knob, frameworks=(name,))
+        for name, knobs in _OF_FRAMEWORKS.items()
+        for knob in knobs
+    ),
+)
+KNOBS: dict[str, Knob] = {knob.id: knob for knob in _EVERYTHING}

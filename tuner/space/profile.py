@@ -49,9 +49,9 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.errors import ExpressionError, ProfileError, UnknownName
+from tuner.frameworks import FRAMEWORKS
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
-from tuner.record.workload import FRAMEWORKS
 from tuner.space.catalogue import KNOBS
 from tuner.space.expressions import Expression
 from tuner.space.knobs import is_known

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tuner.errors import UsageError
+from tuner.frameworks import FRAMEWORKS
 from tuner.host.libraries import library_named
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration
@@ -22,7 +23,6 @@ from tuner.record.recommendation import (
     Recommendation,
     Setting,
 )
-from tuner.record.workload import FRAMEWORKS
 from tuner.space.catalogue import BATCH, INSTANCES, PRELOADED
 from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
 from tuner.space.restrictions import NOT_A_SETTING

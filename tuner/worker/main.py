@@ -37,6 +37,7 @@ from tuner.record.protocol import (
     ReferenceMade,
     Reply,
     Stage,
+    WarmUp,
 )
 from tuner.record.workload import ModelCard, ModelRef
 from tuner.worker.company import Orders
@@ -97,6 +98,8 @@ def _answer(session: Session | ProgramSession, command: Command) -> Reply:
             return session.begin(command)
         case Prepare():
             return session.prepare(command)
+        case WarmUp():
+            return session.warm_up()
         case Measure():
             return session.measure(command)
         case Profile():

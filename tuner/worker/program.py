@@ -30,6 +30,7 @@ from typing import IO
 import msgspec
 
 from tuner.errors import UsageError, WorkerFailed
+from tuner.frameworks import OFFERED_TITLES
 from tuner.host.environment import FOR_WORKERS
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
@@ -39,6 +40,7 @@ from tuner.record.launch import Built, Checked, OutputCheck, Prepared, Profiled,
 from tuner.record.protocol import (
     Begin,
     Check,
+    Compiled,
     Describe,
     MakeReference,
     Measure,
@@ -76,6 +78,8 @@ class ProgramSession:
         self._watch = Watch(with_children=True)
         self._settings: dict[str, Value] = {}
         self._framework = ""
+        self._seen = Sighting()
+        self._prepared_s = 0.0
 
     def begin(self, order: Begin) -> Built:
         """Take the settings; every run inherits the memory policy."""
@@ -85,20 +89,24 @@ class ProgramSession:
         self._ref = order.model
         return Built(0.0, 0.0, {})
 
-    def prepare(self, order: Prepare) -> Prepared:
+    def prepare(self, order: Prepare) -> Compiled:
         """Run once without counting it, to fill the caches, and look at the running program."""
         self._tell("warming up")
-        seen = Sighting()
-        made = _run(self._ref, seen, self._settings)
+        self._seen = Sighting()
+        self._prepared_s = _run(self._ref, self._seen, self._settings).wall_s
+        return Compiled(self._prepared_s)
+
+    def warm_up(self) -> Prepared:
+        """Tell what was seen: the run that is not counted has filled the caches already."""
         return Prepared(
-            first_call_s=made.wall_s,
-            steady_call_s=made.wall_s,
-            warm_up_s=made.wall_s,
+            first_call_s=self._prepared_s,
+            steady_call_s=self._prepared_s,
+            warm_up_s=self._prepared_s,
             is_steady=True,
             memory_peak_bytes=_children_peak_bytes(),
             memory_private_bytes=0,  # between its runs a program holds nothing
-            read_back=tuple(self._read_back(seen)),
-            cpus=tuple(sorted(seen.cpus)),
+            read_back=tuple(self._read_back(self._seen)),
+            cpus=tuple(sorted(self._seen.cpus)),
         )
 
     def _read_back(self, seen: Sighting) -> list[ReadBack]:
@@ -172,7 +180,9 @@ def card_of_program(ref: ModelRef) -> ModelCard:
     try:
         _first_run(ref, seen)
         if not seen.frameworks():
-            fault = f"{shown} loads neither PyTorch nor TensorFlow: there is nothing to tune"
+            fault = (
+                f"{shown} loads neither {' nor '.join(OFFERED_TITLES)}: there is nothing to tune"
+            )
     except UsageError as error:
         fault = str(error)
     return ModelCard(

@@ -1,4 +1,4 @@
-"""One launch, seen from inside: build, prepare, measure slices, and only then check the outputs."""
+"""One launch, seen from inside: build, prepare, warm up, measure, then check the outputs."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from tuner.record.launch import REST, Built, Checked, Operator, Prepared, Profil
 from tuner.record.protocol import (
     Begin,
     Check,
+    Compiled,
     Describe,
     MakeReference,
     Measure,
@@ -64,7 +65,7 @@ class Session:
         self._watch = Watch()
         self._settings: dict[str, Value] = {}
         self._seed = 0
-        self._import_s = 0.0
+        self._import_s = self._first_call_s = 0.0
         self._reference_path = Path()
 
     def _load(self, ref: ModelRef, name: str, seed: int) -> float:
@@ -158,8 +159,8 @@ class Session:
         is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
         return output if is_needed else check.thinned(output)
 
-    def prepare(self, order: Prepare) -> Prepared:
-        """Compile and warm up, then read back what is in force."""
+    def prepare(self, order: Prepare) -> Compiled:
+        """Compile, and make the first call."""
         fw = self.framework
         self._batch = order.batch
         n_shapes = self._spec.n_shapes()
@@ -169,12 +170,17 @@ class Session:
         with fw.running():
             self._call = _in_turn([fw.program(arrays) for arrays in batches])
             self._call()
-            first_call_s = fw.clock() - start
-            self._tell("warming up")
-            warm = offline.warm_up(self._call, fw.clock)
+            self._first_call_s = fw.clock() - start
+        return Compiled(self._first_call_s)
+
+    def warm_up(self) -> Prepared:
+        """Make calls until they are steady, then read back what is in force."""
+        self._tell("warming up")
+        with self.framework.running():
+            warm = offline.warm_up(self._call, self.framework.clock)
         return Prepared(
-            first_call_s=first_call_s,
-            steady_call_s=warm.call_s / n_shapes,
+            first_call_s=self._first_call_s,
+            steady_call_s=warm.call_s / self._spec.n_shapes(),
             warm_up_s=warm.seconds,
             is_steady=warm.is_steady,
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -18,7 +18,17 @@ from tuner.measurement.process import WorkerProcess
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Built, Prepared, ReadBack
-from tuner.record.protocol import Begin, Command, Measure, Measured, Prepare, Reply, Stage
+from tuner.record.protocol import (
+    Begin,
+    Command,
+    Compiled,
+    Measure,
+    Measured,
+    Prepare,
+    Reply,
+    Stage,
+    WarmUp,
+)
 from tuner.record.workload import ModelRef
 from tuner.space.launching import LaunchPlan, plan_launch
 
@@ -79,7 +89,9 @@ def test_the_plan_is_the_nodes_cpus_and_its_memory(plan: LaunchPlan) -> None:
 
 
 def test_the_worker_reads_back_its_node_from_the_kernel(worker: WorkerProcess) -> None:
-    prepared = ask(worker, Prepare(4))
+    compiled = ask(worker, Prepare(4))
+    assert isinstance(compiled, Compiled), compiled
+    prepared = ask(worker, WarmUp())
     assert isinstance(prepared, Prepared), prepared
     read_back = {item.knob: item for item in prepared.read_back}
     assert read_back["launch.numa_node"] == ReadBack(
@@ -111,7 +123,9 @@ def team(reference: Path) -> Iterator[Team]:
 
 
 def test_the_instances_read_back_their_cpus_and_memory(team: Team) -> None:
-    prepared = team.ask(Prepare(4), TIMEOUT_S, lambda _: None)
+    compiled = team.ask(Prepare(4), TIMEOUT_S, lambda _: None)
+    assert isinstance(compiled, Compiled), compiled
+    prepared = team.ask(WarmUp(), TIMEOUT_S, lambda _: None)
     assert isinstance(prepared, Prepared), prepared
     read_back = {item.knob: item for item in prepared.read_back}
     for knob, value in A_TEAM.settings:

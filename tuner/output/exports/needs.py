@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.errors import UsageError
+from tuner.frameworks import DISTRIBUTIONS
 from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.space.catalogue import CPUS
@@ -65,7 +66,7 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
         lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
     if versions := recommendation.versions:
         shown = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)
-                          if name in ("torch", "tensorflow", "keras", "python"))  # fmt: skip
+                          if name in (*DISTRIBUTIONS, "python"))  # fmt: skip
         lines.append(f"measured with {shown}")
     return lines
 

@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tuner import supervisor
+from tuner.frameworks import FRAMEWORKS
 from tuner.host.numa import policy_of
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.worker.evidence.process import cpu_choice, memory_choice
 
 ALLOCATORS = ("jemalloc", "tcmalloc", "mimalloc")
-_FRAMEWORKS = {"torch": "libtorch_cpu.so", "tensorflow": "libtensorflow_"}
 _OPENMP = ("libiomp5", "libomp", "libgomp")  # a preloaded one is looked up before the bundled one
 
 
@@ -53,8 +53,8 @@ class Sighting:
         names = {Path(path).name for path in self.libraries}
         return tuple(
             framework
-            for framework, library in _FRAMEWORKS.items()
-            if any(name.startswith(library) for name in names)
+            for framework, entry in FRAMEWORKS.items()
+            if entry.library and any(name.startswith(entry.library) for name in names)
         )
 
     def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:

@@ -36,6 +36,7 @@ from typing import Any, Protocol
 import numpy.typing as npt
 
 from tuner.errors import UnknownName
+from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
 from tuner.worker.graph import Node
@@ -90,20 +91,13 @@ class Framework(Protocol):
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]: ...
 
 
-_MODULES = {
-    "torch": ("tuner.worker.frameworks.torch", "Torch"),
-    "tensorflow": ("tuner.worker.frameworks.tensorflow", "TensorFlow"),
-    "fake": ("tuner.worker.frameworks.fake", "Fake"),
-}
-
-
 def framework(name: str) -> Framework:
     """Return a framework's adapter; the framework itself is imported by its `start`.
 
     Raises UnknownName, or MissingFramework with the command to type.
     """
-    if name not in _MODULES:
-        raise UnknownName("framework", name, _MODULES, "see --help")
-    path, attribute = _MODULES[name]
+    if name not in FRAMEWORKS:
+        raise UnknownName("framework", name, FRAMEWORKS, "see --help")
+    path, attribute = FRAMEWORKS[name].adapter
     adapter: Framework = getattr(importlib.import_module(path), attribute)()
     return adapter

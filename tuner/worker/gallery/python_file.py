@@ -31,8 +31,9 @@ from typing import Any
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
-from tuner.record.workload import FRAMEWORKS, ModelRef
+from tuner.record.workload import ModelRef
 from tuner.worker.gallery.recorded import recorded_inputs
 from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated
@@ -197,10 +198,9 @@ def load(path: str) -> types.ModuleType:
 def _framework_of(made: Any, ref: ModelRef) -> str:
     """Tell whose model it is by its class's ancestors, without importing any framework."""
     roots = {base.__module__.partition(".")[0] for base in type(made).__mro__}
-    if "torch" in roots:
-        return "torch"
-    if roots & {"keras", "tensorflow"}:
-        return "tensorflow"
+    for name, entry in FRAMEWORKS.items():
+        if roots.intersection(entry.model_packages):
+            return name
     raise UsageError(
         f"{ref.function}() of {ref.path} returned {type(made).__name__}, which is neither a "
         "torch.nn.Module nor a keras.Model"

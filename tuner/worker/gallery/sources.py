@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from tuner.errors import UsageError
-from tuner.record.workload import FRAMEWORKS, ModelCard, ModelRef
+from tuner.frameworks import FRAMEWORKS
+from tuner.record.workload import ModelCard, ModelRef
 from tuner.worker.gallery.hugging_face import HuggingFace
 from tuner.worker.gallery.python_file import PythonFile
 from tuner.worker.gallery.statement import Accuracy, Model, Recorded, fault_of

@@ -1,0 +1,97 @@
+"""The seam between a bench, which decides what is measured when, and that which launches.
+
+Real processes stand on the other side (launcher.py, launch.py), or launches that were recorded or
+described before (benchmarks/virtual.py). tests/measurement/test_seam.py holds both to this
+contract:
+
+A launch is started, takes slices, is paused between them, and is finished. Whatever goes wrong
+with it is a value: the record then has an ending with its reason, `goes_on` is False, and every
+further step does nothing. What is raised is not the launch's fault: a full disk, Ctrl-C, or
+settings that have no meaning on this host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from tuner.record.configuration import Configuration
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Ending
+from tuner.record.protocol import Check
+
+
+class Launch(Protocol):
+    """One launch of a configuration."""
+
+    @property
+    def record(self) -> LaunchRecord:
+        """What is known of the launch so far; it grows with every step."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it can take a further step: it has neither failed nor been finished."""
+
+    @property
+    def fixed_s(self) -> float:
+        """Seconds spent on everything but the slices so far: what another launch would cost."""
+
+    @property
+    def slice_s(self) -> float:
+        """Mean seconds spent on a slice so far, its discarded call included; 0 without any."""
+
+    def pause(self) -> None:
+        """Stop it until its next step, which lets it go on."""
+
+    def take_slice(self, index: int, seconds: float) -> None:
+        """Time calls for so long, at least one; the first after a pause is made and not timed."""
+
+    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+        """Take a slice beside so many busy processes.
+
+        One that does not bear them has ended well: what was measured undisturbed stands.
+        """
+
+    def check(self, order: Check) -> None:
+        """Compare the outputs with the default's; no slice may follow."""
+
+    def profile(self, seconds: float) -> None:
+        """Have it tell where the time of calls goes; no slice may follow.
+
+        One that does not bear a profiler has ended well: that is no fault of its configuration.
+        """
+
+    def finish(self, ending: Ending | None = None) -> LaunchRecord:
+        """End it, as measured unless told otherwise; one that has ended keeps its ending."""
+
+
+class Launcher(Protocol):
+    """Launches configurations of one workload into one store."""
+
+    @property
+    def can_profile(self) -> bool:
+        """Whether its launches can tell where their time goes."""
+
+    def start(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+    ) -> Launch:
+        """Start a launch and make it ready for its first slice; it runs on return, or has ended.
+
+        pacer_block: the launch id of the pacer that it is measured beside. round_number: of the
+        round that it belongs to. Both are 0 for none.
+        """
+
+    def fit(self, records: Sequence[LaunchRecord]) -> bool:
+        """Tell whether launches like these, all prepared, fit into the memory side by side."""
+
+    def neighbours(self) -> AbstractContextManager[int]:
+        """Keep a synthetic neighbour busy meanwhile; yields of how many processes, 0 for none."""
+
+    def close(self) -> None:
+        """Kill whatever runs; those launches stay without an ending, as interrupted."""
