@@ -231,6 +231,7 @@ def test_faults_of_ours_have_codes_of_their_own(tmp_path: Path) -> None:
     for arguments, code, message in (
         ((), 125, "name both"),
         ((str(path),), 125, "name both"),
+        (("\udcff.toml", "--", "true"), 125, "is not UTF-8; rename it"),
         (("nothing.toml", "--", "true"), 125, "cannot read nothing.toml"),
         ((str(plain), "--", "true"), 125, "is not a recommendation"),
         ((str(path), "--", "no-such-program"), 127, "there is no program no-such-program"),

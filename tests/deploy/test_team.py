@@ -176,6 +176,16 @@ def test_what_ended_instances_had_started_is_ended(
     assert returned == code
 
 
+def test_what_the_shell_had_started_before_is_let_be(tmp_path: Path) -> None:
+    """An entry point of a container starts its logger, and then becomes this command."""
+    path = written(tmp_path, TWO)
+    fails = command("run", "--quiet", str(path), "--", "false")
+    script = 'sleep 321 & echo $! >pid; exec "$@"'
+    done = subprocess.run(["sh", "-c", script, "sh", *fails], cwd=tmp_path, check=False)
+    assert done.returncode == 1
+    os.kill(int((tmp_path / "pid").read_text()), signal.SIGKILL)  # else: no such process
+
+
 def test_what_a_team_leaves_when_it_ends_by_itself_is_let_be(tmp_path: Path) -> None:
     marker = new_marker()
     code = (

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.space.spaces import machine
 from tuner.output.recommended import portable
@@ -35,3 +36,15 @@ def test_a_library_that_pip_installed_is_named_by_file_and_package_never_by_its_
     assert packages == {"libiomp5.so": "intel-openmp==2026.2.0"}
     assert portable({"OMP_NUM_THREADS": "2"}, host) == ({"OMP_NUM_THREADS": "2"}, {})
     assert VENV not in str(host.identity())
+
+
+def test_a_library_of_an_environment_is_named_by_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Conda brings allocators as well, which no record of pip tells of."""
+    monkeypatch.setenv("CONDA_PREFIX", "/opt/conda/envs/mine")
+    host = machine(tmp_path)
+    paths = "/opt/conda/envs/mine/lib/libjemalloc.so.2:/usr/lib/libiomp5.so"
+    environment, packages = portable({"LD_PRELOAD": paths}, host)
+    assert environment == {"LD_PRELOAD": "libjemalloc.so.2:/usr/lib/libiomp5.so"}
+    assert packages == {}

@@ -21,7 +21,7 @@ from tuner.worker.gallery import Features, Model
 MODEL = Model("Returns more than a tensor", "none", "mlp", (Features(8),), 4, (4,))
 
 
-def torch(label: bool = False):
+def torch(label: bool = False, kind: str = ""):
     import torch
 
     class Net(torch.nn.Module):
@@ -31,12 +31,14 @@ def torch(label: bool = False):
 
         def forward(self, x):
             y = self.linear(x)
+            if kind == "complex":
+                return y, torch.complex(y, y)
             return {"y": (y, None), "label": "cat"} if label else {"y": (y, None), "z": [2 * y]}
 
     return Net()
 
 
-def tensorflow(label: bool = False):
+def tensorflow(label: bool = False, kind: str = ""):
     import tensorflow as tf
 
     class Net(tf.keras.Model):
@@ -46,6 +48,8 @@ def tensorflow(label: bool = False):
 
         def call(self, x, training=False):
             y = self.dense(x)
+            if kind == "complex":
+                return y, tf.complex(y, y)
             return {"y": (y, None), "label": "cat"} if label else {"y": (y, None), "z": [2 * y]}
 
     return Net()
@@ -77,9 +81,32 @@ def test_what_is_no_tensor_is_named_with_what_is_allowed(result: Any, named: str
     with pytest.raises(UsageError) as refused:
         tensors(result)
     assert named in str(refused.value)
-    assert "tensors of numbers, and None, also within tuples, lists and dictionaries" in str(
-        refused.value
+    assert (
+        "dense tensors of real numbers, and None, also within tuples, lists and dictionaries"
+        in str(refused.value)
     )
+
+
+def test_an_output_that_holds_itself_is_named() -> None:
+    endless: list[Any] = [A]
+    endless.append({"again": endless})
+    with pytest.raises(UsageError, match=r"outputs\[1\]\['again'\] of the model is a list that"):
+        tensors(endless)
+    assert tensors([endless[:1], endless[:1]]) == [A, A]  # twice the same is no circle
+
+
+def test_tensors_that_would_be_compared_in_part_are_refused() -> None:
+    """A complex tensor would lose its imaginary part; others have no floats to compare."""
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    from tuner.worker.frameworks.torch.adapter import fault_of
+
+    flat = torch.zeros(2, 2)
+    assert fault_of(flat) == fault_of(flat.int()) == fault_of(flat.bool()) == ""
+    assert fault_of(torch.complex(flat, flat)) == "a tensor of complex64"
+    assert fault_of(flat.to_sparse()) == "a tensor of layout sparse_coo"
+    with pytest.warns(UserWarning, match="deprecated"):
+        quantised = torch.quantize_per_tensor(flat, 1.0, 0, torch.quint8)
+    assert fault_of(quantised) == "a tensor of quint8"
 
 
 FORMS: dict[str, dict[str, Value]] = {
@@ -100,3 +127,6 @@ def test_none_among_outputs_is_passed_over_and_strings_are_named(tmp_path: Path,
         UsageError, match=r"outputs\['label'\] of the model is .*cannot be compared"
     ):
         describe_model(ref, name, 0)  # before there is any folder
+    ref, _ = find_model(f"{own}@kind=complex", MODELS)
+    with pytest.raises(UsageError, match=r"outputs\[1\] of the model is a tensor of complex64"):
+        describe_model(ref, name, 0)

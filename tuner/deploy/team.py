@@ -50,7 +50,7 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
     before = signal.pthread_sigmask(signal.SIG_BLOCK, waited_for)
     ignored = signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # else the kernel reaps them unseen
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    observer = 0
+    not_theirs = set(descendants(os.getpid()))  # of the shell that became this process
     try:
         running: dict[int, int] = {}
         begun = []
@@ -63,10 +63,10 @@ def run_team(plans: Sequence[LaunchPlan], command: Sequence[str], tell: Tell) ->
         if any(faults):
             tell(f"error: {next(filter(None, faults))}")
         else:
-            observer = _look(plans, running, tell)
+            not_theirs.add(_look(plans, running, tell))
         code, is_ended = _wait(running, len(plans), waited_for, tell)
         if is_ended:
-            _end_orphans(observer)
+            _end_orphans(not_theirs)
         return code
     finally:
         signal.signal(signal.SIGCHLD, ignored)
@@ -168,8 +168,8 @@ def _ended() -> Iterator[tuple[int, int]]:
         yield pid, status
 
 
-def _end_orphans(observer: int) -> None:
-    """End what the instances have left running, but not the observer.
+def _end_orphans(not_theirs: Iterable[int]) -> None:
+    """End what the instances have left running, but not these processes and what those started.
 
     Each process is asked once, then killed; one that survives that, as another user's may, stays.
     """
@@ -178,7 +178,8 @@ def _end_orphans(observer: int) -> None:
         told: set[int] = set()
         while time.monotonic() < deadline:
             list(_ended())
-            left = {pid for pid in descendants(os.getpid()) if pid != observer}
+            spared = {below for pid in not_theirs for below in (pid, *descendants(pid))}
+            left = set(descendants(os.getpid())) - spared
             if not left:
                 return
             _send(left - told, number)

@@ -48,10 +48,20 @@ _VERSIONED = (*DISTRIBUTIONS, "numpy")
 def library_folders(root: Path = Path("/")) -> list[Path]:
     """List where shared libraries may lie, environments first, then Debian's multiarch folders."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu"
-    prefixes = [os.environ.get("CONDA_PREFIX"), os.environ.get("VIRTUAL_ENV"), sys.prefix]
-    own = [Path(prefix) / "lib" for prefix in prefixes if prefix] if root == Path("/") else []
+    own = [prefix / "lib" for prefix in _environments()] if root == Path("/") else []
     system = ["usr/local/lib", f"usr/lib/{multiarch}", "usr/lib64", "usr/lib", f"lib/{multiarch}"]
     return [*dict.fromkeys(own), *(root / folder for folder in system)]
+
+
+def _environments() -> list[Path]:
+    """Return the folders of the Python environments that are in use here."""
+    prefixes = [os.environ.get("CONDA_PREFIX"), os.environ.get("VIRTUAL_ENV"), sys.prefix]
+    return [Path(prefix) for prefix in prefixes if prefix and prefix not in ("/usr", "/usr/local")]
+
+
+def is_of_environment(path: str) -> bool:
+    """Tell whether a library lies in a Python environment, which another host has elsewhere."""
+    return any(Path(path).is_relative_to(prefix) for prefix in _environments())
 
 
 def find_libraries(folders: Iterable[Path]) -> dict[str, str]:

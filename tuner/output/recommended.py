@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tuner.host.identity import Host
+from tuner.host.libraries import is_of_environment
 from tuner.host.topology import format_cpu_list
 from tuner.output.exports import environment as env
 from tuner.output.exports import shell
@@ -94,7 +95,8 @@ def portable(environment: dict[str, str], host: Host) -> tuple[dict[str, str], d
     package_of = {host.libraries[name]: package for name, package in host.packages.items()}
     paths = [path for path in environment.get(PRELOAD, "").split(":") if path]
     packages = {Path(path).name: package_of[path] for path in paths if path in package_of}
-    named = [Path(path).name if path in package_of else path for path in paths]
+    named = [Path(path).name if path in package_of or is_of_environment(path) else path
+             for path in paths]  # fmt: skip
     return environment | ({PRELOAD: ":".join(named)} if named else {}), packages
 
 

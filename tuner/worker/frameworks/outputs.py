@@ -14,35 +14,46 @@ from tuner.errors import UsageError
 _WHOLE = "outputs"
 _SHOWN = 40
 """Characters of a value that an error shows."""
-_ALLOWED = "tensors of numbers, and None, also within tuples, lists and dictionaries"
+_ALLOWED = "dense tensors of real numbers, and None, also within tuples, lists and dictionaries"
 
 
-def tensors_in(result: Any, is_tensor: Callable[[Any], bool]) -> list[Any]:
+def tensors_in(
+    result: Any, is_tensor: Callable[[Any], bool], fault: Callable[[Any], str] = lambda _: ""
+) -> list[Any]:
     """Return the tensors of an output in their order, those of dictionaries as they were entered.
 
-    Raises UsageError with the place of what is no tensor, and where there is none at all.
+    fault: what a tensor is that cannot be compared; empty if it can. Raises UsageError with the
+    place of such a tensor, of what is no tensor, and where there is none at all.
     """
-    found = list(_within(result, _WHOLE, is_tensor))
+
+    def within(part: Any, place: str, around: tuple[int, ...]) -> Iterator[Any]:
+        if part is None:
+            return
+        if is_tensor(part):
+            if what := fault(part):
+                raise not_comparable(place, what)
+            yield part
+        elif id(part) in around:
+            raise not_comparable(place, f"a {type(part).__name__} that holds itself")
+        elif isinstance(part, Mapping):
+            for key, value in part.items():
+                yield from within(value, f"{place}[{key!r}]", (*around, id(part)))
+        elif isinstance(part, Sequence) and not isinstance(part, str | bytes):
+            for i, value in enumerate(part):
+                yield from within(value, f"{place}[{i}]", (*around, id(part)))
+        else:
+            raise not_comparable(place, _shown(part))
+
+    found = list(within(result, _WHOLE, ()))
     if not found:
         raise no_output(result)
     return found
 
 
-def _within(part: Any, place: str, is_tensor: Callable[[Any], bool]) -> Iterator[Any]:
-    if part is None:
-        return
-    if is_tensor(part):
-        yield part
-    elif isinstance(part, Mapping):
-        for key, value in part.items():
-            yield from _within(value, f"{place}[{key!r}]", is_tensor)
-    elif isinstance(part, Sequence) and not isinstance(part, str | bytes):
-        for i, value in enumerate(part):
-            yield from _within(value, f"{place}[{i}]", is_tensor)
-    else:
-        shown = repr(part)
-        shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
-        raise not_comparable(place, f"{type(part).__name__} {shown}")
+def _shown(part: Any) -> str:
+    shown = repr(part)
+    shown = shown if len(shown) <= _SHOWN else f"{shown[:_SHOWN]}..."
+    return f"{type(part).__name__} {shown}"
 
 
 def not_comparable(place: str, what: str) -> UsageError:

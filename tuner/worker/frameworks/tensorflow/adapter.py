@@ -215,9 +215,13 @@ class TensorFlow:
         for place, part in nest.flatten_with_tuple_paths(result):
             if part is None:
                 continue
-            if part.dtype in (self.tf.string, self.tf.resource, self.tf.variant):
-                name = "".join(f"[{key!r}]" for key in place)
-                raise not_comparable(f"outputs{name}", f"a tensor of {part.dtype.name}")
+            name = "outputs" + "".join(f"[{key!r}]" for key in place)
+            if not isinstance(part, self.tf.Tensor):  # sparse, ragged
+                raise not_comparable(name, f"a {type(part).__name__}")
+            if part.dtype in (self.tf.string, self.tf.resource, self.tf.variant) or (
+                part.dtype.is_complex
+            ):
+                raise not_comparable(name, f"a tensor of {part.dtype.name}")
             found.append(self.tf.cast(part, self.tf.float32).numpy())
         if not found:
             raise no_output(result)

@@ -29,6 +29,17 @@ _HASH = re.compile(r"\s*\b[0-9a-z]{32,}\b")
 """In the name of a compiled graph: that of its code, another one with every version."""
 
 
+def fault_of(tensor: Any) -> str:
+    """Return what an output is of which only a part, or nothing, could be compared as floats."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {str(tensor.layout).removeprefix('torch.')}"
+    if tensor.is_complex() or tensor.is_quantized:
+        return f"a tensor of {str(tensor.dtype).removeprefix('torch.')}"
+    return ""
+
+
 class Torch:
     """PyTorch's side of the framework contract."""
 
@@ -160,7 +171,7 @@ class Torch:
         # cloned, as inference tensors share memory with the next call under a compiler
         return [
             tensor.detach().float().contiguous().clone().numpy()
-            for tensor in tensors_in(result, self.torch.is_tensor)
+            for tensor in tensors_in(result, self.torch.is_tensor, fault_of)
         ]
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
