@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 
 import msgspec
 
-
 _PACER = "pacer"
 
 
