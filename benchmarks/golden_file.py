@@ -18,6 +18,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
+_PACER = "pacer"
+
 
 class Launched(msgspec.Struct, frozen=True, array_like=True):
     """A launch, in the order in which they were made."""
@@ -30,8 +32,14 @@ class Launched(msgspec.Struct, frozen=True, array_like=True):
     outcome: str
 
     def __str__(self) -> str:
+        slices = "" if self.is_resident else f"{self.n_slices} slices, "
         beside = f"{self.purpose}, batch {self.batch}, round {self.round}"
-        return f"{self.configuration} ({beside}, {self.n_slices} slices, {self.outcome})"
+        return f"{self.configuration} ({beside}, {slices}{self.outcome})"
+
+    @property
+    def is_resident(self) -> bool:
+        """Whether other launches come before its last slice."""
+        return self.purpose == _PACER
 
 
 class Tried(msgspec.Struct, frozen=True, array_like=True):
@@ -105,6 +113,9 @@ class Course(msgspec.Struct, frozen=True):
             if n in trials:
                 number, trial = trials[n]
                 yield f"trial {number} ({launched.configuration})", str(trial)
+        for n, launched in enumerate(self.launches, 1):
+            if launched.is_resident:
+                yield f"slices of launch {n} ({launched.purpose})", str(launched.n_slices)
         for end in self.ends:
             yield f"end of {end.phase}", f"{end.at_s} s"
         for named in self.finalists:

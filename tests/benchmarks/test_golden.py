@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks import golden
 from benchmarks.contest import other_constants
-from benchmarks.golden import FOLDER, Job, play, sources
+from benchmarks.golden import FOLDER, Comparison, Job, play, sources
 from benchmarks.golden_file import (
     Course,
     Ended,
@@ -55,15 +55,29 @@ def test_studies_take_the_course_that_was_recorded_and_one_that_was_altered_is_n
     )
 
 
-def test_a_study_that_was_recorded_now_is_identical_in_other_processes(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+def test_a_study_that_is_recorded_again_in_other_processes_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = ["--only", "noise-nothing", "--seeds", "1"]
     monkeypatch.setenv("PYTHONHASHSEED", "1")
-    assert golden.main(["record", *only, "--into", str(tmp_path)]) == 0
-    monkeypatch.setenv("PYTHONHASHSEED", "2")
-    assert golden.main(["compare", *only, "--recorded", str(tmp_path)]) == 0
-    assert capfd.readouterr().out == "1 studies: identical\n"
+    words = ["--only", "noise-one", "--seeds", "1", "--into", str(tmp_path / "new")]
+    assert golden.main(["record", *words]) == 0
+    (again,) = read_golden(tmp_path / "new" / "noise-one.json.gz").courses
+    assert again == read_golden(FOLDER / "noise-one.json.gz").courses[0]
+
+
+def test_what_is_identical_ends_well(capsys: pytest.CaptureFixture[str]) -> None:
+    assert golden.tell(Comparison(3, (), "")) == 0
+    assert capsys.readouterr().out == "3 studies: identical\n"
+
+
+def test_versions_that_may_explain_a_difference_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert golden.tell(Comparison(3, ("fc, seed 1, x", "fc, seed 2, y"), "numpy 1 (here 2)")) == 1
+    assert capsys.readouterr().out.splitlines() == [
+        "2 of 3 studies differ; the first: fc, seed 1, x",
+        "They were recorded with numpy 1 (here 2).",
+    ]
 
 
 def test_all_is_recorded_from_thirty_seeds_in_small_files() -> None:
@@ -78,9 +92,9 @@ def test_all_is_recorded_from_thirty_seeds_in_small_files() -> None:
 
 
 def test_a_changed_path_of_the_code_is_another_course() -> None:
-    job = Job("noise-several", 0, fake_plan())
+    job = Job("noise-several", quickest("noise-several").seed, fake_plan())
     as_is = play(job)
-    with other_constants({"tuner.study.race.SLACK": 0.2}):
+    with other_constants({"tuner.study.explore.PROVED": 1}):
         changed = play(job)
     assert re.match(r"launch \d+: recorded .*, now .*", first_difference(as_is, changed))
 
@@ -133,7 +147,7 @@ def test_a_course_that_goes_on_or_breaks_off_says_so() -> None:
     longer = msgspec.structs.replace(begun, launches=begun.launches * 2)
     assert first_difference(begun, begun) == ""
     assert first_difference(begun, longer) == (
-        "recorded end of race 1.5 s, now launch 2 default (pacer, batch 4, round 0, 3 slices, "
+        "recorded slices of launch 1 (pacer) 3, now launch 2 default (pacer, batch 4, round 0, "
         "measured)"
     )
 
