@@ -14,6 +14,8 @@ from typing import Any
 Here = Callable[..., subprocess.CompletedProcess[str]]
 """The fixture `here`: runs a command line in the tests' own process, in the test's folder."""
 NOTHING: Mapping[str, str] = MappingProxyType({})
+HANGS_S = 1800.0
+"""What takes longer hangs; no host is so slow or so busy that what a test starts does."""
 VIRTUAL = Path(__file__).with_name("virtual.py")
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
 FINISHED = "fake@seed=2,noise=0.003,faults=fake.compile=fast:crash"
@@ -29,7 +31,7 @@ def command(*arguments: str, is_virtual: bool = False) -> list[str]:
 def run(
     *arguments: str,
     cwd: Path,
-    timeout: float = 300,
+    timeout: float = HANGS_S,
     environment: Mapping[str, str] = NOTHING,
     is_virtual: bool = False,
 ) -> subprocess.CompletedProcess[str]:

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from tests.command import MARKER, command, new_marker, result_of, run, wait_until_gone
+from tests.command import HANGS_S, MARKER, command, new_marker, result_of, run, wait_until_gone
 from tests.study.test_studies import check_store
 from tests.worker.workers import Launched, needs
+from tuner.host.identity import probe
 from tuner.host.limits import cgroup_folders
 from tuner.record.outcome import Outcome
 from tuner.record.store import MIN_ROOM_BYTES, Store
@@ -60,7 +61,7 @@ def limited(
         env={**os.environ, MARKER: marker or "x", "COLUMNS": "200"},
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANGS_S,
         check=False,
     )
 
@@ -188,7 +189,8 @@ def test_a_quota_that_is_lowered_during_the_run_flags_the_slices(
                 after = launched.measured().slice
         finally:
             home.write_text(str(os.getpid()))
-    assert before.interference.throttled_periods == 0
+    if probe().limits.quota_cores is None:  # else what surrounds the cgroup may throttle it too
+        assert before.interference.throttled_periods == 0
     assert after.interference.throttled_periods > 0
     assert any("quota throttled" in reason for reason in after.interference.dirty)
 

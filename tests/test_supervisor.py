@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
+from tests.command import HANGS_S, MARKER, marked_processes, new_marker, wait_until_gone
 from tuner import supervisor
 
 # A process that leaves a child in its group, one in another session, and a double-forked daemon.
@@ -67,7 +67,7 @@ class Supervised:
         data = b""
         while piece := os.read(self.status, 4096):
             data += piece
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=HANGS_S)
         os.close(self.status)
         return [json.loads(line) for line in data.splitlines()]
 

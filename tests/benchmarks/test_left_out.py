@@ -12,6 +12,7 @@ from benchmarks.contest import Contest, other_constants
 from benchmarks.left_out import AS_IS, VARIANTS, Field, choose, field
 from benchmarks.table import write_table
 from tests.benchmarks.tables import recorded
+from tests.command import HANGS_S
 from tuner.study import explore
 
 ROOT = Path(__file__).parents[2]
@@ -71,7 +72,7 @@ def test_a_variant_is_another_search(tmp_path: Path, one_by_one: Executor) -> No
 def test_one_file_alone_is_refused(tmp_path: Path) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.left_out", "--tables", tmp_path / "one.json"],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert ran.returncode == 2
     assert "give two files at least" in ran.stderr

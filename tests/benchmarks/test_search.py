@@ -26,6 +26,7 @@ from benchmarks.score import (
 from benchmarks.table import Cut, Table, Taken, write_table
 from benchmarks.tabled import TabledSpace, earlier_on, study_of, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
+from tests.command import HANGS_S
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import PhaseDone, WarningNoted
 from tuner.search.sampler import UNGUIDED
@@ -188,7 +189,7 @@ def test_one_command_compares_them(tmp_path: Path) -> None:
 def test_bad_input_of_the_command_is_said(arguments: list[str], said: str) -> None:
     ran = subprocess.run(
         [sys.executable, "benchmarks/search.py", *arguments],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
     assert ran.returncode == 2
     assert said in ran.stderr

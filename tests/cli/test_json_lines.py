@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import command, result_of
+from tests.command import HANGS_S, command, result_of
 from tuner.cli.json_lines import write_line
 from tuner.record.events import FrameworkEnds
 
@@ -49,7 +49,7 @@ def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
         assert b"study_begins" in running.stdout.readline()
         running.stdout.close()
         said = running.stderr.read().decode()
-        assert running.wait(timeout=120) == 0, said
+        assert running.wait(timeout=HANGS_S) == 0, said
     assert "Traceback" not in said
     assert "BrokenPipe" not in said
     assert json.loads((tmp_path / "out/result.json").read_text())["verdict"]
@@ -60,7 +60,7 @@ def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) ->
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >/dev/full <&-', "sh",
          *command(*STUDY, "--budget", "2s", is_virtual=True)],
-        cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=120,
+        cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].endswith("tune-framework report out")

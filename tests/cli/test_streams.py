@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import command
+from tests.command import HANGS_S, command
 from tests.deploy.recommendations import written
 from tuner.cli.streams import Output
 
@@ -18,7 +18,7 @@ DRY_RUN = ("--model", "fake", "--hw", "fake", "--dry-run", "--json")
 def redirected(redirection: str, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["sh", "-c", f'exec "$@" {redirection}', "sh", *command(*arguments)],
-        cwd=cwd, capture_output=True, text=True, timeout=120, check=False,
+        cwd=cwd, capture_output=True, text=True, timeout=HANGS_S, check=False,
     )  # fmt: skip
 
 

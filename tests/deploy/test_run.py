@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.command import MARKER, command, new_marker, run, wait_until_gone
+from tests.command import HANGS_S, MARKER, command, new_marker, run, wait_until_gone
 from tests.deploy.recommendations import recommendation, written
 from tests.space.spaces import machine
 from tuner.deploy.run import CannotRun, observe, prepare
@@ -148,7 +148,7 @@ def test_signals_from_other_processes_are_passed_on_once(counter: list[str], nam
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     process.send_signal(getattr(signal, f"SIG{name}"))
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=HANGS_S)
     assert (output, process.returncode) == (f"{name}\n", 0)
 
 
@@ -179,7 +179,7 @@ def test_a_signal_to_the_whole_group_arrives_once(counter: list[str]) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "ready\n"
     os.killpg(process.pid, signal.SIGTERM)
-    output, _ = process.communicate(timeout=30)
+    output, _ = process.communicate(timeout=HANGS_S)
     assert output == "TERM\n"
 
 

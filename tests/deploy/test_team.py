@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.command import (
+    HANGS_S,
     MARKER,
     command,
     marked_processes,
@@ -344,11 +345,11 @@ def test_who_was_told_to_end_may_take_its_time(tmp_path: Path, how: str, code: i
 def test_the_scripts_first_failure_ends_the_others(tmp_path: Path) -> None:
     code = "import os, time\nif os.environ['TUNE_FRAMEWORK_RANK'] == '1': os._exit(7)\n"
     program = [sys.executable, "-c", code + "time.sleep(600)"]
-    done = subprocess.run([str(script(tmp_path)), *program], timeout=60, check=False)
+    done = subprocess.run([str(script(tmp_path)), *program], timeout=HANGS_S, check=False)
     assert done.returncode == 7
 
 
 def test_children_that_are_ignored_are_waited_for_all_the_same(tmp_path: Path) -> None:
     inner = " ".join(command("run", "--quiet", str(written(tmp_path, TWO)), "--", "true"))
-    done = subprocess.run(["sh", "-c", f"trap '' CHLD; exec {inner}"], timeout=60, check=False)
+    done = subprocess.run(["sh", "-c", f"trap '' CHLD; exec {inner}"], timeout=HANGS_S, check=False)
     assert done.returncode == 0

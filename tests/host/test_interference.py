@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import HANGS_S
 from tests.host.machine import write
 from tuner.host.interference import (
     MAX_FOREIGN,
@@ -161,7 +162,7 @@ def test_a_real_quota_makes_a_slice_dirty(small_quota: Path) -> None:
     ) as child:
         try:
             (small_quota / "cgroup.procs").write_text(str(child.pid))
-            out, _ = child.communicate("go\n", timeout=60)
+            out, _ = child.communicate("go\n", timeout=HANGS_S)
         finally:
             child.kill()
     periods, dirty, quota, usable = json.loads(out)

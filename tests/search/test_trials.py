@@ -10,6 +10,7 @@ import msgspec
 import optuna
 import pytest
 
+from tests.command import HANGS_S
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
@@ -288,7 +289,7 @@ def test_a_signal_at_any_moment_leaves_a_study_that_goes_on(
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_S,
         check=False,
     )
     assert ran.stdout.split("\n") == [end] * 30 + [""], ran.stderr

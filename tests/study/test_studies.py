@@ -17,6 +17,7 @@ import jsonschema
 import pytest
 
 from tests.command import (
+    HANGS_S,
     MARKER,
     NOTHING,
     new_marker,
@@ -511,7 +512,7 @@ def launch_files(cwd: Path) -> list[str]:
 
 
 def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + HANGS_S
     while text not in log.read_text():
         assert process.poll() is None, log.read_text()
         assert time.monotonic() < deadline
@@ -528,7 +529,7 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
         wait_for_line(process, log, '"phase_begins","name":"explore"')
         time.sleep(0.3)
         process.send_signal(number)
-        assert process.wait(timeout=20) == 130
+        assert process.wait(timeout=HANGS_S) == 130
         assert wait_until_gone(marker) == []
         text = log.read_text()
         assert "the same command goes on" in text
