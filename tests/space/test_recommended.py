@@ -16,7 +16,8 @@ from tuner.deploy.run import CannotRun
 from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
-from tuner.record.recommendation import Placement, Recommendation, Setting
+from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
+from tuner.record.result import Interval
 from tuner.space.recommended import fault_of, read_recommended
 from tuner.verifying import Proof, prove
 
@@ -58,6 +59,14 @@ def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> N
     assert fault_of(with_variables(sound, LD_PRELOAD="/elsewhere/libtcmalloc.so.4.5")) is None
     older = msgspec.structs.replace(sound, placements=[Placement()])
     assert fault_of(older) is None
+
+
+def test_outputs_that_a_users_accuracy_judged_were_held_to_no_drift(
+    tmp_path: Path, sound: Recommendation
+) -> None:
+    by_accuracy = msgspec.structs.replace(sound, tolerances=Tolerances("reduced", None, 0.01))
+    write_recommendation(tmp_path / "recommended.toml", by_accuracy)
+    assert read_recommended(tmp_path) == by_accuracy
 
 
 FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
@@ -169,6 +178,39 @@ def test_what_no_study_can_have_written_is_refused(
     sound: Recommendation, change: Callable[[Recommendation], Recommendation], said: str
 ) -> None:
     assert said in (fault_of(change(sound)) or "")
+
+
+IMPOSSIBLE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "freedom below none": ("claim", {"launch_freedom": -1}, "claim.launch_freedom is -1"),
+    "rounds below none": ("claim", {"n_rounds": -4}, "claim.n_rounds is -4"),
+    "bytes below none": ("", {"memory_bytes": -5}, "memory_bytes is -5"),
+    "no core": ("host", {"physical_cores": 0}, "host.physical_cores is 0"),
+    "no CPU": ("host", {"cpus": 0}, "host.cpus is 0"),
+    "no thread": ("host", {"threads_per_core": 0}, "host.threads_per_core is 0"),
+    "faster, and by nothing": ("claim", {"speedup": None}, "is 'faster' and has no speedup"),
+    "a point outside": ("claim", {"speedup": Interval(3.0, 1.4, 1.6, 0.95)}, "is no interval"),
+    "a low above its high": ("claim", {"speedup": Interval(1.5, 1.6, 1.4, 0.95)}, "no interval"),
+    "a surety above 1": ("claim", {"speedup": Interval(1.5, 1.4, 1.6, 95.0)}, "no interval"),
+    "a boundless high": ("claim", {"speedup": Interval(1.5, 1.4, 1e9, 0.95)}, "claim.speedup.high"),
+    "a scatter below none": ("claim", {"launch_sd": -0.1}, "claim.launch_sd is -0.1"),
+    "another scenario": ("workload", {"scenario": "server"}, "scenario is 'server'; allowed are: "),
+    "another form": ("workload", {"form": "weird"}, "form is 'weird'; allowed are: code, script"),
+    "other numerics": ("tolerances", {"numerics": "nonsense"}, "numerics is 'nonsense'"),
+    "a drift below none": ("tolerances", {"max_drift": -1.0}, "tolerances.max_drift is -1.0"),
+    "a loss below none": ("tolerances", {"max_accuracy_loss": -0.1}, "max_accuracy_loss is -0.1"),
+}
+
+
+@pytest.mark.parametrize(("part", "changes", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, sound: Recommendation, part: str, changes: dict[str, Any], said: str
+) -> None:
+    if part:
+        changes = {part: msgspec.structs.replace(getattr(sound, part), **changes)}
+    write_recommendation(tmp_path / "recommended.toml", msgspec.structs.replace(sound, **changes))
+    with pytest.raises(UsageError, match="is not a recommendation") as refused:
+        read_recommended(tmp_path)
+    assert said in str(refused.value)
 
 
 def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:
