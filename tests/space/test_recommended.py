@@ -213,6 +213,18 @@ def test_what_contradicts_itself_is_refused(
     assert said in str(refused.value)
 
 
+@pytest.mark.parametrize("batch", [0, -7, 10**12])
+@pytest.mark.parametrize("where", ["batch", "default_batch"])
+def test_a_batch_is_one_of_the_catalogue_where_no_setting_says_it_too(
+    sound: Recommendation, where: str, batch: int
+) -> None:
+    settings = [s for s in sound.settings if s.knob != "workload.batch"]
+    workload = msgspec.structs.replace(sound.workload, **{where: batch})
+    changed = msgspec.structs.replace(sound, settings=settings, workload=workload)
+    said = f"its {where} is {batch}, and workload.batch cannot be {batch}"
+    assert said in (fault_of(changed) or "")
+
+
 def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:
     path = tmp_path / "recommended.toml"
     write_recommendation(path, with_setting(sound, "torch.memory_format", knob="torch.nosuch"))

@@ -63,6 +63,9 @@ def fault_of(recommendation: Recommendation) -> str | None:
     settings = Configuration.of({s.knob: s.value for s in r.settings})
     if not allowed_in(WinnerClass(r.winner_class), settings):
         return f"the class {r.winner_class} does not allow {settings.label()}"
+    for where, count in (("batch", r.workload.batch), ("default_batch", r.workload.default_batch)):
+        if count is not None and (fault := fault_of_value(BATCH, count)):
+            return f"its {where} is {count}, and {fault}"
     batch = settings.get(BATCH)
     if batch not in (None, r.workload.batch):
         return f"{BATCH} is {batch}, and the batch of its workload {r.workload.batch}"
