@@ -1,5 +1,6 @@
 """Recommendations from anywhere: only what a study can have written is believed."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,7 +34,8 @@ SETTINGS: dict[str, Value] = {
 @pytest.fixture
 def sound(tmp_path: Path) -> Recommendation:
     """With a setting of every kind, written on a host of four cores."""
-    return recommendation(SETTINGS, machine(tmp_path, cores=4))
+    found = recommendation(SETTINGS, machine(tmp_path, cores=4))
+    return with_variables(found, LD_PRELOAD="/usr/lib/libtcmalloc.so.4")
 
 
 def with_setting(r: Recommendation, which: str, **parts: Any) -> Recommendation:
@@ -49,6 +51,12 @@ def with_variables(r: Recommendation, **variables: str | None) -> Recommendation
     return msgspec.structs.replace(r, environment=found)
 
 
+def with_package(r: Recommendation, file: str, package: str) -> Recommendation:
+    """Preload mimalloc in the allocator's place, as pip's package brings it."""
+    found = with_setting(r, "launch.allocator", value="mimalloc")
+    return msgspec.structs.replace(with_variables(found, LD_PRELOAD=file), packages={file: package})
+
+
 def in_environment(value: Value) -> dict[str, Any]:
     return {"value": value, "applies": "launch", "needs_code_change": False}
 
@@ -56,7 +64,16 @@ def in_environment(value: Value) -> dict[str, Any]:
 def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> None:
     write_recommendation(tmp_path / "recommended.toml", sound)
     assert read_recommended(tmp_path) == sound
-    assert fault_of(with_variables(sound, LD_PRELOAD="/elsewhere/libtcmalloc.so.4.5")) is None
+    for path in (
+        "libtcmalloc.so.4",
+        "/opt/elsewhere/libtcmalloc.so.4.5",
+        "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4",
+        "/usr/local/lib64/libtcmalloc.so",
+        "/lib64/libtcmalloc.so.4",
+        f"{sys.prefix}/lib/libtcmalloc.so.4",
+    ):
+        assert fault_of(with_variables(sound, LD_PRELOAD=path)) is None, path
+    assert fault_of(with_package(sound, "libmimalloc.so", "cmeel-mimalloc==3.4.3")) is None
     older = msgspec.structs.replace(sound, placements=[Placement()])
     assert fault_of(older) is None
 
@@ -147,12 +164,38 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
         "[environment] has OMP_NUM_THREADS=3, and env.OMP_NUM_THREADS is 2",
     ),
     "a library more": (
-        lambda r: with_variables(r, LD_PRELOAD="/x/libtcmalloc.so.4:/tmp/evil.so"),
+        lambda r: with_variables(r, LD_PRELOAD="/usr/lib/libtcmalloc.so.4:/tmp/evil.so"),
         "LD_PRELOAD loads /tmp/evil.so, which no setting asks for",
     ),
     "another library": (
         lambda r: with_variables(r, LD_PRELOAD="/tmp/evil.so"),
         "does not load tcmalloc, which is a setting",
+    ),
+    "a library in a folder of anyone": (
+        lambda r: with_variables(r, LD_PRELOAD="/tmp/evil/libtcmalloc.so.4"),
+        "LD_PRELOAD loads /tmp/evil/libtcmalloc.so.4, which lies in no folder of libraries",
+    ),
+    "a library by way of a folder of libraries": (
+        lambda r: with_variables(r, LD_PRELOAD="/usr/lib/../../tmp/libtcmalloc.so.4"),
+        "lies in no folder of libraries",
+    ),
+    "a library in the folder where one stands": (
+        lambda r: with_variables(r, LD_PRELOAD="./libtcmalloc.so.4"),
+        "lies in no folder of libraries",
+    ),
+    "another package": (
+        lambda r: with_package(r, "libmimalloc.so", "evil-package==1"),
+        "[packages] has evil-package for libmimalloc.so, which cmeel-mimalloc brings",
+    ),
+    "a package of a library that no package brings": (
+        lambda r: msgspec.structs.replace(
+            with_variables(r, LD_PRELOAD="libtcmalloc.so"), packages={"libtcmalloc.so": "x==1"}
+        ),
+        "[packages] has x for libtcmalloc.so, which no package brings",
+    ),
+    "a package that nothing needs": (
+        lambda r: msgspec.structs.replace(r, packages={"libmimalloc.so": "cmeel-mimalloc==3.4.3"}),
+        "[packages] has libmimalloc.so, which LD_PRELOAD does not name",
     ),
     "another schema": (
         lambda r: msgspec.structs.replace(r, schema_version=2),
