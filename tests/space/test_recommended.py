@@ -73,6 +73,9 @@ def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> N
         f"{sys.prefix}/lib/libtcmalloc.so.4",
     ):
         assert fault_of(with_variables(sound, LD_PRELOAD=path)) is None, path
+    for name in ("MY_MODE", "MKL_DYNAMIC", "DNNL_MAX_CPU_ISA", "FAKE_BLOCKTIME", "OMP_NUM_TEAMS"):
+        free = with_setting(sound, f"env.{name}", **in_environment("1"))
+        assert fault_of(with_variables(free, **{name: "1"})) is None, name
     assert fault_of(with_package(sound, "libmimalloc.so", "cmeel-mimalloc==3.4.3")) is None
     older = msgspec.structs.replace(sound, placements=[Placement()])
     assert fault_of(older) is None
@@ -90,6 +93,12 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
     "an unknown knob": (
         lambda r: with_setting(r, "torch.memory_format", knob="torch.nosuch"),
         "there is no knob 'torch.nosuch'",
+    ),
+    "a misspelt variable": (
+        lambda r: with_variables(
+            with_setting(r, "env.OMP_NUM_THREDS", **in_environment("2")), OMP_NUM_THREDS="2"
+        ),
+        "env.OMP_NUM_THREDS is no setting that is known here; did it mean env.OMP_NUM_THREADS?",
     ),
     "another framework's knob": (
         lambda r: with_setting(r, "torch.memory_format", knob="tensorflow.frozen"),

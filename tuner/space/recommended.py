@@ -23,9 +23,9 @@ from tuner.record.recommendation import (
     Recommendation,
     Setting,
 )
-from tuner.space.catalogue import BATCH, INSTANCES, PRELOADED
+from tuner.space.catalogue import BATCH, INSTANCES, KNOBS, PRELOADED
 from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
-from tuner.space.restrictions import NOT_A_SETTING
+from tuner.space.restrictions import NOT_A_SETTING, slip_of
 
 _PRELOAD = "LD_PRELOAD"
 _LONG_NUMBER = re.compile(r"\d{5}")
@@ -78,6 +78,8 @@ def _fault_of_setting(setting: Setting, framework: str) -> str | None:
     knob = describe(setting.knob)
     if not is_known(setting.knob):
         return f"there is no knob {setting.knob!r}"
+    if setting.knob not in KNOBS and (meant := slip_of(setting.knob, KNOBS)):
+        return f"{setting.knob} is no setting that is known here; did it mean {meant}?"
     if setting.knob in NOT_A_SETTING:
         return f"{setting.knob} is no setting: {NOT_A_SETTING[setting.knob]}"
     if knob.frameworks and framework not in knob.frameworks:
