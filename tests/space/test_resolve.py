@@ -152,7 +152,9 @@ def test_a_slip_of_the_keyboard_is_no_variable_of_ones_own() -> None:
     for text in ("env.OMP_DINAMIC", "env.OPM_NUM_THREADS", "env.OMP_NUMTHREADS"):
         with pytest.raises(UnknownName, match=r"did you mean env\.OMP_"):
             check_known(parse_restrictions([f"{text}=1"], [], [], "both"), knobs)
-    for text in ("env.MKL_DYNAMIC", "env.OMP_NUM_TEAMS"):
+    with pytest.raises(UnknownName, match=r"did you mean env\.KMP_BLOCKTIME"):
+        check_known(parse_restrictions(["env.KMP_BLOKTIME=1"], [], [], "both"), knobs)
+    for text in ("env.MKL_DYNAMIC", "env.OMP_THREAD_LIMIT", "env.OMP_NUM_TEAMS"):
         check_known(parse_restrictions([f"{text}=1"], [], [], "both"), knobs)
 
 

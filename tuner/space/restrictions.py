@@ -170,15 +170,20 @@ def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
         if knob in known:
             continue
+        # as whoever reads the recommendation judges it
+        slip = slip_of(knob, known if knob in KNOBS else {*known, *KNOBS})
         is_new = (
             knob.startswith("env.")
             and is_known(knob)
             and knob not in restrictions.excluded
-            and slip_of(knob, known) is None
+            and slip is None
         )
         if knob in KNOBS and not knob.startswith("env."):
             raise UsageError(f"{knob} is no knob of this space for the frameworks that are tuned")
         if not is_new:
             raise UnknownName(
-                "knob", knob, known, "list them with: tune-framework spaces NAME, or add --dry-run"
+                "knob",
+                knob,
+                known if slip is None else {*known, slip},
+                "list them with: tune-framework spaces NAME, or add --dry-run",
             )
