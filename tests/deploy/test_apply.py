@@ -172,11 +172,11 @@ def test_preloads_that_are_there_are_not_missing(
 ) -> None:
     path = tmp_path / "recommended.toml"
     found = recommendation({"launch.allocator": "tcmalloc"}, probe(), "fake")
-    preload = {"LD_PRELOAD": "/a/libtcmalloc.so"}
+    preload = {"LD_PRELOAD": "/opt/a/libtcmalloc.so"}
     write_recommendation(path, msgspec.structs.replace(found, environment=preload))
     monkeypatch.setenv("LD_PRELOAD", "")
-    assert tuner.apply(path).missing == ("LD_PRELOAD=/a/libtcmalloc.so",)
-    monkeypatch.setenv("LD_PRELOAD", "/b.so:/a/libtcmalloc.so:/c.so")
+    assert tuner.apply(path).missing == ("LD_PRELOAD=/opt/a/libtcmalloc.so",)
+    monkeypatch.setenv("LD_PRELOAD", "/b.so:/opt/a/libtcmalloc.so:/c.so")
     assert tuner.apply(path).missing == ()
 
 

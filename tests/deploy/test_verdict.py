@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from tests.deploy.recommendations import recommendation
+from tuner.cli.verify import line
 from tuner.deploy.differences import Difference
 from tuner.deploy.verdict import (
     EXIT_CODES,
@@ -29,6 +30,7 @@ from tuner.record.launch import (
     ReadBack,
     Slice,
 )
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
 from tuner.record.result import Interval
 
@@ -47,6 +49,7 @@ def read_back(knob: str, evidence: Evidence = "effective", observed: Value | Non
 
 
 IN_FORCE = [read_back("fake.layout"), read_back("env.MY_MODE", "environment_only")]
+UNSEEN = "not observable here: env.MY_MODE"
 
 
 def launches(n_disturbed: int) -> list[LaunchRecord]:
@@ -76,14 +79,26 @@ def concluded(
         "ratios": [1.5] * 4,
         "default_rate": 100.0,
         "launches": launches(0),
-        "read_back": IN_FORCE,
+        "read_backs": [IN_FORCE],
         **parts,
     }
     return conclude(recommendation, Shown(**shown), found or [], 1.0)
 
 
 def test_confirmed_is_what_was_read_back_in_force(claimed: Recommendation) -> None:
-    assert concluded(claimed).verdict is Verdict.CONFIRMED
+    found = concluded(claimed)
+    assert found.verdict is Verdict.CONFIRMED
+    assert found.reason == f"faster than the default, as claimed; {UNSEEN}"
+    seen = concluded(claimed, read_backs=[[IN_FORCE[0], read_back("env.MY_MODE", "accepted")]])
+    assert seen.reason == "faster than the default, as claimed"
+
+
+@pytest.mark.parametrize("lacking", [0, 1, 2])
+def test_what_one_round_lacked_is_not_in_force(claimed: Recommendation, lacking: int) -> None:
+    odd = [read_back("fake.layout", observed="plain"), IN_FORCE[1]]
+    found = concluded(claimed, read_backs=[odd if k == lacking else IN_FORCE for k in range(3)])
+    assert (found.verdict, found.not_in_force) == (Verdict.REFUTED, ["fake.layout"])
+    assert found.read_back == odd
 
 
 @pytest.mark.parametrize(
@@ -101,7 +116,7 @@ def test_what_was_not_read_back_is_not_in_force(
     claimed: Recommendation, seen: list[ReadBack], missing: list[str]
 ) -> None:
     assert {s.knob for s in claimed.settings} == SETTINGS.keys()
-    found = concluded(claimed, read_back=seen)
+    found = concluded(claimed, read_backs=[seen])
     assert (found.verdict, found.not_in_force) == (Verdict.REFUTED, missing)
     assert found.reason == f"not in force here: {', '.join(missing)}"
 
@@ -109,7 +124,7 @@ def test_what_was_not_read_back_is_not_in_force(
 def test_where_no_launch_got_so_far_nothing_is_said_of_the_settings(
     claimed: Recommendation,
 ) -> None:
-    found = concluded(claimed, interval=None, ratios=[], default_rate=None, read_back=None,
+    found = concluded(claimed, interval=None, ratios=[], default_rate=None, read_backs=[],
                       launches=[], stopped="the time was up")  # fmt: skip
     assert (found.verdict, found.not_in_force) == (Verdict.INCONCLUSIVE, [])
     assert found.reason == "the time was up: too few rounds for an interval: give it more time"
@@ -122,11 +137,18 @@ def test_another_default_on_the_same_host_decides_nothing(
 ) -> None:
     here = concluded(claimed, default_rate=rate, interval=interval)
     assert here.verdict is Verdict.INCONCLUSIVE
-    said = f"the default does {rate:.3g} items/s here, and did 100 where it was confirmed"
+    said = f"the default does {rate:.0f} items/s here, and did 100 where it was confirmed"
     assert said in here.reason
     elsewhere = concluded(claimed, ELSEWHERE, default_rate=rate, interval=interval)
     assert elsewhere.verdict is judge(interval, claimed.claim.speedup)[0]
     assert said in elsewhere.reason
+
+
+def test_rates_are_written_plainly(claimed: Recommendation) -> None:
+    claim = msgspec.structs.replace(claimed.claim, default_rate=5000.0)
+    found = concluded(msgspec.structs.replace(claimed, claim=claim), default_rate=123456.0)
+    said = "the default does 123,500 items/s here, and did 5,000 where it was confirmed"
+    assert said in found.reason
 
 
 def test_a_default_that_is_much_the_same_is_not_spoken_of(claimed: Recommendation) -> None:
@@ -134,7 +156,7 @@ def test_a_default_that_is_much_the_same_is_not_spoken_of(claimed: Recommendatio
     older = msgspec.structs.replace(claimed, claim=unknown)
     for found in (concluded(claimed, default_rate=140.0), concluded(older, default_rate=1.0)):
         assert (found.verdict, found.reason) == (
-            Verdict.CONFIRMED, "faster than the default, as claimed",
+            Verdict.CONFIRMED, f"faster than the default, as claimed; {UNSEEN}",
         )  # fmt: skip
 
 
@@ -142,7 +164,7 @@ def test_a_busy_host_is_said_whatever_the_verdict(claimed: Recommendation) -> No
     said = "the host is busy (75% of the slices were disturbed: others used 40 % of the CPUs)"
     decided = concluded(claimed, launches=launches(3))
     assert decided.verdict is Verdict.CONFIRMED  # the rounds' own interval decides
-    assert decided.reason == f"faster than the default, as claimed, although {said}"
+    assert decided.reason == f"faster than the default, as claimed, although {said}; {UNSEEN}"
     open_ = concluded(claimed, launches=launches(3), interval=None)
     assert open_.verdict is Verdict.INCONCLUSIVE
     assert open_.reason.startswith(said)
@@ -151,9 +173,27 @@ def test_a_busy_host_is_said_whatever_the_verdict(claimed: Recommendation) -> No
 
 
 def test_a_failure_is_refuted_however_fast_it_was(claimed: Recommendation) -> None:
-    found = concluded(claimed, failure="wrong_output: drift 0.3", default_rate=10.0)
-    assert found.verdict is Verdict.REFUTED
-    assert found.reason == "the recommendation fails here (wrong_output: drift 0.3)"
+    failure = Ending(Outcome.WRONG_OUTPUT, "drift 0.3")
+    for busy in (0, 3):
+        found = concluded(claimed, failure=failure, default_rate=10.0, launches=launches(busy))
+        assert found.verdict is Verdict.REFUTED
+        assert found.reason == "the recommendation fails here (wrong_output: drift 0.3)"
+
+
+def test_a_busy_host_refutes_by_what_its_load_cannot_do(claimed: Recommendation) -> None:
+    slow, late = Interval(1.1, 1.05, 1.15, 0.95), Ending(Outcome.TIMED_OUT, "no slice in 20 s")
+    for parts in ({"interval": slow}, {"failure": late}):
+        assert concluded(claimed, **parts).verdict is Verdict.REFUTED
+        busy = concluded(claimed, **parts, launches=launches(3))
+        assert busy.verdict is Verdict.INCONCLUSIVE
+        assert busy.reason.startswith("the host is busy (75% of the slices were disturbed")
+        odd = [[read_back("fake.layout", observed="plain"), IN_FORCE[1]]]
+        lacking = concluded(claimed, **parts, launches=launches(3), read_backs=odd)
+        assert lacking.verdict is Verdict.REFUTED
+        assert lacking.reason == "not in force here: fake.layout"
+    for undisturbed, verdict in ((slow, Verdict.REFUTED), (FASTER, Verdict.INCONCLUSIVE)):
+        found = concluded(claimed, interval=slow, undisturbed=undisturbed, launches=launches(3))
+        assert found.verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -166,10 +206,13 @@ def test_a_failure_is_refuted_however_fast_it_was(claimed: Recommendation) -> No
 def test_without_settings_it_says_what_the_study_found(verdict: Any, code: int, said: str) -> None:
     host = probe()
     kept = recommendation({}, host, "fake")
-    claim = msgspec.structs.replace(kept.claim, verdict=verdict)
+    hint = Interval(0.93, 0.81, 1.06, 0.95)
+    claim = msgspec.structs.replace(kept.claim, verdict=verdict, speedup=hint)
     found = nothing_to_prove(msgspec.structs.replace(kept, claim=claim), host)
     assert EXIT_CODES[found.verdict] == code
     assert said in found.reason
+    assert found.claimed is None
+    assert "claimed 0.93x" not in line(found)
 
 
 def interval(point: float, low: float, high: float) -> Interval:

@@ -82,6 +82,12 @@ def test_what_is_set_becomes_settings(
     assert plan.environment == {k.removeprefix("env."): str(v) for k, v in settings.items()}
 
 
+def test_a_misspelt_variable_is_no_setting_of_the_environment(host: Host) -> None:
+    baseline = found({"OMP_NUM_THREDS": "2", "OMP_NUM_THREADS": "1"}, host)
+    assert "env.OMP_NUM_THREDS" not in baseline.configuration.as_dict()
+    assert "it seems a slip of env.OMP_NUM_THREADS" in baseline.dead_settings[0]
+
+
 @pytest.mark.parametrize(
     ("framework", "environment", "why"),
     [

@@ -69,6 +69,7 @@ def test_an_entry_of_the_same_id_is_replaced(tmp_path: Path) -> None:
         ('["torch"]', '["caffe"]', 12, "no framework 'caffe'", "torch, tensorflow"),
         ('"env.MY_THREADS" = "=', '"cores" = "=', 13, "no knob 'cores'", "allowed are"),
         ("env.MY_THREADS", "env.A;touch x;B", 6, "no knob 'env.A;touch x;B'", "allowed are"),
+        ("env.MY_THREADS", "env.OMP_NUM_THREDS", 6, "no knob", "did you mean env.OMP_NUM_THREADS?"),
         ("[1,", '["a\\u001b",', 7, "holds control characters", "no setting has these"),
         ('"=between(2, 3)"', "1e999", 7, "env.MY_THREADS=inf is not a finite number", ""),
         ('"=between(2, 3)"', str(10**20), 7, "is a number of more than 64 bits", ""),

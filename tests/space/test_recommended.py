@@ -1,5 +1,6 @@
 """Recommendations from anywhere: only what a study can have written is believed."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,8 @@ from tuner.deploy.run import CannotRun
 from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
-from tuner.record.recommendation import Placement, Recommendation, Setting
+from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
+from tuner.record.result import Interval
 from tuner.space.recommended import fault_of, read_recommended
 from tuner.verifying import Proof, prove
 
@@ -32,7 +34,8 @@ SETTINGS: dict[str, Value] = {
 @pytest.fixture
 def sound(tmp_path: Path) -> Recommendation:
     """With a setting of every kind, written on a host of four cores."""
-    return recommendation(SETTINGS, machine(tmp_path, cores=4))
+    found = recommendation(SETTINGS, machine(tmp_path, cores=4))
+    return with_variables(found, LD_PRELOAD="/usr/lib/libtcmalloc.so.4")
 
 
 def with_setting(r: Recommendation, which: str, **parts: Any) -> Recommendation:
@@ -48,6 +51,12 @@ def with_variables(r: Recommendation, **variables: str | None) -> Recommendation
     return msgspec.structs.replace(r, environment=found)
 
 
+def with_package(r: Recommendation, file: str, package: str) -> Recommendation:
+    """Preload mimalloc in the allocator's place, as pip's package brings it."""
+    found = with_setting(r, "launch.allocator", value="mimalloc")
+    return msgspec.structs.replace(with_variables(found, LD_PRELOAD=file), packages={file: package})
+
+
 def in_environment(value: Value) -> dict[str, Any]:
     return {"value": value, "applies": "launch", "needs_code_change": False}
 
@@ -55,15 +64,41 @@ def in_environment(value: Value) -> dict[str, Any]:
 def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> None:
     write_recommendation(tmp_path / "recommended.toml", sound)
     assert read_recommended(tmp_path) == sound
-    assert fault_of(with_variables(sound, LD_PRELOAD="/elsewhere/libtcmalloc.so.4.5")) is None
+    for path in (
+        "libtcmalloc.so.4",
+        "/opt/elsewhere/libtcmalloc.so.4.5",
+        "/usr/lib/aarch64-linux-gnu/libtcmalloc_minimal.so.4",
+        "/usr/local/lib64/libtcmalloc.so",
+        "/lib64/libtcmalloc.so.4",
+        f"{sys.prefix}/lib/libtcmalloc.so.4",
+    ):
+        assert fault_of(with_variables(sound, LD_PRELOAD=path)) is None, path
+    for name in ("MY_MODE", "MKL_DYNAMIC", "DNNL_MAX_CPU_ISA", "FAKE_BLOCKTIME", "OMP_NUM_TEAMS"):
+        free = with_setting(sound, f"env.{name}", **in_environment("1"))
+        assert fault_of(with_variables(free, **{name: "1"})) is None, name
+    assert fault_of(with_package(sound, "libmimalloc.so", "cmeel-mimalloc==3.4.3")) is None
     older = msgspec.structs.replace(sound, placements=[Placement()])
     assert fault_of(older) is None
+
+
+def test_outputs_that_a_users_accuracy_judged_were_held_to_no_drift(
+    tmp_path: Path, sound: Recommendation
+) -> None:
+    by_accuracy = msgspec.structs.replace(sound, tolerances=Tolerances("reduced", None, 0.01))
+    write_recommendation(tmp_path / "recommended.toml", by_accuracy)
+    assert read_recommended(tmp_path) == by_accuracy
 
 
 FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
     "an unknown knob": (
         lambda r: with_setting(r, "torch.memory_format", knob="torch.nosuch"),
         "there is no knob 'torch.nosuch'",
+    ),
+    "a misspelt variable": (
+        lambda r: with_variables(
+            with_setting(r, "env.OMP_NUM_THREDS", **in_environment("2")), OMP_NUM_THREDS="2"
+        ),
+        "env.OMP_NUM_THREDS is no setting that is known here; did it mean env.OMP_NUM_THREADS?",
     ),
     "another framework's knob": (
         lambda r: with_setting(r, "torch.memory_format", knob="tensorflow.frozen"),
@@ -138,12 +173,38 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
         "[environment] has OMP_NUM_THREADS=3, and env.OMP_NUM_THREADS is 2",
     ),
     "a library more": (
-        lambda r: with_variables(r, LD_PRELOAD="/x/libtcmalloc.so.4:/tmp/evil.so"),
+        lambda r: with_variables(r, LD_PRELOAD="/usr/lib/libtcmalloc.so.4:/tmp/evil.so"),
         "LD_PRELOAD loads /tmp/evil.so, which no setting asks for",
     ),
     "another library": (
         lambda r: with_variables(r, LD_PRELOAD="/tmp/evil.so"),
         "does not load tcmalloc, which is a setting",
+    ),
+    "a library in a folder of anyone": (
+        lambda r: with_variables(r, LD_PRELOAD="/tmp/evil/libtcmalloc.so.4"),
+        "LD_PRELOAD loads /tmp/evil/libtcmalloc.so.4, which lies in no folder of libraries",
+    ),
+    "a library by way of a folder of libraries": (
+        lambda r: with_variables(r, LD_PRELOAD="/usr/lib/../../tmp/libtcmalloc.so.4"),
+        "lies in no folder of libraries",
+    ),
+    "a library in the folder where one stands": (
+        lambda r: with_variables(r, LD_PRELOAD="./libtcmalloc.so.4"),
+        "lies in no folder of libraries",
+    ),
+    "another package": (
+        lambda r: with_package(r, "libmimalloc.so", "evil-package==1"),
+        "[packages] has evil-package for libmimalloc.so, which cmeel-mimalloc brings",
+    ),
+    "a package of a library that no package brings": (
+        lambda r: msgspec.structs.replace(
+            with_variables(r, LD_PRELOAD="libtcmalloc.so"), packages={"libtcmalloc.so": "x==1"}
+        ),
+        "[packages] has x for libtcmalloc.so, which no package brings",
+    ),
+    "a package that nothing needs": (
+        lambda r: msgspec.structs.replace(r, packages={"libmimalloc.so": "cmeel-mimalloc==3.4.3"}),
+        "[packages] has libmimalloc.so, which LD_PRELOAD does not name",
     ),
     "another schema": (
         lambda r: msgspec.structs.replace(r, schema_version=2),
@@ -169,6 +230,51 @@ def test_what_no_study_can_have_written_is_refused(
     sound: Recommendation, change: Callable[[Recommendation], Recommendation], said: str
 ) -> None:
     assert said in (fault_of(change(sound)) or "")
+
+
+IMPOSSIBLE: dict[str, tuple[str, dict[str, Any], str]] = {
+    "freedom below none": ("claim", {"launch_freedom": -1}, "claim.launch_freedom is -1"),
+    "rounds below none": ("claim", {"n_rounds": -4}, "claim.n_rounds is -4"),
+    "bytes below none": ("", {"memory_bytes": -5}, "memory_bytes is -5"),
+    "no core": ("host", {"physical_cores": 0}, "host.physical_cores is 0"),
+    "no CPU": ("host", {"cpus": 0}, "host.cpus is 0"),
+    "no thread": ("host", {"threads_per_core": 0}, "host.threads_per_core is 0"),
+    "faster, and by nothing": ("claim", {"speedup": None}, "is 'faster' and has no speedup"),
+    "a point outside": ("claim", {"speedup": Interval(3.0, 1.4, 1.6, 0.95)}, "is no interval"),
+    "a low above its high": ("claim", {"speedup": Interval(1.5, 1.6, 1.4, 0.95)}, "no interval"),
+    "a surety above 1": ("claim", {"speedup": Interval(1.5, 1.4, 1.6, 95.0)}, "no interval"),
+    "a boundless high": ("claim", {"speedup": Interval(1.5, 1.4, 1e9, 0.95)}, "claim.speedup.high"),
+    "a scatter below none": ("claim", {"launch_sd": -0.1}, "claim.launch_sd is -0.1"),
+    "another scenario": ("workload", {"scenario": "server"}, "scenario is 'server'; allowed are: "),
+    "another form": ("workload", {"form": "weird"}, "form is 'weird'; allowed are: code, script"),
+    "other numerics": ("tolerances", {"numerics": "nonsense"}, "numerics is 'nonsense'"),
+    "a drift below none": ("tolerances", {"max_drift": -1.0}, "tolerances.max_drift is -1.0"),
+    "a loss below none": ("tolerances", {"max_accuracy_loss": -0.1}, "max_accuracy_loss is -0.1"),
+}
+
+
+@pytest.mark.parametrize(("part", "changes", "said"), IMPOSSIBLE.values(), ids=IMPOSSIBLE)
+def test_what_contradicts_itself_is_refused(
+    tmp_path: Path, sound: Recommendation, part: str, changes: dict[str, Any], said: str
+) -> None:
+    if part:
+        changes = {part: msgspec.structs.replace(getattr(sound, part), **changes)}
+    write_recommendation(tmp_path / "recommended.toml", msgspec.structs.replace(sound, **changes))
+    with pytest.raises(UsageError, match="is not a recommendation") as refused:
+        read_recommended(tmp_path)
+    assert said in str(refused.value)
+
+
+@pytest.mark.parametrize("batch", [0, -7, 10**12])
+@pytest.mark.parametrize("where", ["batch", "default_batch"])
+def test_a_batch_is_one_of_the_catalogue_where_no_setting_says_it_too(
+    sound: Recommendation, where: str, batch: int
+) -> None:
+    settings = [s for s in sound.settings if s.knob != "workload.batch"]
+    workload = msgspec.structs.replace(sound.workload, **{where: batch})
+    changed = msgspec.structs.replace(sound, settings=settings, workload=workload)
+    said = f"its {where} is {batch}, and workload.batch cannot be {batch}"
+    assert said in (fault_of(changed) or "")
 
 
 def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:

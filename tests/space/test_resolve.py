@@ -147,6 +147,17 @@ def test_a_variable_of_ones_own_may_be_searched(tmp_path: Path) -> None:
     check_known(parse_restrictions(["env.MY_MODE=1"], [], [], "both"), ["env.FAKE_THREADS"])
 
 
+def test_a_slip_of_the_keyboard_is_no_variable_of_ones_own() -> None:
+    knobs = ["env.OMP_DYNAMIC", "env.OMP_NUM_THREADS"]
+    for text in ("env.OMP_DINAMIC", "env.OPM_NUM_THREADS", "env.OMP_NUMTHREADS"):
+        with pytest.raises(UnknownName, match=r"did you mean env\.OMP_"):
+            check_known(parse_restrictions([f"{text}=1"], [], [], "both"), knobs)
+    with pytest.raises(UnknownName, match=r"did you mean env\.KMP_BLOCKTIME"):
+        check_known(parse_restrictions(["env.KMP_BLOKTIME=1"], [], [], "both"), knobs)
+    for text in ("env.MKL_DYNAMIC", "env.OMP_THREAD_LIMIT", "env.OMP_NUM_TEAMS"):
+        check_known(parse_restrictions([f"{text}=1"], [], [], "both"), knobs)
+
+
 def test_what_no_file_could_hold_as_a_number_is_text() -> None:
     for text in ("nan", "inf", "1e999", "1_000", "\u0663", str(10**20), "9" * 5000):
         assert parse_value(text) == text

@@ -281,11 +281,10 @@ def verify(
         bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
     ] = False,
     budget: Annotated[
-        str | None, typer.Option(help="After so long no round is begun: 90s, 10m (the default).")
+        str | None,
+        typer.Option(help="After so long everything is given up: 90s, 10m (the default)."),
     ] = None,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A minute, or one round where that takes longer.")
-    ] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A minute.")] = False,
     json: AsJson = False,
 ) -> None:
     """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""

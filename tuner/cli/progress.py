@@ -22,7 +22,6 @@ from rich.text import Text
 
 from tuner.cli.printable import made_printable
 from tuner.output.assemble import verdict_line
-from tuner.output.phrases import figure
 from tuner.record.events import (
     BestSoFar,
     Event,
@@ -40,6 +39,7 @@ from tuner.record.events import (
     WaitingForQuiet,
     Warned,
 )
+from tuner.record.figures import figure
 from tuner.record.launch import Purpose
 from tuner.record.outcome import counts_as_measured
 from tuner.space.catalogue import BATCH

@@ -12,8 +12,10 @@ from scipy.special import stdtrit
 
 from tuner.deploy.differences import Difference
 from tuner.measurement.confirmation import ALPHA
+from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, ReadBack
-from tuner.record.recommendation import Recommendation
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.recommendation import Claim, Recommendation
 from tuner.record.result import Interval
 from tuner.space.catalogue import BATCH
 from tuner.study.claims import MOSTLY_DISTURBED
@@ -63,10 +65,12 @@ class Shown(msgspec.Struct, frozen=True):
     default_rate: float | None
     launches: list[LaunchRecord]
     """Of every round, the default's included."""
-    read_back: list[ReadBack] | None
-    """Of the recommendation; None where no launch of it got so far."""
-    failure: str = ""
-    """Why the recommendation could not be measured."""
+    read_backs: list[list[ReadBack]]
+    """Of each launch of the recommendation that got so far."""
+    undisturbed: Interval | None = None
+    """Of the rounds that were not mostly disturbed; None where they are too few."""
+    failure: Ending | None = None
+    """How the recommendation failed to be measured."""
     stopped: str = ""
     """Why there were no more rounds, where that was not by choice."""
 
@@ -75,7 +79,13 @@ def unmeasured(
     recommendation: Recommendation, verdict: Verdict, reason: str, found: list[Difference]
 ) -> Verification:
     """Return a verdict that needs no measuring."""
-    return Verification(verdict, reason, recommendation.claim.speedup, None, 0, 0.0, found, [], [])
+    claimed = _claimed(recommendation.claim)
+    return Verification(verdict, reason, claimed, None, 0, 0.0, found, [], [])
+
+
+def _claimed(claim: Claim) -> Interval | None:
+    """Return the speedup that is claimed; a study that did not decide claims none."""
+    return claim.speedup if claim.verdict == "faster" else None
 
 
 def conclude(
@@ -83,10 +93,11 @@ def conclude(
 ) -> Verification:
     """Say what came of the rounds.
 
-    What is not in force, fails, or gives wrong outputs is refuted however few rounds there were.
+    What is not in force, fails, or gives wrong outputs is refuted however few rounds there were; on
+    a busy host, only what does not depend on its load is.
     """
     claim = recommendation.claim
-    verdict, reason = judge(shown.interval, claim.speedup)
+    verdict, reason = decide(shown.interval, shown.undisturbed, claim.speedup, shown.launches)
     if shown.stopped and verdict is Verdict.INCONCLUSIVE:
         reason = f"{shown.stopped}: {reason}"
     if why := _disturbance(shown.launches):
@@ -97,17 +108,59 @@ def conclude(
             verdict, reason = Verdict.INCONCLUSIVE, f"{why}, and it is the same host: {reason}"
         else:
             reason = f"{reason}; {why}"
-    read_back = shown.read_back or []
-    missing = [] if shown.read_back is None else not_in_force(recommendation, read_back)
-    if missing:
+    if shown.failure is not None:
+        verdict, reason = _of_failure(shown.failure, shown.launches)
+    missing, read_back = _in_every_round(recommendation, shown.read_backs)
+    if missing and not (shown.failure and verdict is Verdict.REFUTED):
         verdict, reason = Verdict.REFUTED, f"not in force here: {', '.join(missing)}"
-    if shown.failure:
-        verdict, reason = Verdict.REFUTED, f"the recommendation fails here ({shown.failure})"
+    if verdict is Verdict.CONFIRMED and (unseen := _not_observable(recommendation, read_back)):
+        reason = f"{reason}; not observable here: {', '.join(unseen)}"
     return Verification(
-        verdict, reason, claim.speedup, shown.interval, len(shown.ratios), round(seconds, 1),
+        verdict, reason, _claimed(claim), shown.interval, len(shown.ratios), round(seconds, 1),
         found, read_back, missing, shown.ratios, shown.default_rate, claim.default_rate,
         _disturbed_share(shown.launches),
     )  # fmt: skip
+
+
+def decide(
+    found: Interval | None,
+    undisturbed: Interval | None,
+    claimed: Interval | None,
+    launches: Iterable[LaunchRecord],
+) -> tuple[Verdict, str]:
+    """Say what the rounds make of the claim; on a busy host, the undisturbed ones alone refute."""
+    verdict, reason = judge(found, claimed)
+    if verdict is not Verdict.REFUTED or not is_busy(launches):
+        return verdict, reason
+    if judge(undisturbed, claimed)[0] is Verdict.REFUTED:
+        return verdict, reason
+    return Verdict.INCONCLUSIVE, f"{reason}, by rounds that prove nothing: try a quieter host"
+
+
+def _of_failure(failure: Ending, launches: Iterable[LaunchRecord]) -> tuple[Verdict, str]:
+    """Say what a failure means: beside other programs a launch may want for time or memory."""
+    told = f"{failure.outcome}: {failure.reason}"
+    if failure.outcome is not Outcome.WRONG_OUTPUT and (why := _disturbance(list(launches))):
+        return Verdict.INCONCLUSIVE, f"{why}, and the recommendation failed ({told})"
+    return Verdict.REFUTED, f"the recommendation fails here ({told})"
+
+
+def _in_every_round(
+    recommendation: Recommendation, read_backs: Sequence[list[ReadBack]]
+) -> tuple[list[str], list[ReadBack]]:
+    """Return the settings that some round lacked, and what such a round read, or the last."""
+    lacking = [(not_in_force(recommendation, each), each) for each in read_backs]
+    lacked = {knob for knobs, _ in lacking for knob in knobs}
+    missing = [s.knob for s in recommendation.settings if s.knob in lacked]
+    shown = next((each for knobs, each in lacking if knobs), None)
+    return missing, shown or (read_backs[-1] if read_backs else [])
+
+
+def _not_observable(recommendation: Recommendation, read_back: Iterable[ReadBack]) -> list[str]:
+    """Return the settings of which nothing but the environment was seen."""
+    observed = {item.knob for item in read_back if item.evidence != "environment_only"}
+    knobs = [setting.knob for setting in recommendation.settings if setting.knob != BATCH]
+    return [knob for knob in knobs if knob not in observed]
 
 
 def not_in_force(recommendation: Recommendation, read_back: Iterable[ReadBack]) -> list[str]:
@@ -186,4 +239,7 @@ def _other_default(here: float | None, there: float | None) -> str:
     """Say that the default is much faster or slower than it was; empty where it is not."""
     if here is None or not there or 1 / _OFF <= here / there <= _OFF:
         return ""
-    return f"the default does {here:.3g} items/s here, and did {there:.3g} where it was confirmed"
+    return (
+        f"the default does {figure(here)} items/s here, "
+        f"and did {figure(there)} where it was confirmed"
+    )

@@ -21,9 +21,9 @@ from tuner.deploy.verdict import (
     Verdict,
     Verification,
     conclude,
+    decide,
     early_interval,
     is_busy,
-    judge,
     unmeasured,
 )
 from tuner.errors import NothingMeasured, UsageError
@@ -39,7 +39,7 @@ from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
 from tuner.record.launch import LaunchRecord, Purpose
-from tuner.record.outcome import Outcome
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
 from tuner.record.result import Interval
 from tuner.record.store import Store
@@ -164,7 +164,7 @@ class _Trial:
         self._ratios: list[float] = []
         self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
         self._interval: Interval | None = None
-        self._failure = ""
+        self._failure: Ending | None = None
 
     def _arm(self, settings: dict[str, Value], batch: int) -> Configuration:
         """Return a configuration at a batch; unset is the model's own reference batch."""
@@ -232,7 +232,7 @@ class _Trial:
         elif is_default:
             self._stopped = f"the default failed ({_why(failed)})"
         else:
-            self._failure = _why(failed)
+            self._failure = failed.ending or Ending(Outcome.INTERRUPTED, _why(failed))
 
     def _interval_now(self) -> Interval | None:
         """Return the ratio with its interval; None of too few rounds of unknown scatter."""
@@ -247,7 +247,15 @@ class _Trial:
         return early_interval(self._ratios, claim.launch_sd, claim.launch_freedom)
 
     def _is_decided(self) -> bool:
-        return judge(self._interval, self._recommendation.claim.speedup)[0] != Verdict.INCONCLUSIVE
+        claimed = self._recommendation.claim.speedup
+        verdict, _ = decide(self._interval, self._undisturbed(), claimed, self._launches())
+        return verdict is not Verdict.INCONCLUSIVE
+
+    def _undisturbed(self) -> Interval | None:
+        """Return the ratio by the rounds that were not mostly disturbed; None where too few are."""
+        pairs = zip(self._ratios, self._records, strict=False)  # a round that failed has no ratio
+        ratios = [ratio for ratio, pair in pairs if not is_busy(pair)]
+        return speedup_interval(ratios, ALPHA) if len(ratios) >= LOOKS[0] else None
 
     def _launches(self) -> list[LaunchRecord]:
         return [record for pair in self._records for record in pair]
@@ -260,7 +268,8 @@ class _Trial:
             ratios=[math.exp(ratio) for ratio in self._ratios],
             default_rate=math.exp(statistics.median(self._defaults)) if self._defaults else None,
             launches=self._launches(),
-            read_back=list(prepared[-1].read_back) if prepared else None,
+            read_backs=[list(each.read_back) for each in prepared],
+            undisturbed=self._undisturbed(),
             failure=self._failure,
             stopped=self._stopped,
         )

@@ -7,6 +7,7 @@ import importlib.metadata
 import importlib.util
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -40,6 +41,10 @@ DEBIAN_PACKAGES = {
     "libnuma": "libnuma1",
 }
 """The Debian and Ubuntu package that brings a library, where one does."""
+
+_OF_A_SYSTEM = re.compile(r"/(usr/(local/)?)?lib(32|64|x32)?/|/opt/")
+"""How the paths of libraries begin that a system's own packages or its administrator installed
+(Filesystem Hierarchy Standard 3.0, 3.9, 3.13, 4.6, 4.9)."""
 
 # Distributions whose version changes results. The tool's own libraries do not.
 _VERSIONED = (*DISTRIBUTIONS, "numpy")
@@ -78,6 +83,19 @@ def find_libraries(folders: Iterable[Path]) -> dict[str, str]:
             if hits and name not in found:
                 found[name] = str(hits[0])
     return found
+
+
+def lies_among_libraries(path: str) -> bool:
+    """Tell whether a file lies where libraries are installed, on this host or another.
+
+    A name alone does: the loader finds it in such a folder. A folder that anyone may write to does
+    not.
+    """
+    if "/" not in path:
+        return True
+    if os.path.normpath(path) != path:
+        return False
+    return bool(_OF_A_SYSTEM.match(path)) or Path(path).parent in library_folders()
 
 
 def library_named(path: str) -> str | None:

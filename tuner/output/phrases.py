@@ -12,6 +12,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.output.assemble import verdict_line
 from tuner.output.price import price
 from tuner.record.configuration import Configuration, Value
+from tuner.record.figures import figure
 from tuner.record.journal import TRANSFERRED, WinnerClass
 from tuner.record.launch import OutputCheck
 from tuner.record.result import (
@@ -50,11 +51,6 @@ def rate(interval: Interval | None) -> str:
     if interval is None:
         return "-"
     return f"{figure(interval.point)} ({figure(interval.low)} - {figure(interval.high)})"
-
-
-def figure(value: float) -> str:
-    """Write a number with four digits that count; none of a usual size as a power of ten."""
-    return f"{float(f'{value:.4g}'):,.10g}"
 
 
 def settings(configuration: dict[str, Any]) -> str:

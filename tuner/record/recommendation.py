@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args
 
 import msgspec
 
 from tuner.record.configuration import VARIABLE_NAME, Value
 from tuner.record.result import Interval, Verdict
+from tuner.record.result_faults import fault_of_interval
+from tuner.record.workload import Scenario
 
 RECOMMENDATION_VERSION = 1
 
@@ -82,7 +85,7 @@ class Tolerances(msgspec.Struct, frozen=True):
     """What the outputs were held to."""
 
     numerics: str
-    max_drift: float | None
+    max_drift: float | None = None
     """None where the user's accuracy decided in its place."""
     max_accuracy_loss: float | None = None
 
@@ -114,6 +117,13 @@ class Recommendation(msgspec.Struct, frozen=True):
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
 _FILE = re.compile(r"[A-Za-z0-9_+][A-Za-z0-9_.+-]*")
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*==[A-Za-z0-9][A-Za-z0-9._+!-]*")
+_LARGEST = 1e9
+"""No figure of a claim reaches it."""
+_MOST = 2**63
+"""No count of ours reaches it, bytes included."""
+_FORMS = ("", "code", "script", "export", "saved", "program")
+"""Of a model (record/workload.py); empty in files of earlier versions."""
+_NUMERICS = ("same", "reduced")
 _POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
 
 
@@ -136,12 +146,74 @@ def fault_of(recommendation: Recommendation) -> str | None:
             return f"{placement.cpus!r} is not a list of CPUs"
         if not _POLICY.fullmatch(placement.memory_policy):
             return f"{placement.memory_policy!r} is not a memory policy"
-    numbers = [r.claim.noise_floor, r.claim.launch_sd or 0.0, r.claim.default_rate or 0.0]
-    if r.claim.speedup is not None:
-        numbers += [r.claim.speedup.point, r.claim.speedup.low, r.claim.speedup.high]
-    if not all(math.isfinite(number) and 0 <= number < 1e9 for number in numbers):
-        return f"a figure of its claim is none: {numbers}"
-    return None if r.placements else "it places no instance"
+    return (
+        _fault_of_words(r)
+        or _fault_of_counts(r)
+        or _fault_of_claim(r.claim)
+        or _fault_of_tolerances(r.tolerances)
+        or (None if r.placements else "it places no instance")
+    )
+
+
+def _fault_of_words(r: Recommendation) -> str | None:
+    words: dict[str, tuple[str, tuple[str, ...]]] = {
+        "workload.scenario": (r.workload.scenario, get_args(Scenario)),
+        "workload.form": (r.workload.form, _FORMS),
+        "tolerances.numerics": (r.tolerances.numerics, _NUMERICS),
+    }
+    for where, (word, allowed) in words.items():
+        if word not in allowed:
+            told = ", ".join(filter(None, allowed))
+            return f"its {where} is {word!r}; allowed are: {told}"
+    return None
+
+
+def _fault_of_counts(r: Recommendation) -> str | None:
+    """Check whole numbers; of the batches, the catalogue knows more (space/recommended.py)."""
+    least: dict[str, tuple[int | None, int]] = {
+        "host.physical_cores": (r.host.physical_cores, 1),
+        "host.cpus": (r.host.cpus, 1),
+        "host.threads_per_core": (r.host.threads_per_core, 1),
+        "claim.n_rounds": (r.claim.n_rounds, 0),
+        "claim.launch_freedom": (r.claim.launch_freedom, 0),
+        "memory_bytes": (r.memory_bytes, 0),
+    }
+    for where, (count, at_least) in least.items():
+        if count is not None and not at_least <= count < _MOST:
+            return f"its {where} is {count}, which is no number of these"
+    return None
+
+
+def _fault_of_claim(claim: Claim) -> str | None:
+    if claim.verdict == "faster" and claim.speedup is None:
+        return "its claim is 'faster' and has no speedup"
+    figures = {
+        "claim.noise_floor": claim.noise_floor,
+        "claim.launch_sd": claim.launch_sd,
+        "claim.default_rate": claim.default_rate,
+    }
+    if claim.speedup is not None:
+        if fault := fault_of_interval(claim.speedup, "its claim.speedup"):
+            return fault
+        figures["claim.speedup.high"] = claim.speedup.high
+    return _fault_of_figures(figures, _LARGEST)
+
+
+def _fault_of_tolerances(tolerances: Tolerances) -> str | None:
+    return _fault_of_figures(
+        {
+            "tolerances.max_drift": tolerances.max_drift,
+            "tolerances.max_accuracy_loss": tolerances.max_accuracy_loss,
+        },
+        math.inf,  # a user may allow any
+    )
+
+
+def _fault_of_figures(figures: Mapping[str, float | None], below: float) -> str | None:
+    for where, figure in figures.items():
+        if figure is not None and not 0 <= figure < below:  # no NaN is
+            return f"its {where} is {figure}, which is no such figure"
+    return None
 
 
 def _unprintable(part: Any) -> str | None:

@@ -88,9 +88,7 @@ def _fault_of_figures(result: Result) -> str | None:
 def _fault_of_parts(part: Any, where: str) -> str | None:
     """Check every interval and every whole number, however deep."""
     if isinstance(part, Interval):
-        if not (0 < part.low <= part.point <= part.high and 0 < part.confidence < 1):
-            return f"{where} is no interval: {part.low} - {part.point} - {part.high}"
-        return None
+        return fault_of_interval(part, where)
     if isinstance(part, int):
         return None if abs(part) < _LARGEST else f"{where} is too large a number"
     if isinstance(part, msgspec.Struct):
@@ -104,6 +102,14 @@ def _fault_of_parts(part: Any, where: str) -> str | None:
     begin = f"{where}." if where else ""
     found = (_fault_of_parts(each, f"{begin}{name}") for name, each in inside.items())
     return next((fault for fault in found if fault), None)
+
+
+def fault_of_interval(interval: Interval, where: str) -> str | None:
+    """Return why an estimate cannot be one with its interval, naming where it stands, or None."""
+    i = interval
+    if 0 < i.low <= i.point <= i.high and 0 < i.confidence < 1:
+        return None
+    return f"{where} is no interval: {i.low} - {i.point} - {i.high}"
 
 
 def _fault_of_host(result: Result) -> str | None:

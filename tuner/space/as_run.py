@@ -19,9 +19,10 @@ from tuner.host.secrets import KEPT_BACK
 from tuner.record.configuration import Value
 from tuner.record.workload import Workload
 from tuner.space.baselines import Baseline, resolve_one, unusable
-from tuner.space.catalogue import OPENMP, PRELOADED
+from tuner.space.catalogue import KNOBS, OPENMP, PRELOADED
 from tuner.space.knobs import fault_of_value, is_known
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
+from tuner.space.restrictions import slip_of
 from tuner.space.space import Space
 
 AS_RUN = "as_you_run_it"
@@ -92,6 +93,8 @@ def _translated(
             _translate_preload(value, host, found)
         elif not is_known(knob):
             found.left_out.append(f"{knob}={value}: left out, for no shell can set such a name")
+        elif knob not in KNOBS and (meant := slip_of(knob, KNOBS)):
+            found.left_out.append(f"{knob}={value}: left out, for it seems a slip of {meant}")
         elif why := _without_effect(name, workload):
             found.dead.append(f"{knob}={value}: {why}")
         else:

@@ -57,6 +57,7 @@ from tuner.space.expressions import Expression
 from tuner.space.knobs import is_known
 from tuner.space.placement import PLACING
 from tuner.space.resolved_knob import fault_of_setting
+from tuner.space.restrictions import slip_of
 
 SCHEMA_VERSION = 1
 WORKLOAD_FACTS = (
@@ -218,6 +219,8 @@ class _File:
             where = ("knob", i)
             if not is_known(knob.id):
                 raise self.fault((*where, "id"), f"no knob {knob.id!r}", _known_knobs(knob.id))
+            if knob.id not in KNOBS and (meant := slip_of(knob.id, KNOBS)):
+                raise self.fault((*where, "id"), f"no knob {knob.id!r}", f"did you mean {meant}?")
             if knob.id in ids:
                 raise self.fault((*where, "id"), f"{knob.id!r} stands twice", "name it once")
             ids.add(knob.id)

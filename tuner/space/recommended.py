@@ -7,12 +7,12 @@ manifests. Whoever acts on one reads it here; record/files.py knows the file's f
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
-from tuner.host.libraries import library_named
+from tuner.host.libraries import PIP_PACKAGES, library_named, lies_among_libraries
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
@@ -23,9 +23,9 @@ from tuner.record.recommendation import (
     Recommendation,
     Setting,
 )
-from tuner.space.catalogue import BATCH, INSTANCES, PRELOADED
+from tuner.space.catalogue import BATCH, INSTANCES, KNOBS, PRELOADED
 from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
-from tuner.space.restrictions import NOT_A_SETTING
+from tuner.space.restrictions import NOT_A_SETTING, slip_of
 
 _PRELOAD = "LD_PRELOAD"
 _LONG_NUMBER = re.compile(r"\d{5}")
@@ -63,6 +63,9 @@ def fault_of(recommendation: Recommendation) -> str | None:
     settings = Configuration.of({s.knob: s.value for s in r.settings})
     if not allowed_in(WinnerClass(r.winner_class), settings):
         return f"the class {r.winner_class} does not allow {settings.label()}"
+    for where, count in (("batch", r.workload.batch), ("default_batch", r.workload.default_batch)):
+        if count is not None and (fault := fault_of_value(BATCH, count)):
+            return f"its {where} is {count}, and {fault}"
     batch = settings.get(BATCH)
     if batch not in (None, r.workload.batch):
         return f"{BATCH} is {batch}, and the batch of its workload {r.workload.batch}"
@@ -75,6 +78,8 @@ def _fault_of_setting(setting: Setting, framework: str) -> str | None:
     knob = describe(setting.knob)
     if not is_known(setting.knob):
         return f"there is no knob {setting.knob!r}"
+    if setting.knob not in KNOBS and (meant := slip_of(setting.knob, KNOBS)):
+        return f"{setting.knob} is no setting that is known here; did it mean {meant}?"
     if setting.knob in NOT_A_SETTING:
         return f"{setting.knob} is no setting: {NOT_A_SETTING[setting.knob]}"
     if knob.frameworks and framework not in knob.frameworks:
@@ -108,17 +113,35 @@ def _fault_of_environment(r: Recommendation) -> str | None:
     libraries = [
         s.value for s in r.settings for name in PRELOADED.get(s.knob, ()) if s.value == name
     ]
-    return _fault_of_preload(r.environment.get(_PRELOAD, ""), map(str, libraries))
+    paths = [path for path in r.environment.get(_PRELOAD, "").split(":") if path]
+    return _fault_of_preload(paths, map(str, libraries)) or _fault_of_packages(r.packages, paths)
 
 
-def _fault_of_preload(preload: str, libraries: Iterable[str]) -> str | None:
-    paths = [path for path in preload.split(":") if path]
+def _fault_of_preload(preloaded: Sequence[str], libraries: Iterable[str]) -> str | None:
+    paths = list(preloaded)
     for library in libraries:
         path = next((path for path in paths if library_named(path) == library), None)
         if path is None:
-            return f"{_PRELOAD}={preload!r} does not load {library}, which is a setting"
+            shown = ":".join(preloaded)
+            return f"{_PRELOAD}={shown!r} does not load {library}, which is a setting"
+        if not lies_among_libraries(path):
+            return (
+                f"{_PRELOAD} loads {path}, which lies in no folder of libraries: "
+                "name the file alone, or its path in such a folder"
+            )
         paths.remove(path)
     return f"{_PRELOAD} loads {paths[0]}, which no setting asks for" if paths else None
+
+
+def _fault_of_packages(packages: Mapping[str, str], preloaded: Sequence[str]) -> str | None:
+    """Compare what pip is to install with what is known to bring the preloaded libraries."""
+    for file, package in packages.items():
+        if file not in preloaded:
+            return f"[packages] has {file}, which {_PRELOAD} does not name"
+        name, known = package.partition("==")[0], PIP_PACKAGES.get(library_named(file) or "")
+        if name != known:
+            return f"[packages] has {name} for {file}, which {known or 'no package'} brings"
+    return None
 
 
 def _fault_of_placements(r: Recommendation) -> str | None:

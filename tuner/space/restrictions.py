@@ -12,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
+from tuner.host.environment import is_tuning_variable
 from tuner.record.configuration import Value
 from tuner.space.catalogue import KNOBS
 from tuner.space.knobs import describe, is_known
@@ -23,6 +24,17 @@ _LONGEST = 19
 """A whole number of fewer characters fits into 64 bits."""
 _NEARLY = 0.85
 """Names this similar (difflib's ratio) are taken for a slip of the keyboard."""
+
+_NO_SLIPS = (
+    "env.KMP_FORKJOIN_BARRIER",
+    "env.KMP_PLAIN_BARRIER",
+    "env.KMP_REDUCTION_BARRIER",
+    "env.MIMALLOC_ALLOW_LARGE_OS_PAGES",
+    "env.OMP_NUM_TEAMS",
+    "env.OMP_TEAMS_THREAD_LIMIT",
+    "env.TF_CPU_ENABLE_ONEDNN_OPTS",
+)
+"""Variables that libraries read, named nearly as others of the same library."""
 
 NOT_A_SETTING = {
     "env.LD_PRELOAD": "use launch.allocator and launch.openmp",
@@ -131,6 +143,20 @@ def check_consistent(restrictions: Restrictions) -> None:
                 )
 
 
+def slip_of(knob: str, known: Iterable[str]) -> str | None:
+    """Return the known name that an unknown variable's seems to be a slip of, or None.
+
+    One of another library is none, however near: MKL_DYNAMIC is not OMP_DYNAMIC.
+    """
+    if knob in _NO_SLIPS:
+        return None
+    library = knob.partition("_")[0]
+    others = [name for name in known if name.startswith("env.")]
+    if is_tuning_variable(knob.removeprefix("env.")):
+        others = [name for name in others if name.partition("_")[0] == library]
+    return next(iter(difflib.get_close_matches(knob, others, n=1, cutoff=_NEARLY)), None)
+
+
 def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
     """Raise UnknownName for a restricted knob that is not among `knobs`.
 
@@ -144,15 +170,20 @@ def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
     for knob in (*restrictions.values, *restrictions.fixed, *restrictions.excluded):
         if knob in known:
             continue
+        # as whoever reads the recommendation judges it
+        slip = slip_of(knob, known if knob in KNOBS else {*known, *KNOBS})
         is_new = (
             knob.startswith("env.")
             and is_known(knob)
             and knob not in restrictions.excluded
-            and not difflib.get_close_matches(knob, known, n=1, cutoff=_NEARLY)
+            and slip is None
         )
         if knob in KNOBS and not knob.startswith("env."):
             raise UsageError(f"{knob} is no knob of this space for the frameworks that are tuned")
         if not is_new:
             raise UnknownName(
-                "knob", knob, known, "list them with: tune-framework spaces NAME, or add --dry-run"
+                "knob",
+                knob,
+                known if slip is None else {*known, slip},
+                "list them with: tune-framework spaces NAME, or add --dry-run",
             )
