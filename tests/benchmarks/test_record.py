@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from benchmarks.record import (
     BEST_LAUNCHES,
