@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from tuner.host.interference import disturbances
+from tuner.host.interference import disturbances, n_disturbed
 from tuner.output.launches import check_of, launches_of, memory_peak
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
@@ -91,11 +91,11 @@ def _of_what_was_fixed(study: Study, recommended: Claim) -> list[str]:
 def _of_the_host(store: Store) -> list[str]:
     texts = []
     slices = [s for record in store.launches.values() for s in record.slices]
-    dirty = [s for s in slices if s.interference.dirty]
-    if len(dirty) > _DISTURBED * len(slices):
+    n_dirty = n_disturbed(slices)
+    if n_dirty > _DISTURBED * len(slices):
         found = disturbances([s.interference for s in slices])
         texts.append(
-            f"the host was not quiet, {len(dirty)} of {len(slices)} slices were disturbed: "
+            f"the host was not quiet, {n_dirty} of {len(slices)} slices were disturbed: "
             f"{'; '.join(each.what for each in found)}"
         )
     waits = store.all(Waited)
