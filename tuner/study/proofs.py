@@ -2,7 +2,8 @@
 
 A setting is dear if it raises memory or the time of a call by more than 10 %. It ships only if its
 removal was measured and costs more of the rate than the noise explains: two instances that gain 1 %
-for three times the memory do not.
+for three times the memory do not. A second launch of the configuration must say so too: the search
+chose it for its first one, which was the luckiest of many.
 """
 
 from __future__ import annotations
@@ -100,19 +101,36 @@ def _guessed_rises(
 def is_shown(study: Study, full: Configuration, shorter: Configuration) -> bool:
     """Tell whether the launches so far show that a removed setting is needed.
 
-    It is where nothing works without it, or too much of the rate is lost: more than the tolerance,
-    and that by more than the noise. A launch that was dropped after its first slice counts as well.
+    It is where nothing works without it, or where it looks needed by more than one launch of the
+    full configuration. Nothing chose the default at some batch for its luck: one launch will do.
+    """
+    if not looks_needed(study, full, shorter):
+        return False
+    is_repeated = study.ledger.n_launches(full) > 1
+    return is_repeated or is_default(full) or _fails_without(study, shorter)
+
+
+def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> bool:
+    """Tell whether a removed setting is needed, unless the full configuration was lucky.
+
+    It looks so where nothing works without it, or too much of the rate is lost: more than the
+    tolerance, and that by more than the noise. A launch that was dropped after its first slice
+    counts as well.
     """
     ledger = study.ledger
-    if ledger.has_failed(shorter):
-        return True
-    if study.goal == "robust" and ledger.collapses(shorter):
+    if _fails_without(study, shorter):
         return True
     full_score, score = ledger.score(full), _known_score(ledger, shorter)
     if full_score is None or score is None:
         return False
     excess = full_score - score - tolerance(study)
     return excess >= QUANTILE * ledger.noise(shorter, full)
+
+
+def _fails_without(study: Study, shorter: Configuration) -> bool:
+    """Tell whether nothing works without some settings, or collapses where that is the goal."""
+    ledger = study.ledger
+    return ledger.has_failed(shorter) or (study.goal == "robust" and ledger.collapses(shorter))
 
 
 def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
