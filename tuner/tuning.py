@@ -306,7 +306,9 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
         )
     _warn_about_the_host(study, plan, host)
     study.store.check_room()
-    provide_reference(study, plan.workload, Waiting(study.budget.left_s(), study.listen))
+    passed_s = study.budget.used_s() - study.store.used_before_s
+    waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
+    provide_reference(study, plan.workload, waiting)
     study.adopt_orphans()
     measure_baselines(study)
     explore(study)
