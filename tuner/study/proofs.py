@@ -14,7 +14,7 @@ from tuner.record.configuration import Configuration
 from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.study.ledger import Ledger, is_default
 from tuner.study.prices import CALL
-from tuner.study.study import LONG_BUDGET_S, SAFETY, Study
+from tuner.study.study import LONG_BUDGET_S, Study
 
 DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
@@ -167,14 +167,3 @@ def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
     is_known = _known_score(study.ledger, configuration) is not None
     return not is_known and not study.ledger.has_failed(configuration)
-
-
-def seconds_to_prove(study: Study) -> float:
-    """Estimate the seconds of measuring the finalists without each of their dear settings."""
-    shorter = dict.fromkeys(  # in a fixed order, as the sum's last digits depend on it
-        c
-        for finalist in dict.fromkeys(study.finalists().values())
-        for c in dear(study, finalist).values()
-        if is_unmeasured(study, c)
-    )
-    return SAFETY * sum(study.cost_s(c) for c in shorter)
