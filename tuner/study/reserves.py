@@ -15,7 +15,7 @@ from tuner.study.minimise import seconds_to_minimise
 from tuner.study.profiles import seconds_to_profile
 from tuner.study.study import MIN_ROUNDS, Study
 
-_LEAST_SHARE = 0.1
+LEAST_SHARE = 0.1
 """Of the budget, the most that is kept for minimising while the search still finds something."""
 _MINIMISE_SHARE = 0.2
 _EXPLAIN_SHARE = 0.15
@@ -28,7 +28,7 @@ or there are none."""
 
 def least_s(study: Study, cost_s: float) -> float:
     """Estimate what must be left after a launch of so many seconds: for verdicts, and one race."""
-    minimising_s = min(seconds_to_minimise(study), _LEAST_SHARE * study.budget.total_s)
+    minimising_s = min(seconds_to_minimise(study), LEAST_SHARE * study.budget.total_s)
     profiling_s = seconds_to_profile(study)
     if profiling_s > _PROFILES_SHARE * study.budget.total_s:
         profiling_s = 0.0
