@@ -317,6 +317,16 @@ def test_a_larger_batch_whose_gain_is_not_shown_does_not_ship(store: Store, tmp_
 
 
 @pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
+def test_the_default_tells_of_a_batch_that_one_launch_of_the_finalist_speaks_for(
+    store: Store, tmp_path: Path, gain: float, shipped: int | None
+) -> None:
+    search(store, DEFAULT, SHORTER)
+    tell(store, add(store, DEFAULT.with_value(BATCH, 16), PRICED[DEFAULT] + gain))
+    tell(store, add(store, SHORTER.with_value(BATCH, 16), PRICED[SHORTER] + 0.5))
+    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+
+
+@pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
 def test_the_default_tells_of_a_batch_at_which_alone_a_winner_was_measured(
     store: Store, tmp_path: Path, gain: float, shipped: int | None
 ) -> None:

@@ -142,8 +142,9 @@ def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
 def unproven(study: Study, configuration: Configuration) -> list[str]:
     """Return the dear settings that nothing shows to be needed.
 
-    Where the configuration was never measured at the reference batch, the default tells whether
-    its batch is needed: both are compared at their best batch.
+    Where the configuration was never measured at the reference batch, or only one launch of it
+    speaks for its batch, the default tells whether that is needed: both are compared at their best
+    batch.
     """
     return [
         knob
@@ -151,7 +152,7 @@ def unproven(study: Study, configuration: Configuration) -> list[str]:
         if not is_shown(study, configuration, shorter)
         if not (
             knob == BATCH
-            and is_unmeasured(study, shorter)
+            and (is_unmeasured(study, shorter) or looks_needed(study, configuration, shorter))
             and is_shown(study, _default_at(study, configuration), Configuration())
         )
     ]
