@@ -11,6 +11,7 @@ from tuner import tuning
 from tuner.errors import StudyConflict
 from tuner.plan import Request
 from tuner.record.events import Event, FrameworkEnds, Warned
+from tuner.record.lines import goes_on_with
 
 GUIDES = """
 schema_version = 1
@@ -52,3 +53,18 @@ def test_what_apt_would_add_is_said_once_before_anything_is_measured(
     assert "tcmalloc (a_guide and 1 more); these are measured with" in warned.text
     assert warned.text.endswith("sudo apt-get install libtcmalloc-minimal4")
     assert [type(event) for event in ends] == [FrameworkEnds] * 2
+
+
+def test_a_study_that_is_stopped_before_its_first_session_tells_what_goes_on_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stopped(*_: Any) -> None:
+        raise StudyConflict("stopped")
+
+    here = machine(tmp_path / "host")
+    monkeypatch.setattr(tuning, "probe", lambda: here)
+    monkeypatch.setattr(tuning, "run_study", stopped)
+    command = "tune-framework --model fake --budget 60s"
+    request = Request("fake", frameworks=("fake",), out=tmp_path / "study", command=command)
+    tuning.tune(request, lambda _: None)
+    assert goes_on_with(tmp_path / "study") == command

@@ -109,7 +109,8 @@ def plan(
     began = time.monotonic()
 
     def waiting() -> Waiting:
-        return Waiting(request.budget_s - (time.monotonic() - began), listen, is_strict)
+        passed_s = time.monotonic() - began
+        return Waiting(request.budget_s - passed_s, listen, is_strict, passed_s)
 
     profile = choose_profile(request.hardware, host)
     if request.program is not None:

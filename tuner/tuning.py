@@ -73,7 +73,7 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     host = probe()
     plans = plan(request, host, listen)
     grounds = {each.folder: ground_of(each.folder) for each in plans}
-    unfinished = _open_all(plans, grounds)
+    unfinished = _open_all(plans, grounds, request.command)
     # once for all frameworks, before the first of them; the reports tell it baseline by baseline
     if lacking := what_apt_adds((b for each in unfinished for b in each.baselines), host):
         listen(Warned(lacking))
@@ -91,7 +91,7 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     return finished
 
 
-def _open_all(plans: list[Plan], grounds: Mapping[Path, Path]) -> list[Plan]:
+def _open_all(plans: list[Plan], grounds: Mapping[Path, Path], command: str) -> list[Plan]:
     """Begin every study, so that an unwritable or foreign folder is refused before measuring.
 
     Return those that are not finished.
@@ -101,7 +101,7 @@ def _open_all(plans: list[Plan], grounds: Mapping[Path, Path]) -> list[Plan]:
     try:
         for each in plans:
             with Store(each.folder) as store:
-                if _open(store, each):
+                if _open(store, each, command):
                     begun.append(each)
                 if not store.all(StudyFinished):
                     unfinished.append(each)
@@ -151,7 +151,7 @@ def run_study(
     ground: the nearest folder that was there before; a study that is refused leaves nothing else.
     """
     with Store(plan.folder) as store:
-        _open(store, plan)
+        _open(store, plan, request.command)
         sessions = store.all(SessionOpened)
         is_finished = bool(store.all(StudyFinished))
         session = SessionOpened(len(sessions) + 1, _now(), budget_s, request.command)
@@ -306,7 +306,9 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
         )
     _warn_about_the_host(study, plan, host)
     study.store.check_room()
-    provide_reference(study, plan.workload, Waiting(study.budget.left_s(), study.listen))
+    passed_s = study.budget.used_s() - study.store.used_before_s
+    waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
+    provide_reference(study, plan.workload, waiting)
     study.adopt_orphans()
     measure_baselines(study)
     explore(study)
@@ -345,12 +347,19 @@ def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
             study.warn(f"{finding.message} (tune-framework doctor)")
 
 
-def _open(store: Store, plan: Plan) -> bool:
+def _open(store: Store, plan: Plan, command: str) -> bool:
     """Begin the folder's study, or make sure that it is this one; tell whether it was begun."""
     opened = store.opened
     if opened is None:
         store.add(
-            StudyOpened(plan.identity, plan.identity_parts, _now(), __version__, plan.environment)
+            StudyOpened(
+                plan.identity,
+                plan.identity_parts,
+                _now(),
+                __version__,
+                plan.environment,
+                command,
+            )
         )
         return True
     if opened.identity == plan.identity:

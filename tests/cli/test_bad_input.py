@@ -179,6 +179,15 @@ def test_report_names_the_command_that_goes_on_with_an_unfinished_study(tmp_path
         report.main(tmp_path, as_json=False)
 
 
+def test_report_names_the_command_of_a_study_that_was_stopped_before_its_first_session(
+    tmp_path: Path,
+) -> None:
+    with Store(tmp_path) as store:
+        store.add(StudyOpened("id", {}, "now", "0", command="tune-framework --model fake"))
+    with pytest.raises(UsageError, match="goes on with it: tune-framework --model fake"):
+        report.main(tmp_path, as_json=False)
+
+
 def test_an_interrupted_verify_promises_nothing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -132,6 +132,26 @@ def test_each_fault_gives_its_finding_alone(id: str, tmp_path: Path) -> None:
     assert remedy in found[id].remedy
 
 
+@pytest.mark.parametrize(
+    ("names", "ending"),
+    [
+        (["OMP_NUM_THREADS"], "process, and measured as a baseline of its own, as_you_run_it"),
+        (
+            ["CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL"],
+            "process; OMP_NUM_THREADS measured as a baseline of its own, as_you_run_it",
+        ),
+        (["CUDA_VISIBLE_DEVICES"], "process; none can change how fast a CPU computes"),
+    ],
+)
+def test_only_variables_that_may_change_the_speed_are_said_to_be_measured(
+    names: list[str], ending: str, tmp_path: Path
+) -> None:
+    spoil = seen_with(environment=dict.fromkeys(names, "1"))
+    found = findings(spoil(surroundings(build(tmp_path))))["environment"]
+    assert found.message.endswith(ending)
+    assert found.remedy == f"unset {' '.join(names)}"
+
+
 def test_faults_of_the_machine_are_read_from_proc_and_sys(tmp_path: Path) -> None:
     root = build(tmp_path, cores=2, threads=2, flags="avx2 hypervisor")
     write(root, "sys/fs/cgroup/cgroup.controllers", "cpu memory")

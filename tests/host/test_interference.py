@@ -16,11 +16,13 @@ from tuner.host.interference import (
     Reading,
     Watch,
     disturbances,
+    disturbed_share,
     throttle_counters,
     throttled_periods,
 )
 from tuner.host.limits import cgroup_folders
-from tuner.record.launch import Interference
+from tuner.record.configuration import Configuration
+from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
 
 
 def reading(**changes: float) -> Reading:
@@ -188,3 +190,13 @@ def test_pressure_is_told_only_where_nothing_else_is_known() -> None:
     assert disturbances([Interference(pressure=0.1)]) == []
     (told,) = disturbances([Interference(pressure=0.6)])
     assert told.what.startswith("something waited for a CPU 60% of the time")
+
+
+def test_the_share_of_disturbed_slices_counts_slices_not_launches() -> None:
+    def launch(*reasons: tuple[str, ...]) -> LaunchRecord:
+        slices = [Slice(n, 1, 1, 1.0, 0.0, Interference(dirty=d)) for n, d in enumerate(reasons)]
+        request = LaunchRequest(1, Configuration(), 1, Purpose.CONFIRM)
+        return LaunchRecord(request, slices=slices)
+
+    assert disturbed_share([launch(("stolen", "throttled")), launch((), (), ())]) == 0.25
+    assert disturbed_share([launch()]) == 0.0

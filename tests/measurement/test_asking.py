@@ -87,7 +87,10 @@ def test_a_deadlock_at_import_is_told_of_and_ends_with_where_it_hung(
     request = Request(model=str(path), frameworks=("fake",), budget_s=0.5)
     with pytest.raises(NothingMeasured) as given_up:
         plan(request, probe(), ear)
-    assert ear.heard == [WaitingForModel("mine", "importing its file", 0.5, 1.0)]
+    (event,) = ear.heard
+    assert isinstance(event, WaitingForModel)
+    assert 0.5 < event.at_most_s <= 1.0  # what begins the run takes its part
+    assert event == WaitingForModel("mine", "importing its file", 0.5, event.at_most_s)
     message = str(given_up.value)
     log = kept_log(message)
     assert "mine was given up after 1 s of importing its file" in message
@@ -110,9 +113,29 @@ def test_a_model_that_hangs_when_it_is_built_is_told_by_that(
     assert f'File "{path}", line 18 in fake' in kept_log(str(given_up.value))
 
 
+def test_what_reading_a_file_took_is_not_granted_again_to_build_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "LEAST_S", 5.0)
+    monkeypatch.setattr(asking, "SAID_AFTER_S", 3.0)
+    path = tmp_path / "mine.py"
+    path.write_text(HANGING)
+    ear = Ear(tmp_path)
+    request = Request(model=str(path), frameworks=("fake",), budget_s=0.5)
+    with pytest.raises(NothingMeasured, match="of building") as given_up:
+        plan(request, probe(), ear)
+    kept_log(str(given_up.value))
+    (event,) = ear.heard
+    assert isinstance(event, WaitingForModel)
+    assert event.at_most_s < 5.0
+
+
 def test_a_wait_is_bounded_by_the_budget_and_by_what_any_model_takes() -> None:
     assert Waiting(90.0).limit_s() == 90.0
     assert Waiting(-5.0).limit_s() == LEAST_S
+    assert Waiting(-5.0, passed_s=10.0).limit_s() == LEAST_S - 10.0
+    assert Waiting(-5.0, passed_s=2 * LEAST_S).limit_s() == 0
+    assert Waiting(90.0, passed_s=10.0).limit_s() == 90.0
     assert Waiting(-5.0, is_strict=True).limit_s() == 0
     assert Waiting(9e9, is_strict=True).limit_s() == MOST_S
     assert Waiting(36_000.0).limit_s() == MOST_S

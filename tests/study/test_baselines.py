@@ -60,14 +60,23 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
     [
         (2, "too short even for that: expect no verdict"),
         (11, "hold that and 1 of 2 baseline(s), and no search"),
-        (25, "hold that, the baselines and 13 of the 20 launches that a search wants"),
+        (25, "hold that and the baselines, and next to no search"),
+        (
+            40,
+            "hold that, the baselines and about 8 of the 20 launches that a search wants, and few "
+            "that try a winner without each setting",
+        ),
+        (55, "hold that and a search, but may not hold trying each winner without each setting"),
         (100, ""),
     ],
 )
 def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_launch(
     store: Store, tmp_path: Path, launches: int, told: str
 ) -> None:
-    """A claim takes two arms in four rounds, a quarter more than ten seconds each: 100 s."""
+    """A claim takes two arms in four rounds, a quarter more than ten seconds each: 100 s.
+
+    A search leaves the same for five arms, 250 s, and a tenth of the budget and a launch.
+    """
     study = new_study(store, tmp_path, launches * LAUNCH_S, TenSecondsEach)
     study.budget = Unused(launches * LAUNCH_S)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
@@ -77,7 +86,7 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
     for text in said:
         assert "takes about 10 s here and the smallest claim 100 s" in text
         assert told in text
-        assert text.endswith("--budget 6m holds all of it")
+        assert text.endswith("--budget 11m holds all of it")
 
 
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:

@@ -245,7 +245,41 @@ def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_lef
 
 def test_a_dear_setting_that_is_shown_to_be_needed_stays(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, SHORTER, FULL, worth=0.2)
+    add_priced(store, FULL, worth=0.2)
     assert winner_of(minimised(store, tmp_path)) == FULL
+
+
+def test_a_single_launch_of_the_finalist_does_not_show_that_a_dear_setting_is_needed(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, SHORTER, FULL, worth=0.2)
+    assert winner_of(minimised(store, tmp_path)) == SHORTER
+    (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
+    assert "there was no time to show that it is needed" in warned
+
+
+def test_a_dear_setting_that_only_a_lucky_launch_speaks_for_goes(
+    store: Store, tmp_path: Path
+) -> None:
+    """The finalist's launch in the search was 22 % too fast; those after it are not."""
+    search(store, DEFAULT, SHORTER)
+    tell(store, add_priced(store, FULL, worth=0.2))
+    assert winner_of(minimised(store, tmp_path, budget_s=3000.0)) == SHORTER
+
+
+def test_where_a_removal_was_dropped_early_the_finalist_is_launched_a_second_time(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, BLOCKED, OTHER, worth=0.3)
+    dropped = add_priced(store, SHORTER, worth=0.0)
+    dropped.ending = pruned = Ending(Outcome.PRUNED, "it was slow")
+    store.add(TrialNoted(3, SHORTER, "script", pruned, (dropped.request.id,), 0.9))
+    search(store, FULL, worth=0.3)
+    n_searched = len(store.launches)
+    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3)
+    launched = [r.request.configuration for r in store.launches.values()][n_searched:]
+    assert launched[0] == FULL
+    assert winner_of(study) == FULL
 
 
 def test_what_is_dear_is_tried_without_before_anything_else(store: Store, tmp_path: Path) -> None:
@@ -280,6 +314,16 @@ def test_a_larger_batch_whose_gain_is_not_shown_does_not_ship(store: Store, tmp_
     search(store, DEFAULT, SHORTER)
     tell(store, add(store, SHORTER.with_value(BATCH, 16), PRICED[SHORTER] + 0.05))
     assert winner_of(minimised(store, tmp_path)) == SHORTER
+
+
+@pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
+def test_the_default_tells_of_a_batch_that_one_launch_of_the_finalist_speaks_for(
+    store: Store, tmp_path: Path, gain: float, shipped: int | None
+) -> None:
+    search(store, DEFAULT, SHORTER)
+    tell(store, add(store, DEFAULT.with_value(BATCH, 16), PRICED[DEFAULT] + gain))
+    tell(store, add(store, SHORTER.with_value(BATCH, 16), PRICED[SHORTER] + 0.5))
+    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
 
 
 @pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])

@@ -22,6 +22,8 @@ from tuner.output.phrases import (
     settings,
     standing,
     with_along,
+    worth,
+    worth_unknown,
 )
 from tuner.output.price import price
 from tuner.record.result import Result
@@ -57,11 +59,13 @@ def show(result: Result, folder: Path) -> None:
         )
         console.print(Text.assemble((f"{name}: ", "bold"), shown))
     if result.contributions:
-        worth = ", ".join(
-            f"{with_along(c)} {c.ratio:.2f}x{'' if c.speedup else ' (in the search)'}"
+        told = ", ".join(
+            f"{with_along(c)} {worth(c)}{'' if c.speedup else ' (in the search)'}"
             for c in result.contributions
         )
-        console.print(Text.assemble(("the recommended settings are worth: ", "bold"), worth))
+        if unknown := worth_unknown(result):
+            told += f"; not measured: {', '.join(unknown)}"
+        console.print(Text.assemble(("the recommended settings are worth: ", "bold"), told))
     ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
     refused = sum("is not in force" in trial.reason for trial in result.trials)
     in_force = f"settings of the winners not in force: {', '.join(ignored) or 'none'}"
@@ -70,7 +74,10 @@ def show(result: Result, folder: Path) -> None:
     console.print(Text(in_force))
     for text in result.warnings:
         console.print(Text(f"warning: {text}", style="yellow"))
-    console.print(Text(f"report: {folder / 'report.html'}   settings: {folder}/recommended.toml"))
+    paths = f"report: {folder / 'report.html'}"
+    if (settings_path := folder / "recommended.toml").exists():
+        paths += f"   settings: {settings_path}"
+    console.print(Text(paths))
 
 
 def _table(result: Result) -> Table:

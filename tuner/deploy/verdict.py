@@ -11,6 +11,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 from tuner.deploy.differences import Difference
+from tuner.host.interference import disturbed_share
 from tuner.measurement.confirmation import ALPHA
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, ReadBack
@@ -118,7 +119,7 @@ def conclude(
     return Verification(
         verdict, reason, _claimed(claim), shown.interval, len(shown.ratios), round(seconds, 1),
         found, read_back, missing, shown.ratios, shown.default_rate, claim.default_rate,
-        _disturbed_share(shown.launches),
+        disturbed_share(shown.launches),
     )  # fmt: skip
 
 
@@ -218,12 +219,7 @@ def early_interval(differences: Sequence[float], launch_sd: float, freedom: int)
 
 def is_busy(launches: Iterable[LaunchRecord]) -> bool:
     """Tell whether so many slices were disturbed that rounds elsewhere say nothing of these."""
-    return _disturbed_share(launches) > MOSTLY_DISTURBED
-
-
-def _disturbed_share(launches: Iterable[LaunchRecord]) -> float:
-    slices = [s for launch in launches for s in launch.slices]
-    return sum(bool(s.interference.dirty) for s in slices) / max(1, len(slices))
+    return disturbed_share(launches) > MOSTLY_DISTURBED
 
 
 def _disturbance(launches: Sequence[LaunchRecord]) -> str:
@@ -231,7 +227,7 @@ def _disturbance(launches: Sequence[LaunchRecord]) -> str:
     if not is_busy(launches):
         return ""
     reasons = [why for each in launches for s in each.slices for why in s.interference.dirty]
-    share = _disturbed_share(launches)
+    share = disturbed_share(launches)
     return f"the host is busy ({share:.0%} of the slices were disturbed: {reasons[-1]})"
 
 

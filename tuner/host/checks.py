@@ -12,7 +12,7 @@ from typing import Literal
 import msgspec
 
 from tuner.frameworks import FRAMEWORKS, OFFERED
-from tuner.host.environment import tuning_variables
+from tuner.host.environment import tuning_variables, without_effect
 from tuner.host.identity import Host
 from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, Watch
 from tuner.host.libraries import how_to_install, installed_frameworks
@@ -298,15 +298,16 @@ def _shell(s: Surroundings) -> list[Finding]:
     names = tuning_variables(s.environment)
     if not names:
         return []
-    return [
-        Finding(
-            "environment",
-            "note",
-            f"{', '.join(names)} set in this shell: removed from every measured process, and "
-            "measured as a baseline of its own, as_you_run_it",
-            f"unset {' '.join(names)}",
-        )
-    ]
+    frameworks = s.frameworks or OFFERED  # with none installed yet, any may be
+    effective = [n for n in names if not all(without_effect(n, each) for each in frameworks)]
+    told = f"{', '.join(names)} set in this shell: removed from every measured process"
+    if effective == names:
+        told += ", and measured as a baseline of its own, as_you_run_it"
+    elif effective:
+        told += f"; {', '.join(effective)} measured as a baseline of its own, as_you_run_it"
+    else:
+        told += "; none can change how fast a CPU computes"
+    return [Finding("environment", "note", told, f"unset {' '.join(names)}")]
 
 
 def _folder(s: Surroundings) -> list[Finding]:

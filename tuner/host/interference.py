@@ -10,13 +10,13 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tuner.host.limits import cgroup_folders
-from tuner.record.launch import Interference
+from tuner.record.launch import Interference, LaunchRecord, Slice
 from tuner.record.result import Disturbance
 
 # A slice is dirty above these (facts: benchmark hosts, section 1.2 of the measurement notes).
@@ -137,6 +137,17 @@ class Watch:
             involuntary_switches=after.involuntary_switches - before.involuntary_switches,
             dirty=tuple(dirty),
         )
+
+
+def n_disturbed(slices: Iterable[Slice]) -> int:
+    """Count the slices that something disturbed."""
+    return sum(bool(s.interference.dirty) for s in slices)
+
+
+def disturbed_share(launches: Iterable[LaunchRecord]) -> float:
+    """Return how many of the slices of some launches were disturbed, of 1; 0 if there are none."""
+    slices = [s for launch in launches for s in launch.slices]
+    return n_disturbed(slices) / max(1, len(slices))
 
 
 def disturbances(seen: Sequence[Interference]) -> list[Disturbance]:

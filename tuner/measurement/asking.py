@@ -20,7 +20,8 @@ from tuner.record.workload import ModelRef
 from tuner.space.launching import LaunchPlan
 
 LEAST_S = 30.0
-"""A worker may always take this long to answer: importing a framework takes 20 s on a slow host."""
+"""All questions of a run may take this long together, whatever the budget: importing a framework
+takes 20 s on a slow host."""
 MOST_S = 600.0
 """No worker may take longer than this, so that a hang does not use up a budget of hours."""
 SAID_AFTER_S = 5.0
@@ -35,15 +36,17 @@ class Waiting(msgspec.Struct, frozen=True):
     """How long a worker may take to answer, and who is told that it is waited for."""
 
     seconds: float = MOST_S
-    """What is left of the budget; LEAST_S and MOST_S bound it."""
+    """What is left of the budget; what is left of LEAST_S, and MOST_S, bound it."""
     listen: Listener = unheard
     is_strict: bool = False
     """Whether no more than what is left may be taken, be it less than LEAST_S."""
+    passed_s: float = 0.0
+    """Seconds since the run began: earlier questions may have taken all of LEAST_S."""
 
     def limit_s(self) -> float:
         """Return after how many seconds the worker is given up."""
-        least_s = 0.0 if self.is_strict else LEAST_S
-        return min(MOST_S, max(least_s, self.seconds))
+        least_s = 0.0 if self.is_strict else LEAST_S - self.passed_s
+        return min(MOST_S, max(0.0, least_s, self.seconds))
 
 
 def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting) -> Reply:

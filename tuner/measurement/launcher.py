@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tuner.host.identity import Host
+from tuner.host.interference import n_disturbed
 from tuner.measurement.bench import Bench
 from tuner.measurement.estimates import clean_slices
 from tuner.measurement.launch import ProcessLaunch, Timeouts
@@ -214,7 +215,7 @@ class ProcessLauncher:
                 rate=statistics.median(rates) if rates else None,
                 seconds=record.total_s,
                 n_slices=len(record.slices),
-                n_disturbed=sum(bool(s.interference.dirty) for s in record.slices),
+                n_disturbed=n_disturbed(record.slices),
                 search_ratio=self._search_ratio(record),
             )
         )

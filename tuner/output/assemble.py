@@ -10,6 +10,7 @@ import msgspec
 
 from tuner import __version__
 from tuner.host.identity import Host
+from tuner.host.interference import n_disturbed
 from tuner.measurement.confirmation import ALPHA
 from tuner.measurement.estimates import clean_slices
 from tuner.output.compiling import compile_seconds
@@ -321,7 +322,7 @@ def _noise(store: Store, claims: Claims, klass: WinnerClass) -> Noise:
     return Noise(
         floor=claims.noise_floor(klass),
         launch_sd=round(claims.noise.launch_sd, 6),
-        dirty_slices=sum(bool(s.interference.dirty) for s in slices),
+        dirty_slices=n_disturbed(slices),
         slices=len(slices),
         disturbances=claims.disturbances(),
     )

@@ -246,11 +246,22 @@ def with_along(contribution: Contribution) -> str:
     return f"{contribution.knob}={contribution.value}{along}"
 
 
-def _worth(contribution: Contribution) -> str:
+def worth(contribution: Contribution) -> str:
     """Write what a setting is worth; with an interval, unless it is a hint of the search."""
     if contribution.speedup is None:
         return f"{contribution.ratio:.2f}x"
     return ratio(contribution.speedup)
+
+
+def worth_unknown(result: Result) -> list[str]:
+    """Return the recommended settings of which nothing tells what they are worth.
+
+    The batch is none of them: both are compared at their best one.
+    """
+    found = result.contributions or []
+    told = {BATCH, *(knob for c in found for knob in (c.knob, *c.along))}
+    winner = result.winners[result.recommended_class].configuration
+    return [f"{knob}={value}" for knob, value in winner.items() if knob not in told]
 
 
 def _evidence(contribution: Contribution) -> str:
@@ -393,7 +404,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "price": price,
     "with_reduced": with_reduced,
     "compiling": _compiling,
-    "worth": _worth,
+    "worth": worth,
     "with_along": with_along,
     "disturbance": disturbance,
     "noise_floor": noise_floor,

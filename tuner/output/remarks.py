@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
-from tuner.host.interference import disturbances
-from tuner.output.launches import check_of, launches_of, memory_peak
+from tuner.host.interference import disturbances, n_disturbed
+from tuner.output.launches import check_of, launches_of
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
@@ -24,8 +24,6 @@ _OVERRUN = 1.1
 """A study that takes this many times its budget says so."""
 _UNUSED = 0.75
 """A study that uses less of its budget than this, and decides nothing, says why."""
-_MEMORY = 1.5
-"""A recommendation that takes this many times the default's memory says so."""
 
 
 def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
@@ -44,7 +42,6 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
             texts += _of_a_winner(study, claims, claim)
             texts += _of_prices(study, claim)
     recommended = claims.claim(klass)
-    texts += _of_memory(store, claims, recommended)
     texts += _of_the_budget(study, recommended)
     texts += _of_what_was_fixed(study, recommended)
     unknown = [
@@ -91,11 +88,11 @@ def _of_what_was_fixed(study: Study, recommended: Claim) -> list[str]:
 def _of_the_host(store: Store) -> list[str]:
     texts = []
     slices = [s for record in store.launches.values() for s in record.slices]
-    dirty = [s for s in slices if s.interference.dirty]
-    if len(dirty) > _DISTURBED * len(slices):
+    n_dirty = n_disturbed(slices)
+    if n_dirty > _DISTURBED * len(slices):
         found = disturbances([s.interference for s in slices])
         texts.append(
-            f"the host was not quiet, {len(dirty)} of {len(slices)} slices were disturbed: "
+            f"the host was not quiet, {n_dirty} of {len(slices)} slices were disturbed: "
             f"{'; '.join(each.what for each in found)}"
         )
     waits = store.all(Waited)
@@ -150,19 +147,6 @@ def _is_unknown_beside(study: Study, claims: Claims, claim: Claim) -> bool:
     """Tell whether too few rounds beside a busy neighbour say how a winner fares there."""
     fared = beside_neighbour(claims, claim.configuration)
     return fared is None or (fared.interval is None and study.goal == "robust")
-
-
-def _of_memory(store: Store, claims: Claims, recommended: Claim) -> list[str]:
-    if recommended.verdict != "faster":
-        return []
-    default = memory_peak(launches_of(store, claims.default))
-    own = memory_peak(launches_of(store, recommended.configuration))
-    if not default or not own or own <= _MEMORY * default:
-        return []
-    return [
-        f"the recommended settings take up to {own / 2**20:.0f} MiB, the default "
-        f"{default / 2**20:.0f} MiB (while starting; a running one may hold less)"
-    ]
 
 
 def _of_prices(study: Study, claim: Claim) -> list[str]:

@@ -46,6 +46,9 @@ class StudyOpened(msgspec.Struct, frozen=True, tag="study"):
     environment: dict[str, str] | None = None
     """The tuning variables that were set when it was begun, none of which reached a measured
     process; None in journals of earlier versions."""
+    command: str = ""
+    """What goes on with it if it is stopped before its first session; empty in journals of earlier
+    versions."""
 
 
 class SessionOpened(msgspec.Struct, frozen=True, tag="session"):

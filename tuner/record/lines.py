@@ -97,14 +97,16 @@ def opened_in(folder: Path) -> StudyOpened | None:
 def goes_on_with(folder: Path) -> str | None:
     """Return the command that goes on with the study of a folder; None if none is unfinished there.
 
-    It is empty where no session of it began to measure.
+    That of the latest session; empty in studies of earlier versions that no session measured for.
     """
     if not (folder / JOURNAL).is_file():
         return None
     notes = [n.note for n in read_lines(folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)]
     if any(isinstance(note, StudyFinished) for note in notes):
         return None
-    commands = [note.command for note in notes if isinstance(note, SessionOpened)]
+    commands = [
+        n.command for n in notes if isinstance(n, (StudyOpened, SessionOpened)) and n.command
+    ]
     return commands[-1] if commands else ""
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
-from tuner.host.interference import disturbances
+from tuner.host.interference import disturbances, disturbed_share
 from tuner.measurement.confirmation import (
     LOOKS,
     WORTH_HAVING,
@@ -78,7 +78,7 @@ class Claims:
         self.best_baseline = chosen.best_baseline if chosen else None
         self._others = [c for c in chosen.arms if c not in finalists.values()] if chosen else []
         self._all_launches = store.launches
-        self._disturbed = _disturbed_share(store.launches.values())
+        self._disturbed = disturbed_share(store.launches.values())
         self.rounds = store.all(RoundDone)[:n_rounds]
         self.launches: list[dict[Configuration, LaunchRecord]] = []
         """Round by round, each arm's launch."""
@@ -216,7 +216,7 @@ class Claims:
         records = [
             arms[c] for arms in self.launches for c in (configuration, self.default) if c in arms
         ]
-        return _disturbed_share(records)
+        return disturbed_share(records)
 
     def _nothing_better(self, klass: WinnerClass, default: Configuration) -> Claim:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
@@ -290,11 +290,6 @@ class Claims:
         """Return the default's rate at its best batch."""
         known = self.series(self.default).known()
         return rate_interval(known) if len(known) > 1 else None
-
-
-def _disturbed_share(records: Iterable[LaunchRecord]) -> float:
-    slices = [s for record in records for s in record.slices]
-    return sum(bool(s.interference.dirty) for s in slices) / max(1, len(slices))
 
 
 def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:

@@ -9,7 +9,16 @@ from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import Ledger, is_default
-from tuner.study.proofs import QUANTILE, dear, is_shown, is_unmeasured, lost, tolerance, unproven
+from tuner.study.proofs import (
+    QUANTILE,
+    dear,
+    is_shown,
+    is_unmeasured,
+    looks_needed,
+    lost,
+    tolerance,
+    unproven,
+)
 from tuner.study.study import SAFETY, TURNS, Study
 
 _MAX_LAUNCHES = 3
@@ -126,7 +135,8 @@ class _Reduction:
     def drop_dear(self, until_s: float) -> None:
         """Take away, the dearest first, each dear setting that is not shown to be needed.
 
-        One whose removal there was no time to measure stays for now.
+        One whose removal there was no time to measure, or that looks needed by a single launch of
+        the finalist, stays for now.
         """
         study, self._until_s = self._study, until_s
         if not study.beats_default(self._finalist):
@@ -136,12 +146,16 @@ class _Reduction:
             knob = open_ones[0]
             tried.add(knob)
             shorter = self._without([knob])
-            is_dropped_early = study.ledger.score(shorter) is None and is_shown(
+            is_dropped_early = study.ledger.score(shorter) is None and looks_needed(
                 study, self._finalist, shorter
             )
-            if not is_dropped_early and not self._make_clear(shorter):
-                self.is_complete = False
-            if not is_unmeasured(study, shorter) and not is_shown(study, self._finalist, shorter):
+            if is_dropped_early:
+                is_clear = is_shown(study, self._finalist, shorter) or self._launch(self._finalist)
+            else:
+                is_clear = self._make_clear(shorter)
+            self.is_complete = self.is_complete and is_clear
+            is_measured = not is_unmeasured(study, shorter)
+            if is_measured and not looks_needed(study, self._finalist, shorter):
                 self._finalist = shorter
                 self._dropped.append(knob)
 
@@ -167,6 +181,8 @@ class _Reduction:
             useless.pop()
         removed = [*away, *useless]
         shortest = self._without(removed) if removed else self._finalist
+        if self._study.ledger.n_launches(shortest) == 1 and unproven(self._study, shortest):
+            self._launch(shortest)
         return shortest, [*self._dropped, *removed]
 
     def _useless_at_once(self) -> list[str]:
@@ -191,12 +207,18 @@ class _Reduction:
         The finalist is the luckiest of many, so at first every removal looks like a loss: it is
         launched a second time before any counts, and what is not clear then, again.
         """
-        study = self._study
         while (due := self._due(shorter)) is not None:
-            ends_s = study.budget.used_s() + study.cost_s(due)
-            if ends_s > min(self._until_s, study.budget.total_s - reserve_s(study)):
+            if not self._launch(due):
                 return False
-            study.measure(due, Purpose.ABLATION)
+        return True
+
+    def _launch(self, configuration: Configuration) -> bool:
+        """Launch a configuration once more if there is time; tell whether there was."""
+        study = self._study
+        ends_s = study.budget.used_s() + study.cost_s(configuration)
+        if ends_s > min(self._until_s, study.budget.total_s - reserve_s(study)):
+            return False
+        study.measure(configuration, Purpose.ABLATION)
         return True
 
     def _harmless_loss(self, shorter: Configuration) -> float | None:

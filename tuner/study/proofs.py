@@ -2,7 +2,8 @@
 
 A setting is dear if it raises memory or the time of a call by more than 10 %. It ships only if its
 removal was measured and costs more of the rate than the noise explains: two instances that gain 1 %
-for three times the memory do not.
+for three times the memory do not. A second launch of the configuration must say so too: the search
+chose it for its first one, which was the luckiest of many.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from tuner.record.configuration import Configuration
 from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.study.ledger import Ledger, is_default
 from tuner.study.prices import CALL
-from tuner.study.study import LONG_BUDGET_S, SAFETY, Study
+from tuner.study.study import LONG_BUDGET_S, Study
 
 DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
@@ -100,19 +101,36 @@ def _guessed_rises(
 def is_shown(study: Study, full: Configuration, shorter: Configuration) -> bool:
     """Tell whether the launches so far show that a removed setting is needed.
 
-    It is where nothing works without it, or too much of the rate is lost: more than the tolerance,
-    and that by more than the noise. A launch that was dropped after its first slice counts as well.
+    It is where nothing works without it, or where it looks needed by more than one launch of the
+    full configuration. Nothing chose the default at some batch for its luck: one launch will do.
+    """
+    if not looks_needed(study, full, shorter):
+        return False
+    is_repeated = study.ledger.n_launches(full) > 1
+    return is_repeated or is_default(full) or _fails_without(study, shorter)
+
+
+def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> bool:
+    """Tell whether a removed setting is needed, unless the full configuration was lucky.
+
+    It looks so where nothing works without it, or too much of the rate is lost: more than the
+    tolerance, and that by more than the noise. A launch that was dropped after its first slice
+    counts as well.
     """
     ledger = study.ledger
-    if ledger.has_failed(shorter):
-        return True
-    if study.goal == "robust" and ledger.collapses(shorter):
+    if _fails_without(study, shorter):
         return True
     full_score, score = ledger.score(full), _known_score(ledger, shorter)
     if full_score is None or score is None:
         return False
     excess = full_score - score - tolerance(study)
     return excess >= QUANTILE * ledger.noise(shorter, full)
+
+
+def _fails_without(study: Study, shorter: Configuration) -> bool:
+    """Tell whether nothing works without some settings, or collapses where that is the goal."""
+    ledger = study.ledger
+    return ledger.has_failed(shorter) or (study.goal == "robust" and ledger.collapses(shorter))
 
 
 def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
@@ -124,8 +142,9 @@ def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
 def unproven(study: Study, configuration: Configuration) -> list[str]:
     """Return the dear settings that nothing shows to be needed.
 
-    Where the configuration was never measured at the reference batch, the default tells whether
-    its batch is needed: both are compared at their best batch.
+    Where the configuration was never measured at the reference batch, or only one launch of it
+    speaks for its batch, the default tells whether that is needed: both are compared at their best
+    batch.
     """
     return [
         knob
@@ -133,7 +152,7 @@ def unproven(study: Study, configuration: Configuration) -> list[str]:
         if not is_shown(study, configuration, shorter)
         if not (
             knob == BATCH
-            and is_unmeasured(study, shorter)
+            and (is_unmeasured(study, shorter) or looks_needed(study, configuration, shorter))
             and is_shown(study, _default_at(study, configuration), Configuration())
         )
     ]
@@ -149,14 +168,3 @@ def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
     is_known = _known_score(study.ledger, configuration) is not None
     return not is_known and not study.ledger.has_failed(configuration)
-
-
-def seconds_to_prove(study: Study) -> float:
-    """Estimate the seconds of measuring the finalists without each of their dear settings."""
-    shorter = dict.fromkeys(  # in a fixed order, as the sum's last digits depend on it
-        c
-        for finalist in dict.fromkeys(study.finalists().values())
-        for c in dear(study, finalist).values()
-        if is_unmeasured(study, c)
-    )
-    return SAFETY * sum(study.cost_s(c) for c in shorter)

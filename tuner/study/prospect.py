@@ -4,41 +4,59 @@ from __future__ import annotations
 
 import math
 
-from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
-from tuner.study.study import Study
+from tuner.study.reserves import LEAST_SHARE
+from tuner.study.study import MIN_ROUNDS, Study
 
-WANTED_LAUNCHES = 40
-"""Launches of a study that searches: baselines, some twenty proposals, a claim's rounds."""
-_PROPOSALS = WANTED_LAUNCHES // 2
-_ARMS = 2
+WANTED_LAUNCHES = 60
+"""Launches of a study that searches: baselines, proposals, removals, a first look at all arms."""
+_PROPOSALS = 20
+_REMOVALS = 15
+"""Launches of minimising: each of five settings away from each of three finalists."""
+_FEWEST_ARMS = 2
 """Of the smallest confirmation: the default and one other."""
 
 
 def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
-    """Warn where the budget holds less than a search wants, and name one that holds it.
+    """Warn where the budget holds less than a study wants, and name one that holds it.
 
     n_baselines: those that are still to be measured. Launches of the search take slices of a pacer
     between their own and may wait for quiet, those of a claim's rounds take turns without either.
+    What is kept from the search is reckoned as `least_s` does, which knows no finalist yet: every
+    question soon has one of its own, and the best baseline is confirmed beside them.
     """
     launch_s = study.cost_s(Configuration())
-    claim_s = LOOKS[0] * _ARMS * study.round_cost_s([Configuration()])
+    claim_s = _look_s(study, _FEWEST_ARMS)
     left_s = max(0.0, study.budget.left_s())
-    wanted_s = claim_s + (n_baselines + _PROPOSALS) * launch_s
+    looking_s = _look_s(study, 1 + len(study.turns) + min(1, n_baselines))
+    n_before = n_baselines * len(study.ledger.batches)
+    wanted_s = looking_s + (n_before + _PROPOSALS + _REMOVALS) * launch_s
     if left_s >= wanted_s:
         return
     n_beside = int((left_s - claim_s) / launch_s)
+    # a launch more is kept for the race
+    kept_s = looking_s + LEAST_SHARE * study.budget.total_s + launch_s
+    n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
         held = "are too short even for that: expect no verdict"
-    elif n_beside <= n_baselines:
+    elif n_beside < n_baselines:
         held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
-    else:
+    elif n_proposals <= 0:
+        held = "hold that and the baselines, and next to no search"
+    elif n_proposals < _PROPOSALS:
         held = (
-            f"hold that, the baselines and {n_beside - n_baselines} of the {_PROPOSALS} launches "
-            "that a search wants"
+            f"hold that, the baselines and about {n_proposals} of the {_PROPOSALS} launches that a "
+            "search wants, and few that try a winner without each setting"
         )
+    else:
+        held = "hold that and a search, but may not hold trying each winner without each setting"
     enough_s = study.budget.used_s() + wanted_s
     study.warn(
         f"a launch takes about {launch_s:.0f} s here and the smallest claim {claim_s:.0f} s; the "
         f"{left_s:.0f} s that are left {held}; --budget {math.ceil(enough_s / 60)}m holds all of it"
     )
+
+
+def _look_s(study: Study, n_arms: int) -> float:
+    """Estimate the seconds of the confirmation's first look at so many arms like the default."""
+    return MIN_ROUNDS * study.round_cost_s([Configuration()] * n_arms)
