@@ -65,7 +65,7 @@ class Ear:
 
 @pytest.fixture
 def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(asking, "LEAST_S", 1.0)
+    monkeypatch.setattr(asking, "LEAST_S", 3.0)
     monkeypatch.setattr(asking, "SAID_AFTER_S", 0.5)
 
 
@@ -89,11 +89,11 @@ def test_a_deadlock_at_import_is_told_of_and_ends_with_where_it_hung(
         plan(request, probe(), ear)
     (event,) = ear.heard
     assert isinstance(event, WaitingForModel)
-    assert 0.5 < event.at_most_s <= 1.0  # what begins the run takes its part
+    assert 0.5 < event.at_most_s <= 3.0  # what begins the run takes its part
     assert event == WaitingForModel("mine", "importing its file", 0.5, event.at_most_s)
     message = str(given_up.value)
     log = kept_log(message)
-    assert "mine was given up after 1 s of importing its file" in message
+    assert "mine was given up after 3 s of importing its file" in message
     assert f"it was at {path}:14 in wait" in message
     assert "give a larger --budget" in message
     assert given_up.value.exit_code == 3
@@ -117,7 +117,7 @@ def test_what_reading_a_file_took_is_not_granted_again_to_build_its_model(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(asking, "LEAST_S", 5.0)
-    monkeypatch.setattr(asking, "SAID_AFTER_S", 3.0)
+    monkeypatch.setattr(asking, "SAID_AFTER_S", 0.1)
     path = tmp_path / "mine.py"
     path.write_text(HANGING)
     ear = Ear(tmp_path)
@@ -125,7 +125,7 @@ def test_what_reading_a_file_took_is_not_granted_again_to_build_its_model(
     with pytest.raises(NothingMeasured, match="of building") as given_up:
         plan(request, probe(), ear)
     kept_log(str(given_up.value))
-    (event,) = ear.heard
+    event = ear.heard[-1]
     assert isinstance(event, WaitingForModel)
     assert event.at_most_s < 5.0
 
