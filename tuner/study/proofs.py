@@ -14,7 +14,7 @@ from tuner.record.configuration import Configuration
 from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.study.ledger import Ledger, is_default
 from tuner.study.prices import CALL
-from tuner.study.study import LONG_BUDGET_S, Study
+from tuner.study.study import LONG_BUDGET_S, SAFETY, Study
 
 DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
@@ -168,3 +168,17 @@ def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
     is_known = _known_score(study.ledger, configuration) is not None
     return not is_known and not study.ledger.has_failed(configuration)
+
+
+def seconds_to_prove(study: Study) -> float:
+    """Estimate the seconds of showing that the finalists need their dear settings.
+
+    Each finalist that has some is launched a second time, and each removal that was not measured.
+    """
+    wanted = {}  # a dict keeps the order, on which the last digits of the sum depend
+    for finalist in study.finalists().values():
+        without = dear(study, finalist)
+        if without and study.ledger.n_launches(finalist) == 1:
+            wanted[finalist] = True
+        wanted.update({c: True for c in without.values() if is_unmeasured(study, c)})
+    return SAFETY * sum(study.cost_s(c) for c in wanted)

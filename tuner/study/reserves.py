@@ -13,10 +13,13 @@ from tuner.study.confirmation_costs import (
 from tuner.study.explain import seconds_to_explain
 from tuner.study.minimise import seconds_to_minimise
 from tuner.study.profiles import seconds_to_profile
+from tuner.study.proofs import seconds_to_prove
 from tuner.study.study import MIN_ROUNDS, Study
 
 LEAST_SHARE = 0.1
 """Of the budget, the most that is kept for minimising while the search still finds something."""
+_PROOFS_SHARE = 0.2
+"""Of the budget, the most that is kept for trying without what is dear: else it cannot ship."""
 _MINIMISE_SHARE = 0.2
 _EXPLAIN_SHARE = 0.15
 """Of the budget, the most that a search which finds nothing more leaves to these."""
@@ -28,7 +31,9 @@ or there are none."""
 
 def least_s(study: Study, cost_s: float) -> float:
     """Estimate what must be left after a launch of so many seconds: for verdicts, and one race."""
+    proving_s = min(seconds_to_prove(study), _PROOFS_SHARE * study.budget.total_s)
     minimising_s = min(seconds_to_minimise(study), LEAST_SHARE * study.budget.total_s)
+    minimising_s = max(proving_s, minimising_s)
     profiling_s = seconds_to_profile(study)
     if profiling_s > _PROFILES_SHARE * study.budget.total_s:
         profiling_s = 0.0
