@@ -189,6 +189,17 @@ def test_what_a_formula_comes_to_is_checked(tmp_path: Path, entry: str, fault: s
         resolve_baselines(profile, host, work, facts, space)
 
 
+def test_more_instances_than_cores_are_dropped_with_the_reason(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('schema_version = 1\ntitle = "x"\n[[knob]]\nid = "launch.instances"\n'
+                    "values = [2, 99]\n")  # fmt: skip
+    profile = load_profile(str(path), SEARCH_SPACES)
+    host, facts = machine(tmp_path, cores=2), model(FAKE_DEFAULTS)
+    space = resolve_space(profile, host, workload("fake"), facts, Restrictions())
+    assert space.by_id["launch.instances"].choices == (1, 2)
+    assert space.by_id["launch.instances"].dropped == ((99, "only 2 cores may be used here"),)
+
+
 def test_set_narrows_fix_pins_exclude_leaves_alone(tmp_path: Path) -> None:
     space = restricted(tmp_path, set_="env.FAKE_THREADS=4,16")
     assert space.by_id["env.FAKE_THREADS"].choices == (2, 4, 16)

@@ -56,6 +56,7 @@ from tuner.record.protocol import (
 from tuner.space.launching import plan_launch
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.products import precision_of
+from tuner.worker.session import MOST_PROFILED_CALLS
 
 
 @pytest.fixture(scope="module")
@@ -161,7 +162,7 @@ def test_the_profiler_names_operators_and_times_them_within_the_call(
     seconds = [o.seconds for o in profile.operators]
     assert seconds == sorted(seconds, reverse=True)
     assert 0 < sum(seconds) <= 1.1 * len(HOST.cpus) * profile.call_s
-    assert profile.n_calls >= 1
+    assert 1 <= profile.n_calls <= MOST_PROFILED_CALLS  # a quick model makes thousands a second
     assert isinstance(launch.checked_afterwards, Checked)
 
 

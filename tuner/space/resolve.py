@@ -11,7 +11,7 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, Applies, Knob
+from tuner.space.catalogue import BATCH, INSTANCES, Applies, Knob
 from tuner.space.expressions import Expression
 from tuner.space.knobs import describe
 from tuner.space.placement import ALONE, Placements
@@ -115,6 +115,8 @@ def _resolve_knob(
             values.extend(results)
         else:
             values.append(made)
+    if entry.id == INSTANCES:
+        values = _as_many_as_cores(values, facts["host.usable_cores"], dropped)
     known = list(dict.fromkeys(v for v in values if not same(v, default)))
     knob = describe(entry.id)
     searched: tuple[Value, ...] = (default, *known) if entry.search else (default,)
@@ -150,6 +152,16 @@ def _resolve_knob(
         follows=entry.follows,
         at_most=entry.at_most,
     )
+
+
+def _as_many_as_cores(
+    values: Iterable[Value], n_cores: int, dropped: list[tuple[Value, str]]
+) -> list[Value]:
+    """Return the numbers of instances that each have a core; the others are dropped."""
+    why = f"only {n_cores} core{'' if n_cores == 1 else 's'} may be used here"
+    placed: list[Value] = [v for v in values if isinstance(v, int) and v <= n_cores]
+    dropped += [(v, why) for v in values if v not in placed]
+    return placed
 
 
 def check_made(where: str, knob: str, formula: str, values: Iterable[Value]) -> None:

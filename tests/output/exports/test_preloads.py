@@ -19,6 +19,7 @@ SHOW = "import json, os; print(json.dumps(dict(os.environ)))"
 FOR_TENSORFLOW = msgspec.structs.replace(
     FROM_PIP, workload=msgspec.structs.replace(FROM_PIP.workload, framework="tensorflow")
 )
+BY_ITS_PATH = msgspec.structs.replace(FROM_PIP, environment={"LD_PRELOAD": TCMALLOC}, packages={})
 
 
 def exported(target: str) -> str:
@@ -146,3 +147,19 @@ def test_a_package_that_a_shell_would_run_is_refused(
     write_recommendation(path, msgspec.structs.replace(FROM_PIP, packages=packages))
     with pytest.raises(UsageError, match="is not a library's file and its package"):
         read_recommendation(path)
+
+
+@pytest.mark.parametrize("r", [FROM_PIP, BY_ITS_PATH], ids=["found at start", "by its path"])
+def test_what_the_shell_preloads_besides_comes_after_and_is_said(
+    environment: Path, tmp_path: Path, r: Recommendation
+) -> None:
+    """As `run` keeps it: a monitor that somebody preloads does not vanish in deployment."""
+    own = tmp_path / "libown.so"
+    own.touch()
+    done = started(
+        r, tmp_path, sys.executable, "-c", SHOW, PYTHONPATH=str(environment), LD_PRELOAD=str(own)
+    )
+    *ours, last = json.loads(done.stdout)["LD_PRELOAD"].split(":")
+    assert ours
+    assert last == str(own)
+    assert "run.sh: set besides, and not measured: LD_PRELOAD" in done.stderr

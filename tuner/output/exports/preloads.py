@@ -123,9 +123,12 @@ def exports(recommendation: Recommendation, script: str, *, first_is_program: bo
                 ]
             else:
                 lines.append(f"preload=$preload:{shlex.quote(library.path)}")
-    lines += [f"export {name}={shlex.quote(value)}" for name, value in sorted(fixed.items())]
+    own = f"${{{PRELOAD}:+:${PRELOAD}}}"  # what the shell preloads besides comes after, as in `run`
+    for name, value in sorted(fixed.items()):
+        besides = f'"{own}"' if name == PRELOAD else ""
+        lines.append(f"export {name}={shlex.quote(value)}{besides}")
     if are_found_at_start(r):
-        lines.append(f'export {PRELOAD}="${{preload#:}}"')
+        lines.append(f'export {PRELOAD}="${{preload#:}}{own}"')
     return lines
 
 

@@ -11,14 +11,14 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
 )
-from tuner.output.exports.preloads import exports
+from tuner.output.exports.preloads import PRELOAD, exports
 from tuner.record.recommendation import Placement, Recommendation
 
 
 def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     """Return the script; the program is its arguments, or the command that is given here."""
     r = recommendation
-    names = "|".join(sorted(r.environment))
+    names = "|".join(sorted(r.environment.keys() - {PRELOAD}))
     ours = f"grep -vxE '{names}' | " if names else ""
     said = notes(r)
     lines = [
