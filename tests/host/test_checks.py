@@ -135,7 +135,10 @@ def test_each_fault_gives_its_finding_alone(id: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("names", "ending"),
     [
-        (["OMP_NUM_THREADS"], "process, and measured as a baseline of its own, as_you_run_it"),
+        (
+            ["OMP_NUM_THREADS"],
+            "process; OMP_NUM_THREADS measured as a baseline of its own, as_you_run_it",
+        ),
         (
             ["CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "TF_CPP_MIN_LOG_LEVEL"],
             "process; OMP_NUM_THREADS measured as a baseline of its own, as_you_run_it",

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from pathlib import Path
 
-from tuner.cli.paths import is_utf8
+import typer
+
+from tuner.cli import paths
 from tuner.cli.printable import printable
 from tuner.deploy.run import CannotRun, execute, prepare
 from tuner.deploy.team import run_team
@@ -26,11 +27,9 @@ def main(recommended: str | None, command: list[str], *, quiet: bool) -> None:
         command = command[1:]
     if not recommended or not command:
         raise CannotRun("name both: tune-framework run recommended.toml -- python serve.py")
-    if not is_utf8(recommended):
-        raise CannotRun(f"{recommended!r} is not UTF-8; rename it")
     try:
-        deployment = prepare(read_recommended(Path(recommended)), probe(), os.environ)
-    except UsageError as error:
+        deployment = prepare(read_recommended(paths.path(recommended)), probe(), os.environ)
+    except (UsageError, typer.BadParameter) as error:
         raise CannotRun(str(error)) from error
     for note in deployment.notes:
         tell(note)

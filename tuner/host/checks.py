@@ -301,9 +301,7 @@ def _shell(s: Surroundings) -> list[Finding]:
     frameworks = s.frameworks or OFFERED  # with none installed yet, any may be
     effective = [n for n in names if not all(without_effect(n, each) for each in frameworks)]
     told = f"{', '.join(names)} set in this shell: removed from every measured process"
-    if effective == names:
-        told += ", and measured as a baseline of its own, as_you_run_it"
-    elif effective:
+    if effective:
         told += f"; {', '.join(effective)} measured as a baseline of its own, as_you_run_it"
     else:
         told += "; none can change how fast a CPU computes"

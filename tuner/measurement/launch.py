@@ -154,8 +154,14 @@ class ProcessLaunch:
     def _tell(self, stage: str) -> None:
         self._listen(LaunchStage(self.record.request.id, stage))
 
-    def start(self, team: Callable[[], Team]) -> None:
-        """Start the processes."""
+    def start(self, team: Callable[[], Team], order: Begin, batch: int) -> None:
+        """Start the processes, have the model built, compiled and called until it is warm."""
+        self._start(team)
+        self._begin(order)
+        self._prepare(Prepare(batch))
+        self._warm_up()
+
+    def _start(self, team: Callable[[], Team]) -> None:
         with self._spending():
             try:
                 self._team = team()
@@ -168,17 +174,17 @@ class ProcessLaunch:
             self.abandon()
             raise
 
-    def begin(self, order: Begin) -> None:
+    def _begin(self, order: Begin) -> None:
         """Have the model built."""
         built = self._carry_out(order, self._timeouts.begin_s, Built)
         if built is not None:
             self.file.add(built)
 
-    def prepare(self, order: Prepare) -> None:
+    def _prepare(self, order: Prepare) -> None:
         """Have the model compiled, and called for the first time."""
         self._carry_out(order, self._timeouts.prepare_s, Compiled)
 
-    def warm_up(self) -> None:
+    def _warm_up(self) -> None:
         """Have the model called until it is warm; refuse settings not in force.
 
         A setting that did not take effect makes the launch not_applicable: its speed belongs to

@@ -23,7 +23,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Begin, Prepare
+from tuner.record.protocol import Begin
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH, Applies
@@ -155,10 +155,8 @@ class ProcessLauncher:
             launch.finish(Ending(Outcome.NOT_APPLICABLE, fault))
             return launch
         environment = self._environment(request)
-        launch.start(lambda: Team(plans, file.log_path, environment))
-        launch.begin(self._order(request, plans[0]))
-        launch.prepare(Prepare(request.batch))
-        launch.warm_up()
+        order = self._order(request, plans[0])
+        launch.start(lambda: Team(plans, file.log_path, environment), order, request.batch)
         return launch
 
     def _environment(self, request: LaunchRequest) -> Mapping[str, str]:

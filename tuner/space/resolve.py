@@ -91,33 +91,9 @@ def resolve_space(
 def _resolve_knob(
     entry: KnobEntry, facts: Mapping[str, Any], default: Value, restrictions: Restrictions
 ) -> ResolvedKnob:
-    values: list[Value] = []
-    dropped: list[tuple[Value, str]] = []
-    substitutes: list[tuple[Value, Value]] = []
-    beside = []
-    for raw in entry.values:
-        if isinstance(raw, ValueEntry):
-            condition = Expression(raw.when)
-            if not condition.names <= facts.keys():  # it asks other settings
-                values.append(raw.value)
-                beside.append((raw.value, raw.when, raw.why))
-            elif condition.holds(facts):
-                values.append(raw.value)
-            else:
-                dropped.append((raw.value, raw.why))
-                substitutes += [(raw.value, other) for other in raw.substitutes()]
-            continue
-        made = literal_or_formula(raw)
-        if isinstance(made, Expression):
-            result = made.evaluate(facts)
-            results = result if isinstance(result, tuple) else (result,)
-            check_made(f"knob {entry.id}", entry.id, str(raw), results)
-            values.extend(results)
-        else:
-            values.append(made)
-    if entry.id == INSTANCES:
-        values = _as_many_as_cores(values, facts["host.usable_cores"], dropped)
-    known = list(dict.fromkeys(v for v in values if not same(v, default)))
+    made = _evaluated(entry, facts)
+    dropped = made.dropped
+    known = list(dict.fromkeys(v for v in made.values if not same(v, default)))
     knob = describe(entry.id)
     searched: tuple[Value, ...] = (default, *known) if entry.search else (default,)
     asked = ""
@@ -147,11 +123,50 @@ def _resolve_knob(
         alias_of=entry.alias_of,
         is_stronger=entry.is_stronger,
         is_late=entry.search == "late" and not asked,
-        substitutes=tuple(pair for pair in substitutes if pair[1] in known),
-        beside=tuple(beside),
+        substitutes=tuple(pair for pair in made.substitutes if pair[1] in known),
+        beside=tuple(made.beside),
         follows=entry.follows,
         at_most=entry.at_most,
     )
+
+
+class _Evaluated(msgspec.Struct):
+    """What the values of an entry come to on a host."""
+
+    values: list[Value] = []
+    dropped: list[tuple[Value, str]] = []
+    """Values that do not exist here, each with the reason."""
+    substitutes: list[tuple[Value, Value]] = []
+    """A dropped value, and one that may stand in for it."""
+    beside: list[tuple[Value, str, str]] = []
+    """A value whose condition asks other settings, the condition, and the reason."""
+
+
+def _evaluated(entry: KnobEntry, facts: Mapping[str, Any]) -> _Evaluated:
+    found = _Evaluated()
+    for raw in entry.values:
+        if isinstance(raw, ValueEntry):
+            condition = Expression(raw.when)
+            if not condition.names <= facts.keys():
+                found.values.append(raw.value)
+                found.beside.append((raw.value, raw.when, raw.why))
+            elif condition.holds(facts):
+                found.values.append(raw.value)
+            else:
+                found.dropped.append((raw.value, raw.why))
+                found.substitutes += [(raw.value, other) for other in raw.substitutes()]
+            continue
+        made = literal_or_formula(raw)
+        if isinstance(made, Expression):
+            result = made.evaluate(facts)
+            results = result if isinstance(result, tuple) else (result,)
+            check_made(f"knob {entry.id}", entry.id, str(raw), results)
+            found.values.extend(results)
+        else:
+            found.values.append(made)
+    if entry.id == INSTANCES:
+        found.values = _as_many_as_cores(found.values, facts["host.usable_cores"], found.dropped)
+    return found
 
 
 def _as_many_as_cores(
