@@ -122,7 +122,7 @@ def _line(event: Event, state: _State) -> str | None:
             resumed = f", {duration(event.resumed_s)} used before" if event.resumed_s else ""
             return (
                 f"{event.workload}: budget {duration(event.budget_s)}{resumed}, up to "
-                f"{event.n_configurations} combinations, in {event.folder}"
+                f"{event.n_configurations:,} combinations, in {event.folder}"
             )
         case PhaseBegins():
             state.phase, state.stage = event.name, ""
