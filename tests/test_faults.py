@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from tests.command import HANGS_S, MARKER, command, new_marker, result_of, run, wait_until_gone
-from tests.study.test_studies import check_store
+from tests.study.test_interrupted import check_store
 from tests.worker.workers import Launched, needs
 from tuner.host.identity import probe
 from tuner.host.limits import cgroup_folders

@@ -3,13 +3,9 @@
 import json
 import math
 import os
-import random
 import shutil
-import signal
 import subprocess
-import time
 import tomllib
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,38 +13,23 @@ import jsonschema
 import pytest
 
 from tests.command import (
-    HANGS_S,
     MARKER,
-    NOTHING,
-    new_marker,
     result_of,
     run,
-    start,
-    wait_until_gone,
 )
+from tests.study.fake_studies import FAKE, study
 from tuner.record.configuration import Configuration
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recommendation
-from tuner.record.journal import FinalistNamed, RoundDone, TrialNoted, WinnerClass
+from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.knobs import allowed_in
 from tuner.worker.frameworks.fake import Surface
 
-FAKE = ("--hw", "fake", "--json")
 FAULTY = "fake@noise=0.003,faults=fake.layout=packed:crash;fake.streams=2:wrong_output"
 
 
 SET = {"FAKE_THREADS": "1", "CUDA_VISIBLE_DEVICES": "0"}
-
-
-def study(
-    cwd: Path, model: str, budget: str, *more: str, environment: Mapping[str, str] = NOTHING
-) -> dict[str, Any]:
-    arguments = ("--model", model, *FAKE, "--budget", budget, "--out", "out", *more)
-    done = run(*arguments, cwd=cwd, environment=environment, is_virtual=True)
-    assert done.returncode == 0, done.stderr
-    return result_of(done.stdout)
 
 
 def truth(surface: Surface, configuration: dict[str, Any]) -> float:
@@ -60,7 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     """One study with a crash and a wrong output in its space."""
     cwd = tmp_path_factory.mktemp("finished")
     secrets = {"MY_TOKEN": "s3cr3t-t0ken", "TF_API_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
-    return cwd, study(cwd, FAULTY, "22s", environment={**secrets, **SET})
+    return cwd, study(cwd, FAULTY, "15s", environment={**secrets, **SET})
 
 
 def test_files_of_the_contract_are_there_and_valid(
@@ -370,193 +351,6 @@ def test_a_study_of_another_identity_is_refused_with_what_differs(
     assert done.returncode == 2
     assert "workload changed" in done.stderr
     assert "--out" in done.stderr
-
-
-def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
-    # launches differ by far less than a gain must have, so that only the drift could feign one
-    result = study(tmp_path, "fake@flat=true,drift=0.1,noise=0.003", "6s")
-    assert result["verdict"] in ("keep_default", "ambiguous")
-    for winner in result["winners"].values():
-        assert winner["verdict"] != "faster"
-        if winner["speedup"] is None:
-            assert "came within the noise" in winner["reason"] or "rounds" in winner["reason"]
-        elif winner["verdict"] == "keep_default":
-            assert winner["speedup"]["high"] < 1.05
-        assert winner["contributions"] == []
-    shipped = read_recommendation(tmp_path / "out/recommended.toml")
-    assert shipped.settings == []
-
-
-def test_settings_that_do_nothing_are_not_recommended(tmp_path: Path) -> None:
-    neutral = ("launch.allocator", "fake.streams")
-    model = f"fake@neutral={';'.join(neutral)},noise=0.003"
-    small = ("--exclude", "fake.compile", "--exclude", "fake.layout")  # so that it is soon searched
-    result = study(tmp_path, model, "21s", "--numerics", "same", *small)
-    assert result["phases"]["minimise"] == "minimal"
-    for winner in result["winners"].values():
-        assert not set(winner["configuration"]) & set(neutral), winner
-
-
-def test_too_small_a_budget_ends_ambiguous_and_not_in_a_claim(tmp_path: Path) -> None:
-    # on this surface the first baseline is clearly faster: that it leads is no claim
-    result = study(tmp_path, "fake@seed=4", "1s")
-    for winner in result["winners"].values():
-        assert winner["verdict"] == "ambiguous", winner
-
-
-def test_a_default_that_cannot_be_measured_ends_with_code_3(tmp_path: Path) -> None:
-    done = run("--model", "fake@faults=fake.layout=plain:crash", *FAKE, "--budget", "20s",
-               "--out", "out", cwd=tmp_path)  # fmt: skip
-    assert done.returncode == 3
-    assert "1 x crashed" in done.stderr
-    assert "SIGSEGV" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_what_is_ruled_out_is_neither_measured_nor_shipped(tmp_path: Path) -> None:
-    result = study(tmp_path, "fake@seed=3", "5s", "--exclude", "fake.compile", "--fix",
-                   "fake.layout=packed")  # fmt: skip
-    for trial in result["trials"]:
-        if trial["source"] != "default":
-            assert "fake.compile" not in trial["configuration"]
-            assert trial["configuration"]["fake.layout"] == "packed"
-    for winner in result["winners"].values():
-        if winner["verdict"] == "faster":
-            assert winner["configuration"]["fake.layout"] == "packed"
-    reasons = {b["name"]: b["reason"] for b in result["baselines"]}
-    assert "ruled out by --" in reasons["vendor_compiler"]
-
-
-# ------------------------------------------------------------------------ stopping and going on
-
-
-def interrupted_command(cwd: Path, budget: str) -> tuple[str, ...]:
-    return ("--model", "fake@seed=1", *FAKE, "--budget", budget, "--out",
-            str(cwd / "out"))  # fmt: skip
-
-
-def check_store(folder: Path) -> None:
-    """Nothing measured is lost or repeated."""
-    with Store(folder) as store:
-        indices = [s.index for r in store.launches.values() for s in r.slices]
-        assert len(indices) == len(set(indices))
-        trials = store.all(TrialNoted)
-        assert len({t.configuration for t in trials}) == len(trials)
-        assert len({t.number for t in trials}) == len(trials)
-        numbers = [r.number for r in store.all(RoundDone)]
-        assert numbers == list(range(1, len(numbers) + 1))
-        # a complete launch of the search is told exactly once
-        told = [launch for t in trials for launch in t.launches]
-        assert len(told) == len(set(told))
-        for record in store.launches.values():
-            wanted = record.request.purpose in (Purpose.SEARCH, Purpose.BASELINE)
-            complete = record.ending and record.ending.outcome is not Outcome.INTERRUPTED
-            if wanted and complete:
-                assert record.request.id in told
-    for path in sorted((folder / "launches").glob("*.jsonl")):
-        assert path.read_text().count('"type":"request"') == 1
-
-
-def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    moments, budget = random.Random(11), "20s"
-    log = tmp_path / "log"
-    for _ in range(10):
-        marker = new_marker()
-        process = start(
-            *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
-        )
-        time.sleep(moments.uniform(0.4, 1.8))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert wait_until_gone(marker) == []
-    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
-    assert done.returncode == 0, done.stderr
-    check_store(tmp_path / "out")
-    result = result_of(done.stdout)
-    assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
-    assert result["verdict"] == "faster"
-
-
-def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "7s"
-    before: list[str] = []
-    for phase in ("race", "minimise", "confirm"):
-        with log.open("wb"):
-            process = start(
-                *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
-            )
-        wait_for_line(process, log, f'"phase_begins","name":"{phase}"')
-        time.sleep(0.5 if phase == "confirm" else 0.02)
-        process.kill()
-        process.wait()
-        assert wait_until_gone(marker) == []
-        now = launch_files(tmp_path)
-        assert now[: len(before)] == before
-        before = now
-    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
-    assert done.returncode == 0, done.stderr
-    assert "used before" in done.stderr
-    assert launch_files(tmp_path)[: len(before)] == before
-    check_store(tmp_path / "out")
-    with Store(tmp_path / "out") as store:
-        baselines = [
-            r.request.session
-            for r in store.launches.values()
-            if r.request.purpose is Purpose.BASELINE
-        ]
-    assert set(baselines) == {1}
-
-
-def launch_files(cwd: Path) -> list[str]:
-    return sorted(p.name for p in (cwd / "out/launches").glob("*.jsonl"))
-
-
-def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> None:
-    deadline = time.monotonic() + HANGS_S
-    while text not in log.read_text():
-        assert process.poll() is None, log.read_text()
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-
-
-def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "7s"
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with log.open("wb"):
-            process = start(
-                *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
-            )
-        wait_for_line(process, log, '"phase_begins","name":"explore"')
-        time.sleep(0.3)
-        process.send_signal(number)
-        assert process.wait(timeout=HANGS_S) == 130
-        assert wait_until_gone(marker) == []
-        text = log.read_text()
-        assert "the same command goes on" in text
-        assert "Traceback" not in text
-    another = {"FAKE_THREADS": "8"}  # what was begun without it goes on without it
-    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, environment=another,
-               is_virtual=True)  # fmt: skip
-    assert done.returncode == 0
-    begins = json.loads(done.stdout.splitlines()[0])
-    assert begins["n_measured"] > 0  # of the sessions that were stopped
-    result = result_of(done.stdout)
-    assert result["environment"] == {}
-    assert any("this shell has FAKE_THREADS=8" in text for text in result["warnings"])
-    assert "as_you_run_it" not in {b["name"] for b in result["baselines"]}
-    check_store(tmp_path / "out")
-
-
-def test_two_tools_on_one_study_do_not_meet(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "7s"
-    first = start(*interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log)
-    wait_for_line(first, log, '"phase_begins","name":"baselines"')
-    second = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
-    first.kill()
-    first.wait()
-    assert second.returncode == 2
-    assert "another tune-framework" in second.stderr
-    assert wait_until_gone(marker) == []
 
 
 def test_nothing_of_the_users_secrets_is_kept(finished: tuple[Path, dict[str, Any]]) -> None:

@@ -22,7 +22,6 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, solve_triangular
 from scipy.optimize import minimize
 from scipy.special import ndtr
-from scipy.stats import spearmanr
 
 from tuner.record.configuration import Configuration
 from tuner.search.features import Encoded, Features
@@ -313,6 +312,8 @@ def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     """Return Spearman's; of what does not differ, none."""
     if min(np.ptp(a), np.ptp(b)) < 1e-9:
         return 0.0
+    from scipy.stats import spearmanr  # takes longer to import than all else that is used here
+
     return float(spearmanr(a, b).statistic)
 
 
