@@ -73,7 +73,7 @@ def outcomes(result: dict[str, Any]) -> set[tuple[str, str]]:
 def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
     marker = new_marker()
     done = run(
-        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "30s", "--batch", "4"),
+        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "20s", "--batch", "4"),
         cwd=tmp_path,
         environment={MARKER: marker},
         is_virtual=True,
@@ -107,7 +107,7 @@ def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path:
     model = f"fake@faults={_EXHAUSTING}"
     done = limited(
         tmp_path,
-        "ulimit -v 3000000",
+        "ulimit -v 2000000",
         *arguments(model, "2s", "--batch", "4"),
         marker=marker,
     )
@@ -225,7 +225,7 @@ def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
     tmp_path: Path, room: str
 ) -> None:
     """With some room left it stops in time; with little, whatever is written fails."""
-    marker, budget = new_marker(), "4s"
+    marker, budget = new_marker(), "3s"
     size = MIN_ROOM_BYTES + (150 << 10) if room == "some" else 300 << 10
     with small_disk(tmp_path, size) as disk:
         out = disk / "out"
