@@ -35,7 +35,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
-from tuner.search.trials import Trials
+from tuner.search.search import Search
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure
 from tuner.space.catalogue import BATCH, Applies
 from tuner.space.profile import load_profile
@@ -114,18 +114,18 @@ def _tool(
     scores: dict[Configuration, float] = {}
     seconds = []
     with tempfile.TemporaryDirectory() as folder:
-        trials = Trials(Path(folder) / "study.db", space, lambda: scores, seed, sd=lambda _: noise)
+        search = Search(Path(folder) / "study.db", space, lambda: scores, seed, sd=lambda _: noise)
         known = [Configuration(), *(b.configuration for b in bench.baselines)]
         for i in range(n_launches):
             if i < len(known):
-                proposal = trials.ask_for(known[i], "known")
+                proposal = search.enter(known[i], "known")
             else:
                 began = time.perf_counter()
-                proposal = trials.ask(WinnerClass.LAUNCH_ONLY)
+                proposal = search.ask(WinnerClass.LAUNCH_ONLY)
                 seconds.append(time.perf_counter() - began)
             score = launch(proposal.configuration)
             scores[proposal.configuration] = score
-            trials.tell(proposal.number, Outcome.MEASURED, "", score)
+            search.tell(proposal, Outcome.MEASURED, "", score)
     return scores, seconds
 
 

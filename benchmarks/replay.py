@@ -36,7 +36,7 @@ from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
-from tuner.search.trials import Trials
+from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.explore import explore
@@ -173,7 +173,7 @@ def study_of(
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
         bench = bench_on(source, store, plan.workload.card, budget, seed)
-        trials = Trials(
+        search = Search(
             store.folder / "study.db",
             plan.space,
             ledger.tried,
@@ -181,7 +181,7 @@ def study_of(
             sd=ledger.score_sd,
             cost_s=ledger.cost_s,
         )
-        yield Study(store, plan.space, plan.baselines, bench, ledger, trials, budget,
+        yield Study(store, plan.space, plan.baselines, bench, ledger, search, budget,
                     lambda _: None)  # fmt: skip
 
 

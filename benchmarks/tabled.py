@@ -29,8 +29,9 @@ from tuner.record.journal import Phase, PhaseDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
+from tuner.search.proposals import Proposal
+from tuner.search.search import Search
 from tuner.search.transfer import Earlier
-from tuner.search.trials import Proposal, Trials
 from tuner.space.baselines import Baseline
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import describe
@@ -239,7 +240,7 @@ def study_of(
         store.used_s = budget.used_s
         ledger = Ledger(store, card.reference_batch, card.batches)
         bench = bench_on(source, store, card, budget, seed)
-        trials = Trials(
+        search = Search(
             store.folder / "study.db",
             space,
             ledger.tried,
@@ -248,7 +249,7 @@ def study_of(
             sd=ledger.score_sd,
             cost_s=ledger.cost_s,
         )
-        study = Watched(store, space, baselines_of(table, space), bench, ledger, trials, budget,
+        study = Watched(store, space, baselines_of(table, space), bench, ledger, search, budget,
                         lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
         study.tabled, study.steps = space, []
         yield study

@@ -131,3 +131,12 @@ def test_the_environment_is_written_in_one_place_only() -> None:
         text = path.read_text()
         assert "os.environ[" not in text.replace('os.environ["FAKE_THREADS"]', ""), path
         assert "putenv" not in text, path
+
+
+def test_nobody_reaches_into_samplers() -> None:
+    """The search is asked, told and settled through tuner/search/search.py."""
+    inside = {f"tuner.search.{p.stem}" for p in (PACKAGE / "search").glob("*.py")}
+    door = {f"tuner.search.{name}" for name in ("search", "proposals", "settling", "transfer")}
+    for path in modules():
+        if room_of(path) != "search":
+            assert not (inside - door) & set(imports_of(path)), path

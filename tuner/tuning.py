@@ -36,8 +36,8 @@ from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.record.withdrawal import ground_of, withdraw
+from tuner.search.search import Search
 from tuner.search.transfer import Earlier
-from tuner.search.trials import Trials
 from tuner.space.as_run import change, named, removal
 from tuner.space.baselines import what_apt_adds
 from tuner.space.catalogue import BATCH
@@ -252,7 +252,7 @@ def _assemble_study(
         waiting_s=WAITING_SHARE * budget.total_s,
         search_ratio=ledger.ratio_after,
     )
-    trials = Trials(
+    search = Search(
         plan.folder / "study.db",
         plan.space,
         ledger.tried,
@@ -272,7 +272,7 @@ def _assemble_study(
         plan.baselines,
         bench,
         ledger,
-        trials,
+        search,
         budget,
         listen,
         WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
@@ -287,7 +287,7 @@ def _tell_losses(study: Study, folder: Path) -> None:
         store.add(loss)
         if loss.text:
             study.warn(loss.text)
-    if study.trials.was_damaged:
+    if study.search.was_damaged:
         study.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
     compiled = folder / "compiled"
     is_used = any(record.prepared for record in store.launches.values())
@@ -299,7 +299,7 @@ def _tell_losses(study: Study, folder: Path) -> None:
 
 def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
-    if request.learn_from and not study.trials.sampler.transfer.studies:
+    if request.learn_from and not study.search.heard().studies:
         study.warn(
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
             "--learn-from, none measured anything that exists here: nothing is learnt"

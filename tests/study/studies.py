@@ -8,7 +8,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import Event
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
-from tuner.search.trials import Trials
+from tuner.search.search import Search
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
 from tuner.study.ledger import Ledger
@@ -58,5 +58,5 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
         waiting_s=0.0,
     )
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
-    trials = Trials(folder / "study.db", space, ledger.tried, 0)
-    return kind(store, space, baselines, bench, ledger, trials, budget, said.append)
+    search = Search(folder / "study.db", space, ledger.tried, 0)
+    return kind(store, space, baselines, bench, ledger, search, budget, said.append)

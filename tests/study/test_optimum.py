@@ -19,7 +19,7 @@ from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
-from tuner.search.trials import Trials
+from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.explore import explore
@@ -81,11 +81,11 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
         store.used_s = budget.used_s
         ledger = Ledger(store, BATCHES[0], BATCHES)
         bench = bench_on(source, store, planned.workload.card, budget, surface.seed)
-        trials = Trials(
+        search = Search(
             folder / "study.db", planned.space, ledger.tried, surface.seed,
             sd=ledger.score_sd, cost_s=ledger.cost_s,
         )  # fmt: skip
-        study = Study(store, planned.space, planned.baselines, bench, ledger, trials, budget,
+        study = Study(store, planned.space, planned.baselines, bench, ledger, search, budget,
                       lambda _: None, WinnerClass.REDUCED)  # fmt: skip
         for phase in (measure_baselines, explore, race, minimise, confirm):
             phase(study)

@@ -31,7 +31,8 @@ from optuna.trial import FrozenTrial
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.search.pool import Pool
-from tuner.search.surrogate import Belief, Score, Surrogate
+from tuner.search.proposals import Belief, Exhausted
+from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
 from tuner.space.knobs import allowed_in, winner_class
 from tuner.space.space import Space
@@ -59,16 +60,10 @@ _RANDOM_ATTEMPTS = 200
 _ENUMERATED = 10_000
 """Combinations looked through, once everything else proposes what is known, before giving up."""
 _STARTUP_TRIALS = 4
-_SHRINKAGE = 0.1
-"""Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
 _LAUNCH_SD = 0.02
 """SD of a score whose own is not known: a second launch on a quiet shared host differs by that."""
 
 Scores = Callable[[], Mapping[Configuration, float | None]]
-
-
-class Exhausted(Exception):
-    """Nothing new is left in the class that was asked about."""
 
 
 class PortfolioSampler(BaseSampler):
@@ -102,7 +97,6 @@ class PortfolioSampler(BaseSampler):
         )
         self._pool = Pool(space, self._random)
         self._fitted: Mapping[Configuration, Score | None] = {}
-        self._known_pairs: dict[Configuration, tuple[tuple[str, Value], ...]] = {}
         self.source = ""
         """Who made the last proposal."""
         self.expected_gain: dict[WinnerClass, float] = {}
@@ -270,59 +264,6 @@ class PortfolioSampler(BaseSampler):
         found: np.ndarray = own * _LATE**n_late
         return found
 
-    # ---------------------------------------------------------------- what each setting gains
-
-    def _effects(self, figures: Mapping[Configuration, float]) -> dict[tuple[str, Value], float]:
-        """Return each knob value's effect on a figure, all of them estimated together.
-
-        An additive model, shrunk a little (ridge): a value's mean over the configurations that had
-        it would blame it for the company it was tried in.
-        """
-        rows = [self._pairs(c) for c in figures]
-        columns = {pair: k for k, pair in enumerate(dict.fromkeys(itertools.chain(*rows)))}
-        x = np.zeros((len(rows), len(columns)))
-        for i, row in enumerate(rows):
-            x[i, [columns[pair] for pair in row]] = 1.0
-        y = np.array(list(figures.values()))
-        penalty = _SHRINKAGE * np.eye(len(columns))
-        effects = np.linalg.solve(x.T @ x + penalty, x.T @ (y - y.mean()))
-        return dict(zip(columns, effects.tolist(), strict=True))
-
-    def _pairs(self, configuration: Configuration) -> tuple[tuple[str, Value], ...]:
-        """Return every knob's value, kept: they are asked for at each proposal."""
-        if configuration not in self._known_pairs:
-            pairs = tuple(self.space.assignment(configuration).items())
-            self._known_pairs[configuration] = pairs
-        return self._known_pairs[configuration]
-
-    def gains(self, configuration: Configuration) -> dict[str, float]:
-        """Return what each setting gains over the default's value, by all trials so far (log rate).
-
-        A guess from the additive model; no proof of anything. Settings of which the default has no
-        value (they only exist beside another setting) are left out, and all before any score. What
-        failed counts as half as fast as the slowest, so that its values are thought to be useless
-        unless other trials clear them.
-        """
-        tried = self._scores()
-        if all(score is None for score in tried.values()):
-            return {}
-        return self.effects(configuration, _with_failures(tried))
-
-    def effects(
-        self, configuration: Configuration, figures: Mapping[Configuration, float]
-    ) -> dict[str, float]:
-        """Return what each setting adds to a figure, compared with the default's value.
-
-        figures: what was measured of several configurations, at least one (logarithms).
-        """
-        effects = self._effects(figures)
-        default = self.space.assignment(Configuration())
-        return {
-            knob: effects.get((knob, value), 0.0) - effects.get((knob, default[knob]), 0.0)
-            for knob, value in configuration.settings
-            if knob in default
-        }
-
     # ---------------------------------------------------------------- TPE and chance
 
     def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
@@ -392,9 +333,3 @@ class PortfolioSampler(BaseSampler):
     ) -> Any:
         """Never asked: every knob is in the relative space."""
         raise RuntimeError(f"{param_name} is not a knob of this space")
-
-
-def _with_failures(tried: Mapping[Configuration, float | None]) -> dict[Configuration, float]:
-    """Return a score for each: what failed counts as half as fast as the slowest."""
-    failed = min(s for s in tried.values() if s is not None) - math.log(2)
-    return {c: failed if s is None else s for c, s in tried.items()}

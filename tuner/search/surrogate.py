@@ -26,6 +26,8 @@ from scipy.special import ndtr
 from tuner.record.configuration import Configuration
 from tuner.search.features import Encoded, Features
 from tuner.search.kernel import JITTER, PARTS, Kernel, squares
+from tuner.search.proposals import Belief
+from tuner.search.warp import Warp
 from tuner.space.space import Space
 
 _MOST_BELIEVED = 300
@@ -62,13 +64,6 @@ class Score(msgspec.Struct, frozen=True):
     """What was measured of a configuration: its log rate, and by how much that may be off (SD)."""
 
     rate: float
-    sd: float
-
-
-class Belief(msgspec.Struct, frozen=True):
-    """What is believed of a configuration's log rate."""
-
-    mean: float
     sd: float
 
 
@@ -115,7 +110,7 @@ class Surrogate:
         self._tried = list(kept)
         rates = np.array([score.rate for score in kept.values()])
         sds = np.array([score.sd for score in kept.values()])
-        self._warp = _Warp(rates)
+        self._warp = Warp(rates)
         y = self._warp.of(rates)
         noise = sds * self._warp.slope(rates)
         self._mean = float(np.median(y))
@@ -315,33 +310,6 @@ def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
     from scipy.stats import spearmanr  # takes longer to import than all else that is used here
 
     return float(spearmanr(a, b).statistic)
-
-
-class _Warp:
-    """Differences count for less the further below the best: y = -t log(1 + gap / t)."""
-
-    def __init__(self, rates: np.ndarray) -> None:
-        self._best = float(rates.max())
-        self._scale = max(float(np.median(self._best - rates)), 0.1)
-
-    def of(self, rates: np.ndarray) -> np.ndarray:
-        return self.of_gaps(np.maximum(self._best - rates, 0.0))
-
-    def of_gaps(self, gaps: np.ndarray) -> np.ndarray:
-        """Return y at gaps below the best; above it, where gaps are negative, y is as they are."""
-        below = np.maximum(gaps, 0.0)
-        found: np.ndarray = -self._scale * np.log1p(below / self._scale) - np.minimum(gaps, 0.0)
-        return found
-
-    def slope(self, rates: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - rates, 0.0))
-        return found
-
-    def back(self, y: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._best - np.where(
-            y < 0, self._scale * np.expm1(-np.minimum(y, 0) / self._scale), -y
-        )
-        return found
 
 
 def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Score]:

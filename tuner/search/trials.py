@@ -1,4 +1,4 @@
-"""The Optuna study behind a study: ask and tell over configurations, in an SQLite file.
+"""The Optuna study behind a study, in an SQLite file.
 
 SQLite, because it survives kill -9 without a lock to break, and because Optuna's dashboard opens
 it; one tool works on it at a time. The truth is the study's journal: a file that was damaged or
@@ -8,11 +8,10 @@ lost is made again from what is noted there.
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-import msgspec
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 from optuna.exceptions import StorageInternalError
@@ -26,22 +25,13 @@ from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Outcome
+from tuner.search.proposals import Proposal
 from tuner.search.sampler import PortfolioSampler, Scores
-from tuner.search.transfer import Earlier, Transfer
-from tuner.space.space import Space
 
 _NAME = "study"
 _FAILS = "fails"
 """The constraint that a configuration works: 1 where it failed. Optuna's samplers, best trial and
 dashboard take what violates one for infeasible, not for slow."""
-
-
-class Proposal(msgspec.Struct, frozen=True):
-    """A configuration to try, with the number of the Optuna trial that will be told."""
-
-    number: int
-    configuration: Configuration
-    source: str
 
 
 def _create_tables(path: Path) -> None:
@@ -90,28 +80,22 @@ def _stored(path: Path) -> Iterator[None]:
 
 
 class Trials:
-    """Ask for configurations and tell how they did. The value is a log rate, maximised.
+    """The trials of a sampler in Optuna's file. The value is a log rate, maximised.
 
-    noted: every trial that the study's journal holds. earlier: other studies that tell where to
-    look. known: what the sampler may ask of a tried configuration, by keyword (PortfolioSampler).
+    noted: every trial that the study's journal holds.
     """
 
     def __init__(
         self,
         path: Path,
-        space: Space,
+        sampler: PortfolioSampler,
         scores: Scores,
-        seed: int,
         noted: Sequence[TrialNoted] = (),
-        earlier: Sequence[Earlier] = (),
-        **known: Callable[[Configuration], float],
     ) -> None:
         optuna.logging.set_verbosity(optuna.logging.WARNING)
         self._path = path
-        self.sampler = PortfolioSampler(
-            space, scores, seed, transfer=Transfer(space, earlier), **known
-        )
-        self._distributions = self.sampler.distributions()
+        self._sampler = sampler
+        self._distributions = sampler.distributions()
         n_noted = max((note.number + 1 for note in noted), default=0)
         is_there = path.exists()
         self.was_damaged = not _is_sound(path, n_noted) if is_there else n_noted > 0
@@ -124,7 +108,7 @@ class Trials:
             self._storage = get_storage(_url(path))
             self._study = optuna.create_study(
                 storage=self._storage,
-                sampler=self.sampler,
+                sampler=sampler,
                 study_name=_NAME,
                 direction="maximize",
                 load_if_exists=True,
@@ -144,7 +128,7 @@ class Trials:
                 self._study.add_trial(create_trial(state=TrialState.FAIL))
                 continue
             within = self._within(note.configuration)
-            values = self.sampler.space.assignment(note.configuration)
+            values = self._sampler.space.assignment(note.configuration)
             score = scores.get(note.configuration)
             self._study.add_trial(
                 create_trial(
@@ -186,21 +170,21 @@ class Trials:
                 told.set_constraint(_FAILS, 1.0)
             self._study.tell(number, state=TrialState.PRUNED)
 
-    def ask(self, klass: WinnerClass) -> Proposal:
-        """Propose a new configuration that a class allows; raises Exhausted."""
-        self.sampler.focus = klass
+    def propose(self, klass: WinnerClass) -> Proposal:
+        """Enter a new configuration that a class allows, of the sampler's; raises Exhausted."""
+        self._sampler.focus = klass
         with _stored(self._path):
-            configuration = self.sampler.propose(self._study)
-        return self.ask_for(configuration, self.sampler.source)
+            configuration = self._sampler.propose(self._study)
+        return self.enter(configuration, self._sampler.source)
 
-    def ask_for(self, configuration: Configuration, source: str) -> Proposal:
+    def enter(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration: what the search proposed, the default, or a baseline.
 
         As a running trial with all of its parameters at once: Study.ask enters them one by one,
         each in a transaction of its own, which takes longer than proposing.
         """
         within = self._within(configuration)
-        values = self.sampler.space.assignment(configuration)
+        values = self._sampler.space.assignment(configuration)
         running = create_trial(
             state=TrialState.RUNNING,
             params={knob: values[knob] for knob in within},
@@ -218,7 +202,7 @@ class Trials:
 
         A baseline may set what the user excluded from the search; it is measured all the same.
         """
-        values = self.sampler.space.assignment(configuration)
+        values = self._sampler.space.assignment(configuration)
         return {
             knob: distribution
             for knob, distribution in self._distributions.items()

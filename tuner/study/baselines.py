@@ -99,6 +99,6 @@ def _measure(study: Study, configuration: Configuration, batch: int, source: str
         needs_s += reserve_s(study)
     if not is_default(configuration) and study.budget.left_s() < needs_s:
         return False
-    proposal = study.trials.ask_for(at_batch, source)
+    proposal = study.search.enter(at_batch, source)
     study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))
     return True

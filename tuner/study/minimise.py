@@ -188,7 +188,7 @@ class _Reduction:
     def _useless_at_once(self) -> list[str]:
         """Return the settings that together can go, by a launch without all of them."""
         removable = self._study.removals(self._finalist)
-        gains = self._study.trials.sampler.gains(self._finalist)
+        gains = self._study.search.gains(self._finalist)
         useless = tolerance(self._study)
         guess = [k for k, gain in gains.items() if gain <= useless and k in removable]
         if guess and is_default(self._without(guess)):
@@ -252,7 +252,7 @@ class _Reduction:
         """
         study, left = self._study, dict(shorter.settings)
         echoed = study.ledger.unobservable(self._finalist)
-        gains = study.trials.sampler.gains(self._finalist)
+        gains = study.search.gains(self._finalist)
         removed = [k for k, _ in self._finalist.settings if k not in left and k not in echoed]
         return sum(gains.get(knob, math.inf) for knob in removed) <= tolerance(study)
 

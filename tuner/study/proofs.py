@@ -86,10 +86,10 @@ def _guessed_rises(
 
     A call takes longer by as much as more items are under way, less what the rate gains.
     """
-    prices, sampler = study.ledger.prices, study.trials.sampler
+    prices, search = study.ledger.prices, study.search
     memory = {c: price.memory for c, price in prices.items() if price.memory is not None}
-    of_memory = sampler.effects(full, memory) if memory else {}
-    gains = sampler.gains(full)
+    of_memory = search.effects(full, memory) if memory else {}
+    gains = search.gains(full)
     found = {}
     for knob, less in shorter.items():
         more = math.log(_under_way(study, full) / _under_way(study, less))

@@ -21,8 +21,8 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Goal
 from tuner.record.store import Store
-from tuner.search.surrogate import Belief
-from tuner.search.trials import Proposal, Trials
+from tuner.search.proposals import Belief, Proposal
+from tuner.search.search import Search
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in, winner_class
@@ -58,7 +58,7 @@ class Study:
         baselines: list[Baseline],
         bench: Bench,
         ledger: Ledger,
-        trials: Trials,
+        search: Search,
         budget: Budget,
         listen: Listener,
         widest: WinnerClass = WinnerClass.SAME,
@@ -71,7 +71,7 @@ class Study:
         self.baselines = baselines
         self.bench = bench
         self.ledger = ledger
-        self.trials = trials
+        self.search = search
         self.budget = budget
         self.listen = listen
         self.widest = widest
@@ -181,7 +181,7 @@ class Study:
             if ending is None or ending.outcome is Outcome.INTERRUPTED:
                 continue
             source = "default" if is_default(request.configuration) else "resumed"
-            self.tell(self.trials.ask_for(request.configuration, source), record)
+            self.tell(self.search.enter(request.configuration, source), record)
 
     def tell(self, proposal: Proposal, record: LaunchRecord) -> None:
         """Close a trial: note it, tell Optuna, say who leads."""
@@ -201,7 +201,7 @@ class Study:
                 score,
             )
         )
-        self.trials.tell(proposal.number, ending.outcome, ending.reason, score)
+        self.search.tell(proposal, ending.outcome, ending.reason, score)
         leader = self.ledger.best_in(WinnerClass.REDUCED)
         if leader is not None:
             ratio = self.ledger.ratio(leader[0])
@@ -247,7 +247,7 @@ class Study:
         if now != self._believed_at:  # asked for many times between two launches
             self._believed_at = now
             measured = list(self.ledger.measured(WinnerClass.REDUCED))
-            found = self.trials.sampler.beliefs(measured) if measured else []
+            found = self.search.beliefs(measured) if measured else []
             self._beliefs = dict(zip(measured, found, strict=True))
         return self._beliefs
 
