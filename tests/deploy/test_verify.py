@@ -46,7 +46,7 @@ def verified(tmp_path_factory: pytest.TempPathFactory) -> Verify:
             cwd = tmp_path_factory.mktemp("verified")
             path = cwd / "recommended.toml"
             write_recommendation(path, recommendation)
-            done = run("verify", str(path), "--json", cwd=cwd)
+            done = run("verify", str(path), "--json", cwd=cwd, is_virtual=True)
             kept[key] = done, json.loads(done.stdout) if done.stdout else {}
         return kept[key]
 
