@@ -51,7 +51,7 @@ from benchmarks.golden_file import (
 from benchmarks.processes import ONE_THREAD, processes
 from benchmarks.table import Table, read_table
 from benchmarks.tape import Recording
-from tuner.output.assemble import recommended_class
+from tuner.findings.winners import recommended_class
 from tuner.plan import Plan
 from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.study.confirm import make_claims

@@ -28,8 +28,8 @@ import msgspec
 from benchmarks.described import described_host
 from benchmarks.tape import RecordedLaunch, Recording, Tape
 from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
+from tuner.findings.winners import recommended_class
 from tuner.measurement.bench import SLICE_S
-from tuner.output.assemble import recommended_class
 from tuner.plan import Plan, Request, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass

@@ -17,8 +17,9 @@ FLOORS = [
     "tuning",
     "verifying",
     "plan",
-    "deploy",
     "output",
+    "deploy",
+    "findings",
     "study",
     "search",
     "measurement",
@@ -31,6 +32,7 @@ FLOORS = [
     "galleries",
     "interrupts",
     "errors",
+    "version",
 ]
 ADAPTERS = "tuner.worker.frameworks"
 
@@ -62,12 +64,13 @@ def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
     room = room_of(path)
     if room == "__init__":
         shown = {name for name in imports_of(path) if name.startswith("tuner")}
-        assert shown == {"tuner.api", "tuner.deploy.apply"}
+        assert shown == {"tuner.version", "tuner.api", "tuner.deploy.apply"}
         return
     floor = FLOORS.index(room)
     for name in imports_of(path):
         parts = name.split(".")
-        if parts[0] == "tuner" and len(parts) > 1 and parts[1] in FLOORS:
+        if parts[0] == "tuner" and len(parts) > 1:
+            assert parts[1] in FLOORS, f"{path} imports {name}, which stands on no floor"
             assert FLOORS.index(parts[1]) >= floor, f"{path} imports {name}, which is above it"
 
 
@@ -131,6 +134,18 @@ def test_the_environment_is_written_in_one_place_only() -> None:
         text = path.read_text()
         assert "os.environ[" not in text.replace('os.environ["FAKE_THREADS"]', ""), path
         assert "putenv" not in text, path
+
+
+def test_findings_and_files_know_nothing_of_each_other() -> None:
+    """A Result stands between them: what was computed, and what is rendered from it."""
+    apart = {
+        "findings": ("cli", "output"),
+        "output": ("findings", "study", "search", "measurement", "worker"),
+    }
+    for path in modules():
+        strangers = tuple(f"tuner.{room}." for room in apart.get(room_of(path), ()))
+        found = [n for n in imports_of(path) if strangers and f"{n}.".startswith(strangers)]
+        assert not found, f"{path} imports {found}"
 
 
 def test_nobody_reaches_into_samplers() -> None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import typing
 
+from tuner.version import __version__
+
 if typing.TYPE_CHECKING:
     from tuner.api import tune as tune
     from tuner.api import verify as verify
     from tuner.deploy.apply import apply as apply
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "apply", "tune", "verify"]
 
 _HOMES = {"tune": "tuner.api", "verify": "tuner.api", "apply": "tuner.deploy.apply"}

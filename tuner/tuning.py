@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from tuner import __version__
 from tuner.errors import StudyConflict, TuneError, UsageError
+from tuner.findings.assemble import Context, assemble
+from tuner.findings.recommendation import recommendations
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host, probe
 from tuner.measurement.asking import Waiting
 from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
-from tuner.output.assemble import Context, assemble
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, Request, difference, plan
@@ -51,6 +51,7 @@ from tuner.study.minimise import minimise
 from tuner.study.race import race
 from tuner.study.reference import provide_reference
 from tuner.study.study import Study
+from tuner.version import __version__
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -219,7 +220,8 @@ def run_study(
                 study.bench.close()
         result = assemble(study, context)
         write_result(plan.folder / "result.json", result)
-        write_recommendations(plan.folder, result, host, plan.workload.card)
+        found = recommendations(result, host, plan.workload.card)
+        write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
         write_reports(plan.folder, result)
         if not is_finished:
             store.add(StudyFinished(result.verdict))

@@ -4,8 +4,8 @@ import contextlib
 from pathlib import Path
 
 from tuner.errors import UsageError
+from tuner.findings.recommendation import placement_of
 from tuner.host.identity import Host, probe
-from tuner.output.recommended import placement_of
 from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_recommendation
 from tuner.record.recommendation import (

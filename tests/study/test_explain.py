@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.study.studies import new_study
+from tuner.findings.contributions import contributions
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
@@ -23,7 +24,7 @@ from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, 
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Contribution
 from tuner.record.store import Store
-from tuner.study.explain import contributions, explain
+from tuner.study.explain import explain
 from tuner.study.study import Study
 
 DEFAULT = Configuration()

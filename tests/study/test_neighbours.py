@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.study.studies import Scripted, new_study
+from tuner.findings.neighbours import beside_neighbour
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -22,7 +23,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
 from tuner.study.minimise import minimise
-from tuner.study.neighbours import beside_neighbour, probe_finalists, wants_neighbour
+from tuner.study.neighbours import probe_finalists, wants_neighbour
 from tuner.study.study import Study
 
 DEFAULT = Configuration()

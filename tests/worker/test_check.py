@@ -6,10 +6,10 @@ import pytest
 
 from tests.worker.workers import needs
 from tuner.galleries import MODELS
-from tuner.record.launch import OutputCheck
+from tuner.record.launch import MAX_DRIFT_REDUCED, OutputCheck
 from tuner.record.workload import ModelRef
 from tuner.worker import check, inputs
-from tuner.worker.check import MAX_DRIFT_REDUCED, compare, fault
+from tuner.worker.check import compare, fault
 from tuner.worker.gallery.python_file import PythonFile
 
 RANDOM = np.random.default_rng(0)

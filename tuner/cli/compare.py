@@ -12,9 +12,8 @@ from rich.text import Text
 
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
-from tuner.output.assemble import verdict_line
 from tuner.output.compare import Comparison, compare, find_studies
-from tuner.output.phrases import default_rate, ratio
+from tuner.output.phrases import default_rate, ratio, verdict_line
 from tuner.output.price import price
 from tuner.output.report import write_comparison
 from tuner.record.journal import WinnerClass

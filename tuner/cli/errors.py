@@ -12,10 +12,11 @@ from pathlib import Path
 
 import typer
 
-from tuner import __version__, interrupts
+from tuner import interrupts
 from tuner.cli.printable import printable
 from tuner.errors import Interrupted, TuneError, UsageError
 from tuner.host.secrets import redacted
+from tuner.version import __version__
 
 KEPT = "everything measured is stored: the same command goes on where it stopped"
 _LONGEST = 2000

@@ -13,12 +13,12 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from tuner import __version__
 from tuner.cli import paths
 from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 from tuner.frameworks import OFFERED, OFFERED_TITLES
+from tuner.version import __version__
 
 app = typer.Typer(
     name="tune-framework",

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.printable import made_printable
-from tuner.output.assemble import verdict_line
+from tuner.output.phrases import verdict_line
 from tuner.record.events import (
     BestSoFar,
     Event,

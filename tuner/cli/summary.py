@@ -8,7 +8,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.tables import wide_console
-from tuner.output.assemble import verdict_line
 from tuner.output.phrases import (
     against_as_run,
     best_candidate,
@@ -21,6 +20,7 @@ from tuner.output.phrases import (
     same_settings,
     settings,
     standing,
+    verdict_line,
     with_along,
     worth,
     worth_unknown,

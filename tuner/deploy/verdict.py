@@ -15,11 +15,11 @@ from tuner.host.interference import disturbed_share
 from tuner.measurement.confirmation import ALPHA
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, ReadBack
+from tuner.record.noisiness import MOSTLY_DISTURBED
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Claim, Recommendation
 from tuner.record.result import Interval
 from tuner.space.catalogue import BATCH
-from tuner.study.claims import MOSTLY_DISTURBED
 
 _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""

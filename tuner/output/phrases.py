@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 
 from tuner.frameworks import FRAMEWORKS
-from tuner.output.assemble import verdict_line
 from tuner.output.price import price
 from tuner.record.configuration import Configuration, Value
 from tuner.record.figures import figure
 from tuner.record.journal import TRANSFERRED, WinnerClass
 from tuner.record.launch import OutputCheck
+from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
 from tuner.record.result import (
     BaselineSection,
     BesideNeighbour,
@@ -23,13 +23,12 @@ from tuner.record.result import (
     Interval,
     OperatorProfile,
     Result,
+    Verdict,
     WinnerSection,
 )
 from tuner.space.as_run import AS_RUN, shown
 from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.space.knobs import winner_class
-from tuner.study.claims import MOSTLY_DISTURBED
-from tuner.study.noisiness import floor_in_words, is_too_noisy
 
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
@@ -51,6 +50,15 @@ def rate(interval: Interval | None) -> str:
     if interval is None:
         return "-"
     return f"{figure(interval.point)} ({figure(interval.low)} - {figure(interval.high)})"
+
+
+def verdict_line(verdict: Verdict) -> str:
+    """Say a verdict in words."""
+    return {
+        "faster": "faster than the default",
+        "keep_default": "keep the default",
+        "ambiguous": "not decided",
+    }[verdict]
 
 
 def settings(configuration: dict[str, Any]) -> str:

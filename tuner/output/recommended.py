@@ -2,123 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
-from tuner.host.identity import Host
-from tuner.host.libraries import is_of_environment
-from tuner.host.topology import format_cpu_list
 from tuner.output.exports import environment as env
 from tuner.output.exports import shell
-from tuner.output.exports.preloads import PRELOAD
-from tuner.record.configuration import Configuration
 from tuner.record.files import write_recommendation, write_whole
 from tuner.record.journal import WinnerClass
-from tuner.record.recommendation import (
-    RECOMMENDATION_VERSION,
-    Claim,
-    Placement,
-    Recommendation,
-    RecommendedHost,
-    RecommendedWorkload,
-    Setting,
-    Tolerances,
-)
-from tuner.record.result import Result
-from tuner.record.workload import ModelCard
-from tuner.space.catalogue import BATCH
-from tuner.space.knobs import describe
-from tuner.space.launching import LaunchPlan, plan_launch
-
-# Bounds of the output check, by whether a setting changes numerics (worker/check.py).
-_MAX_DRIFT = {False: 1e-4, True: 5e-2}
+from tuner.record.recommendation import Recommendation
 
 
-def recommendation_of(result: Result, klass: str, host: Host, card: ModelCard) -> Recommendation:
-    """Turn a winner into what is to be set; no setting at all unless it is confirmed faster."""
-    winner = result.winners[klass]
-    configuration = Configuration.of(winner.configuration)
-    if winner.verdict != "faster":
-        configuration = Configuration()
-    reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
-    held_to = Tolerances("same", _MAX_DRIFT[False])
-    if reduced and result.accuracy_loss is not None:
-        held_to = Tolerances("reduced", None, result.accuracy_loss)
-    elif reduced:
-        held_to = Tolerances("reduced", result.tolerance or _MAX_DRIFT[True])
-    batch = configuration.get(BATCH)
-    if winner.verdict != "faster":
-        batch = result.default.batch
-    plans = plan_launch(configuration, host)
-    section = winner if winner.verdict == "faster" else result.default
-    environment, packages = portable(plans[0].environment, host)
-    return Recommendation(
-        schema_version=RECOMMENDATION_VERSION,
-        winner_class=klass,
-        workload=RecommendedWorkload(
-            result.model,
-            result.framework,
-            result.scenario,
-            int(batch or result.reference_batch),
-            result.default.batch,
-            card.form,
-            card.source_sha256,
-        ),
-        host=RecommendedHost(
-            result.host.fingerprint,
-            host.processor.model,
-            host.physical_cores,
-            host.usable_cpus,
-            max(1, round(len(host.cpus) / host.physical_cores)),
-            result.host.identity,
-        ),
-        claim=Claim(
-            winner.verdict,
-            winner.n_rounds,
-            winner.noise_floor,
-            winner.speedup,
-            result.noise.launch_sd,
-            max(0, winner.n_rounds - 1),
-            None if result.default.rate is None else result.default.rate.point,
-        ),
-        tolerances=held_to,
-        versions=result.versions,
-        environment=environment,
-        settings=[_setting(knob, value) for knob, value in configuration.settings],
-        placements=[placement_of(plan) for plan in plans],
-        memory_bytes=section.memory_peak_bytes,
-        packages=packages,
-    )
-
-
-def portable(environment: dict[str, str], host: Host) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the variables without paths of an environment, and the packages of their files."""
-    package_of = {host.libraries[name]: package for name, package in host.packages.items()}
-    paths = [path for path in environment.get(PRELOAD, "").split(":") if path]
-    packages = {Path(path).name: package_of[path] for path in paths if path in package_of}
-    named = [Path(path).name if path in package_of or is_of_environment(path) else path
-             for path in paths]  # fmt: skip
-    return environment | ({PRELOAD: ":".join(named)} if named else {}), packages
-
-
-def placement_of(plan: LaunchPlan) -> Placement:
-    """Return where a plan places its instance."""
-    cpus = None if plan.cpus is None else format_cpu_list(plan.cpus)
-    return Placement(cpus, plan.memory_policy)
-
-
-def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
-    knob = describe(knob_id)
-    otherwise = "set in the program" if knob.needs_code_change else "set by `run` and run.sh"
-    how = knob.how.format(value=value) if knob.how else otherwise
-    return Setting(knob_id, value, str(knob.applies), knob.needs_code_change, how)
-
-
-def write_recommendations(folder: Path, result: Result, host: Host, card: ModelCard) -> None:
-    """Write recommended*.toml for every class, and env and script for the recommended one."""
-    for klass in WinnerClass:
-        recommendation = recommendation_of(result, str(klass), host, card)
+def write_recommendations(
+    folder: Path, recommendations: Mapping[WinnerClass, Recommendation], shipped: WinnerClass
+) -> None:
+    """Write recommended*.toml for every class, and env and script for the one that ships."""
+    for klass, recommendation in recommendations.items():
         write_recommendation(folder / f"recommended.{klass}.toml", recommendation)
-        if str(klass) == result.recommended_class:
-            write_recommendation(folder / "recommended.toml", recommendation)
-            write_whole(folder / "recommended.env", env.render(recommendation))
-            write_whole(folder / "run.sh", shell.render(recommendation), executable=True)
+    write_recommendation(folder / "recommended.toml", recommendations[shipped])
+    write_whole(folder / "recommended.env", env.render(recommendations[shipped]))
+    write_whole(folder / "run.sh", shell.render(recommendations[shipped]), executable=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -12,7 +13,6 @@ import jinja2
 from markupsafe import Markup
 
 from tuner.galleries import TEMPLATES
-from tuner.output.assemble import outcome_counts
 from tuner.output.compare import Comparison
 from tuner.output.figures import FIGURES
 from tuner.output.figures.chart import Chart, in_page, specification
@@ -20,6 +20,7 @@ from tuner.output.figures.drawing import NotDrawn, drawings
 from tuner.output.figures.studies import studies
 from tuner.output.phrases import FILTERS, is_recommended
 from tuner.record.files import write_whole
+from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 
 _WIDE, _NARROW = 860, 340
@@ -35,9 +36,14 @@ def render(result: Result, template: str) -> str:
     makers = FIGURES if template.endswith(_HTML) else {}
     figures, undrawn = _drawn({name: make(result) for name, make in makers.items()})
     text = _template(template).render(
-        r=result, counts=outcome_counts(result), figures=figures, undrawn=undrawn
+        r=result, counts=_outcome_counts(result), figures=figures, undrawn=undrawn
     )
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _outcome_counts(result: Result) -> dict[Outcome, int]:
+    """Count the trials by outcome."""
+    return dict(Counter(trial.outcome for trial in result.trials))
 
 
 @cache

@@ -21,6 +21,11 @@ import msgspec
 from tuner.record.configuration import Configuration, Value
 from tuner.record.outcome import Ending
 
+MAX_DRIFT_SAME = 1e-4
+"""Drift up to which outputs count as the default's where no setting changes numerics."""
+MAX_DRIFT_REDUCED = 5e-2
+"""The same for reduced precision, unless the model states a bound of its own."""
+
 _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 _Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 """Rates are computed from these, and logarithms from rates: a file that holds others is damaged."""

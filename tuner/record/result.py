@@ -148,7 +148,7 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """Share of the slices behind the verdict that something else disturbed."""
     call: Latency | None = None
     """Seconds of a call at the winner's batch, over all of its instances; how slices are pooled:
-    tuner/output/launches.py."""
+    tuner/findings/launches.py."""
     profile: OperatorProfile | None = None
     """Of one instance, where there are several."""
 

@@ -22,6 +22,8 @@ from tuner.space.catalogue import (
 )
 from tuner.space.placement import SHARE, Instance, place
 
+PRELOAD = "LD_PRELOAD"
+"""The variable by which a library is loaded before all others (ld.so(8))."""
 _BUILT_IN = ("glibc", "libgomp")
 """What is in force without a preload."""
 
@@ -69,7 +71,7 @@ def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, .
                 raise UsageError(f"{knob}={value}: {_why_not(knob, str(value), host)}")
             preload.append(host.libraries[str(value)])
     if preload:
-        environment["LD_PRELOAD"] = ":".join(preload)
+        environment[PRELOAD] = ":".join(preload)
     for knob in (INSTANCES, CORES_PER_INSTANCE):
         value = settings.get(knob, 1)
         if value != SHARE and (isinstance(value, bool) or not isinstance(value, int) or value < 1):

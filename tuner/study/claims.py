@@ -25,15 +25,12 @@ from tuner.measurement.estimates import round_values
 from tuner.record.configuration import Configuration
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
+from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_HIGH, TOO_NOISY, is_too_noisy
 from tuner.record.result import Disturbance, Interval, Verdict
 from tuner.record.store import Store
 from tuner.space.knobs import allowed_in
 from tuner.study.ledger import BEHIND, Ledger, is_default
-from tuner.study.noisiness import TOO_HIGH, TOO_NOISY, is_too_noisy
 
-MOSTLY_DISTURBED = 1 / 3
-"""Of the slices: where more were disturbed, the search alone proves nothing, and a headline that
-rests on them says so."""
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
 

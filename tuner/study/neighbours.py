@@ -6,27 +6,17 @@ neighbour, in the launch in which it was measured undisturbed just before. Claim
 
 from __future__ import annotations
 
-import math
-import statistics
-
-from tuner.measurement.confirmation import plain_interval
-from tuner.measurement.estimates import log_beside, log_kept
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
-from tuner.record.result import BesideNeighbour
-from tuner.study.claims import Claims
 from tuner.study.confirmation_costs import (
     NEIGHBOUR_ROUNDS,
     beside_s,
     neighbours_s,
     reserve_s,
 )
-from tuner.study.ledger import COLLAPSE, is_default
+from tuner.study.ledger import is_default
 from tuner.study.study import MIN_ROUNDS, Study
-
-MIN_FOR_INTERVAL = 3
-"""Rounds beside a neighbour; fewer have no interval."""
 
 
 def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> bool:
@@ -68,35 +58,3 @@ def _unprobed(study: Study) -> Configuration | None:
     candidates = [study.candidate(klass) for klass in WinnerClass]
     unseen = [c for c in candidates if not is_default(c) and study.ledger.kept(c) is None]
     return unseen[0] if unseen else None
-
-
-def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeighbour | None:
-    """Return how an arm of the confirmation fared beside the neighbour; None if it was not tried.
-
-    Slices beside a neighbour scatter widely: only an interval says that a winner collapses.
-    """
-    kept, default_kept, differences = [], [], []
-    n_processes = 0
-    for arms in claims.launches:
-        own, default = arms.get(configuration), arms.get(claims.default)
-        if own is None or default is None or not own.beside or not default.beside:
-            continue
-        n_processes = own.n_neighbours
-        kept.append(log_kept(own))
-        default_kept.append(log_kept(default))
-        differences.append(log_beside(own) - log_beside(default))
-    if not differences:
-        return None
-    interval, collapses = None, False
-    if len(differences) >= MIN_FOR_INTERVAL:
-        interval = plain_interval(differences)
-        shares = plain_interval([a - b for a, b in zip(kept, default_kept, strict=True)])
-        collapses = interval.high < 1 or shares.high < COLLAPSE
-    return BesideNeighbour(
-        processes=n_processes,
-        n_rounds=len(differences),
-        kept=math.exp(statistics.fmean(kept)),
-        speedup=math.exp(statistics.fmean(differences)),
-        interval=interval,
-        collapses=collapses,
-    )

@@ -14,10 +14,8 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tuner.record.launch import OutputCheck
+from tuner.record.launch import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME, OutputCheck
 
-MAX_DRIFT_SAME = 1e-4
-MAX_DRIFT_REDUCED = 5e-2
 # A class is clear if it leads by this many times the typical (RMS) error of a score. Plain bf16
 # rounding flipped classes that led by up to 5.9 times it (a small network; 2.3 on resnet50).
 _MARGIN = 8.0

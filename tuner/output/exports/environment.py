@@ -12,8 +12,9 @@ from tuner.output.exports.needs import (
     placing_command,
     refuse_command,
 )
-from tuner.output.exports.preloads import PRELOAD, are_found_at_start, in_a_shell
+from tuner.output.exports.preloads import are_found_at_start, in_a_shell
 from tuner.record.recommendation import Recommendation
+from tuner.space.launching import PRELOAD
 
 _LITERAL = re.compile(r"[A-Za-z0-9_./:,=+@%{}-]*")
 """What each of the three takes as it is."""

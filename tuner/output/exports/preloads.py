@@ -11,8 +11,8 @@ import shlex
 import msgspec
 
 from tuner.record.recommendation import Recommendation
+from tuner.space.launching import PRELOAD
 
-PRELOAD = "LD_PRELOAD"
 _DEBIAN = {
     "libtcmalloc_minimal": "libtcmalloc-minimal4",
     "libtcmalloc": "libgoogle-perftools4",

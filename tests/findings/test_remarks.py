@@ -9,7 +9,7 @@ import pytest
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.study.studies import new_study
 from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, rounds, search
-from tuner.output.remarks import remarks
+from tuner.findings.remarks import remarks
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, WinnerClass
 from tuner.record.result import Goal

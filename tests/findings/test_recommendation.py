@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.space.spaces import machine
-from tuner.output.recommended import portable
+from tuner.findings.recommendation import portable
 from tuner.record.configuration import Configuration, Value
 from tuner.space.launching import plan_launch
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import math
 
+from tuner.findings.contributions import worth
+from tuner.findings.launches import check_of, launches_of
+from tuner.findings.neighbours import beside_neighbour
 from tuner.host.interference import disturbances, n_disturbed
-from tuner.output.launches import check_of, launches_of
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.knobs import winner_class
 from tuner.study.claims import Claim, Claims
-from tuner.study.explain import worth
 from tuner.study.ledger import is_default
-from tuner.study.neighbours import beside_neighbour
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
 from tuner.study.study import NO_TIME, Study

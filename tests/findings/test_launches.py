@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tuner.output.launches import call_times
+from tuner.findings.launches import call_times
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,

@@ -8,7 +8,7 @@ import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, workload
 from tests.study.studies import BASELINE, new_study
-from tuner.output.assemble import Context, assemble
+from tuner.findings.assemble import Context, assemble
 from tuner.output.report import render
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (

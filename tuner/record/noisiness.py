@@ -1,4 +1,4 @@
-"""What is said where noise is so large that its figure would tell nothing."""
+"""How noisy is too noisy for a figure, and what is said instead."""
 
 from __future__ import annotations
 
@@ -8,6 +8,9 @@ TOO_NOISY = "the host was too noisy for a verdict"
 _NOISY = 0.1
 """SD of a launch's log rate: five times that of a quiet shared host. Where launches differ by less,
 a floor that is too high comes from too few rounds."""
+MOSTLY_DISTURBED = 1 / 3
+"""Of the slices: where more were disturbed, the search alone proves nothing, and a headline that
+rests on them says so."""
 
 
 def is_too_noisy(floor: float, launch_sd: float | None) -> bool:

@@ -1,0 +1,1 @@
+"""What a study found: everything that is computed from what was stored."""

@@ -1,0 +1,109 @@
+"""Put a study's result together: everything in it is computed from the store."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.findings.baselines import baseline_section, best_baseline, over_as_run
+from tuner.findings.remarks import remarks
+from tuner.findings.rounds import confirmation_section, noise_section
+from tuner.findings.seconds import seconds, shares
+from tuner.findings.timeline import timeline
+from tuner.findings.trials import learnt_from, trials
+from tuner.findings.winners import default_section, recommended_class, winner_section
+from tuner.host.identity import Host
+from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened, WinnerClass
+from tuner.record.result import SCHEMA_VERSION, HostSection, Objective, Result
+from tuner.record.workload import ModelFacts, Workload
+from tuner.space.restrictions import Numerics
+from tuner.study.confirm import make_claims
+from tuner.study.study import Study
+from tuner.version import __version__
+
+
+class Context(msgspec.Struct, frozen=True):
+    """What the result states about the run beside the study itself."""
+
+    host: Host
+    profile: str
+    profile_matches: bool
+    workload: Workload
+    facts: ModelFacts
+    numerics: Numerics
+    session: SessionOpened
+    """The last that measured."""
+    command: str
+    """What repeats the study."""
+    environment: dict[str, str] = {}
+    """The tuning variables that were set when it was begun."""
+
+
+def assemble(study: Study, context: Context) -> Result:
+    """Return the result of a study, complete or as far as it got."""
+    store, ledger = study.store, study.ledger
+    claims = make_claims(study)
+    klass = recommended_class(claims, context.numerics)
+    recommended = claims.claim(klass)
+    winners = {str(k): winner_section(study, claims, k) for k in WinnerClass}
+    best, over_best = best_baseline(study, claims, recommended)
+    opened = store.opened
+    assert opened is not None
+    card = context.workload.card
+    return Result(
+        schema_version=SCHEMA_VERSION,
+        tool_version=__version__,
+        created=context.session.started,
+        identity=opened.identity,
+        model=context.workload.model.label(),
+        model_title=card.title,
+        n_parameters=context.facts.n_parameters,
+        framework=context.workload.framework,
+        scenario=context.workload.scenario,
+        reference_batch=card.reference_batch,
+        batches=list(ledger.batches),
+        objective=Objective("throughput", "items/s", "maximize"),
+        host=_host(context, opened),
+        versions={**context.host.versions, **context.facts.versions},
+        numerics=context.numerics,
+        goal=study.goal,
+        seed=context.workload.seed,
+        recommended_class=str(klass),
+        verdict=recommended.verdict,
+        speedup=recommended.speedup,
+        speedup_over_best_baseline=over_best,
+        best_baseline=best,
+        default=default_section(store, claims, card.reference_batch),
+        winners=winners,
+        baselines=[baseline_section(study, claims, b) for b in study.baselines],
+        noise_floor=claims.noise_floor(klass),
+        noise=noise_section(store, claims, klass),
+        confirmation=confirmation_section(store, claims),
+        trials=trials(ledger),
+        contributions=winners[str(klass)].contributions,
+        seconds=seconds(store, study.budget.used_s()),
+        budget_s=context.session.budget_s,
+        budget_shares=shares(store),
+        phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
+        convergence_reason=next(
+            (n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE), ""
+        ),
+        learnt_from=learnt_from(store),
+        warnings=remarks(study, claims, klass),
+        command=context.command,
+        tolerance=card.tolerance,
+        accuracy_loss=card.accuracy_loss,
+        timeline=timeline(store),
+        source_sha256=card.source_sha256,
+        environment=context.environment,
+        speedup_over_as_run=over_as_run(study, claims, recommended),
+    )
+
+
+def _host(context: Context, opened: StudyOpened) -> HostSection:
+    return HostSection(
+        fingerprint=context.host.fingerprint(),
+        profile=context.profile,
+        profile_matches=context.profile_matches,
+        identity=context.host.identity(),
+        observations=msgspec.to_builtins(context.host.observations),
+    )

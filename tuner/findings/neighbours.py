@@ -1,0 +1,48 @@
+"""How what was confirmed fared beside a busy neighbour."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from tuner.measurement.confirmation import plain_interval
+from tuner.measurement.estimates import log_beside, log_kept
+from tuner.record.configuration import Configuration
+from tuner.record.result import BesideNeighbour
+from tuner.study.claims import Claims
+from tuner.study.ledger import COLLAPSE
+
+_MIN_FOR_INTERVAL = 3
+"""Rounds beside a neighbour; fewer have no interval."""
+
+
+def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeighbour | None:
+    """Return how an arm of the confirmation fared beside the neighbour; None if it was not tried.
+
+    Slices beside a neighbour scatter widely: only an interval says that a winner collapses.
+    """
+    kept, default_kept, differences = [], [], []
+    n_processes = 0
+    for arms in claims.launches:
+        own, default = arms.get(configuration), arms.get(claims.default)
+        if own is None or default is None or not own.beside or not default.beside:
+            continue
+        n_processes = own.n_neighbours
+        kept.append(log_kept(own))
+        default_kept.append(log_kept(default))
+        differences.append(log_beside(own) - log_beside(default))
+    if not differences:
+        return None
+    interval, collapses = None, False
+    if len(differences) >= _MIN_FOR_INTERVAL:
+        interval = plain_interval(differences)
+        shares = plain_interval([a - b for a, b in zip(kept, default_kept, strict=True)])
+        collapses = interval.high < 1 or shares.high < COLLAPSE
+    return BesideNeighbour(
+        processes=n_processes,
+        n_rounds=len(differences),
+        kept=math.exp(statistics.fmean(kept)),
+        speedup=math.exp(statistics.fmean(differences)),
+        interval=interval,
+        collapses=collapses,
+    )

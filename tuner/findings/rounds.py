@@ -1,0 +1,44 @@
+"""The confirmation's rounds as they were measured, and the noise of all slices."""
+
+from __future__ import annotations
+
+from tuner.host.interference import n_disturbed
+from tuner.measurement.confirmation import ALPHA
+from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
+from tuner.record.result import ConfirmationRound, ConfirmationSection, Noise
+from tuner.record.store import Store
+from tuner.study.claims import Claims
+
+
+def confirmation_section(store: Store, claims: Claims) -> ConfirmationSection:
+    """Return the raw comparison: rounds x arms, None where an arm was decided already."""
+    arms = list(
+        dict.fromkeys(
+            store.launches[i].request.configuration
+            for done in store.all(RoundDone)
+            for i in done.launches
+        )
+    )
+    series = [claims.series(arm).values for arm in arms]
+    chosen = store.all(ArmsChosen)
+    return ConfirmationSection(
+        arms=[arm.as_dict() for arm in arms],
+        rounds=[
+            ConfirmationRound(done.number, list(row))
+            for done, row in zip(store.all(RoundDone), zip(*series, strict=True), strict=True)
+        ],
+        looks=list(chosen[-1].looks) if chosen else [],
+        alpha=ALPHA,
+    )
+
+
+def noise_section(store: Store, claims: Claims, klass: WinnerClass) -> Noise:
+    """Return what all slices tell of the noise; the floor is that of a class."""
+    slices = [s for record in store.launches.values() for s in record.slices]
+    return Noise(
+        floor=claims.noise_floor(klass),
+        launch_sd=round(claims.noise.launch_sd, 6),
+        dirty_slices=n_disturbed(slices),
+        slices=len(slices),
+        disturbances=claims.disturbances(),
+    )

@@ -1,0 +1,40 @@
+"""What was tried, and what earlier studies had to do with it."""
+
+from __future__ import annotations
+
+from tuner.record.journal import TransferNoted
+from tuner.record.result import LearntFrom, TrialSection
+from tuner.record.store import Store
+from tuner.study.ledger import Ledger
+
+
+def trials(ledger: Ledger) -> list[TrialSection]:
+    """Return every trial, in the order in which they were noted."""
+    return [
+        TrialSection(
+            number=trial.number,
+            configuration=trial.configuration.as_dict(),
+            source=trial.source,
+            outcome=trial.ending.outcome,
+            reason=trial.ending.reason,
+            launches=list(trial.launches),
+            search_ratio=rounded(ledger.ratio(trial.configuration)),
+        )
+        for trial in ledger.trials()
+    ]
+
+
+def learnt_from(store: Store) -> LearntFrom | None:
+    """Return what came of listening to earlier studies; None where there were none."""
+    noted = store.all(TransferNoted)
+    if not noted:
+        return None
+    last = noted[-1]
+    return LearntFrom(
+        list(last.studies), last.n_configurations, rounded(last.rank_correlation), last.is_dropped
+    )
+
+
+def rounded(ratio: float | None) -> float | None:
+    """Return a ratio with no more digits than a search's figure has."""
+    return None if ratio is None else round(ratio, 4)

@@ -1,0 +1,90 @@
+"""The default and the winner of each class, as confirmed, with all that their launches tell."""
+
+from __future__ import annotations
+
+import math
+import statistics
+
+from tuner.findings.compiling import compile_seconds
+from tuner.findings.contributions import contributions
+from tuner.findings.launches import call_times, check_of, launches_of, memory_peak, profile_of
+from tuner.findings.neighbours import beside_neighbour
+from tuner.record.configuration import Configuration
+from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.launch import LaunchRecord, ReadBack
+from tuner.record.result import DefaultSection, WinnerSection
+from tuner.record.store import Store
+from tuner.space.catalogue import BATCH
+from tuner.space.restrictions import Numerics
+from tuner.study.claims import Claims
+from tuner.study.study import Study
+
+
+def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
+    """Return the class whose winner ships: the widest that may and holds something better.
+
+    `reduced` may only on request; where nothing is better in any, it is the widest's verdict.
+    """
+    order = [WinnerClass.SAME, WinnerClass.LAUNCH_ONLY]
+    if numerics == "reduced":
+        order.insert(0, WinnerClass.REDUCED)
+    return next((k for k in order if claims.claim(k).verdict == "faster"), order[0])
+
+
+def default_section(store: Store, claims: Claims, reference_batch: int) -> DefaultSection:
+    """Return the default at its best batch."""
+    records = launches_of(store, claims.default)
+    at_reference = claims.series(Configuration()).known()
+    return DefaultSection(
+        batch=int(claims.default.get(BATCH) or reference_batch),
+        rate=claims.default_rate(),
+        rate_at_reference_batch=(
+            math.exp(statistics.fmean(at_reference)) if at_reference else None
+        ),
+        memory_peak_bytes=memory_peak(records),
+        read_back=_read_back(records),
+        beside_neighbour=beside_neighbour(claims, claims.default),
+        call=call_times(records),
+        profile=profile_of(records),
+    )
+
+
+def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
+    """Return what a class recommends, with its evidence and its price."""
+    claim = claims.claim(klass)
+    records = launches_of(study.store, claim.configuration)
+    read_back = _read_back(records)
+    named = [note for note in study.store.all(FinalistNamed) if note.klass is klass]
+    return WinnerSection(
+        configuration=claim.configuration.as_dict(),
+        verdict=claim.verdict,
+        reason=claim.reason,
+        n_rounds=claim.n_rounds,
+        rate=claim.rate,
+        speedup=claim.speedup,
+        speedup_at_reference_batch=claim.at_reference_batch,
+        batch_gain=claim.batch_gain,
+        output_drift=check_of(records),
+        compile_seconds=compile_seconds(study.store, claims, claim),
+        memory_peak_bytes=memory_peak(records),
+        call=call_times(records),
+        profile=profile_of(records),
+        read_back=read_back,
+        not_in_force=[item.knob for item in read_back if not item.in_force],
+        removed=[
+            knob
+            for note in named[-1:]
+            if note.configuration == claim.configuration
+            for knob in note.removed
+        ],
+        contributions=(
+            contributions(study, claim.configuration) if claim.verdict == "faster" else []
+        ),
+        beside_neighbour=beside_neighbour(claims, claim.configuration),
+        disturbed=claim.disturbed,
+        noise_floor=claims.noise_floor(klass),
+    )
+
+
+def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
+    return list(records[-1].prepared.read_back) if records and records[-1].prepared else []
