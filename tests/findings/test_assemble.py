@@ -19,11 +19,12 @@ from tuner.record.journal import (
     RoundDone,
     SessionOpened,
     StudyOpened,
+    TrialNoted,
     WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.result import Result
+from tuner.record.result import ModelInput, ModelSection, Result
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
@@ -129,6 +130,35 @@ def test_the_default_is_the_best_baseline_where_no_other_beats_it(
     assert result.best_baseline == name
     over = result.speedup_over_best_baseline
     assert (over and over.point) == (pytest.approx(gain, rel=0.01) if gain else None)
+
+
+def test_it_keeps_what_describes_the_model_and_how_sure_each_trial_is(
+    store: Store, tmp_path: Path
+) -> None:
+    """Later studies of other models are told by these, and not by a name."""
+    rates = {DEFAULT: 0.0, BASELINE: 0.1, WINNER: 0.4}
+    for number, (configuration, rate) in enumerate(rates.items()):
+        id = add(store, configuration, Purpose.SEARCH, rate)
+        ending = Ending(Outcome.MEASURED)
+        store.add(TrialNoted(number, configuration, "default", ending, (id,), rate))
+    failed = Ending(Outcome.CRASHED, "killed by SIGSEGV")
+    store.add(TrialNoted(3, PLAIN, "nearby", failed, ()))
+    result = assembled(store, tmp_path)
+    assert result.model_facts == ModelSection(
+        kind="cnn",
+        form="code",
+        inputs=[ModelInput([3], "float32")],
+        parameter_bytes=0,
+        parameters_sha256="",
+        graph_width=1.0,
+        macs=None,
+        macs_by="",
+    )
+    *worked, crashed = result.trials
+    sd = Ledger(store, 4, (4,)).score_sd(WINNER)
+    assert sd > 0
+    assert [t.search_sd for t in worked] == [round(sd, 4)] * 3
+    assert (crashed.search_ratio, crashed.search_sd) == (None, None)
 
 
 def as_run(same_as: str | None, configuration: Configuration = BASELINE) -> Baseline:

@@ -60,6 +60,9 @@ def test_the_built_model_tells_its_facts() -> None:
     facts = describe_model(ref, "fake", 0)
     assert facts.n_parameters == 512
     assert facts.input_shapes == ((16,),)
+    assert facts.input_types == ("float32",)
+    assert (facts.parameter_bytes, facts.macs) == (2048, 512)
+    assert describe_model(ref, "fake", 1).parameters_sha256 == facts.parameters_sha256
     assert facts.effective_defaults["fake.layout"] == "plain"
     assert facts.effective_defaults["launch.allocator"] == "glibc"
 

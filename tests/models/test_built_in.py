@@ -19,7 +19,7 @@ NAMES = [
     "dlrm-rmc2@row_scale=0.001", "ncf", "fc-512", "matmul-256",
 ]  # fmt: skip
 SCRIPT = """
-import json, sys
+import json, math, sys
 import msgspec
 import numpy as np
 from tuner.record.workload import ModelRef
@@ -43,15 +43,13 @@ for line in sys.stdin:
         call = adapter.program(made)
         y = adapter.outputs(call())[0]
     found = {
-        "parameters": adapter.n_parameters(),
+        "parameters": sum(math.prod(p.shape) for p in adapter.parameters()),
         "width": average_width(adapter.graph(made)),
         "variety": float(np.linalg.norm(y - y.mean(axis=0)) / np.linalg.norm(y)),
     }
     if name == "torch":
-        from torch.utils.flop_counter import FlopCounterMode
-        with adapter.torch.no_grad(), FlopCounterMode(display=False) as counter:
-            call()
-        found["macs"] = counter.get_total_flops() / 2 / len(made[0])
+        counted, _ = adapter.macs(call)
+        found["macs"] = counted / len(made[0])
     print(json.dumps(found), flush=True)
 """
 

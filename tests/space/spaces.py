@@ -127,6 +127,7 @@ def model(defaults: dict[str, Value], width: float = 1.0, **unread: str) -> Mode
         import_s=1.0,
         build_s=1.0,
         call_s=0.1,
+        input_types=("float32",),
     )
 
 

@@ -92,6 +92,36 @@ def test_real_graphs_are_read(framework: str) -> None:
     ref, _ = find_model(TINY, MODELS)
     facts = describe_model(ref, framework, 0)
     assert (facts.graph_width, facts.graph_fault) == (1.0, "")
+    assert facts.input_types == ("float32",)
+    assert facts.parameter_bytes == 4 * facts.n_parameters
+    assert len(facts.parameters_sha256) == 64
+    products = 32 * 32 * 32 * 3 * 9 + 32 * 32 * 32 * 32 * 9 + 16 * 32 * 64
+    counted = (products, "torch.utils.flop_counter") if framework == "torch" else (None, "")
+    assert (facts.macs, facts.macs_by) == counted
+
+
+_RECURRENT = """
+import numpy as np
+def tagger():
+    from torch import nn
+    class Tagger(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.lstm = nn.LSTM(4, 8, batch_first=True)
+        def forward(self, x):
+            return self.lstm(x)[0]
+    return Tagger(), np.ones((4, 3, 4), np.float32)
+"""
+
+
+@needs("torch")
+def test_work_that_the_counter_does_not_see_is_unknown(tmp_path: Path) -> None:
+    path = tmp_path / "tagger.py"
+    path.write_text(_RECURRENT)
+    ref, _ = find_model(f"{path}:tagger", MODELS)
+    facts = describe_model(ref, "torch", 0)
+    assert (facts.macs, facts.macs_by) == (None, "")
+    assert facts.n_parameters == 4 * 8 * (4 + 8 + 2)
 
 
 @needs("torch")

@@ -13,7 +13,14 @@ from tuner.findings.trials import learnt_from, trials
 from tuner.findings.winners import default_section, recommended_class, winner_section
 from tuner.host.identity import Host
 from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened, WinnerClass
-from tuner.record.result import SCHEMA_VERSION, HostSection, Objective, Result
+from tuner.record.result import (
+    SCHEMA_VERSION,
+    HostSection,
+    ModelInput,
+    ModelSection,
+    Objective,
+    Result,
+)
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.restrictions import Numerics
 from tuner.study.confirm import make_claims
@@ -96,6 +103,22 @@ def assemble(study: Study, context: Context) -> Result:
         source_sha256=card.source_sha256,
         environment=context.environment,
         speedup_over_as_run=over_as_run(study, claims, recommended),
+        model_facts=_model(context),
+    )
+
+
+def _model(context: Context) -> ModelSection:
+    card, facts = context.workload.card, context.facts
+    inputs = zip(facts.input_shapes, facts.input_types, strict=True)
+    return ModelSection(
+        kind=card.kind,
+        form=card.form,
+        inputs=[ModelInput(list(shape), type_) for shape, type_ in inputs],
+        parameter_bytes=facts.parameter_bytes,
+        parameters_sha256=facts.parameters_sha256,
+        graph_width=None if facts.graph_fault else facts.graph_width,
+        macs=facts.macs,
+        macs_by=facts.macs_by,
     )
 
 

@@ -10,6 +10,7 @@ from tuner.study.ledger import Ledger
 
 def trials(ledger: Ledger) -> list[TrialSection]:
     """Return every trial, in the order in which they were noted."""
+    ratios = {t.number: rounded(ledger.ratio(t.configuration)) for t in ledger.trials()}
     return [
         TrialSection(
             number=trial.number,
@@ -18,7 +19,12 @@ def trials(ledger: Ledger) -> list[TrialSection]:
             outcome=trial.ending.outcome,
             reason=trial.ending.reason,
             launches=list(trial.launches),
-            search_ratio=rounded(ledger.ratio(trial.configuration)),
+            search_ratio=ratios[trial.number],
+            search_sd=(
+                None
+                if ratios[trial.number] is None
+                else rounded(ledger.score_sd(trial.configuration))
+            ),
         )
         for trial in ledger.trials()
     ]

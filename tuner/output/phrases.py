@@ -375,8 +375,12 @@ def default_rate(result: Result) -> str:
 
 
 def model_size(result: Result) -> str:
-    """Write how many parameters a model has; empty of a program, which does not tell."""
-    return f"{result.n_parameters:,} parameters" if result.n_parameters else ""
+    """Write how large a model is, as far as it is known; empty of a program, which tells nothing."""
+    facts = result.model_facts
+    told = [f"{result.n_parameters:,} parameters"] if result.n_parameters else []
+    if facts is not None and facts.macs is not None:
+        told.append(f"{facts.macs:,} multiply-accumulates per sample ({facts.macs_by})")
+    return ", ".join(told)
 
 
 def same_settings(result: Result, name: str) -> str:

@@ -186,6 +186,34 @@ class BaselineSection(msgspec.Struct, frozen=True):
     beside_neighbour: BesideNeighbour | None = None
 
 
+class ModelInput(msgspec.Struct, frozen=True):
+    """An input of the model."""
+
+    shape: list[int]
+    """Without the batch dimension."""
+    type: str
+    """As NumPy names it: float32, int64."""
+
+
+class ModelSection(msgspec.Struct, frozen=True):
+    """What describes the model whatever its weights: what studies of other models are told by."""
+
+    kind: str
+    """cnn, transformer, recommendation, mlp or other."""
+    form: str
+    """code, script, export, saved, or program: what it was given as."""
+    inputs: list[ModelInput]
+    parameter_bytes: int
+    parameters_sha256: str
+    """Over names and shapes of the parameters: one architecture has one. Empty without any."""
+    graph_width: float | None
+    """Heavy operators that can run side by side, on average; None where no graph is to be had."""
+    macs: int | None
+    """Multiply-accumulates per sample; None where nothing counts them."""
+    macs_by: str
+    """Who counted them; empty if nobody did."""
+
+
 class TrialSection(msgspec.Struct, frozen=True):
     """One configuration that was tried."""
 
@@ -197,6 +225,9 @@ class TrialSection(msgspec.Struct, frozen=True):
     launches: list[int]
     search_ratio: float | None
     """Against the default in the search: a hint, not a claim."""
+    search_sd: float | None = None
+    """By how much the ratio's logarithm may be off (SD): what launches scatter by, over how many
+    there were. None without a ratio, and in results of earlier versions."""
 
 
 class LearntFrom(msgspec.Struct, frozen=True):
@@ -322,3 +353,5 @@ class Result(msgspec.Struct, frozen=True):
     speedup_over_as_run: Interval | None = None
     """What is recommended, or the default where nothing is, over the baseline as_you_run_it; None
     where no variable was set, where both are the same, or where rounds do not compare them."""
+    model_facts: ModelSection | None = None
+    """None in results of earlier versions."""

@@ -74,6 +74,14 @@ class ModelCard(msgspec.Struct, frozen=True):
         return N_CHECK_SAME if self.n_classes is None else N_CHECK_REDUCED
 
 
+class Parameter(msgspec.Struct, frozen=True):
+    """A trainable tensor of a model."""
+
+    name: str
+    shape: tuple[int, ...]
+    n_bytes: int
+
+
 class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """What only the built model tells: measured in a child process, never in the tool itself."""
 
@@ -94,6 +102,16 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     build_s: float
     call_s: float
     """Seconds of one warm call of the default at the reference batch: for time estimates only."""
+    input_types: tuple[str, ...] = ()
+    """Per input, as NumPy names it: float32, int64."""
+    parameter_bytes: int = 0
+    parameters_sha256: str = ""
+    """Over names and shapes of the trainable tensors, in their order: models of one architecture
+    share it, whatever their weights. Empty where there are none."""
+    macs: int | None = None
+    """Multiply-accumulates of a call, per sample; None where nothing counts them."""
+    macs_by: str = ""
+    """Who counted them."""
 
 
 class Workload(msgspec.Struct, frozen=True):

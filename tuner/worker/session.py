@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 import random
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from tuner.record.protocol import (
     Prepare,
     Profile,
 )
-from tuner.record.workload import ModelFacts, ModelRef
+from tuner.record.workload import ModelFacts, ModelRef, Parameter
 from tuner.worker import check, graph, inputs, reference
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
@@ -286,8 +288,10 @@ class Session:
             for i, output in enumerate(fw.outputs(result)):  # what cannot be compared is refused
                 self._kept(i, output, batch)
         width, width_fault = self._width(arrays)
+        parameters = fw.parameters()
+        macs, macs_by = self._macs(call, batch)
         return ModelFacts(
-            n_parameters=fw.n_parameters(),
+            n_parameters=sum(math.prod(p.shape) for p in parameters),
             input_shapes=tuple(a.shape[1:] for a in arrays),
             versions=fw.versions(),
             effective_defaults={
@@ -299,7 +303,22 @@ class Session:
             import_s=self._import_s,
             build_s=build_s,
             call_s=call_s,
+            input_types=tuple(str(a.dtype) for a in arrays),
+            parameter_bytes=sum(p.n_bytes for p in parameters),
+            parameters_sha256=_fingerprint(parameters),
+            macs=macs,
+            macs_by=macs_by,
         )
+
+    def _macs(self, call: Callable[[], Any], batch: int) -> tuple[int | None, str]:
+        """Return the multiply-accumulates per sample, as stated or counted, and by whom."""
+        if self._spec.macs:
+            return self._spec.macs, "stated by the model's file"
+        try:
+            counted = self.framework.macs(call)
+        except Exception:  # noqa: BLE001  # a counter may raise anything at a user's model
+            counted = None
+        return (None, "") if counted is None else (counted[0] // batch, counted[1])
 
     def _width(self, arrays: list[Array]) -> tuple[float, str]:
         """Return the graph's average width; 0.0 with the reason where it cannot be exported."""
@@ -314,6 +333,12 @@ class Session:
             return self.framework.out_of_memory_errors()
         except AttributeError:  # not loaded yet, or half
             return (MemoryError,)
+
+
+def _fingerprint(parameters: Sequence[Parameter]) -> str:
+    """Return a hash over names and shapes, in order; "" where there are no parameters."""
+    lines = "".join(f"{p.name} {p.shape}\n" for p in parameters)
+    return hashlib.sha256(lines.encode()).hexdigest() if lines else ""
 
 
 def _in_turn(calls: list[Callable[[], Any]]) -> Callable[[], Any]:

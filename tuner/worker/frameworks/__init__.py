@@ -23,6 +23,9 @@ profiler                what that profiler is, in words
 read_back(settings)     what is in force, for every knob of the framework, after a first call
 clock()                 the clock that slices are timed with
 graph(arrays)           the operators of the default model, in topological order
+parameters()            the trainable tensors of the default model, in its own order
+macs(call)              multiply-accumulates of a call of the default, and who counted them; None
+                        where nothing that is installed counts all of them
 running()               the context in which calls are made (no gradients, precision)
 """
 
@@ -39,6 +42,7 @@ from tuner.errors import UnknownName
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
+from tuner.record.workload import Parameter
 from tuner.worker.graph import Node
 
 Array = npt.NDArray[Any]
@@ -86,7 +90,9 @@ class Framework(Protocol):
 
     def versions(self) -> dict[str, str]: ...
 
-    def n_parameters(self) -> int: ...
+    def parameters(self) -> list[Parameter]: ...
+
+    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None: ...
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]: ...
 

@@ -26,6 +26,7 @@ import numpy as np
 from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
+from tuner.record.workload import Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
@@ -311,9 +312,13 @@ class Fake:
         """The fake has none."""
         return {}
 
-    def n_parameters(self) -> int:
-        """Count the weights."""
-        return 16 * 32
+    def parameters(self) -> list[Parameter]:
+        """Name the one tensor of weights."""
+        return [Parameter("weights", (16, 32), 16 * 32 * 4)]
+
+    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None:
+        """Count one product with the weights."""
+        return 16 * 32, "the fake's own count"
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""

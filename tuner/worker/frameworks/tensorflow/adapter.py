@@ -19,6 +19,7 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
+from tuner.record.workload import Parameter
 from tuner.worker.evidence.process import threads_by_name
 from tuner.worker.frameworks import Array, Tensors, products
 from tuner.worker.frameworks.outputs import no_output, not_comparable
@@ -244,9 +245,20 @@ class TensorFlow:
         """Return the versions that were really imported."""
         return {"tensorflow": self.tf.__version__, "keras": self.tf.keras.__version__}
 
-    def n_parameters(self) -> int:
-        """Count trainable parameters."""
-        return int(sum(v.shape.num_elements() for v in self.model.trainable_variables))
+    def parameters(self) -> list[Parameter]:
+        """Name the trainable variables."""
+        return [
+            Parameter(
+                getattr(v, "path", v.name),
+                tuple(v.shape),
+                int(np.prod(v.shape)) * self.tf.as_dtype(v.dtype).size,
+            )
+            for v in self.model.trainable_variables
+        ]
+
+    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None:
+        """Count nothing: TensorFlow's own counter knows no Einsum, and takes additions for work."""
+        return None
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""

@@ -17,6 +17,7 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import Evidence, Operator, ReadBack
+from tuner.record.workload import Parameter
 from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array, Tensors, products
 from tuner.worker.frameworks.outputs import tensors_in
@@ -206,9 +207,26 @@ class Torch:
         """Return the version that was really imported."""
         return {"torch": str(self.torch.__version__)}
 
-    def n_parameters(self) -> int:
-        """Count trainable parameters."""
-        return sum(p.numel() for p in self.model.parameters())
+    def parameters(self) -> list[Parameter]:
+        """Name the parameters of the module, each once."""
+        return [
+            Parameter(name, tuple(p.shape), p.numel() * p.element_size())
+            for name, p in self.model.named_parameters()
+        ]
+
+    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None:
+        """Count products and convolutions as they are dispatched; two operations are one MAC.
+
+        A recurrent layer is one operator to oneDNN, whose products the counter does not see.
+        """
+        from torch.utils.flop_counter import FlopCounterMode
+
+        layers = tuple(type(module) for module in self.model.modules())
+        if any(issubclass(layer, self.torch.nn.RNNBase) for layer in layers):
+            return None
+        with self.torch.no_grad(), FlopCounterMode(display=False) as counter:
+            call()
+        return int(counter.get_total_flops()) // 2, "torch.utils.flop_counter"
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""
