@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-import tuner.deploy.verify
 import tuner.measurement.launch
 import tuner.study.budget
+import tuner.study.verify
 import tuner.tuning
 import tuner.verifying
 from tuner.cli.main import main
@@ -23,7 +23,7 @@ from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Measured, Reply
 
 KEPT_BY = (
-    tuner.deploy.verify,
+    tuner.study.verify,
     tuner.measurement.launch,
     tuner.study.budget,
     tuner.tuning,

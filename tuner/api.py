@@ -17,8 +17,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tuner.deploy.verdict import Verification
-from tuner.deploy.verify import QUICK_S
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
 from tuner.plan import Request, parse_duration
@@ -26,6 +24,8 @@ from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
 from tuner.record.result import Goal
 from tuner.space.restrictions import Numerics, Restrictions
+from tuner.study.verification import Verification
+from tuner.study.verify import QUICK_S
 from tuner.tuning import Finished
 from tuner.tuning import tune as tune_request
 from tuner.verifying import Proof, prove

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.deploy.differences import differences
-from tuner.deploy.verdict import Verdict, Verification, unmeasured
-from tuner.deploy.verify import nothing_to_prove, verify
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host, probe
 from tuner.plan import Plan, Request, plan
 from tuner.record.events import Listener
 from tuner.record.recommendation import Recommendation
+from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
+from tuner.study.verification import Verdict, Verification, unmeasured
+from tuner.study.verify import nothing_to_prove, verify
 
 
 class Proof(msgspec.Struct, frozen=True):

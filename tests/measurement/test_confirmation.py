@@ -7,6 +7,8 @@ from tuner.measurement.confirmation import (
     ALPHA,
     LOOKS,
     ArmSeries,
+    Noise,
+    early_interval,
     estimate_noise,
     holm_alphas,
     judge,
@@ -151,3 +153,19 @@ def test_a_ratio_is_made_of_log_differences() -> None:
     interval = speedup_interval([math.log(2)] * 4, 0.05)
     assert interval.point == pytest.approx(2.0)
     assert interval.confidence == 0.95
+
+
+def test_a_single_round_makes_no_interval() -> None:
+    assert early_interval([0.5], Noise(0.02, 5)) is None
+
+
+def test_few_rounds_borrow_the_scatter_of_the_study_and_add_their_own() -> None:
+    known = Noise(0.02, 5)
+    agreeing, scattered = early_interval([0.5, 0.5], known), early_interval([0.3, 0.7], known)
+    assert agreeing is not None
+    assert scattered is not None
+    # t of 5 + 1 degrees of freedom at 2.5 %: 2.4469; the two rounds add none of the squares
+    sd = 0.02 * math.sqrt(2 * 5 / 6)
+    half = 2.4469 * sd / math.sqrt(2)
+    assert math.log(agreeing.high / agreeing.point) == pytest.approx(half, rel=1e-3)
+    assert agreeing.high < scattered.high

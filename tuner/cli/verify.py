@@ -11,11 +11,11 @@ import typer
 
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
-from tuner.deploy.verdict import EXIT_CODES, Verification
-from tuner.deploy.verify import QUICK_S
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
 from tuner.plan import parse_duration
+from tuner.study.verification import EXIT_CODES, Verification
+from tuner.study.verify import QUICK_S
 from tuner.verifying import Proof, prove
 
 

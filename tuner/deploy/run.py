@@ -20,8 +20,6 @@ from typing import NoReturn
 
 import msgspec
 
-from tuner.deploy.differences import differences
-from tuner.deploy.placing import is_placed_anew, plans_here
 from tuner.errors import TuneError, UsageError
 from tuner.host.environment import tuning_variables
 from tuner.host.identity import Host
@@ -30,7 +28,9 @@ from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.space.catalogue import Applies
+from tuner.space.differences import differences
 from tuner.space.launching import LaunchPlan
+from tuner.space.placing import is_placed_anew, plans_here
 
 _LOADED_WITHIN_S = 1.0
 _MOST_TOLD = 3

@@ -189,6 +189,21 @@ def judge(interval: Interval, floor: float) -> Verdict:
     return "ambiguous"
 
 
+def early_interval(differences: Sequence[float], known: Noise) -> Interval | None:
+    """Return the interval of fewer rounds than a first look has, by a known scatter of launches.
+
+    Pooled with what the rounds themselves scatter by: a noisier hour makes it wider. None of a
+    single round, which does not show whether this hour is like that in which the scatter was seen.
+    """
+    n, mean = len(differences), float(np.mean(differences))
+    if n < 2:
+        return None
+    freedom = known.freedom + n - 1
+    squares = 2 * known.launch_sd**2 * known.freedom + float(np.var(differences, ddof=1)) * (n - 1)
+    half = float(-stdtrit(freedom, ALPHA / 2)) * math.sqrt(squares / freedom / n)
+    return Interval(math.exp(mean), math.exp(mean - half), _exp(mean + half), 1 - ALPHA)
+
+
 class ArmSeries(msgspec.Struct, frozen=True):
     """Log rates of one arm at one batch, one per round; None where the launch failed."""
 

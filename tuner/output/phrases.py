@@ -375,7 +375,7 @@ def default_rate(result: Result) -> str:
 
 
 def model_size(result: Result) -> str:
-    """Write how large a model is, as far as it is known; empty of a program, which tells nothing."""
+    """Write how large a model is, as far as that is known; empty of a program."""
     facts = result.model_facts
     told = [f"{result.n_parameters:,} parameters"] if result.n_parameters else []
     if facts is not None and facts.macs is not None:

@@ -1,6 +1,5 @@
 """What a verification may say, from what its rounds showed."""
 
-import math
 from typing import Any
 
 import msgspec
@@ -8,17 +7,6 @@ import pytest
 
 from tests.deploy.recommendations import recommendation
 from tuner.cli.verify import line
-from tuner.deploy.differences import Difference
-from tuner.deploy.verdict import (
-    EXIT_CODES,
-    Shown,
-    Verdict,
-    Verification,
-    conclude,
-    early_interval,
-    judge,
-)
-from tuner.deploy.verify import nothing_to_prove
 from tuner.host.identity import probe
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import (
@@ -33,6 +21,16 @@ from tuner.record.launch import (
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
 from tuner.record.result import Interval
+from tuner.space.differences import Difference
+from tuner.study.verification import (
+    EXIT_CODES,
+    Shown,
+    Verdict,
+    Verification,
+    conclude,
+    judge,
+)
+from tuner.study.verify import nothing_to_prove
 
 SETTINGS: dict[str, Value] = {
     "fake.layout": "packed",
@@ -240,18 +238,3 @@ def test_more_than_was_claimed_is_confirmed_and_worth_tuning_for() -> None:
     verdict, reason = judge(interval(5.0, 4.49, 5.57), interval(2.07, 1.79, 2.4))
     assert verdict is Verdict.CONFIRMED
     assert "by more than was claimed, so that it may pay to tune here" in reason
-
-
-def test_a_single_round_makes_no_interval() -> None:
-    assert early_interval([0.5], 0.02, 5) is None
-
-
-def test_few_rounds_borrow_the_scatter_of_the_study_and_add_their_own() -> None:
-    agreeing, scattered = early_interval([0.5, 0.5], 0.02, 5), early_interval([0.3, 0.7], 0.02, 5)
-    assert agreeing is not None
-    assert scattered is not None
-    # t of 5 + 1 degrees of freedom at 2.5 %: 2.4469; the two rounds add none of the squares
-    sd = 0.02 * math.sqrt(2 * 5 / 6)
-    half = 2.4469 * sd / math.sqrt(2)
-    assert math.log(agreeing.high / agreeing.point) == pytest.approx(half, rel=1e-3)
-    assert agreeing.high < scattered.high

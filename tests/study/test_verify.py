@@ -10,14 +10,14 @@ import msgspec
 import pytest
 
 from tests.command import FINISHED, MARKER, new_marker, run, wait_until_gone
-from tuner.deploy.differences import differences
-from tuner.deploy.verdict import Verdict
-from tuner.deploy.verify import refused_here
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation, write_recommendation
 from tuner.record.identities import differing
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.record.result import Interval
+from tuner.space.differences import differences
+from tuner.study.verification import Verdict
+from tuner.study.verify import refused_here
 
 
 @pytest.fixture

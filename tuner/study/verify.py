@@ -14,22 +14,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from tuner.deploy.differences import Difference, differences
-from tuner.deploy.placing import plans_here
-from tuner.deploy.verdict import (
-    Shown,
-    Verdict,
-    Verification,
-    conclude,
-    decide,
-    early_interval,
-    is_busy,
-    unmeasured,
-)
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
 from tuner.measurement.asking import Waiting
-from tuner.measurement.confirmation import ALPHA, LOOKS, speedup_interval
+from tuner.measurement.confirmation import (
+    ALPHA,
+    LOOKS,
+    Noise,
+    early_interval,
+    speedup_interval,
+)
 from tuner.measurement.describe import make_reference
 from tuner.measurement.estimates import round_values
 from tuner.measurement.launcher import bench_of_processes
@@ -45,7 +39,18 @@ from tuner.record.result import Interval
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import BATCH
+from tuner.space.differences import Difference, differences
 from tuner.space.launching import plan_launch
+from tuner.space.placing import plans_here
+from tuner.study.verification import (
+    Shown,
+    Verdict,
+    Verification,
+    conclude,
+    decide,
+    is_busy,
+    unmeasured,
+)
 
 QUICK_S = 60.0
 _UNKNOWN = Scatter(0.02, 0.01)
@@ -244,7 +249,7 @@ class _Trial:
             return None  # how much launches differ by here is not known yet
         if is_busy(self._launches()):
             return None  # nor how much they do beside what disturbs them
-        return early_interval(self._ratios, claim.launch_sd, claim.launch_freedom)
+        return early_interval(self._ratios, Noise(claim.launch_sd, claim.launch_freedom))
 
     def _is_decided(self) -> bool:
         claimed = self._recommendation.claim.speedup

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
 import msgspec
-import numpy as np
-from scipy.special import stdtrit
 
-from tuner.deploy.differences import Difference
 from tuner.host.interference import disturbed_share
-from tuner.measurement.confirmation import ALPHA
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.noisiness import MOSTLY_DISTURBED
@@ -20,6 +15,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Claim, Recommendation
 from tuner.record.result import Interval
 from tuner.space.catalogue import BATCH
+from tuner.space.differences import Difference
 
 _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""
@@ -199,22 +195,6 @@ def judge(found: Interval | None, claimed: Interval | None) -> tuple[Verdict, st
             "faster than the default, by more than was claimed, so that it may pay to tune here"
         )
     return Verdict.CONFIRMED, "faster than the default, as claimed"
-
-
-def early_interval(differences: Sequence[float], launch_sd: float, freedom: int) -> Interval | None:
-    """Return the interval of few rounds, by what launches differed by in the study on this host.
-
-    Pooled with what the rounds themselves scatter by: a noisier hour makes it wider. None of a
-    single round, which does not show whether this hour is like that of the study.
-    """
-    n, mean = len(differences), float(np.mean(differences))
-    if n < 2:
-        return None
-    squares = 2 * launch_sd**2 * freedom + float(np.var(differences, ddof=1)) * (n - 1)
-    freedom += n - 1
-    half = float(-stdtrit(freedom, ALPHA / 2)) * math.sqrt(squares / freedom / n)
-    low, high = math.exp(mean - half), math.exp(min(mean + half, 700.0))
-    return Interval(math.exp(mean), low, high, 1 - ALPHA)
 
 
 def is_busy(launches: Iterable[LaunchRecord]) -> bool:
