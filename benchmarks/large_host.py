@@ -37,7 +37,8 @@ from tuner.record.outcome import Outcome
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.search import Search
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure
-from tuner.space.catalogue import BATCH, Applies
+from tuner.space.knob import Applies
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.profile import load_profile
 from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions

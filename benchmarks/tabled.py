@@ -33,8 +33,8 @@ from tuner.search.proposals import Proposal
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline
-from tuner.space.catalogue import BATCH
 from tuner.space.knobs import describe
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines

@@ -30,7 +30,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.budget import Budget
 
 

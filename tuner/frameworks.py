@@ -1,8 +1,8 @@
 """Every framework that models can be tuned for: the one registry from which every list derives.
 
 Data only: a framework is imported by its adapter, in the measured process. What else a framework
-needs are files of its own: the adapter (worker/frameworks/), its knobs (space/catalogue.py) and
-their values (search_spaces/).
+needs are files of its own: the adapter (worker/frameworks/), its knobs (space/knobs_of/) and their
+values (search_spaces/).
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ class FrameworkEntry(msgspec.Struct, frozen=True):
     """Its name in sentences."""
     adapter: tuple[str, str]
     """The module and the class that serve it in a worker."""
+    knobs: str
+    """The module that declares what it alone has."""
     package: str
     """What can be imported where it is installed."""
     variables: tuple[str, ...]
@@ -42,6 +44,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
         "torch": FrameworkEntry(
             title="PyTorch",
             adapter=("tuner.worker.frameworks.torch", "Torch"),
+            knobs="tuner.space.knobs_of.torch",
             package="torch",
             variables=(
                 "OMP_",
@@ -63,6 +66,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
         "tensorflow": FrameworkEntry(
             title="TensorFlow",
             adapter=("tuner.worker.frameworks.tensorflow", "TensorFlow"),
+            knobs="tuner.space.knobs_of.tensorflow",
             package="tensorflow",
             # its wheels have neither OpenMP nor MKL
             variables=("TF_", "XLA_", "ITEX_", "KERAS_"),
@@ -74,6 +78,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
         "fake": FrameworkEntry(
             title="the fake framework",
             adapter=("tuner.worker.frameworks.fake", "Fake"),
+            knobs="tuner.space.knobs_of.fake",
             package="tuner",
             variables=("FAKE_",),
             is_virtual=True,

@@ -40,7 +40,7 @@ from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import change, named, removal
 from tuner.space.baselines import what_apt_adds
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm

@@ -21,7 +21,7 @@ from tuner.record.launch import (
 )
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise
 from tuner.study.prices import prices_of

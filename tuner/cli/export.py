@@ -9,7 +9,7 @@ from tuner.errors import UnknownName, UsageError
 from tuner.output.exports import EXECUTABLE, TARGETS
 from tuner.record.files import write_whole
 from tuner.record.recommendation import Placement, Recommendation
-from tuner.space.catalogue import (
+from tuner.space.knobs_of.launch import (
     CORES_PER_INSTANCE,
     CPUS,
     INSTANCES,

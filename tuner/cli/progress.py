@@ -42,7 +42,7 @@ from tuner.record.events import (
 from tuner.record.figures import figure
 from tuner.record.launch import Purpose
 from tuner.record.outcome import counts_as_measured
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 
 _RECENT = 8
 _BEFORE = "reading the host and the model"

@@ -27,8 +27,8 @@ from tuner.host.numa import NumaError, apply_memory_policy, policy_of
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.recommendation import Recommendation, Setting
-from tuner.space.catalogue import Applies
 from tuner.space.differences import differences
+from tuner.space.knob import Applies
 from tuner.space.launching import LaunchPlan
 from tuner.space.placing import is_placed_anew, plans_here
 

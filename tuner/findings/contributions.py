@@ -8,7 +8,7 @@ from tuner.measurement.confirmation import plain_interval
 from tuner.measurement.estimates import round_values
 from tuner.record.configuration import Configuration
 from tuner.record.result import Contribution, Interval
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.confirm import make_claims
 from tuner.study.explain import ROUNDS, rounds_of
 from tuner.study.study import Study

@@ -22,8 +22,8 @@ from tuner.record.recommendation import (
 )
 from tuner.record.result import Result
 from tuner.record.workload import ModelCard
-from tuner.space.catalogue import BATCH
 from tuner.space.knobs import describe
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import PRELOAD, LaunchPlan, plan_launch
 
 

@@ -14,7 +14,7 @@ from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.result import DefaultSection, WinnerSection
 from tuner.record.store import Store
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claims
 from tuner.study.study import Study

@@ -14,7 +14,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
-from tuner.space.catalogue import BATCH, INSTANCES, MEMORY_POLICY
+from tuner.space.knobs_of.launch import BATCH, INSTANCES, MEMORY_POLICY
 from tuner.space.placement import PLACING
 
 RESIDENT_SHARE = 0.6

@@ -41,7 +41,7 @@ from tuner.record.protocol import (
     Reply,
     Stage,
 )
-from tuner.space.catalogue import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
+from tuner.space.knobs_of.launch import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
 from tuner.space.launching import LaunchPlan
 
 _LEAD_S, _LEAD_EACH_S = 0.01, 0.001

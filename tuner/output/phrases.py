@@ -27,8 +27,8 @@ from tuner.record.result import (
     WinnerSection,
 )
 from tuner.space.as_run import AS_RUN, shown
-from tuner.space.catalogue import BATCH, INSTANCES
 from tuner.space.knobs import winner_class
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""

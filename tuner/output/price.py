@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tuner.record.result import DefaultSection, Result, WinnerSection
-from tuner.space.catalogue import BATCH, INSTANCES
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
 
 def price(result: Result) -> str:

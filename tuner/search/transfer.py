@@ -17,8 +17,8 @@ import numpy as np
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.search.surrogate import Score, Surrogate
-from tuner.space.catalogue import BATCH
 from tuner.space.knobs import allowed_in
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 
 _LEAST = 5

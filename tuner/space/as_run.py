@@ -19,8 +19,9 @@ from tuner.host.secrets import KEPT_BACK
 from tuner.record.configuration import Value
 from tuner.record.workload import Workload
 from tuner.space.baselines import Baseline, resolve_one, unusable
-from tuner.space.catalogue import KNOBS, OPENMP, PRELOADED
+from tuner.space.catalogue import KNOBS
 from tuner.space.knobs import fault_of_value, is_known
+from tuner.space.knobs_of.launch import OPENMP, PRELOADED
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
 from tuner.space.restrictions import slip_of
 from tuner.space.space import Space

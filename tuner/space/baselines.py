@@ -14,8 +14,8 @@ from tuner.host.identity import Host
 from tuner.host.libraries import DEBIAN_PACKAGES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, PRELOADED
 from tuner.space.expressions import Expression
+from tuner.space.knobs_of.launch import BATCH, PRELOADED
 from tuner.space.profile import Profile, literal_or_formula
 from tuner.space.resolve import check_made, workload_facts
 from tuner.space.space import Space

@@ -7,8 +7,9 @@ import math
 
 from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import BATCH, KNOBS, Applies, Knob
-from tuner.space.domains import DOMAINS
+from tuner.space.catalogue import KNOBS
+from tuner.space.knob import Applies, Knob
+from tuner.space.knobs_of.launch import BATCH
 
 
 def is_known(knob: str) -> bool:
@@ -32,7 +33,7 @@ def fault_of_value(knob: str, value: Value) -> str | None:
         return f"{knob}={value!r} holds control characters; no setting has these"
     if isinstance(value, float) and not math.isfinite(value):
         return f"{knob}={value} is not a finite number"
-    domain = DOMAINS.get(knob)
+    domain = KNOBS[knob].domain if knob in KNOBS else None
     if domain is None:
         return None
     is_in = domain.has_written(str(value)) if knob.startswith("env.") else domain.has(value)

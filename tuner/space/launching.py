@@ -11,7 +11,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import how_to_install
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
-from tuner.space.catalogue import (
+from tuner.space.knobs_of.launch import (
     ALLOCATOR,
     CORES_PER_INSTANCE,
     INSTANCES,

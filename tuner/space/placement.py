@@ -21,13 +21,7 @@ import msgspec
 from tuner.host.identity import Host
 from tuner.host.topology import Cpu
 from tuner.record.configuration import Value
-from tuner.space.catalogue import (
-    CORES_PER_INSTANCE,
-    CPUS,
-    INSTANCES,
-    NUMA_NODE,
-    PLACEMENT,
-)
+from tuner.space.knobs_of.launch import CORES_PER_INSTANCE, CPUS, INSTANCES, NUMA_NODE, PLACEMENT
 
 SHARE = "share"
 """cores_per_instance: an equal share of the cores."""

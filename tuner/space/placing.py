@@ -9,7 +9,7 @@ from tuner.host.identity import Host
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.recommendation import Placement, Recommendation
-from tuner.space.catalogue import MEMORY_POLICY
+from tuner.space.knobs_of.launch import MEMORY_POLICY
 from tuner.space.launching import LaunchPlan, plan_launch
 from tuner.space.placement import PLACING
 

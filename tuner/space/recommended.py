@@ -23,8 +23,9 @@ from tuner.record.recommendation import (
     Recommendation,
     Setting,
 )
-from tuner.space.catalogue import BATCH, INSTANCES, KNOBS, PRELOADED
+from tuner.space.catalogue import KNOBS
 from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
+from tuner.space.knobs_of.launch import BATCH, INSTANCES, PRELOADED
 from tuner.space.restrictions import NOT_A_SETTING, slip_of
 
 _PRELOAD = "LD_PRELOAD"

@@ -11,9 +11,10 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH, INSTANCES, Applies, Knob
 from tuner.space.expressions import Expression
+from tuner.space.knob import Applies, Knob
 from tuner.space.knobs import describe
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, same

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.space.catalogue import Knob
+from tuner.space.knob import Knob
 from tuner.space.knobs import fault_of_value
 
 UNSET = "unset"

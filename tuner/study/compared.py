@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.record.configuration import Configuration
 from tuner.space.as_run import named
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ledger import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 

@@ -6,7 +6,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
 from tuner.record.journal import AblationRound, Phase
 from tuner.record.launch import Purpose
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.confirm import make_claims
 from tuner.study.ledger import is_default
 from tuner.study.profiles import profile_alone

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from tuner.record.configuration import Configuration
-from tuner.space.catalogue import BATCH, INSTANCES
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.study.ledger import Ledger, is_default
 from tuner.study.prices import CALL
 from tuner.study.study import LONG_BUDGET_S, SAFETY, Study

@@ -14,8 +14,8 @@ from tuner.record.noisiness import MOSTLY_DISTURBED
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Claim, Recommendation
 from tuner.record.result import Interval
-from tuner.space.catalogue import BATCH
 from tuner.space.differences import Difference
+from tuner.space.knobs_of.launch import BATCH
 
 _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""

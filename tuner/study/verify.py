@@ -38,8 +38,8 @@ from tuner.record.recommendation import Recommendation
 from tuner.record.result import Interval
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import BATCH
 from tuner.space.differences import Difference, differences
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
 from tuner.space.placing import plans_here
 from tuner.study.verification import (

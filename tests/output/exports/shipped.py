@@ -13,8 +13,8 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Interval
-from tuner.space.catalogue import PRELOADED
 from tuner.space.knobs import describe
+from tuner.space.knobs_of.launch import PRELOADED
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"
 IOMP = "/opt/venv/lib/libiomp5.so"

@@ -8,7 +8,7 @@ from tuner.errors import UsageError
 from tuner.frameworks import DISTRIBUTIONS
 from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import Placement, Recommendation
-from tuner.space.catalogue import CPUS
+from tuner.space.knobs_of.launch import CPUS
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
 """Settings with which TorchInductor builds C++ where the program runs."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.output.figures.chart import BLUE, GREEN, GREY, ORANGE, Chart, Rows, colours
 from tuner.record.configuration import Value
 from tuner.record.result import Result
-from tuner.space.catalogue import BATCH
+from tuner.space.knobs_of.launch import BATCH
 
 _COLOURS = (GREY, BLUE, GREEN, ORANGE)
 

@@ -1,16 +1,18 @@
 """What a knob can be set to at all, on whatever host."""
 
+import importlib
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Value
 from tuner.space.catalogue import KNOBS
-from tuner.space.domains import DOMAINS
 from tuner.space.knobs import fault_of_value
+from tuner.space.knobs_of import allocators, launch, onednn, openmp
 
 GOLDEN = Path(__file__).parent / "golden_baselines.toml"
 
@@ -30,8 +32,12 @@ def written(part: object) -> Iterator[tuple[str, Value]]:
                 yield from written(value)
 
 
-def test_every_knob_of_the_catalogue_has_a_domain() -> None:
-    assert DOMAINS.keys() == KNOBS.keys()
+def test_every_knob_of_the_catalogue_has_a_domain_and_is_declared_once() -> None:
+    assert [k.id for k in KNOBS.values() if k.domain is None] == []
+    declared = [k.id for m in (launch, allocators, openmp, onednn) for k in m.KNOBS]
+    for entry in FRAMEWORKS.values():
+        declared += [k.id for k in importlib.import_module(entry.knobs).KNOBS]
+    assert sorted(declared) == sorted(KNOBS)
 
 
 def test_every_value_of_the_shipped_spaces_is_one() -> None:

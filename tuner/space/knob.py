@@ -1,0 +1,146 @@
+"""What a knob is on every host: when it applies, what it changes, what it can be, how it is set.
+
+Where a library accepts more than its manual says, the domain is the wider one: it is there to
+refuse what could mean nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+
+import msgspec
+
+from tuner.record.configuration import Value
+
+_LARGEST = 2**31 - 1
+"""Of a C int: libraries read counts into one."""
+
+
+class Applies(StrEnum):
+    """When a knob takes effect, earliest first."""
+
+    LAUNCH = "launch"
+    """Environment, preload, affinity, memory policy: a new process each."""
+    PROCESS = "process"
+    """Once, before any work."""
+    MODEL = "model"
+    """Rebuild or compile."""
+    CALL = "call"
+    """Any time."""
+
+
+class Domain(msgspec.Struct, frozen=True):
+    """What a knob may be set to: whatever one of the fields allows."""
+
+    is_boolean: bool = False
+    at_least: int | None = None
+    """Whole numbers from here on."""
+    at_most: int = _LARGEST
+    words: tuple[str, ...] = ()
+    """Values by name."""
+    grammar: str = ""
+    """A regular expression for a whole text."""
+    meaning: str = ""
+    """The grammar in words."""
+
+    def told(self) -> str:
+        """Say what is allowed, in words."""
+        is_whole = self.at_least is not None
+        parts = [
+            "true or false" if self.is_boolean else "",
+            f"a whole number from {self.at_least} to {self.at_most}" if is_whole else "",
+            ", ".join(self.words),
+            self.meaning,
+        ]
+        return "; ".join(filter(None, parts))
+
+    def has(self, value: Value) -> bool:
+        """Tell whether a value of this very type is in the domain."""
+        if isinstance(value, bool):
+            return self.is_boolean
+        if isinstance(value, int):
+            return self.at_least is not None and self.at_least <= value <= self.at_most
+        return isinstance(value, str) and value in self.words
+
+    def has_written(self, text: str) -> bool:
+        """Tell whether a variable may hold this text.
+
+        Words are compared without regard to case, as the libraries do.
+        """
+        if text.casefold() in [word.casefold() for word in self.words]:
+            return True
+        if self.grammar and re.fullmatch(self.grammar, text, re.IGNORECASE | re.ASCII):
+            return True
+        return re.fullmatch(r"[0-9]{1,19}", text) is not None and self.has(int(text))
+
+
+def one_of(*words: str) -> Domain:
+    """Return the domain of some values by name."""
+    return Domain(words=words)
+
+
+def written(grammar: str, meaning: str) -> Domain:
+    """Return the domain of texts of a regular expression, which `meaning` says in words."""
+    return Domain(grammar=grammar, meaning=meaning)
+
+
+def list_of(part: str, separator: str = ",") -> str:
+    """Return the expression of a list of what another one stands for."""
+    return rf"{part}( *{separator} *{part})*"
+
+
+BOOLEAN = Domain(is_boolean=True)
+AT_LEAST_0, AT_LEAST_1 = Domain(at_least=0), Domain(at_least=1)
+BYTES = Domain(at_least=0, at_most=2**63 - 1)
+SWITCH = one_of("true", "false", "1", "0", "yes", "no", "on", "off")
+
+
+class Knob(msgspec.Struct, frozen=True):
+    """What a knob is on every host."""
+
+    id: str
+    applies: Applies
+    title: str
+    changes_numerics: bool = False
+    frameworks: tuple[str, ...] = ()
+    """The frameworks in which it exists; empty for all."""
+    how: str = ""
+    """How a program sets it, in one line; `{value}` is replaced. Launch knobs need none."""
+    marker: str = ""
+    """What compiled code that reads the variable holds; empty where that would say nothing."""
+    domain: Domain | None = None
+    """What it can be set to at all; None where any text may mean something."""
+
+    @property
+    def needs_code_change(self) -> bool:
+        """Whether the user's program must change, as opposed to how it is started."""
+        return self.applies in (Applies.PROCESS, Applies.MODEL)
+
+
+def variable(
+    name: str,
+    title: str,
+    frameworks: tuple[str, ...] = (),
+    *,
+    domain: Domain,
+    marker: str = "",
+    changes_numerics: bool = False,
+) -> Knob:
+    """Declare an environment variable."""
+    return Knob(
+        f"env.{name}",
+        Applies.LAUNCH,
+        title,
+        changes_numerics=changes_numerics,
+        frameworks=frameworks,
+        marker=marker,
+        domain=domain,
+    )
+
+
+def model(
+    id_: str, title: str, how: str, *, domain: Domain, changes_numerics: bool = False
+) -> Knob:
+    """Declare what the model is rebuilt or compiled with."""
+    return Knob(id_, Applies.MODEL, title, changes_numerics, how=how, domain=domain)

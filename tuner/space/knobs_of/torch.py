@@ -1,0 +1,126 @@
+"""What PyTorch alone has."""
+
+from __future__ import annotations
+
+from tuner.space.knob import (
+    AT_LEAST_0,
+    AT_LEAST_1,
+    BOOLEAN,
+    Applies,
+    Knob,
+    model,
+    one_of,
+    variable,
+    written,
+)
+
+KNOBS = (
+    variable(
+        "ATEN_CPU_CAPABILITY",
+        "newest instructions of PyTorch's own kernels",
+        marker="ATEN_CPU_CAPABILITY",
+        domain=written(
+            r"default|avx2|avx512\w*|amx\w*|vsx|zvector|sve\d*", "default, or a name such as avx2"
+        ),
+    ),
+    variable(
+        "LRU_CACHE_CAPACITY",
+        "how many oneDNN kernels PyTorch keeps",
+        marker="LRU_CACHE_CAPACITY",
+        domain=AT_LEAST_0,
+    ),
+    variable(
+        "TORCH_MKLDNN_MATMUL_MIN_DIM",
+        "smallest matrix that goes to oneDNN (Arm)",
+        marker="TORCH_MKLDNN_MATMUL_MIN_DIM",
+        domain=AT_LEAST_0,
+    ),
+    Knob(
+        "torch.interop_threads",
+        Applies.PROCESS,
+        "inter-op threads of PyTorch",
+        how="torch.set_num_interop_threads({value})",
+        domain=AT_LEAST_1,
+    ),
+    Knob(
+        "torch.flush_denormal",
+        Applies.PROCESS,
+        "numbers below 1e-38 count as zero",
+        how="torch.set_flush_denormal({value})",
+        domain=BOOLEAN,
+    ),
+    model(
+        "torch.mkldnn",
+        "oneDNN's kernels in PyTorch",
+        "torch.backends.mkldnn.set_flags({value})",
+        domain=BOOLEAN,
+    ),
+    model(
+        "torch.weights",
+        "weights in a mapped file, whose pages instances share",
+        "{value}: model.load_state_dict(torch.load('weights.pt', mmap=True), assign=True), of a "
+        "file that all instances read",
+        domain=one_of("private", "mapped"),
+    ),
+    model(
+        "torch.memory_format",
+        "layout of image tensors",
+        "model.to(memory_format=torch.{value}), and the inputs likewise",
+        domain=one_of("contiguous", "channels_last"),
+    ),
+    model(
+        "torch.compile.mode",
+        "TorchInductor",
+        "mode {value}: model = torch.compile(model), called under torch.inference_mode(); the mode "
+        "freezing needs torch._inductor.config.freezing = True before the first call",
+        domain=one_of("off", "default", "freezing"),
+    ),
+    model(
+        "torch.compile.max_autotune",
+        "TorchInductor's choice of product kernels by trial",
+        "torch._inductor.config.max_autotune = {value} before the first call",
+        domain=BOOLEAN,
+    ),
+    model(
+        "torch.compile.cpp_wrapper",
+        "TorchInductor's calls in C++",
+        "torch._inductor.config.cpp_wrapper = {value} before the first call",
+        domain=BOOLEAN,
+    ),
+    model(
+        "torch.jit.mode",
+        "TorchScript, traced and frozen",
+        "model = torch.jit.freeze(torch.jit.trace(model, inputs)); mode optimize needs "
+        "torch.jit.optimize_for_inference(model) around it (here: {value})",
+        domain=one_of("off", "freeze", "optimize"),
+    ),
+    model(
+        "torch.export.mode",
+        "exported and compiled ahead of time",
+        "{value}: torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs)), "
+        "loaded with torch._inductor.aoti_load_package",
+        domain=one_of("off", "aot_inductor"),
+    ),
+    model(
+        "torch.autocast",
+        "automatic mixed precision of PyTorch",
+        "with torch.autocast('cpu', dtype=torch.bfloat16): model(x)",
+        changes_numerics=True,
+        domain=one_of("off", "bf16"),
+    ),
+    model(
+        "torch.dtype",
+        "weights and inputs converted",
+        "model.to(torch.bfloat16), and floating-point inputs likewise (here: {value})",
+        changes_numerics=True,
+        domain=one_of("fp32", "bf16"),
+    ),
+    model(
+        "torch.fp32_precision",
+        "precision of fp32 products in oneDNN, set in the program",
+        "torch.backends.mkldnn.matmul.fp32_precision = torch.backends.mkldnn.conv.fp32_precision "
+        "= '{value}'",
+        changes_numerics=True,
+        domain=one_of("none", "ieee", "tf32", "bf16"),
+    ),
+)
