@@ -11,8 +11,9 @@ from tuner.output.exports.needs import (
     notes,
     placing_command,
 )
-from tuner.output.exports.preloads import PRELOAD, exports
+from tuner.output.exports.preloads import exports
 from tuner.record.recommendation import Placement, Recommendation
+from tuner.space.launching import PRELOAD
 
 
 def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
