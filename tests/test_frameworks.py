@@ -14,8 +14,9 @@ PACKAGE = Path(tuner.__file__).parent
 OF_THE_FAKE = {
     "frameworks.py",
     "worker/frameworks/fake.py",
+    "space/knobs_of/fake.py",
 }
-"""Its entry and its adapter."""
+"""Its entry, its adapter, its knobs: what any framework has."""
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)

@@ -315,10 +315,10 @@ class Session:
         if self._spec.macs:
             return self._spec.macs, "stated by the model's file"
         try:
-            counted = self.framework.macs(call)
+            counted = self.framework.macs(call, batch)
         except Exception:  # noqa: BLE001  # a counter may raise anything at a user's model
             counted = None
-        return (None, "") if counted is None else (counted[0] // batch, counted[1])
+        return counted or (None, "")
 
     def _width(self, arrays: list[Array]) -> tuple[float, str]:
         """Return the graph's average width; 0.0 with the reason where it cannot be exported."""

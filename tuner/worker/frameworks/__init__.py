@@ -24,8 +24,8 @@ read_back(settings)     what is in force, for every knob of the framework, after
 clock()                 the clock that slices are timed with
 graph(arrays)           the operators of the default model, in topological order
 parameters()            the trainable tensors of the default model, in its own order
-macs(call)              multiply-accumulates of a call of the default, and who counted them; None
-                        where nothing that is installed counts all of them
+macs(call, batch)       multiply-accumulates per sample in a call of the default, and who counted
+                        them; None where nothing that is installed counts all of them
 running()               the context in which calls are made (no gradients, precision)
 """
 
@@ -92,7 +92,7 @@ class Framework(Protocol):
 
     def parameters(self) -> list[Parameter]: ...
 
-    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None: ...
+    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None: ...
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]: ...
 

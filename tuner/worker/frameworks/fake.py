@@ -316,7 +316,7 @@ class Fake:
         """Name the one tensor of weights."""
         return [Parameter("weights", (16, 32), 16 * 32 * 4)]
 
-    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None:
+    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
         """Count one product with the weights."""
         return 16 * 32, "the fake's own count"
 

@@ -256,7 +256,7 @@ class TensorFlow:
             for v in self.model.trainable_variables
         ]
 
-    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None:
+    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
         """Count nothing: TensorFlow's own counter knows no Einsum, and takes additions for work."""
         return None
 

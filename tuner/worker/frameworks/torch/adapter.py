@@ -214,7 +214,7 @@ class Torch:
             for name, p in self.model.named_parameters()
         ]
 
-    def macs(self, call: Callable[[], Any]) -> tuple[int, str] | None:
+    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
         """Count products and convolutions as they are dispatched; two operations are one MAC.
 
         A recurrent layer is one operator to oneDNN, whose products the counter does not see.
@@ -226,7 +226,7 @@ class Torch:
             return None
         with self.torch.no_grad(), FlopCounterMode(display=False) as counter:
             call()
-        return int(counter.get_total_flops()) // 2, "torch.utils.flop_counter"
+        return int(counter.get_total_flops()) // 2 // batch, "torch.utils.flop_counter"
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""
