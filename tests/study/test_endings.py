@@ -14,7 +14,9 @@ def test_where_nothing_beats_the_default_it_says_so(tmp_path: Path) -> None:
     for winner in result["winners"].values():
         assert winner["verdict"] != "faster"
         if winner["speedup"] is None:
-            assert "came within the noise" in winner["reason"] or "rounds" in winner["reason"]
+            # what the drift flattered did not come near again, had no rounds, or was not proved
+            ends = ("came within the noise", "rounds", "could not be proved")
+            assert any(end in winner["reason"] for end in ends), winner
         elif winner["verdict"] == "keep_default":
             assert winner["speedup"]["high"] < 1.05
         assert winner["contributions"] == []
