@@ -23,6 +23,7 @@ from tuner.worker.frameworks import Array, Tensors, products
 from tuner.worker.frameworks.outputs import tensors_in
 from tuner.worker.frameworks.torch import evidence, weights
 from tuner.worker.frameworks.torch.forms import Form, form_of
+from tuner.worker.frameworks.torch.macs import count
 from tuner.worker.graph import Node
 
 _DAMPED_SCALE = 0.2
@@ -215,18 +216,9 @@ class Torch:
         ]
 
     def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
-        """Count products and convolutions as they are dispatched; two operations are one MAC.
-
-        A recurrent layer is one operator to oneDNN, whose products the counter does not see.
-        """
-        from torch.utils.flop_counter import FlopCounterMode
-
-        layers = tuple(type(module) for module in self.model.modules())
-        if any(issubclass(layer, self.torch.nn.RNNBase) for layer in layers):
-            return None
-        with self.torch.no_grad(), FlopCounterMode(display=False) as counter:
-            call()
-        return int(counter.get_total_flops()) // 2 // batch, "torch.utils.flop_counter"
+        """Count products and convolutions as they are dispatched."""
+        counted = count(self.torch, call)
+        return None if counted is None else (counted // batch, "torch.utils.flop_counter")
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""
