@@ -226,8 +226,9 @@ class TrialSection(msgspec.Struct, frozen=True):
     search_ratio: float | None
     """Against the default in the search: a hint, not a claim."""
     search_sd: float | None = None
-    """By how much the ratio's logarithm may be off (SD): what launches scatter by, over how many
-    there were. None without a ratio, and in results of earlier versions."""
+    """By how much the configuration's own part of the ratio's logarithm may be off (SD): what
+    launches scatter by, over how many there were. The default's part, which all ratios share, is
+    not in it. None without a ratio, and in results of earlier versions."""
 
 
 class LearntFrom(msgspec.Struct, frozen=True):
