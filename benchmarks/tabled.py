@@ -33,7 +33,7 @@ from tuner.search.proposals import Proposal
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space

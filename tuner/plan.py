@@ -30,7 +30,7 @@ from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
-from tuner.space.knobs import fault_of_value
+from tuner.space.catalogue import fault_of_value
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.profile import Profile, gallery, load_profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect

@@ -19,7 +19,7 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Interval
-from tuner.space.knobs import describe, winner_class
+from tuner.space.catalogue import describe, winner_class
 from tuner.space.knobs_of.launch import PRELOADED
 from tuner.space.launching import plan_launch
 

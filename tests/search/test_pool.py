@@ -12,7 +12,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.search import pool as module
 from tuner.search.pool import Pool
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.space.space import Space
 
 

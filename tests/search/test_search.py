@@ -18,7 +18,7 @@ from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Ending, Outcome
 from tuner.search.proposals import Exhausted
 from tuner.search.search import Search
-from tuner.space.knobs import winner_class
+from tuner.space.catalogue import winner_class
 from tuner.space.restrictions import Restrictions, parse_restrictions
 from tuner.space.space import Space
 from tuner.worker.frameworks.fake import Surface

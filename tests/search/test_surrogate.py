@@ -10,7 +10,7 @@ import pytest
 from tuner.record.configuration import Configuration, Value
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.warp import Warp
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 

@@ -11,7 +11,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Earlier, Transfer
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 

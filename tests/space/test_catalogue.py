@@ -9,9 +9,9 @@ import pytest
 
 from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import SEARCH_SPACES
+from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
-from tuner.space.catalogue import KNOBS
-from tuner.space.knobs import fault_of_value
+from tuner.space.catalogue import KNOBS, fault_of_value
 from tuner.space.knobs_of import allocators, launch, onednn, openmp
 
 GOLDEN = Path(__file__).parent / "golden_baselines.toml"
@@ -38,6 +38,12 @@ def test_every_knob_of_the_catalogue_has_a_domain_and_is_declared_once() -> None
     for entry in FRAMEWORKS.values():
         declared += [k.id for k in importlib.import_module(entry.knobs).KNOBS]
     assert sorted(declared) == sorted(KNOBS)
+
+
+def test_what_bounds_a_number_is_a_fact_of_the_host() -> None:
+    bounds = [k.domain.bound for k in KNOBS.values() if k.domain and k.domain.bound]
+    assert bounds
+    assert {bound.fact for bound in bounds} <= {*HOST_FACTS}
 
 
 def test_every_value_of_the_shipped_spaces_is_one() -> None:

@@ -16,7 +16,7 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.baselines import resolve_baselines
-from tuner.space.knobs import winner_class
+from tuner.space.catalogue import winner_class
 from tuner.space.profile import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
 from tuner.space.resolved_knob import UNSET

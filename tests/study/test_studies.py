@@ -23,7 +23,7 @@ from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recomm
 from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.worker.frameworks.fake import Surface
 
 FAULTY = "fake@noise=0.003,faults=fake.layout=packed:crash;fake.streams=2:wrong_output"

@@ -13,8 +13,8 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import Failed, Prepare, Reply
+from tuner.space.catalogue import describe
 from tuner.space.knob import Applies
-from tuner.space.knobs import describe
 from tuner.space.profile import load_profile
 from tuner.space.resolve import knob_ids
 

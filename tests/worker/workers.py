@@ -73,8 +73,8 @@ class Launched:
         self.framework = framework = framework or self.card.frameworks[0]
         self.reference = folder / f"{self.ref.label()}-{framework}.npz"
         if not self.reference.exists():
-            counts = [self.card.n_check_inputs(changes_numerics=c) for c in (False, True)]
-            make_reference(self.ref, framework, 0, self.reference, max(counts))
+            n_inputs = self.card.n_reference_inputs()
+            make_reference(self.ref, framework, 0, self.reference, n_inputs)
         (self.plan,) = plan_launch(self.configuration, probe())
         self.worker = WorkerProcess(
             self.plan,

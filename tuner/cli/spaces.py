@@ -11,7 +11,7 @@ from rich.text import Text
 from tuner.cli.tables import LEGEND, text_console, wide_console
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import probe
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 from tuner.space.profile import Profile, gallery, load_profile
 from tuner.space.resolve import profile_matches
 

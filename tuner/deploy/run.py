@@ -29,7 +29,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.space.differences import differences
 from tuner.space.knob import Applies
-from tuner.space.launching import LaunchPlan
+from tuner.space.launching import PRELOAD, LaunchPlan
 from tuner.space.placing import is_placed_anew, plans_here
 
 _LOADED_WITHIN_S = 1.0
@@ -101,14 +101,14 @@ def prepare(
     overridden = [
         f"{name}={value} in place of {environment[name]}"
         for name, value in plans[0].environment.items()
-        if name != "LD_PRELOAD" and environment.get(name, value) != value
+        if name != PRELOAD and environment.get(name, value) != value
     ]
     if overridden:
         notes.append(f"set here otherwise: {', '.join(overridden)}")
     besides = [
         name
         for name in tuning_variables(environment)
-        if name not in plans[0].environment or name == "LD_PRELOAD"
+        if name not in plans[0].environment or name == PRELOAD
     ]
     if besides:
         notes.append(f"set besides, and not measured: {', '.join(besides)}")
@@ -187,9 +187,9 @@ def _interpreter(path: str) -> str:
 def _environment(plan: LaunchPlan) -> dict[str, str]:
     """Return this process's environment with the plan's variables; preloads come first."""
     environment = {**os.environ, **plan.variables()}
-    own, given = plan.environment.get("LD_PRELOAD"), os.environ.get("LD_PRELOAD")
+    own, given = plan.environment.get(PRELOAD), os.environ.get(PRELOAD)
     if own and given:
-        environment["LD_PRELOAD"] = f"{own}:{given}"
+        environment[PRELOAD] = f"{own}:{given}"
     return environment
 
 
@@ -230,7 +230,7 @@ def _close_all_but(*kept: int) -> None:
 def observe(plan: LaunchPlan, pid: int) -> list[str]:
     """Look at the running program: what is in force, what is set, what is not or cannot be seen."""
     good, bad, unknown = [], [], []
-    preloads = [path for path in plan.environment.get("LD_PRELOAD", "").split(":") if path]
+    preloads = [path for path in plan.environment.get(PRELOAD, "").split(":") if path]
     mapped = _mapped(preloads, pid)
     for path in preloads:
         name = Path(path).name
@@ -252,7 +252,7 @@ def observe(plan: LaunchPlan, pid: int) -> list[str]:
         policy = policy_of(pid)
         shown = f"memory {policy or plan.memory_policy}"
         (unknown if not policy else good if policy == plan.memory_policy else bad).append(shown)
-    variables = {k: v for k, v in plan.environment.items() if k != "LD_PRELOAD"}
+    variables = {k: v for k, v in plan.environment.items() if k != PRELOAD}
     lines = [
         ("in force", good),
         ("set", [f"{name}={value}" for name, value in sorted(variables.items())]),

@@ -22,7 +22,7 @@ from tuner.record.recommendation import (
 )
 from tuner.record.result import Result
 from tuner.record.workload import ModelCard
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import PRELOAD, LaunchPlan, plan_launch
 

@@ -11,7 +11,7 @@ from tuner.host.interference import disturbances, n_disturbed
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
-from tuner.space.knobs import winner_class
+from tuner.space.catalogue import winner_class
 from tuner.study.claims import Claim, Claims
 from tuner.study.ledger import is_default
 from tuner.study.prices import prices_of

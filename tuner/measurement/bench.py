@@ -31,7 +31,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 
 SLICE_S = 0.3
 """Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""

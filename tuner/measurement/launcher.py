@@ -26,8 +26,8 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
+from tuner.space.catalogue import describe
 from tuner.space.knob import Applies
-from tuner.space.knobs import describe
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import LaunchPlan, plan_launch
 

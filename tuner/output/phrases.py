@@ -27,7 +27,7 @@ from tuner.record.result import (
     WinnerSection,
 )
 from tuner.space.as_run import AS_RUN, shown
-from tuner.space.knobs import winner_class
+from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
 _N_TOP1 = 64

@@ -73,6 +73,10 @@ class ModelCard(msgspec.Struct, frozen=True):
             return N_CHECK_ACCURACY
         return N_CHECK_SAME if self.n_classes is None else N_CHECK_REDUCED
 
+    def n_reference_inputs(self) -> int:
+        """Return how many outputs of the default a reference holds: enough for either check."""
+        return max(self.n_check_inputs(changes_numerics=each) for each in (False, True))
+
 
 class Parameter(msgspec.Struct, frozen=True):
     """A trainable tensor of a model."""

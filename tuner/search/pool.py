@@ -14,7 +14,7 @@ import numpy as np
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.space.space import Space
 
 MOST_LISTED = 20_000

@@ -34,7 +34,7 @@ from tuner.search.pool import Pool
 from tuner.search.proposals import Belief, Exhausted
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
-from tuner.space.knobs import allowed_in, winner_class
+from tuner.space.catalogue import allowed_in, winner_class
 from tuner.space.space import Space
 
 _PAIR = ("nearby", "surrogate")

@@ -17,7 +17,7 @@ import numpy as np
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.search.surrogate import Score, Surrogate
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 

@@ -19,9 +19,9 @@ from tuner.host.secrets import KEPT_BACK
 from tuner.record.configuration import Value
 from tuner.record.workload import Workload
 from tuner.space.baselines import Baseline, resolve_one, unusable
-from tuner.space.catalogue import KNOBS
-from tuner.space.knobs import fault_of_value, is_known
+from tuner.space.catalogue import KNOBS, fault_of_value, is_known
 from tuner.space.knobs_of.launch import OPENMP, PRELOADED
+from tuner.space.launching import PRELOAD
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
 from tuner.space.restrictions import slip_of
 from tuner.space.space import Space
@@ -29,7 +29,6 @@ from tuner.space.space import Space
 AS_RUN = "as_you_run_it"
 _SOURCE = "the environment that this study was begun in"
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}")
-_PRELOAD = "LD_PRELOAD"
 
 
 class _Translated:
@@ -90,7 +89,7 @@ def _translated(
             found.left_out.append(f"{knob}: left out, for its value is not written down")
         elif not value:
             found.dead.append(f"{knob}=: it is empty")
-        elif name == _PRELOAD:
+        elif name == PRELOAD:
             _translate_preload(value, host, found)
         elif not is_known(knob):
             found.left_out.append(f"{knob}={value}: left out, for no shell can set such a name")
@@ -120,12 +119,12 @@ def _reads_kmp(settings: Mapping[str, Value], space: Space) -> bool:
 
 
 def _translate_preload(value: str, host: Host, found: _Translated) -> None:
-    """Translate LD_PRELOAD: known allocators and OpenMP runtimes are settings, others none.
+    """Translate LDPRELOAD: known allocators and OpenMP runtimes are settings, others none.
 
     The dynamic linker splits it at colons and spaces, and passes over a file that is not there.
     """
     for path in re.split(r"[:\s]+", value.strip(": ")):
-        shown = f"{_PRELOAD}={path}"
+        shown = f"{PRELOAD}={path}"
         name = library_named(path)
         knob = next((k for k, names in PRELOADED.items() if name in names), None)
         if "/" in path and "$" not in path and not os.access(path, os.R_OK):

@@ -1,4 +1,4 @@
-"""Every knob that this tool can apply and read back, as data.
+"""Every knob that this tool can apply and read back, and what may be asked of any.
 
 A search space gives a knob its values and says where it is live; here stands what does not depend
 on the host. Any other environment variable may be searched too, as `env.NAME`: nothing can be read
@@ -7,14 +7,19 @@ back of it, so it stays `environment_only`.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import math
 from collections.abc import Iterable
 
 import msgspec
 
 from tuner.frameworks import FRAMEWORKS
-from tuner.space.knob import Knob
+from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
+from tuner.record.journal import WinnerClass
+from tuner.space.knob import Applies, Knob
 from tuner.space.knobs_of import allocators, launch, onednn, openmp
+from tuner.space.knobs_of.launch import BATCH
 
 
 def _of_frameworks() -> Iterable[Knob]:
@@ -35,3 +40,50 @@ KNOBS: dict[str, Knob] = {
     )
 }
 """By id, in the order in which spaces list them."""
+
+
+def is_known(knob: str) -> bool:
+    """Tell whether a knob exists: one of the catalogue, or an environment variable."""
+    is_variable = knob.startswith("env.") and VARIABLE_NAME.fullmatch(knob.removeprefix("env."))
+    return knob in KNOBS or bool(is_variable)
+
+
+def describe(knob: str) -> Knob:
+    """Return what a knob is; an environment variable outside the catalogue is a launch knob."""
+    return KNOBS.get(knob) or Knob(knob, Applies.LAUNCH, f"environment variable {knob[4:]}")
+
+
+def fault_of_value(knob: str, value: Value) -> str | None:
+    """Return why a knob cannot have this value on any host, or None if it can.
+
+    A variable is judged by its text: 4 and "4" are one. Where a space says "unset", a knob is left
+    alone: that is no value, and not to be asked about.
+    """
+    if not str(value).isprintable():  # it goes into shells, units and manifests
+        return f"{knob}={value!r} holds control characters; no setting has these"
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"{knob}={value} is not a finite number"
+    domain = KNOBS[knob].domain if knob in KNOBS else None
+    if domain is None:
+        return None
+    is_in = domain.has_written(str(value)) if knob.startswith("env.") else domain.has(value)
+    return None if is_in else f"{knob} cannot be {value!r}; allowed are: {domain.told()}"
+
+
+_CLASSES = list(WinnerClass)
+
+
+@functools.lru_cache(maxsize=1 << 16)
+def winner_class(configuration: Configuration) -> WinnerClass:
+    """Return the narrowest class that allows the configuration; the batch is free in each."""
+    knobs = [describe(knob) for knob, _ in configuration.settings if knob != BATCH]
+    if any(knob.changes_numerics for knob in knobs):
+        return WinnerClass.REDUCED
+    if any(knob.applies is not Applies.LAUNCH for knob in knobs):
+        return WinnerClass.SAME
+    return WinnerClass.LAUNCH_ONLY
+
+
+def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
+    """Tell whether a winner class allows a configuration."""
+    return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)

@@ -7,7 +7,9 @@ refuse what could mean nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
@@ -30,6 +32,15 @@ class Applies(StrEnum):
     """Any time."""
 
 
+class Bound(msgspec.Struct, frozen=True):
+    """What of a host bounds a number: more than it has are no values there."""
+
+    fact: str
+    """As formulas ask for it, such as host.usable_cores."""
+    unit: str
+    """One of it in words, such as core."""
+
+
 class Domain(msgspec.Struct, frozen=True):
     """What a knob may be set to: whatever one of the fields allows."""
 
@@ -43,6 +54,8 @@ class Domain(msgspec.Struct, frozen=True):
     """A regular expression for a whole text."""
     meaning: str = ""
     """The grammar in words."""
+    bound: Bound | None = None
+    """None where a number means something on whatever host."""
 
     def told(self) -> str:
         """Say what is allowed, in words."""
@@ -73,6 +86,14 @@ class Domain(msgspec.Struct, frozen=True):
         if self.grammar and re.fullmatch(self.grammar, text, re.IGNORECASE | re.ASCII):
             return True
         return re.fullmatch(r"[0-9]{1,19}", text) is not None and self.has(int(text))
+
+    def fault_on(self, facts: Mapping[str, Any], value: Value) -> str:
+        """Return why a host of these facts cannot have a value of the domain; empty if it can."""
+        if self.bound is None or not isinstance(value, int):
+            return ""
+        n = facts[self.bound.fact]
+        plural = "" if n == 1 else "s"
+        return "" if value <= n else f"only {n} {self.bound.unit}{plural} may be used here"
 
 
 def one_of(*words: str) -> Domain:

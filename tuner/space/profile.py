@@ -52,9 +52,8 @@ from tuner.errors import ExpressionError, ProfileError, UnknownName
 from tuner.frameworks import FRAMEWORKS
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
-from tuner.space.catalogue import KNOBS
+from tuner.space.catalogue import KNOBS, is_known
 from tuner.space.expressions import Expression
-from tuner.space.knobs import is_known
 from tuner.space.placement import PLACING
 from tuner.space.resolved_knob import fault_of_setting
 from tuner.space.restrictions import slip_of

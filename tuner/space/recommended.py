@@ -23,12 +23,11 @@ from tuner.record.recommendation import (
     Recommendation,
     Setting,
 )
-from tuner.space.catalogue import KNOBS
-from tuner.space.knobs import allowed_in, describe, fault_of_value, is_known
+from tuner.space.catalogue import KNOBS, allowed_in, describe, fault_of_value, is_known
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, PRELOADED
+from tuner.space.launching import PRELOAD
 from tuner.space.restrictions import NOT_A_SETTING, slip_of
 
-_PRELOAD = "LD_PRELOAD"
 _LONG_NUMBER = re.compile(r"\d{5}")
 """No CPU has one: the kernel's NR_CPUS is at most 8192 (arch/x86/Kconfig)."""
 
@@ -103,7 +102,7 @@ def _fault_of_environment(r: Recommendation) -> str | None:
     Where a preloaded library lies depends on the host; its file's name does not.
     """
     wanted = {s.knob[4:]: str(s.value) for s in r.settings if s.knob.startswith("env.")}
-    found = {name: value for name, value in r.environment.items() if name != _PRELOAD}
+    found = {name: value for name, value in r.environment.items() if name != PRELOAD}
     for name in sorted(wanted.keys() | found.keys()):
         if name not in found:
             return f"[environment] lacks {name}, which env.{name} sets"
@@ -114,7 +113,7 @@ def _fault_of_environment(r: Recommendation) -> str | None:
     libraries = [
         s.value for s in r.settings for name in PRELOADED.get(s.knob, ()) if s.value == name
     ]
-    paths = [path for path in r.environment.get(_PRELOAD, "").split(":") if path]
+    paths = [path for path in r.environment.get(PRELOAD, "").split(":") if path]
     return _fault_of_preload(paths, map(str, libraries)) or _fault_of_packages(r.packages, paths)
 
 
@@ -124,21 +123,21 @@ def _fault_of_preload(preloaded: Sequence[str], libraries: Iterable[str]) -> str
         path = next((path for path in paths if library_named(path) == library), None)
         if path is None:
             shown = ":".join(preloaded)
-            return f"{_PRELOAD}={shown!r} does not load {library}, which is a setting"
+            return f"{PRELOAD}={shown!r} does not load {library}, which is a setting"
         if not lies_among_libraries(path):
             return (
-                f"{_PRELOAD} loads {path}, which lies in no folder of libraries: "
+                f"{PRELOAD} loads {path}, which lies in no folder of libraries: "
                 "name the file alone, or its path in such a folder"
             )
         paths.remove(path)
-    return f"{_PRELOAD} loads {paths[0]}, which no setting asks for" if paths else None
+    return f"{PRELOAD} loads {paths[0]}, which no setting asks for" if paths else None
 
 
 def _fault_of_packages(packages: Mapping[str, str], preloaded: Sequence[str]) -> str | None:
     """Compare what pip is to install with what is known to bring the preloaded libraries."""
     for file, package in packages.items():
         if file not in preloaded:
-            return f"[packages] has {file}, which {_PRELOAD} does not name"
+            return f"[packages] has {file}, which {PRELOAD} does not name"
         name, known = package.partition("==")[0], PIP_PACKAGES.get(library_named(file) or "")
         if name != known:
             return f"[packages] has {name} for {file}, which {known or 'no package'} brings"

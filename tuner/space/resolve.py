@@ -11,10 +11,10 @@ from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.workload import ModelFacts, Workload
+from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
 from tuner.space.knob import Applies, Knob
-from tuner.space.knobs import describe
-from tuner.space.knobs_of.launch import BATCH, INSTANCES
+from tuner.space.knobs_of.launch import BATCH
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, same
@@ -92,10 +92,13 @@ def resolve_space(
 def _resolve_knob(
     entry: KnobEntry, facts: Mapping[str, Any], default: Value, restrictions: Restrictions
 ) -> ResolvedKnob:
-    made = _evaluated(entry, facts)
-    dropped = made.dropped
-    known = list(dict.fromkeys(v for v in made.values if not same(v, default)))
     knob = describe(entry.id)
+    made = _evaluated(entry, facts)
+    faults = {
+        v: fault for v in made.values if knob.domain and (fault := knob.domain.fault_on(facts, v))
+    }
+    dropped = [*made.dropped, *faults.items()]
+    known = [v for v in dict.fromkeys(made.values) if v not in faults and not same(v, default)]
     searched: tuple[Value, ...] = (default, *known) if entry.search else (default,)
     asked = ""
     if entry.id in restrictions.values:
@@ -165,19 +168,7 @@ def _evaluated(entry: KnobEntry, facts: Mapping[str, Any]) -> _Evaluated:
             found.values.extend(results)
         else:
             found.values.append(made)
-    if entry.id == INSTANCES:
-        found.values = _as_many_as_cores(found.values, facts["host.usable_cores"], found.dropped)
     return found
-
-
-def _as_many_as_cores(
-    values: Iterable[Value], n_cores: int, dropped: list[tuple[Value, str]]
-) -> list[Value]:
-    """Return the numbers of instances that each have a core; the others are dropped."""
-    why = f"only {n_cores} core{'' if n_cores == 1 else 's'} may be used here"
-    placed: list[Value] = [v for v in values if isinstance(v, int) and v <= n_cores]
-    dropped += [(v, why) for v in values if v not in placed]
-    return placed
 
 
 def check_made(where: str, knob: str, formula: str, values: Iterable[Value]) -> None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.space.catalogue import fault_of_value
 from tuner.space.knob import Knob
-from tuner.space.knobs import fault_of_value
 
 UNSET = "unset"
 """Stands for "left alone" where it is not known what is in force then."""

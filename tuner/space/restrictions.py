@@ -14,8 +14,7 @@ import msgspec
 from tuner.errors import UnknownName, UsageError
 from tuner.host.environment import is_tuning_variable
 from tuner.record.configuration import Value
-from tuner.space.catalogue import KNOBS
-from tuner.space.knobs import describe, is_known
+from tuner.space.catalogue import KNOBS, describe, is_known
 from tuner.space.resolved_knob import UNSET, fault_of_setting
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")

@@ -15,8 +15,8 @@ import msgspec
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
+from tuner.space.catalogue import winner_class
 from tuner.space.expressions import Expression
-from tuner.space.knobs import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.placement import ALONE, PLACING, Placement, Placements
 from tuner.space.resolved_knob import ResolvedKnob, same

@@ -10,7 +10,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
-from tuner.space.knobs import winner_class
+from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
 from tuner.study.confirmation_costs import reserve_s

@@ -28,7 +28,7 @@ from tuner.record.launch import LaunchRecord
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_HIGH, TOO_NOISY, is_too_noisy
 from tuner.record.result import Disturbance, Interval, Verdict
 from tuner.record.store import Store
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.study.ledger import BEHIND, Ledger, is_default
 
 _MANY = 10**6

@@ -11,7 +11,7 @@ from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.proposals import Exhausted
 from tuner.search.settling import Standing
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import main_baselines
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s

@@ -15,7 +15,7 @@ from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
-from tuner.space.knobs import allowed_in, winner_class
+from tuner.space.catalogue import allowed_in, winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.prices import prices_of
 

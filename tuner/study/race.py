@@ -7,7 +7,7 @@ import math
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.space.knobs import allowed_in
+from tuner.space.catalogue import allowed_in
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.minimise import seconds_to_minimise
 from tuner.study.neighbours import probe_finalists

@@ -30,10 +30,8 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting) -> Non
     if not _is_whole(path, noted[-1].sha256 if noted else ""):
         if is_there:
             path.replace(path.with_name(f"broken-{path.name}"))
-        counts = [workload.card.n_check_inputs(changes_numerics=each) for each in (False, True)]
-        make_reference(
-            workload.model, workload.framework, workload.seed, path, max(counts), waiting
-        )
+        n_inputs = workload.card.n_reference_inputs()
+        make_reference(workload.model, workload.framework, workload.seed, path, n_inputs, waiting)
         if noted or store.launches:  # a launch begins by restoring it
             study.warn(
                 f"{path.name} was {'damaged' if is_there else 'missing'} and is made again from "

@@ -24,7 +24,7 @@ from tuner.record.store import Store
 from tuner.search.proposals import Belief, Proposal
 from tuner.search.search import Search
 from tuner.space.baselines import Baseline, to_measure
-from tuner.space.knobs import allowed_in, winner_class
+from tuner.space.catalogue import allowed_in, winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 from tuner.study.budget import Budget

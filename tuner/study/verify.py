@@ -156,7 +156,7 @@ class _Trial:
             is_cut=True,
         )
         wanted = recommendation.workload
-        settings = {s.knob: s.value for s in recommendation.settings}
+        settings = _settings_of(recommendation).as_dict()
         assert wanted.default_batch is not None
         self._arms = [
             self._arm({}, wanted.default_batch),
@@ -190,7 +190,7 @@ class _Trial:
             workload.framework,
             workload.seed,
             self._store.reference_path,
-            max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
+            workload.card.n_reference_inputs(),
             Waiting(self._left_s(), self._listen, is_strict=True),
         )
         round_s = 0.0

@@ -13,7 +13,7 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Interval
-from tuner.space.knobs import describe
+from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import PRELOADED
 
 TCMALLOC = "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4"

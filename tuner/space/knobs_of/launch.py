@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.space.knob import (
     AT_LEAST_1,
     Applies,
+    Bound,
     Domain,
     Knob,
     one_of,
@@ -62,7 +63,7 @@ KNOBS = (
         INSTANCES,
         Applies.LAUNCH,
         "processes that share the work, each with cores of its own",
-        domain=AT_LEAST_1,
+        domain=Domain(at_least=1, bound=Bound("host.usable_cores", "core")),
     ),
     Knob(
         CORES_PER_INSTANCE,
