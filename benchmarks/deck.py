@@ -21,6 +21,7 @@ from benchmarks.virtual import Played, PlayedSlice
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 
 _DISTURBED = ("others",)
@@ -38,7 +39,7 @@ class Drift:
         self._series = [_series(cuts) for cuts in pacer]
         self._means = [statistics.fmean(logs) if logs else 0.0 for _, logs in self._series]
         self.slice_s = _pacer_slice_s(table)
-        self.estimates = Estimates(_records(table))
+        self.estimates = Estimates(_records(table), THROUGHPUT)
 
     def pacer(self, session: int, at_s: float) -> float:
         """Return the pacer's deviation at a moment of a session."""

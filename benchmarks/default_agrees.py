@@ -92,7 +92,7 @@ def one_round(
             begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
                           str(reference))  # fmt: skip
             ask(worker, begin)
-            ask(worker, Prepare(workload.card.reference_batch))
+            ask(worker, Prepare(workload.load(None)))
             ask(worker, WarmUp())
             return mean(log_ratio(worker, script, index) for index in range(N_PAIRS))
         finally:

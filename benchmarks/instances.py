@@ -30,6 +30,7 @@ from tuner.measurement.passes import passes_of
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.record.workload import Workload
 
@@ -55,6 +56,7 @@ def measure(model: str, framework: str, n_instances: int, n_rounds: int) -> list
             probe(),
             Workload(ref, framework, "offline", card),
             facts,
+            THROUGHPUT,
             lambda _: None,
             session=1,
             seed=0,
@@ -79,7 +81,7 @@ def measure(model: str, framework: str, n_instances: int, n_rounds: int) -> list
 def _row(arm: Configuration, i: int, rounds: list[list[LaunchRecord]]) -> dict[str, Any]:
     own = [records[i] for records in rounds]
     whole = [records for records in rounds if all(r.slices for r in records)]
-    values = [passes_of(records).values() for records in whole]
+    values = [passes_of(records, THROUGHPUT).values() for records in whole]
     differences = [each[i] - each[0] for each in values]
     mean = statistics.fmean(differences)
     half = 0.0

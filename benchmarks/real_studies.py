@@ -17,9 +17,10 @@ from scipy import stats
 
 from tuner.plan import Request
 from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
 from tuner.record.journal import RoundDone, TrialNoted
 from tuner.record.launch import LaunchRecord
-from tuner.record.result import Interval, Result
+from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.tuning import tune
 

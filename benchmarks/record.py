@@ -41,6 +41,7 @@ from tuner.measurement.replication import Scatter
 from tuner.plan import Plan, Request, plan
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import LaunchRecord, Purpose, Slice
+from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.baselines import to_measure
@@ -260,6 +261,7 @@ def _bench(store: Store, host: Host, planned: Plan, minutes: float) -> Bench:
         host,
         workload,
         planned.facts,
+        THROUGHPUT,
         lambda _: None,
         session=1,
         seed=0,

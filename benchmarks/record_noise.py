@@ -33,6 +33,7 @@ from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.record.workload import Workload
 
@@ -95,6 +96,7 @@ def record(model: str, framework: str, n_rounds: int, n_launches: int) -> list[A
             probe(),
             Workload(ref, framework, "offline", card),
             facts,
+            THROUGHPUT,
             lambda _: None,
             session=1,
             seed=0,

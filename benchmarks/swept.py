@@ -32,6 +32,7 @@ from tuner.measurement.describe import find_model, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Prepared
+from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import Begin, Measure, Prepare, WarmUp
 from tuner.record.workload import Workload
 from tuner.space.launching import plan_launch
@@ -90,7 +91,7 @@ def _started(
 
 
 def _prepared(worker: WorkerProcess, batch: int) -> Prepared:
-    ask(worker, Prepare(batch))
+    ask(worker, Prepare(Load(OFFLINE, batch)))
     reply = ask(worker, WarmUp())
     assert isinstance(reply, Prepared), reply
     return reply

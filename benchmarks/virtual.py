@@ -26,6 +26,7 @@ from tuner.record.launch import (
     Purpose,
     Slice,
 )
+from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
 from tuner.record.store import Store
@@ -201,7 +202,7 @@ def bench_on(source: Source, store: Store, card: ModelCard, budget: Budget, seed
         lambda: source.now_s,
     )
     launcher = VirtualLauncher(source, store, card)
-    return Bench(store, card, launcher, quiet, random.Random(seed * 1000 + 1))
+    return Bench(store, card, THROUGHPUT, launcher, quiet, random.Random(seed * 1000 + 1))
 
 
 class VirtualBudget(Budget):

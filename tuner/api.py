@@ -22,7 +22,7 @@ from tuner.host.secrets import redacted, stated
 from tuner.plan import Request, parse_duration
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
-from tuner.record.result import Goal
+from tuner.record.load import OFFLINE
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
@@ -45,7 +45,9 @@ def tune(
     tolerance: float | None = None,
     allow_pickle: bool = False,
     numerics: Numerics = "both",
-    goal: Goal = "fastest",
+    scenario: str = OFFLINE,
+    goal: str = "fastest",
+    max_memory: str = "",
     learn_from: Sequence[_Path] = (),
     set: Mapping[str, Sequence[Value]] | None = None,
     fix: Mapping[str, Value] | None = None,
@@ -84,7 +86,9 @@ def tune(
             tuple(exclude),
             numerics,
         ),
+        scenario=scenario,
         goal=goal,
+        max_memory=max_memory,
         learn_from=tuple(Path(folder) for folder in learn_from),
         command=redacted(_call(given)),
         environment=stated(os.environ),

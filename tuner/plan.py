@@ -24,8 +24,10 @@ from tuner.record.events import Listener, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.journal import StudyOpened
 from tuner.record.lines import check_folder, opened_in
+from tuner.record.load import OFFLINE, SCENARIOS
+from tuner.record.objective import GOALS, Bound, Objective
 from tuner.record.outcome import Outcome
-from tuner.record.result import Goal, Result
+from tuner.record.result import Result
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
@@ -54,6 +56,15 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_size(text: str) -> float:
+    """Read 4G, 512M or 1.5GiB into bytes, in powers of 1024; raises UsageError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(?:i?B)?", text.strip(), re.IGNORECASE)
+    size = float(found[1]) * 1024.0 ** (" KMGT".index(found[2].upper())) if found else 0.0
+    if not 0 < size < 2**63:
+        raise UsageError(f"the size {text!r} is none; write 512M, 4G or 1.5G")
+    return size
+
+
 class Request(msgspec.Struct, frozen=True):
     """What is to be tuned, as typed."""
 
@@ -70,7 +81,10 @@ class Request(msgspec.Struct, frozen=True):
     allows_pickle: bool = False
     seed: int = 0
     restrictions: Restrictions = Restrictions()
-    goal: Goal = "fastest"
+    scenario: str = OFFLINE
+    goal: str = "fastest"
+    max_memory: str = ""
+    """The most memory that a winner may need, as typed: 4G; empty for no bound."""
     learn_from: tuple[Path, ...] = ()
     """Folders below which earlier studies lie."""
     command: str = ""
@@ -91,6 +105,7 @@ class Plan(msgspec.Struct, frozen=True):
     identity: str
     identity_parts: dict[str, str]
     folder: Path
+    objective: Objective
     earlier: list[Earlier] = []
     environment: dict[str, str] = {}
     """The tuning variables that were set when the study was begun, or are set now if it was not."""
@@ -127,8 +142,9 @@ def plan(
         card = _with_tolerance(card, request.tolerance)
     frameworks = _frameworks(request, card)
     check_known(request.restrictions, knob_ids(profile, frameworks, card.form))
-    if request.batch is not None:
-        card = _at_batch(card, request.batch, request.restrictions)
+    batch = request.batch if request.batch is not None else SCENARIOS[request.scenario].batch
+    if batch is not None:
+        card = _at_batch(card, batch, request.restrictions)
     several = len(frameworks) > 1
     plans = [
         _plan_one(request, host, profile, ref, card, framework, waiting(), several=several)
@@ -142,7 +158,9 @@ def _check(request: Request) -> None:
     """Raise UsageError for what no host could carry out."""
     restrictions = request.restrictions
     _check_choice("--numerics", restrictions.numerics, get_args(Numerics))
-    _check_choice("--goal", request.goal, get_args(Goal))
+    _check_choice("--goal", request.goal, tuple(GOALS))
+    _check_choice("--scenario", request.scenario, tuple(SCENARIOS))
+    _check_load(request)
     for name in request.frameworks:
         _check_choice("--framework", name, tuple(FRAMEWORKS))
     if request.tolerance is not None and not math.isfinite(request.tolerance):
@@ -154,6 +172,33 @@ def _check(request: Request) -> None:
     if not 0 <= request.seed < 2**32:
         raise UsageError(f"--seed {request.seed} is none; give a whole number below 2**32")
     check_consistent(restrictions)
+
+
+def _check_load(request: Request) -> None:
+    """Raise UsageError for what contradicts the scenario."""
+    scenario = SCENARIOS[request.scenario]
+    if request.program is not None and not scenario.bears_programs:
+        raise UsageError(
+            f"--scenario {request.scenario} is for a model, whose calls are timed one by one; a "
+            "program (--command) times itself: leave one of them out"
+        )
+    restrictions = request.restrictions
+    asked = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
+    others = [str(batch) for batch in asked if batch not in (None, scenario.batch)]
+    if scenario.batch is not None and others:
+        raise UsageError(
+            f"--scenario {request.scenario} sends {scenario.batch} sample(s) in a request: leave "
+            f"out the batch of {', '.join(others)}, or take --scenario {OFFLINE}"
+        )
+
+
+def objective_of(request: Request) -> Objective:
+    """Return what the request maximises or minimises, within its bounds; raises UsageError."""
+    bounds = []
+    if request.max_memory:
+        asked = f"--max-memory {request.max_memory}"
+        bounds.append(Bound("memory", parse_size(request.max_memory), asked))
+    return Objective.of(SCENARIOS[request.scenario].metric, bounds, request.goal)
 
 
 def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
@@ -225,13 +270,14 @@ def _plan_one(
     *,
     several: bool,
 ) -> Plan:
-    workload = Workload(ref, framework, "offline", card, request.seed)
+    workload = Workload(ref, framework, request.scenario, card, request.seed)
+    objective = objective_of(request)
     facts = describe_model(ref, framework, request.seed, waiting)
     space = resolve_space(profile, host, workload, facts, request.restrictions)
     baselines = resolve_baselines(profile, host, workload, facts, space)
     parts = {
         "method": str(METHOD),
-        "goal": request.goal,
+        "objective": fingerprint(msgspec.to_builtins(objective)),
         "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
         "versions": fingerprint({**host.versions, **facts.versions}),
         "workload": fingerprint(msgspec.to_builtins(workload)),
@@ -252,6 +298,7 @@ def _plan_one(
         identity=identity,
         identity_parts=parts,
         folder=folder,
+        objective=objective,
         earlier=earlier_studies(request.learn_from, framework, folder),
         environment=environment,
     )

@@ -201,6 +201,7 @@ def run_study(
             workload=plan.workload,
             facts=plan.facts,
             numerics=request.restrictions.numerics,
+            goal=request.goal,
             session=session,
             command=session.command or request.command,
             environment=plan.environment,
@@ -241,12 +242,14 @@ def _assemble_study(
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    ledger = Ledger(store, reference, batches, replication(CONFIRM, plan.workload.card))
+    confirming = replication(CONFIRM, plan.workload.card)
+    ledger = Ledger(store, reference, batches, plan.objective, confirming)
     bench = bench_of_processes(
         store,
         host,
         plan.workload,
         plan.facts,
+        plan.objective,
         listen,
         session=session,
         seed=request.seed,
@@ -278,7 +281,6 @@ def _assemble_study(
         budget,
         listen,
         WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
-        goal=request.goal,
     )
 
 

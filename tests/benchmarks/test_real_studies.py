@@ -6,7 +6,7 @@ from benchmarks.false_claims import summarise_real
 from benchmarks.real_studies import SPACE, RealStudy
 from tuner.host.identity import probe
 from tuner.plan import Request, plan
-from tuner.record.result import Interval
+from tuner.record.interval import Interval
 
 
 def study(verdict: str, low: float, high: float, *, repeats: bool | None = False) -> RealStudy:

@@ -72,7 +72,18 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
 def test_a_rate_is_told_as_raw_beside_what_the_table_will_say(
     measured: dict[str, Any], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ended = LaunchDone(1, "a=1", Purpose.SEARCH, Outcome.MEASURED, "", 49353.2, 3.0, 4)
+    ended = LaunchDone(
+        1,
+        "a=1",
+        Purpose.SEARCH,
+        Outcome.MEASURED,
+        "",
+        49353.2,
+        3.0,
+        4,
+        value=49353.2,
+        unit="items/s",
+    )
     with progress(quiet=False) as listen:
         listen(msgspec.structs.replace(ended, **measured))
     assert f"search {told} (3.0 s): a=1" in capsys.readouterr().out
@@ -98,7 +109,20 @@ def test_the_view_counts_earlier_sessions_and_is_never_blank(
         before = drawn()
         listen(StudyBegins("fake", "out", 60.0, 20.0, 864, n_measured=7, n_failed=1))
         begun = drawn()
-        listen(LaunchDone(9, many, Purpose.SEARCH, Outcome.MEASURED, "", 1234.4, 3.0, 4))
+        listen(
+            LaunchDone(
+                9,
+                many,
+                Purpose.SEARCH,
+                Outcome.MEASURED,
+                "",
+                1234.4,
+                3.0,
+                4,
+                value=1234.4,
+                unit="items/s",
+            )
+        )
         measured = drawn()
     for lines in (before, begun, measured):
         for row in ("phase", "measuring", "launches", "best so far"):

@@ -8,6 +8,7 @@ from tuner.findings.recommendation import placement_of
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_recommendation
+from tuner.record.interval import Interval
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Claim,
@@ -18,7 +19,6 @@ from tuner.record.recommendation import (
     Setting,
     Tolerances,
 )
-from tuner.record.result import Interval
 from tuner.space.catalogue import describe, winner_class
 from tuner.space.knobs_of.launch import PRELOADED
 from tuner.space.launching import plan_launch

@@ -103,7 +103,8 @@ def assembled(
     context = Context(
         host=machine(folder / "machine"), profile="fake", profile_matches=True,
         workload=workload("fake"), facts=model(FAKE_DEFAULTS), numerics=numerics,
-        session=SessionOpened(1, "2026-01-01T00:00:00+00:00", 1000.0), command="tune-framework",
+        goal="fastest", session=SessionOpened(1, "2026-01-01T00:00:00+00:00", 1000.0),
+        command="tune-framework",
         environment={"FAKE_THREADS": "4"} if own else {},
     )  # fmt: skip
     return assemble(study, context)

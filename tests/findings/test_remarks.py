@@ -12,7 +12,7 @@ from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, rounds, search
 from tuner.findings.remarks import remarks
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, WinnerClass
-from tuner.record.result import Goal
+from tuner.record.objective import Objective
 from tuner.record.store import Store
 from tuner.space.restrictions import Restrictions
 from tuner.study.budget import Budget
@@ -31,13 +31,13 @@ from tuner.study.confirm import make_claims
     ],
 )
 def test_how_a_winner_bears_a_neighbour_is_remarked(
-    tmp_path: Path, winner: Configuration, beside: int, goal: Goal, words: str
+    tmp_path: Path, winner: Configuration, beside: int, goal: str, words: str
 ) -> None:
     with Store(tmp_path / "study") as store:
         search(store, Configuration(), winner)
         rounds(store, winner, n=4, beside=beside)
         study = new_study(store, tmp_path, 2000.0)
-        study.goal = goal
+        study.ledger.objective = Objective.of("throughput", goal=goal)
         found = [text for text in remarks(study, make_claims(study), WinnerClass.SAME)
                  if "neighbour" in text]  # fmt: skip
     assert len(found) == bool(words)

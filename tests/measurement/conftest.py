@@ -16,6 +16,7 @@ from tuner.measurement.launcher import ProcessLauncher, bench_of_processes
 from tuner.record.configuration import Value
 from tuner.record.events import Event
 from tuner.record.journal import StudyOpened
+from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 
@@ -59,6 +60,7 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             probe(),
             workload,
             fake.facts,
+            THROUGHPUT,
             listen,
             session=1,
             seed=0,

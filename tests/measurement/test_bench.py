@@ -1,5 +1,6 @@
 """Launches of the fake framework on the real bench: every outcome with its reason."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -117,7 +118,7 @@ def test_slices_go_on_where_they_scatter_more_than_launches_do(bench_of: Maker) 
 def test_a_hopeless_proposal_is_pruned_after_one_slice(bench_of: Maker) -> None:
     bench = bench_of()
     record = bench.measure(Configuration.of({"fake.streams": 2}), Purpose.SEARCH, noise=NOISE,
-                           hopeless_below=1e9)  # fmt: skip
+                           hopeless_below=math.log(1e9))  # fmt: skip
     assert record.ending is not None
     assert record.ending.outcome is Outcome.PRUNED
     assert len(record.slices) == 1

@@ -18,7 +18,7 @@ from tuner.measurement.confirmation import (
     speedup_interval,
     t_interval,
 )
-from tuner.record.result import Interval
+from tuner.record.interval import Interval
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.025, 0.05 / 3, 0.01, 0.005])

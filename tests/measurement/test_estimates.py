@@ -3,10 +3,11 @@ import math
 import numpy as np
 import pytest
 
-from tuner.measurement.estimates import PRIOR_LAUNCH_SD, Estimates, round_values
+from tuner.measurement.estimates import PRIOR_LAUNCH_SD, Estimates, round_worths
 from tuner.measurement.replication import scatter
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice, packed
+from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
 
 DEFAULT = Configuration()
@@ -40,8 +41,43 @@ def launch(
     return LaunchRecord(request, slices=slices, ending=Ending(outcome))
 
 
+def calling(id: int, call_ms: list[list[float]], dirty: tuple[int, ...] = ()) -> LaunchRecord:
+    """Return a launch with slices of these calls."""
+    slices = [
+        Slice(
+            index=id * 100 + k,
+            batch=1,
+            calls=len(each),
+            seconds=sum(each) / 1000,
+            at=float(k),
+            interference=Interference(dirty=("busy",) if k in dirty else ()),
+            packed_calls=packed(ms / 1000 for ms in each),
+        )
+        for k, each in enumerate(call_ms)
+    ]
+    request = LaunchRequest(id, DEFAULT, 1, Purpose.CONFIRM)
+    return LaunchRecord(request, slices=slices, ending=Ending(Outcome.MEASURED))
+
+
+def test_where_calls_count_disturbed_ones_do_too() -> None:
+    """Without the disturbed slice there would be no tail: 3 of its 10 calls take 50 ms."""
+    latency = Objective.of("latency_p90")
+    record = calling(1, [[10.0] * 10, [10.0] * 7 + [50.0] * 3], dirty=(1,))
+    (everything,) = round_worths([record], latency)
+    (undisturbed,) = round_worths([record], latency, only_clean=True)
+    assert everything is not None and undisturbed is not None
+    assert latency.value(everything) == pytest.approx(50.0)
+    assert latency.value(undisturbed) == pytest.approx(10.0)
+
+
+def test_the_search_goes_by_the_mean_call() -> None:
+    latency = Objective.of("latency_p90")
+    record = calling(1, [[10.0, 10.0, 10.0, 30.0]])
+    assert latency.value(latency.of_slice(record.slices[0])) == pytest.approx(15.0)
+
+
 def estimates(*records: LaunchRecord) -> Estimates:
-    return Estimates({r.request.id: r for r in records})
+    return Estimates({r.request.id: r for r in records}, THROUGHPUT)
 
 
 def test_drift_that_the_pacer_shows_is_taken_out() -> None:
@@ -151,7 +187,7 @@ def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:
     slow = np.array([0.0, -0.7, -0.7, 0.0, 0.0])
     a = launch(1, DEFAULT, list(0.0 + slow), purpose=Purpose.CONFIRM)
     b = launch(2, FAST, list(0.3 + slow), purpose=Purpose.CONFIRM)
-    values = round_values([a, b])
+    values = round_worths([a, b], THROUGHPUT)
     assert values[0] is not None
     assert values[1] is not None
     assert values[1] - values[0] == pytest.approx(0.3)
@@ -160,12 +196,12 @@ def test_in_a_round_what_a_pass_has_in_common_cancels() -> None:
 def test_a_pass_with_a_disturbed_slice_does_not_count() -> None:
     a = launch(1, DEFAULT, [0.0, 0.0, 0.0, 0.0], purpose=Purpose.CONFIRM)
     b = launch(2, FAST, [0.3, -5.0, -5.0, 0.3], purpose=Purpose.CONFIRM, dirty=(1, 2))
-    values = round_values([a, b])
+    values = round_worths([a, b], THROUGHPUT)
     assert (values[1] or 0) - (values[0] or 0) == pytest.approx(0.3)
 
 
 def test_a_failed_launch_of_a_round_has_no_value() -> None:
     a = launch(1, DEFAULT, [0.0, 0.0], purpose=Purpose.CONFIRM)
     b = launch(2, FAST, [0.3], purpose=Purpose.CONFIRM, outcome=Outcome.CRASHED)
-    assert round_values([a, b])[1] is None
-    assert round_values([b]) == [None]
+    assert round_worths([a, b], THROUGHPUT)[1] is None
+    assert round_worths([b], THROUGHPUT) == [None]

@@ -18,6 +18,7 @@ from tuner.measurement.replication import (
 )
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
+from tuner.record.objective import THROUGHPUT
 
 WIDE = Replication(1, 1000)
 
@@ -81,7 +82,8 @@ def test_the_scatter_of_slices_does_not_depend_on_how_many_launches_there_are(
     random = np.random.default_rng(8)
     found = [
         passes_of(
-            [launch(i, random.normal(0, 0.03, 12).tolist()) for i in range(n_launches)]
+            [launch(i, random.normal(0, 0.03, 12).tolist()) for i in range(n_launches)],
+            THROUGHPUT,
         ).scatter()
         for _ in range(300)
     ]
@@ -115,21 +117,21 @@ def launch(id: int, log_rates: list[float], dirty: tuple[int, ...] = ()) -> Laun
 
 def test_what_a_pass_has_in_common_is_no_scatter() -> None:
     swings = [0.0, -0.8, 0.3, -0.5]
-    passes = passes_of([launch(1, swings), launch(2, [y + 0.2 for y in swings])])
+    passes = passes_of([launch(1, swings), launch(2, [y + 0.2 for y in swings])], THROUGHPUT)
     assert passes.scatter() == pytest.approx(0.0, abs=1e-12)
     slow, fast = passes.values()
     assert fast - slow == pytest.approx(0.2)
-    assert passes_of([launch(1, swings)]).n_taken == 4
+    assert passes_of([launch(1, swings)], THROUGHPUT).n_taken == 4
 
 
 def test_a_pass_in_which_anything_was_disturbed_does_not_count() -> None:
-    passes = passes_of([launch(1, [0.0, 0.0, 0.0], (1,)), launch(2, [0.1, 9.0, 0.1])])
+    passes = passes_of([launch(1, [0.0, 0.0, 0.0], (1,)), launch(2, [0.1, 9.0, 0.1])], THROUGHPUT)
     assert (passes.n_taken, passes.n_clean) == (3, 2)
     assert passes.values()[1] - passes.values()[0] == pytest.approx(0.1)
-    none_clean = passes_of([launch(1, [0.0, 0.0], (0, 1))])
+    none_clean = passes_of([launch(1, [0.0, 0.0], (0, 1))], THROUGHPUT)
     assert (none_clean.n_taken, none_clean.n_clean) == (2, 0)
     assert len(none_clean.values()) == 1
 
 
 def test_before_the_first_pass_nothing_scatters() -> None:
-    assert passes_of([launch(1, []), launch(2, [])]).scatter() == 0.0
+    assert passes_of([launch(1, []), launch(2, [])], THROUGHPUT).scatter() == 0.0

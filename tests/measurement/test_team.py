@@ -19,6 +19,7 @@ from tuner.measurement.replication import Scatter
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Built, LaunchRecord, Prepared, Purpose
+from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     READY,
@@ -95,7 +96,7 @@ def test_instances_that_are_not_where_they_belong_are_not_credited(
         # as if both had landed on the same CPUs
         team._plans = (right[0], LaunchPlan({}, right[0].cpus, "none", 1, 2))
         assert isinstance(team.ask(order, 30, lambda _: None), Built)
-        compiled = team.ask(Prepare(4), 30, lambda _: None)
+        compiled = team.ask(Prepare(Load(OFFLINE, 4)), 30, lambda _: None)
         assert isinstance(compiled, Compiled)
         prepared = team.ask(WarmUp(), 30, lambda _: None)
         assert isinstance(prepared, Prepared)
@@ -132,7 +133,7 @@ def test_one_that_dies_in_a_slice_ends_all(tmp_path: Path, marker: str) -> None:
     team = Team(plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker})
     try:
         team.ask(Begin(1, FAKE, "fake", 0, TWO, "none", str(reference)), 30, lambda _: None)
-        team.ask(Prepare(4), 30, lambda _: None)
+        team.ask(Prepare(Load(OFFLINE, 4)), 30, lambda _: None)
         team.ask(WarmUp(), 30, lambda _: None)
         os.kill(team.pids[1], 9)
         with pytest.raises(WorkerEnded, match="instance 2 of 2: killed by SIGKILL"):
@@ -164,7 +165,7 @@ def test_an_instance_begins_when_told_and_works_until_all_have_ended(
     worker = team._members[0]
     try:
         team.ask(Begin(1, FAKE, "fake", 0, {}, "none", str(reference)), 30, lambda _: None)
-        team.ask(Prepare(4), 30, lambda _: None)
+        team.ask(Prepare(Load(OFFLINE, 4)), 30, lambda _: None)
         team.ask(WarmUp(), 30, lambda _: None)
         worker.send(Measure(3, 0.2, 1, in_team=True))
         assert worker.receive(10) == Stage(READY)
@@ -186,7 +187,7 @@ def test_an_instance_begins_when_told_and_works_until_all_have_ended(
         answer = worker.receive(10)
         assert isinstance(answer, Measured)
         assert answer.slice.index == 3
-        assert len(answer.call_s) == answer.slice.calls
+        assert len(answer.slice.call_s) == answer.slice.calls
     finally:
         team.close()
 

@@ -11,7 +11,8 @@ from tests.command import Here
 from tuner.output.compare import StudyFound, compare, find_studies
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, write_result
-from tuner.record.result import Interval, Result
+from tuner.record.interval import Interval
+from tuner.record.result import Result
 
 SAMPLES = Path(__file__).parents[2] / "reports/samples"
 
@@ -39,9 +40,9 @@ def test_a_slower_framework_is_a_regression_and_noise_is_none() -> None:
     new = {"created": "2026-02-01T00:00:00+00:00", "versions": {**old.versions, "torch": "9.9"}}
     slower = at_rate(msgspec.structs.replace(old, **new), 80.0)
     same = at_rate(msgspec.structs.replace(old, **new), 97.0)
-    assert shifts(old, slower)["default's rate"] == ("slower", 0.8)
-    assert shifts(old, same)["default's rate"] == ("no change seen", 0.97)
-    assert shifts(old, at_rate(slower, 120.0))["default's rate"] == ("faster", 1.2)
+    assert shifts(old, slower)["default's speed"] == ("slower", 0.8)
+    assert shifts(old, same)["default's speed"] == ("no change seen", 0.97)
+    assert shifts(old, at_rate(slower, 120.0))["default's speed"] == ("faster", 1.2)
     change = compare([StudyFound("two", slower), StudyFound("one", old)]).changes[0]
     assert (change.before, change.after) == ("one", "two")  # in the order of their dates
     assert change.is_regression
@@ -153,7 +154,7 @@ def test_escapes_in_a_result_do_nothing_to_a_terminal(here: Here, tmp_path: Path
 
 def test_what_was_not_measured_is_not_known() -> None:
     nothing = msgspec.structs.replace(sample().default, rate=None)
-    assert shifts(sample(created="1"), sample(created="2", default=nothing))["default's rate"] == (
+    assert shifts(sample(created="1"), sample(created="2", default=nothing))["default's speed"] == (
         "not known", None,
     )  # fmt: skip
 
@@ -196,7 +197,7 @@ def test_the_command_prints_a_table_and_writes_a_page(here: Here, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "old, then new" in done.stdout
     assert "2026-01-01 12:30" in done.stdout
-    assert "default's rate: 0.70x" in done.stdout
+    assert "default's speed: 0.70x" in done.stdout
     assert "slower" in done.stdout
     page = (tmp_path / "compare.html").read_text()
     assert "old, then new" in page

@@ -16,10 +16,10 @@ from tuner.cli.summary import show
 from tuner.output.phrases import ratio
 from tuner.output.report import render
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
+from tuner.record.interval import Interval
 from tuner.record.launch import Operator
 from tuner.record.result import (
     Disturbance,
-    Interval,
     Noise,
     OperatorProfile,
     Result,
@@ -343,7 +343,7 @@ def test_a_winner_of_two_classes_is_told_once(result: Result, template: str) -> 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: str) -> None:
-    default = msgspec.structs.replace(result.default, rate=None)
+    default = msgspec.structs.replace(result.default, rate=None, value=None)
     text = render(msgspec.structs.replace(result, default=default, n_parameters=0), template)
     assert "not known: too few rounds confirmed it" in text
     assert "0 parameters" not in text

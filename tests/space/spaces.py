@@ -109,9 +109,11 @@ def defaults_on(host: Host, framework: str) -> dict[str, Value]:
     }
 
 
-def workload(framework: str, kind: str = "cnn", form: str = "code") -> Workload:
+def workload(
+    framework: str, kind: str = "cnn", form: str = "code", scenario: str = "offline"
+) -> Workload:
     card = ModelCard("m", "M", "t", kind, (framework,), 4, (4, 16), 10, "0" * 64, form)
-    return Workload(ModelRef("m", "/m.py"), framework, "offline", card)
+    return Workload(ModelRef("m", "/m.py"), framework, scenario, card)
 
 
 def model(defaults: dict[str, Value], width: float = 1.0, **unread: str) -> ModelFacts:
@@ -138,8 +140,8 @@ def resolved(
     profile: str | Profile = "auto",
     restrictions: Restrictions | None = None,
     kind: str = "cnn",
+    scenario: str = "offline",
 ) -> Space:
     loaded = load_profile(profile, SEARCH_SPACES) if isinstance(profile, str) else profile
-    return resolve_space(
-        loaded, host, workload(framework, kind), model(defaults), restrictions or Restrictions()
-    )
+    asked = workload(framework, kind, scenario=scenario)
+    return resolve_space(loaded, host, asked, model(defaults), restrictions or Restrictions())

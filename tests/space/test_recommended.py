@@ -17,8 +17,8 @@ from tuner.deploy.run import CannotRun
 from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
+from tuner.record.interval import Interval
 from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
-from tuner.record.result import Interval
 from tuner.space.recommended import fault_of, read_recommended
 from tuner.verifying import Proof, prove
 

@@ -7,6 +7,7 @@ from tuner.measurement.launcher import bench_of_processes
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.space.baselines import Baseline
@@ -51,6 +52,7 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
         host,
         workload("fake"),
         facts,
+        THROUGHPUT,
         said.append,
         session=1,
         seed=0,

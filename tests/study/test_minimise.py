@@ -19,6 +19,7 @@ from tuner.record.launch import (
     Share,
     Slice,
 )
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
@@ -353,7 +354,7 @@ def test_what_collapses_beside_a_neighbour_without_it_is_needed_where_that_is_th
         record.beside = [msgspec.structs.replace(record.slices[0], seconds=seconds)]
     study = new_study(store, tmp_path, 1.0, Priced)
     assert unproven(study, FULL) == ["fake.streams"]
-    study.goal = "robust"
+    study.ledger.objective = Objective.of("throughput", goal="robust")
     assert unproven(study, FULL) == []
 
 

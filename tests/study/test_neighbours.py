@@ -19,6 +19,7 @@ from tuner.record.journal import (
     WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
@@ -90,7 +91,7 @@ class AsWritten(Scripted):
 
 def robust(store: Store, folder: Path, budget_s: float = 2000.0) -> Study:
     study = new_study(store, folder, budget_s, AsWritten)
-    study.goal = "robust"
+    study.ledger.objective = Objective.of("throughput", goal="robust")
     return study
 
 
@@ -183,7 +184,7 @@ def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> No
     probe_finalists(study)
     assert study.candidate(WinnerClass.SAME) == FIRM
     assert study.ledger.kept(FIRM) is not None
-    study.goal = "fastest"
+    study.ledger.objective = Objective.of("throughput")
     assert study.candidate(WinnerClass.SAME) == FRAGILE
 
 
@@ -231,6 +232,6 @@ def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
     for klass in WinnerClass:
         store.add(FinalistNamed(Phase.RACE, klass, BOTH))
     study = robust(store, tmp_path)
-    study.goal = "fastest"
+    study.ledger.objective = Objective.of("throughput")
     minimise(study)
     assert study.finalists()[WinnerClass.SAME] == FRAGILE

@@ -9,6 +9,7 @@ from tests.deploy.recommendations import recommendation
 from tuner.cli.verify import line
 from tuner.host.identity import probe
 from tuner.record.configuration import Configuration, Value
+from tuner.record.interval import Interval
 from tuner.record.launch import (
     Evidence,
     Interference,
@@ -20,7 +21,6 @@ from tuner.record.launch import (
 )
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
-from tuner.record.result import Interval
 from tuner.space.differences import Difference
 from tuner.study.verification import (
     EXIT_CODES,
@@ -75,7 +75,7 @@ def concluded(
     shown: dict[str, Any] = {
         "interval": FASTER,
         "ratios": [1.5] * 4,
-        "default_rate": 100.0,
+        "default_value": 100.0,
         "launches": launches(0),
         "read_backs": [IN_FORCE],
         **parts,
@@ -122,7 +122,7 @@ def test_what_was_not_read_back_is_not_in_force(
 def test_where_no_launch_got_so_far_nothing_is_said_of_the_settings(
     claimed: Recommendation,
 ) -> None:
-    found = concluded(claimed, interval=None, ratios=[], default_rate=None, read_backs=[],
+    found = concluded(claimed, interval=None, ratios=[], default_value=None, read_backs=[],
                       launches=[], stopped="the time was up")  # fmt: skip
     assert (found.verdict, found.not_in_force) == (Verdict.INCONCLUSIVE, [])
     assert found.reason == "the time was up: too few rounds for an interval: give it more time"
@@ -133,26 +133,26 @@ def test_where_no_launch_got_so_far_nothing_is_said_of_the_settings(
 def test_another_default_on_the_same_host_decides_nothing(
     claimed: Recommendation, rate: float, interval: Interval
 ) -> None:
-    here = concluded(claimed, default_rate=rate, interval=interval)
+    here = concluded(claimed, default_value=rate, interval=interval)
     assert here.verdict is Verdict.INCONCLUSIVE
-    said = f"the default does {rate:.0f} items/s here, and did 100 where it was confirmed"
+    said = f"the default is at {rate:.0f} items/s here, and was at 100 where it was confirmed"
     assert said in here.reason
-    elsewhere = concluded(claimed, ELSEWHERE, default_rate=rate, interval=interval)
+    elsewhere = concluded(claimed, ELSEWHERE, default_value=rate, interval=interval)
     assert elsewhere.verdict is judge(interval, claimed.claim.speedup)[0]
     assert said in elsewhere.reason
 
 
 def test_rates_are_written_plainly(claimed: Recommendation) -> None:
     claim = msgspec.structs.replace(claimed.claim, default_rate=5000.0)
-    found = concluded(msgspec.structs.replace(claimed, claim=claim), default_rate=123456.0)
-    said = "the default does 123,500 items/s here, and did 5,000 where it was confirmed"
+    found = concluded(msgspec.structs.replace(claimed, claim=claim), default_value=123456.0)
+    said = "the default is at 123,500 items/s here, and was at 5,000 where it was confirmed"
     assert said in found.reason
 
 
 def test_a_default_that_is_much_the_same_is_not_spoken_of(claimed: Recommendation) -> None:
     unknown = msgspec.structs.replace(claimed.claim, default_rate=None)
     older = msgspec.structs.replace(claimed, claim=unknown)
-    for found in (concluded(claimed, default_rate=140.0), concluded(older, default_rate=1.0)):
+    for found in (concluded(claimed, default_value=140.0), concluded(older, default_value=1.0)):
         assert (found.verdict, found.reason) == (
             Verdict.CONFIRMED, f"faster than the default, as claimed; {UNSEEN}",
         )  # fmt: skip
@@ -173,7 +173,7 @@ def test_a_busy_host_is_said_whatever_the_verdict(claimed: Recommendation) -> No
 def test_a_failure_is_refuted_however_fast_it_was(claimed: Recommendation) -> None:
     failure = Ending(Outcome.WRONG_OUTPUT, "drift 0.3")
     for busy in (0, 3):
-        found = concluded(claimed, failure=failure, default_rate=10.0, launches=launches(busy))
+        found = concluded(claimed, failure=failure, default_value=10.0, launches=launches(busy))
         assert found.verdict is Verdict.REFUTED
         assert found.reason == "the recommendation fails here (wrong_output: drift 0.3)"
 

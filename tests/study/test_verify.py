@@ -13,8 +13,8 @@ from tests.command import FINISHED, MARKER, new_marker, run, wait_until_gone
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation, write_recommendation
 from tuner.record.identities import differing
+from tuner.record.interval import Interval
 from tuner.record.recommendation import Recommendation, Setting
-from tuner.record.result import Interval
 from tuner.space.differences import differences
 from tuner.study.verification import Verdict
 from tuner.study.verify import refused_here
@@ -66,8 +66,8 @@ def test_what_was_confirmed_is_confirmed_again(
     assert found["verdict"] == "confirmed"
     assert found["differences"] == []
     assert found["n_rounds"] == len(found["ratios"]) == 4
-    assert found["claimed_default_rate"] == recommended.claim.default_rate
-    assert found["default_rate"] == pytest.approx(recommended.claim.default_rate, rel=0.3)
+    assert found["claimed_default_value"] == recommended.claim.default_value
+    assert found["default_value"] == pytest.approx(recommended.claim.default_value, rel=0.3)
     assert found["speedup"]["low"] > 1
     read_back = {item["knob"]: item["observed"] for item in found["read_back"]}
     for setting in recommended.settings:

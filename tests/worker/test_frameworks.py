@@ -42,6 +42,7 @@ from tuner.measurement.describe import find_model, make_reference
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Built, Checked, Prepared, Profiled, ReadBack
+from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     Begin,
@@ -303,7 +304,7 @@ def test_instances_share_the_pages_of_their_weights(folder: Path) -> None:
     try:
         begun = team.ask(Begin(1, ref, "torch", 0, settings, "none", str(reference)), 300, _silent)
         assert isinstance(begun, Built), begun
-        compiled = team.ask(Prepare(card.reference_batch), 300, _silent)
+        compiled = team.ask(Prepare(Load(OFFLINE, card.reference_batch)), 300, _silent)
         assert isinstance(compiled, Compiled), compiled
         prepared = team.ask(WarmUp(), 300, _silent)
         assert isinstance(prepared, Prepared), prepared

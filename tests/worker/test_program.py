@@ -11,6 +11,7 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.measurement.describe import describe_model, find_program
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
+from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import Failed, Prepare, Reply
 from tuner.space.catalogue import describe
@@ -120,7 +121,7 @@ def failed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Reply, str]:
         shell.setenv("DB_PASSWORD", "correct horse")
         with Launched(folder, "", {"env.OMP_NUM_THREADS": 1}, program=command) as launched:
             launched.begin()
-            reply = launched.ask(Prepare(1))
+            reply = launched.ask(Prepare(Load(OFFLINE, 1)))
     return reply, (folder / "worker.log").read_text()
 
 

@@ -37,7 +37,7 @@ def settling(factor: float, floor: float) -> Iterator[float]:
 @pytest.mark.parametrize(("seconds", "calls"), [(0.01, 50), (0.2, 3), (2.0, 3)])
 def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
     clock = Clock(always(seconds))
-    found = warm_up(clock.call, clock.read)
+    found = warm_up([clock.call], clock.read)
     assert found.is_steady
     assert found.call_s == pytest.approx(seconds)
     assert calls <= clock.calls <= calls + 2
@@ -45,7 +45,7 @@ def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
 
 def test_a_model_that_speeds_up_is_waited_for() -> None:
     clock = Clock(settling(0.7, 0.05))
-    found = warm_up(clock.call, clock.read)
+    found = warm_up([clock.call], clock.read)
     assert found.is_steady
     assert found.call_s == pytest.approx(0.05, rel=0.1)
 
@@ -58,7 +58,7 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
             yield duration
 
     clock = Clock(growing())
-    found = warm_up(clock.call, clock.read)
+    found = warm_up([clock.call], clock.read)
     assert not found.is_steady
     assert 6.0 <= found.seconds < 15
 
@@ -67,7 +67,7 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
 def test_a_slice_is_whole_calls_for_at_least_its_seconds(call_s: float, calls: int) -> None:
     clock = Clock(always(call_s))
     timed: Callable[[], None] = clock.call
-    found = measure(timed, clock.read, Watch(), index=7, batch=4, seconds=0.3).slice
+    found = measure([timed], clock.read, Watch(), index=7, batch=4, seconds=0.3).slice
     assert (found.index, found.calls) == (7, calls)
     assert found.seconds == pytest.approx(calls * call_s)
     assert found.rate == pytest.approx(4 / call_s)

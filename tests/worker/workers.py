@@ -13,6 +13,7 @@ from tuner.measurement.describe import find_model, find_program, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Prepared, ReadBack
+from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import (
     Begin,
     Check,
@@ -110,7 +111,7 @@ class Launched:
     def prepare(self, batch: int | None = None) -> Prepared:
         begun = self.begin()
         assert not isinstance(begun, Failed), begun
-        compiled = self.ask(Prepare(batch or self.card.reference_batch))
+        compiled = self.ask(Prepare(Load(OFFLINE, batch or self.card.reference_batch)))
         assert isinstance(compiled, Compiled), compiled
         prepared = self.ask(WarmUp())
         assert isinstance(prepared, Prepared), prepared

@@ -13,9 +13,10 @@ from rich.text import Text
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.compare import Comparison, compare, find_studies
-from tuner.output.phrases import default_rate, ratio, verdict_line
+from tuner.output.phrases import ratio, verdict_line
 from tuner.output.price import price
 from tuner.output.report import write_comparison
+from tuner.output.values import default_value
 from tuner.record.journal import WinnerClass
 
 
@@ -43,7 +44,7 @@ def _show(comparison: Comparison) -> None:
         speedups = (ratio(r.winners[klass].speedup) for klass in classes)
         version = r.versions.get(r.framework, "")
         begun = r.created[:16].replace("T", " ")
-        cells = (study.name, begun, r.model_title, f"{r.framework} {version}", default_rate(r),
+        cells = (study.name, begun, r.model_title, f"{r.framework} {version}", default_value(r),
                  *speedups, verdict_line(r.verdict), price(r) or "-")  # fmt: skip
         table.add_row(*map(Text, cells))  # not markup: names are a user's
     console.print(table)

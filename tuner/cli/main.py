@@ -18,6 +18,8 @@ from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 from tuner.frameworks import OFFERED, OFFERED_TITLES
+from tuner.record.load import OFFLINE, SCENARIOS
+from tuner.record.objective import GOALS
 from tuner.version import __version__
 
 app = typer.Typer(
@@ -79,7 +81,10 @@ def run(
             help=f"{' or '.join(OFFERED)}; may be repeated. Default: every installed one."
         ),
     ] = None,
-    scenario: Annotated[str, typer.Option(help="How load is offered: offline.")] = "offline",
+    scenario: Annotated[
+        str,
+        typer.Option(help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items()) + "."),
+    ] = OFFLINE,
     budget: Annotated[
         str,
         typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h (or seconds)."),
@@ -100,10 +105,12 @@ def run(
     ] = "both",
     goal: Annotated[
         str,
-        typer.Option(
-            help="fastest, or robust: prefer winners that do not collapse beside a busy neighbour."
-        ),
+        typer.Option(help="; ".join(f"{name}: {g.summary}" for name, g in GOALS.items()) + "."),
     ] = "fastest",
+    max_memory: Annotated[
+        str | None,
+        typer.Option(help="The most memory that a winner may need, all instances together: 4G."),
+    ] = None,
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
     ] = None,
@@ -157,6 +164,7 @@ def run(
             allow_pickle=allow_pickle,
             numerics=numerics,
             goal=goal,
+            max_memory=max_memory,
             learn_from=learn_from or [],
             set_=set_ or [],
             fix=fix or [],

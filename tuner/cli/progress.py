@@ -101,9 +101,9 @@ def _measured(event: LaunchDone) -> str:
 
     A raw rate holds the machine's drift, so that two of them compare badly.
     """
-    if event.rate is None:
+    if event.value is None:
         return ""
-    text = f"raw {figure(event.rate)} items/s"
+    text = f"raw {figure(event.value)} {event.unit}"
     if event.search_ratio is not None:
         text = f"{event.search_ratio:.2f}x in the search, {text}"
     if not event.n_disturbed:

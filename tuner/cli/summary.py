@@ -11,7 +11,6 @@ from tuner.cli.tables import wide_console
 from tuner.output.phrases import (
     against_as_run,
     best_candidate,
-    default_rate,
     disturbance,
     is_recommended,
     noise_floor,
@@ -26,6 +25,7 @@ from tuner.output.phrases import (
     worth_unknown,
 )
 from tuner.output.price import price
+from tuner.output.values import default_value
 from tuner.record.result import Result
 
 _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold yellow"}
@@ -85,7 +85,7 @@ def _table(result: Result) -> Table:
     table.add_column("")
     table.add_column("speedup, 95 % interval", no_wrap=True)
     table.add_column("")
-    table.add_row("default", "1.00x", default_rate(result))
+    table.add_row("default", "1.00x", default_value(result))
     for baseline in result.baselines:
         shown = f"{baseline.search_ratio:.2f}x in the search" if baseline.search_ratio else "-"
         if baseline.speedup:

@@ -18,12 +18,11 @@ from tuner.cli.paths import is_utf8
 from tuner.cli.progress import plain, progress
 from tuner.cli.streams import is_output_lost
 from tuner.cli.summary import show
-from tuner.errors import UnknownName, UsageError
+from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
-from tuner.plan import Request, parse_duration, plan
+from tuner.plan import Request, parse_duration, parse_size, plan
 from tuner.record.events import Event
-from tuner.record.result import Goal
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
 
@@ -41,6 +40,7 @@ def main(
     inputs: Path | None,
     tolerance: float | None,
     allow_pickle: bool,
+    max_memory: str | None,
     numerics: str,
     goal: str,
     learn_from: list[Path],
@@ -56,8 +56,6 @@ def main(
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
     _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
-    if scenario != "offline":
-        raise UnknownName("value of --scenario", scenario, ("offline",), "allowed: offline")
     request = Request(
         model=model or "",
         program=program,
@@ -71,7 +69,9 @@ def main(
         allows_pickle=allow_pickle,
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
-        goal=cast(Goal, goal),
+        scenario=scenario,
+        goal=goal,
+        max_memory="" if max_memory is None else _size(max_memory),
         learn_from=tuple(learn_from),
         command=redacted(shlex.join(["tune-framework", *command])),
         environment=stated(os.environ),
@@ -82,6 +82,12 @@ def main(
         dry_run_view.show(plans, host, request.budget_s, as_json=as_json)
     else:
         _tune(request, as_json=as_json)
+
+
+def _size(text: str) -> str:
+    """Return a size as typed, once it is one; raises UsageError."""
+    parse_size(text)
+    return text.strip()
 
 
 def _tune(request: Request, *, as_json: bool) -> None:

@@ -18,7 +18,6 @@ from tuner.record.result import (
     HostSection,
     ModelInput,
     ModelSection,
-    Objective,
     Result,
 )
 from tuner.record.workload import ModelFacts, Workload
@@ -37,6 +36,7 @@ class Context(msgspec.Struct, frozen=True):
     workload: Workload
     facts: ModelFacts
     numerics: Numerics
+    goal: str
     session: SessionOpened
     """The last that measured."""
     command: str
@@ -68,18 +68,18 @@ def assemble(study: Study, context: Context) -> Result:
         scenario=context.workload.scenario,
         reference_batch=card.reference_batch,
         batches=list(ledger.batches),
-        objective=Objective("throughput", "items/s", "maximize"),
+        objective=ledger.objective,
         host=_host(context, opened),
         versions={**context.host.versions, **context.facts.versions},
         numerics=context.numerics,
-        goal=study.goal,
+        goal=context.goal,
         seed=context.workload.seed,
         recommended_class=str(klass),
         verdict=recommended.verdict,
         speedup=recommended.speedup,
         speedup_over_best_baseline=over_best,
         best_baseline=best,
-        default=default_section(store, claims, card.reference_batch),
+        default=default_section(store, claims, ledger),
         winners=winners,
         baselines=[baseline_section(study, claims, b) for b in study.baselines],
         noise_floor=claims.noise_floor(klass),

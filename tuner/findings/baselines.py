@@ -7,8 +7,9 @@ import statistics
 from tuner.findings.neighbours import beside_neighbour
 from tuner.findings.trials import rounded
 from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
 from tuner.record.journal import Phase
-from tuner.record.result import BaselineSection, Interval
+from tuner.record.result import BaselineSection
 from tuner.space.baselines import Baseline
 from tuner.study.claims import Claim, Claims
 from tuner.study.compared import configuration_as_run

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from tuner.measurement.confirmation import plain_interval
-from tuner.measurement.estimates import round_values
+from tuner.measurement.estimates import round_worths
 from tuner.record.configuration import Configuration
-from tuner.record.result import Contribution, Interval
+from tuner.record.interval import Interval
+from tuner.record.result import Contribution
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.confirm import make_claims
 from tuner.study.explain import ROUNDS, rounds_of
@@ -54,18 +55,18 @@ def worth(
 def _hint(study: Study, winner: Configuration, shorter: Configuration) -> float | None:
     """Return what the search's launches say; the winner was chosen by them, which flatters it."""
     score, less = study.ledger.score(winner), study.ledger.score(shorter)
-    if score is None or less is None or study.ledger.has_failed(shorter):
+    if score is None or less is None or not study.ledger.may_win(shorter):
         return None
     return round(math.exp(score - less), 4)  # no more digits than a hint has
 
 
 def _differences(study: Study, winner: Configuration, shorter: Configuration) -> list[float]:
-    """Return the log rates of the winner less those of the shorter one, round by round."""
+    """Return the worths of the winner less those of the shorter one, round by round."""
     found = []
     for note in rounds_of(study, winner):
         records = [study.store.launches[i] for i in note.launches]
         arms = [record.request.configuration for record in records]
-        values = dict(zip(arms, round_values(records), strict=True))
+        values = dict(zip(arms, round_worths(records, study.ledger.objective), strict=True))
         full, less = values[winner], values.get(shorter)
         if full is not None and less is not None:
             found.append(full - less)

@@ -6,7 +6,7 @@ import math
 import statistics
 
 from tuner.measurement.confirmation import plain_interval
-from tuner.measurement.estimates import log_beside, log_kept
+from tuner.measurement.estimates import beside, kept
 from tuner.record.configuration import Configuration
 from tuner.record.result import BesideNeighbour
 from tuner.study.claims import Claims
@@ -21,27 +21,27 @@ def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeig
 
     Slices beside a neighbour scatter widely: only an interval says that a winner collapses.
     """
-    kept, default_kept, differences = [], [], []
-    n_processes = 0
+    own_kept, default_kept, differences = [], [], []
+    n_processes, objective = 0, claims.objective
     for arms in claims.launches:
         own, default = arms.get(configuration), arms.get(claims.default)
         if own is None or default is None or not own.beside or not default.beside:
             continue
         n_processes = own.n_neighbours
-        kept.append(log_kept(own))
-        default_kept.append(log_kept(default))
-        differences.append(log_beside(own) - log_beside(default))
+        own_kept.append(kept(own, objective))
+        default_kept.append(kept(default, objective))
+        differences.append(beside(own, objective) - beside(default, objective))
     if not differences:
         return None
     interval, collapses = None, False
     if len(differences) >= _MIN_FOR_INTERVAL:
         interval = plain_interval(differences)
-        shares = plain_interval([a - b for a, b in zip(kept, default_kept, strict=True)])
+        shares = plain_interval([a - b for a, b in zip(own_kept, default_kept, strict=True)])
         collapses = interval.high < 1 or shares.high < COLLAPSE
     return BesideNeighbour(
         processes=n_processes,
         n_rounds=len(differences),
-        kept=math.exp(statistics.fmean(kept)),
+        kept=math.exp(statistics.fmean(own_kept)),
         speedup=math.exp(statistics.fmean(differences)),
         interval=interval,
         collapses=collapses,

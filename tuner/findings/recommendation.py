@@ -82,6 +82,8 @@ def _recommendation(
             result.noise.launch_sd,
             max(0, winner.n_rounds - 1),
             None if result.default.rate is None else result.default.rate.point,
+            None if result.default.value is None else result.default.value.point,
+            result.objective.metric,
         ),
         tolerances=held_to,
         versions=result.versions,
@@ -90,6 +92,7 @@ def _recommendation(
         placements=[placement_of(plan) for plan in plans],
         memory_bytes=section.memory_peak_bytes,
         packages=packages,
+        bounds=result.objective.bounds,
     )
 
 

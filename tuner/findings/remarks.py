@@ -41,6 +41,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
         if claim.verdict == "faster":
             texts += _of_a_winner(study, claims, claim)
             texts += _of_prices(study, claim)
+    texts += _of_bounds(study, claims)
     recommended = claims.claim(klass)
     texts += _of_the_budget(study, recommended)
     texts += _of_what_was_fixed(study, recommended)
@@ -55,6 +56,27 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
         left = ", nor".join(dict.fromkeys(undone))
         texts.append(f"{NO_TIME}{left}; give a larger --budget and a new --out")
     return list(dict.fromkeys(texts))
+
+
+def _of_bounds(study: Study, claims: Claims) -> list[str]:
+    """Say what of the default, and of a winner's single launches, lies beyond a bound."""
+    texts = []
+    if beyond := study.ledger.default_beyond():
+        texts.append(
+            f"the default itself lies beyond what is allowed ({beyond}); it is what everything is "
+            "compared with all the same"
+        )
+    faster = [c for k in WinnerClass if (c := claims.claim(k)).verdict == "faster"]
+    for bound in claims.objective.bounds:
+        for claim in faster:
+            records = launches_of(study.store, claim.configuration)
+            most = max((bound.of(r) or 0.0 for r in records), default=0.0)
+            if most > bound.most:
+                texts.append(
+                    f"{claim.configuration.label()} is about as large as {bound.asked} allows: "
+                    f"in one of its launches, {bound.in_words(most)}"
+                )
+    return texts
 
 
 def _of_the_budget(study: Study, recommended: Claim) -> list[str]:
@@ -146,7 +168,7 @@ def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
 def _is_unknown_beside(study: Study, claims: Claims, claim: Claim) -> bool:
     """Tell whether too few rounds beside a busy neighbour say how a winner fares there."""
     fared = beside_neighbour(claims, claim.configuration)
-    return fared is None or (fared.interval is None and study.goal == "robust")
+    return fared is None or (fared.interval is None and study.preference.bears_neighbours)
 
 
 def _of_prices(study: Study, claim: Claim) -> list[str]:

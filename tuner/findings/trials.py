@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.record.journal import TransferNoted
+from tuner.record.outcome import Outcome
 from tuner.record.result import LearntFrom, TrialSection
 from tuner.record.store import Store
 from tuner.study.ledger import Ledger
@@ -11,13 +12,14 @@ from tuner.study.ledger import Ledger
 def trials(ledger: Ledger) -> list[TrialSection]:
     """Return every trial, in the order in which they were noted."""
     ratios = {t.number: rounded(ledger.ratio(t.configuration)) for t in ledger.trials()}
+    over = {t.number: ledger.over_bound(t.configuration) for t in ledger.trials()}
     return [
         TrialSection(
             number=trial.number,
             configuration=trial.configuration.as_dict(),
             source=trial.source,
-            outcome=trial.ending.outcome,
-            reason=trial.ending.reason,
+            outcome=Outcome.OVER_BOUND if over[trial.number] else trial.ending.outcome,
+            reason=over[trial.number] or trial.ending.reason,
             launches=list(trial.launches),
             search_ratio=ratios[trial.number],
             search_sd=(

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import math
-import statistics
-
 from tuner.findings.compiling import compile_seconds
 from tuner.findings.contributions import contributions
 from tuner.findings.launches import call_times, check_of, launches_of, memory_peak, profile_of
@@ -17,6 +14,7 @@ from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claims
+from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 
 
@@ -31,21 +29,22 @@ def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
     return next((k for k in order if claims.claim(k).verdict == "faster"), order[0])
 
 
-def default_section(store: Store, claims: Claims, reference_batch: int) -> DefaultSection:
+def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSection:
     """Return the default at its best batch."""
     records = launches_of(store, claims.default)
-    at_reference = claims.series(Configuration()).known()
+    at_reference = claims.rate(Configuration())
     return DefaultSection(
-        batch=int(claims.default.get(BATCH) or reference_batch),
-        rate=claims.default_rate(),
-        rate_at_reference_batch=(
-            math.exp(statistics.fmean(at_reference)) if at_reference else None
-        ),
+        batch=int(claims.default.get(BATCH) or ledger.reference_batch),
+        value=claims.value(claims.default),
+        value_undisturbed=claims.value_undisturbed(claims.default),
+        rate=claims.rate(claims.default),
+        rate_at_reference_batch=None if at_reference is None else at_reference.point,
         memory_peak_bytes=memory_peak(records),
         read_back=_read_back(records),
         beside_neighbour=beside_neighbour(claims, claims.default),
         call=call_times(records),
         profile=profile_of(records),
+        over_bound=ledger.default_beyond(),
     )
 
 
@@ -60,6 +59,8 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         verdict=claim.verdict,
         reason=claim.reason,
         n_rounds=claim.n_rounds,
+        value=claim.value,
+        value_undisturbed=claims.value_undisturbed(claim.configuration),
         rate=claim.rate,
         speedup=claim.speedup,
         speedup_at_reference_batch=claim.at_reference_batch,

@@ -27,6 +27,7 @@ from tuner.measurement.replication import (
 from tuner.measurement.seam import Launch, Launcher
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Purpose, Slice
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
 from tuner.record.store import Store
@@ -42,12 +43,19 @@ class Bench:
     """Measures configurations of one workload, on what a launcher starts, into one store."""
 
     def __init__(
-        self, store: Store, card: ModelCard, launcher: Launcher, quiet: Quiet, draw: random.Random
+        self,
+        store: Store,
+        card: ModelCard,
+        objective: Objective,
+        launcher: Launcher,
+        quiet: Quiet,
+        draw: random.Random,
     ) -> None:
         """draw: the order of what takes turns."""
         self.store = store
         self.launcher = launcher
         self._card = card
+        self._objective = objective
         self._quiet = quiet
         self._random = draw
         self._pacer: Launch | None = None
@@ -72,7 +80,8 @@ class Bench:
         planned: Replication,
         noise: Scatter,
         *,
-        hopeless_below: float = 0.0,
+        hopeless_below: float = -math.inf,
+        least_calls: int = 0,
         beside_neighbour: bool = False,
         checks: bool = False,
         profiles: bool = False,
@@ -80,13 +89,15 @@ class Bench:
         """Measure a launch by itself, each slice between two of the pacer while there is one."""
         launch.pause()
         self._pace(launch)
-        while launch.goes_on and self._wants_slice(launch, planned, noise):
+        while launch.goes_on and (
+            _lacks_calls(launch, least_calls) or self._wants_slice(launch, planned, noise)
+        ):
             self._await_quiet(launch.record.slices[-1:])
             self._slice(launch)
             self._pace(launch)
-            rate = launch.record.clean_rate
-            if rate is not None and rate < hopeless_below:
-                return launch.finish(_pruned(rate, hopeless_below))
+            clean = launch.record.clean_slice
+            if clean is not None and self._objective.of_slice(clean) < hopeless_below:
+                return launch.finish(self._pruned(clean, hopeless_below))
         if beside_neighbour:
             self._measure_beside([launch])
         return self._conclude(launch, checks=checks, profiles=profiles)
@@ -95,8 +106,8 @@ class Bench:
         """Tell whether one more slice of a launch tells more than its seconds are worth."""
         slices = launch.record.slices
         clean = [s for s in slices if not s.interference.dirty]
-        logs = [math.log(s.rate) for s in clean or slices]
-        seen = noise.with_slices(scatter(logs) if slices else 0.0, len(logs))
+        worths = [self._objective.of_slice(s) for s in clean or slices]
+        seen = noise.with_slices(scatter(worths) if slices else 0.0, len(worths))
         slice_s = launch.slice_s + (self._pacer.slice_s if self._pacer is not None else 0.0)
         needed = n_needed(replication(planned, self._card), seen, launch.fixed_s, slice_s)
         return wants_more(len(clean), len(slices), needed)
@@ -210,14 +221,14 @@ class Bench:
         purpose: Purpose,
         *,
         noise: Scatter,
-        hopeless_below: float = 0.0,
+        hopeless_below: float = -math.inf,
         beside_neighbour: bool = False,
     ) -> LaunchRecord:
         """Measure a configuration in one fresh launch, each slice between two of the pacer.
 
         noise: what launches and slices scattered by so far, which says how many slices help.
-        hopeless_below: items per second; an undisturbed first slice below it ends the launch as
-        pruned. beside_neighbour: at the end, take a slice beside a synthetic busy neighbour.
+        hopeless_below: a worth; an undisturbed first slice below it ends the launch as pruned.
+        beside_neighbour: at the end, take a slice beside a synthetic busy neighbour.
         A failure is the record's ending, never an exception.
         """
         launch = self.launcher.start(configuration, purpose, pacer_block=self.pacer_block())
@@ -261,9 +272,10 @@ class Bench:
 
         All are resident. In each pass every arm takes one slice, in random order; a pass in which
         a slice was disturbed is made again, as a whole. Where memory does not allow all of them,
-        the launches take turns in random order. seconds: after so long no more passes than the
-        least are begun, and no quiet is waited for. beside_neighbour: at the end, every arm takes a
-        slice beside a synthetic busy neighbour. checks: then outputs are compared that were not.
+        the launches take turns in random order. Where calls are what counts, no launch makes fewer
+        than tell its value. seconds: after so long no more passes than the least are begun, and no
+        quiet is waited for. beside_neighbour: at the end, every arm takes a slice beside a
+        synthetic busy neighbour. checks: then outputs are compared that were not.
         profiled: arms that tell where their time goes after all that.
         Failures are endings, not exceptions.
         """
@@ -276,6 +288,7 @@ class Bench:
                     self.launcher.start(arms[i], purpose, round_number=number),
                     FIXED,
                     noise,
+                    least_calls=self._objective.least_calls,
                     beside_neighbour=beside_neighbour,
                     checks=checks,
                     profiles=arms[i] in profiled,
@@ -318,13 +331,15 @@ class Bench:
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
         """Tell whether one more slice of every arm tells more than its seconds are worth."""
-        passes = passes_of([launch.record for launch in launches])
+        if any(_lacks_calls(launch, self._objective.least_calls) for launch in launches):
+            return True
+        passes = passes_of([launch.record for launch in launches], self._objective)
         planned = replication(CONFIRM, self._card)
         if in_haste and passes.n_taken >= planned.least:
             return False
         needed = n_needed(
             planned,
-            noise.with_slices(passes.scatter(), len(launches) * len(passes.log_rates)),
+            noise.with_slices(passes.scatter(), len(launches) * len(passes.worths)),
             sum(launch.fixed_s for launch in launches),
             sum(launch.slice_s for launch in launches),
         )
@@ -336,8 +351,15 @@ class Bench:
         own = [r for r in everything if r.request.configuration == arm]
         return next(reversed(own or everything), None)
 
+    def _pruned(self, taken: Slice, hopeless_below: float) -> Ending:
+        objective = self._objective
+        value, edge = objective.value(objective.of_slice(taken)), objective.value(hopeless_below)
+        beyond = "below" if objective.direction == "maximize" else "above"
+        return Ending(
+            Outcome.PRUNED,
+            f"{value:.3g} {objective.unit} after one slice, hopeless {beyond} {edge:.3g}",
+        )
 
-def _pruned(rate: float, hopeless_below: float) -> Ending:
-    return Ending(
-        Outcome.PRUNED, f"{rate:.3g} items/s after one slice, hopeless below {hopeless_below:.3g}"
-    )
+
+def _lacks_calls(launch: Launch, least: int) -> bool:
+    return sum(s.calls for s in launch.record.slices) < least

@@ -1,6 +1,6 @@
 """Claims: intervals over fresh, interleaved launches, with the error rate kept over looks.
 
-The unit is the round: one fresh launch of each arm, slices interleaved; d = log rate of an arm less
+The unit is the round: one fresh launch of each arm, slices interleaved; d = worth of an arm less
 the default's in the same round, so that whatever all arms share cancels. n is the number of rounds.
 
 Intervals are Student's t on the d. They are looked at after 4, 6, 9, 12 and 18 rounds, each time at
@@ -20,7 +20,8 @@ import msgspec
 import numpy as np
 from scipy.special import stdtr, stdtrit  # scipy.stats takes 0.3 s to import
 
-from tuner.record.result import Interval, Verdict
+from tuner.record.interval import Interval
+from tuner.record.result import Verdict
 
 LOOKS = (4, 6, 9, 12, 18)
 ALPHA = 0.05
@@ -123,21 +124,16 @@ def simultaneous_interval(differences: Sequence[float], noise: Noise, n_interval
 
 
 def plain_interval(differences: Sequence[float]) -> Interval:
-    """Turn log differences that were looked at once into a ratio with its 95 % interval."""
+    """Return exp(mean) of worths, or of differences, looked at once, with its 95 % interval."""
     point, low, high = t_interval(differences, ALPHA)
     return Interval(math.exp(point), math.exp(low), _exp(high), 1 - ALPHA)
-
-
-def rate_interval(log_rates: Sequence[float]) -> Interval:
-    """Return an absolute rate with its plain 95 % interval over rounds."""
-    return plain_interval(log_rates)
 
 
 class Noise(msgspec.Struct, frozen=True):
     """How much identical arms differ."""
 
     launch_sd: float
-    """SD of one launch's log rate within a round."""
+    """SD of one launch's worth within a round."""
     freedom: int
     """Degrees of freedom of that estimate."""
 
@@ -157,7 +153,7 @@ def expected_half_width(launch_sd: float, n_rounds: int, n_arms: int) -> float:
 
 
 def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:
-    """Estimate the noise from rounds x arms of log rates, None where an arm took no part.
+    """Estimate the noise from rounds x arms of worths, None where an arm took no part.
 
     Each value is its round's effect plus its arm's plus what is left: the spread of single
     launches. Returns None where nothing is left to estimate it from.
@@ -205,7 +201,7 @@ def early_interval(differences: Sequence[float], known: Noise) -> Interval | Non
 
 
 class ArmSeries(msgspec.Struct, frozen=True):
-    """Log rates of one arm at one batch, one per round; None where the launch failed."""
+    """Worths of one arm at one batch, one per round; None where the launch failed."""
 
     values: tuple[float | None, ...]
 

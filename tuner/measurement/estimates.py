@@ -1,7 +1,7 @@
-"""Scores of the search: log rates with the machine's slow drift taken out, by the pacer.
+"""Scores of the search: worths with the machine's slow drift taken out, by the pacer.
 
 score of a launch = median over its clean slices of
-    log(rate) - beta * (pacer(t) - mean of its pacer block)  -  offset of the block
+    worth - beta * (pacer(t) - mean of its pacer block)  -  offset of the block
 
 The pacer is a resident launch of the default, measured before, between and after the launch's
 slices; pacer(t) is interpolated. beta in [0, 1] is estimated from configurations that were launched
@@ -27,6 +27,7 @@ from tuner.measurement.passes import passes_of
 from tuner.measurement.replication import Scatter, scatter, variance_of_median
 from tuner.record.configuration import Configuration
 from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose, Slice
+from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 
 # The prior for beta: fully shared, give or take (SD).
@@ -42,37 +43,47 @@ def clean_slices(record: LaunchRecord) -> list[Slice]:
     return [s for s in record.slices if not s.interference.dirty] or record.slices
 
 
-def round_values(records: Sequence[LaunchRecord]) -> list[float | None]:
-    """Return the log rate of each launch of a round, its passes taken as blocks.
+def round_worths(
+    records: Sequence[LaunchRecord], objective: Objective, *, only_clean: bool = False
+) -> list[float | None]:
+    """Return the worth of each launch of a round; None of one that was not measured to its end.
 
-    A launch that was not measured to its end has no value.
+    Passes are taken as blocks, and those count in which nothing was disturbed. But where calls are
+    what counts, all of them do: the slowest are often the disturbed ones, and without them the tail
+    would be gone. only_clean: without them nevertheless, to be shown beside it.
     """
     there = [r for r in records if _counts(r) and r.slices]
     if not there:
         return [None] * len(records)
-    values = passes_of(there).values()
+    if objective.is_of_calls:
+        values = [_worth_of_calls(r, objective, only_clean=only_clean) for r in there]
+    else:
+        values = passes_of(there, objective).values()
     by_launch = {r.request.id: value for r, value in zip(there, values, strict=True)}
     return [by_launch.get(r.request.id) for r in records]
 
 
-def log_beside(record: LaunchRecord) -> float:
-    """Return a launch's log rate beside a synthetic busy neighbour, which it must have had."""
-    return statistics.median(_log_rate(s) for s in record.beside)
+def _worth_of_calls(record: LaunchRecord, objective: Objective, *, only_clean: bool) -> float:
+    slices = clean_slices(record) if only_clean else record.slices
+    return objective.of_calls([seconds for s in slices for seconds in s.call_s])
 
 
-def log_kept(record: LaunchRecord) -> float:
-    """Return what of its undisturbed rate a launch keeps beside the neighbour, as a logarithm."""
-    return log_beside(record) - statistics.median(_log_rate(s) for s in clean_slices(record))
+def beside(record: LaunchRecord, objective: Objective) -> float:
+    """Return a launch's worth beside a synthetic busy neighbour, which it must have had."""
+    return statistics.median(objective.of_slice(s) for s in record.beside)
 
 
-def _log_rate(s: Slice) -> float:
-    return math.log(s.rate)
+def kept(record: LaunchRecord, objective: Objective) -> float:
+    """Return what a launch keeps of its worth beside the neighbour: the log of a share."""
+    undisturbed = statistics.median(objective.of_slice(s) for s in clean_slices(record))
+    return beside(record, objective) - undisturbed
 
 
 class Estimates:
     """Scores over everything that a study has measured outside its confirmation."""
 
-    def __init__(self, launches: Mapping[int, LaunchRecord]) -> None:
+    def __init__(self, launches: Mapping[int, LaunchRecord], objective: Objective) -> None:
+        self._worth = objective.of_slice
         self._blocks: dict[int, tuple[list[float], list[float]]] = {}
         self._levels: dict[int, float] = {}
         self._records: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
@@ -82,7 +93,7 @@ class Estimates:
             if not slices or record.request.purpose in IN_ROUNDS:
                 continue
             if record.request.purpose is Purpose.PACER:
-                series = [s.at for s in slices], [_log_rate(s) for s in slices]
+                series = [s.at for s in slices], [self._worth(s) for s in slices]
                 self._blocks[record.request.id] = series
                 self._levels[record.request.id] = statistics.fmean(series[1])
             elif _counts(record):
@@ -129,7 +140,7 @@ class Estimates:
             for record in records:
                 by_block[record.request.pacer_block].append(
                     (
-                        statistics.median(_log_rate(s) for s in clean_slices(record)),
+                        statistics.median(self._worth(s) for s in clean_slices(record)),
                         self._mean_deviation(record),
                     )
                 )
@@ -142,7 +153,7 @@ class Estimates:
 
     def _corrected(self, record: LaunchRecord) -> float:
         return statistics.median(
-            _log_rate(s) - self.beta * self._deviation(record, s.at) for s in clean_slices(record)
+            self._worth(s) - self.beta * self._deviation(record, s.at) for s in clean_slices(record)
         )
 
     def _estimate_offsets(self) -> dict[int, float]:
@@ -163,11 +174,11 @@ class Estimates:
         return offsets
 
     def offset(self, block: int) -> float:
-        """Return by how much (log rate) everything ran faster beside a pacer than beside others."""
+        """Return by how much (log) everything ran faster beside a pacer than beside others."""
         return self._offsets.get(block, 0.0)
 
     def swing(self, block: int) -> float:
-        """Return how far from its score (log rate) what is measured beside a pacer now would be."""
+        """Return how far from its score (log) what is measured beside a pacer now would be."""
         if block not in self._blocks:
             return 0.0
         now = self._blocks[block][1][-1] - self._levels[block]
@@ -235,9 +246,9 @@ class Estimates:
         return math.sqrt(squares / freedom)
 
     def _sliced(self) -> list[list[float]]:
-        """Return the log rates of every launch that has enough slices to say how they scatter."""
+        """Return the worths of every launch that has enough slices to say how they scatter."""
         slices = [
-            [_log_rate(s) for s in clean_slices(record)]
+            [self._worth(s) for s in clean_slices(record)]
             for records in self._records.values()
             for record in records
         ]

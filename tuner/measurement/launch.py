@@ -154,11 +154,11 @@ class ProcessLaunch:
     def _tell(self, stage: str) -> None:
         self._listen(LaunchStage(self.record.request.id, stage))
 
-    def start(self, team: Callable[[], Team], order: Begin, batch: int) -> None:
+    def start(self, team: Callable[[], Team], order: Begin) -> None:
         """Start the processes, have the model built, compiled and called until it is warm."""
         self._start(team)
         self._begin(order)
-        self._prepare(Prepare(batch))
+        self._prepare(Prepare(self.record.request.load))
         self._warm_up()
 
     def _start(self, team: Callable[[], Team]) -> None:

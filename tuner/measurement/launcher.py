@@ -22,6 +22,7 @@ from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin
 from tuner.record.store import Store
@@ -41,6 +42,7 @@ def bench_of_processes(
     host: Host,
     workload: Workload,
     facts: ModelFacts,
+    objective: Objective,
     listen: Listener,
     *,
     session: int,
@@ -61,6 +63,7 @@ def bench_of_processes(
         host,
         workload,
         facts,
+        objective,
         listen,
         session=session,
         draw=draw,
@@ -69,7 +72,7 @@ def bench_of_processes(
         search_ratio=search_ratio,
     )
     quiet = Quiet(store, listen, waiting_s, seconds_left)
-    return Bench(store, workload.card, launcher, quiet, draw)
+    return Bench(store, workload.card, objective, launcher, quiet, draw)
 
 
 class ProcessLauncher:
@@ -81,6 +84,7 @@ class ProcessLauncher:
         host: Host,
         workload: Workload,
         facts: ModelFacts,
+        objective: Objective,
         listen: Listener,
         *,
         session: int,
@@ -94,6 +98,7 @@ class ProcessLauncher:
         self._store = store
         self._workload = workload
         self._facts = facts
+        self._objective = objective
         self._listen = listen
         self._session = session
         self._draw = draw
@@ -139,6 +144,7 @@ class ProcessLauncher:
             session=self._session,
             started_s=self._store.used_s(),
             padding_bytes=self._draw.randint(0, _MAX_PADDING_BYTES),
+            scenario=self._workload.scenario,
         )
         file = self._store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
@@ -157,7 +163,7 @@ class ProcessLauncher:
             return launch
         environment = self._environment(request)
         order = self._order(request, plans[0])
-        launch.start(lambda: Team(plans, file.log_path, environment), order, request.batch)
+        launch.start(lambda: Team(plans, file.log_path, environment), order)
         return launch
 
     def _environment(self, request: LaunchRequest) -> Mapping[str, str]:
@@ -203,7 +209,7 @@ class ProcessLauncher:
 
     def _announce(self, record: LaunchRecord) -> None:
         request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
-        rates = [s.rate for s in clean_slices(record)]
+        slices, objective = clean_slices(record), self._objective
         self._listen(
             LaunchDone(
                 launch=request.id,
@@ -211,7 +217,11 @@ class ProcessLauncher:
                 purpose=request.purpose,
                 outcome=ending.outcome,
                 reason=ending.reason,
-                rate=statistics.median(rates) if rates else None,
+                rate=statistics.median(s.rate for s in slices) if slices else None,
+                value=objective.value(statistics.median(map(objective.of_slice, slices)))
+                if slices
+                else None,
+                unit=objective.unit,
                 seconds=record.total_s,
                 n_slices=len(record.slices),
                 n_disturbed=n_disturbed(record.slices),

@@ -14,39 +14,40 @@ import numpy as np
 
 from tuner.measurement.replication import scatter
 from tuner.record.launch import LaunchRecord
+from tuner.record.objective import Objective
 
 
 class Passes(msgspec.Struct, frozen=True):
-    """Log rates per pass and launch, (n_passes, n_launches), of the passes that count."""
+    """Worths per pass and launch, (n_passes, n_launches), of the passes that count."""
 
-    log_rates: np.ndarray
+    worths: np.ndarray
     n_taken: int
     n_clean: int
 
     def _common(self) -> np.ndarray:
         """Return what a pass has in common; nothing, where there is one launch."""
-        if self.log_rates.shape[1] == 1:
-            return np.zeros((len(self.log_rates), 1))
-        common: np.ndarray = self.log_rates.mean(axis=1, keepdims=True)
+        if self.worths.shape[1] == 1:
+            return np.zeros((len(self.worths), 1))
+        common: np.ndarray = self.worths.mean(axis=1, keepdims=True)
         return common
 
     def values(self) -> list[float]:
-        """Return one log rate per launch: the median over passes, what they share taken out."""
+        """Return one worth per launch: the median over passes, what they share taken out."""
         common = self._common()
-        medians = np.median(self.log_rates - common, axis=0) + common.mean()
+        medians = np.median(self.worths - common, axis=0) + common.mean()
         return [float(value) for value in medians]
 
     def scatter(self) -> float:
         """Return the SD of a slice within its launch, over all launches; 0 without any pass."""
-        if not self.log_rates.size:
+        if not self.worths.size:
             return 0.0
-        columns = (self.log_rates - self._common()).T
+        columns = (self.worths - self._common()).T
         n = len(columns)
         shared = n / (n - 1) if n > 1 else 1.0  # the launches' own noise is in the common part too
         return math.sqrt(shared * float(np.mean([scatter(column) ** 2 for column in columns])))
 
 
-def passes_of(records: Sequence[LaunchRecord]) -> Passes:
+def passes_of(records: Sequence[LaunchRecord], objective: Objective) -> Passes:
     """Return the passes in which all of these launches, at least one, took part."""
     n_taken = min(len(record.slices) for record in records)
     clean = [
@@ -55,6 +56,7 @@ def passes_of(records: Sequence[LaunchRecord]) -> Passes:
         if not any(record.slices[k].interference.dirty for record in records)
     ]
     table = [
-        [math.log(record.slices[k].rate) for record in records] for k in clean or range(n_taken)
+        [objective.of_slice(record.slices[k]) for record in records]
+        for k in clean or range(n_taken)
     ]
     return Passes(np.array(table).reshape(len(table), len(records)), n_taken, len(clean))

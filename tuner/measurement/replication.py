@@ -1,7 +1,7 @@
 """How many slices a launch gets: as many as tell more than another launch would.
 
 The launch is the replicate; slices only sharpen its one number. Where launches scatter by l (SD of
-log rate) and slices within one by s, the median of n slices has the variance l^2 + k s^2 / n, with
+worth) and slices within one by s, the median of n slices has the variance l^2 + k s^2 / n, with
 k = pi / 2 for a median, and costs c + n d seconds, c for the launch and d for a slice. Variance
 times cost, which is what precision costs, is least at n = sqrt(k c / d) s / l: the two-level rule
 of Kalibera and Jones (2013), https://kar.kent.ac.uk/33611/. It is asked again after every slice.
@@ -66,7 +66,7 @@ def variance_of_median(values: Sequence[float]) -> float:
 
 
 class Scatter(msgspec.Struct, frozen=True):
-    """SDs of log rates: between launches of one configuration, and of slices within a launch."""
+    """SDs of worths: between launches of one configuration, and of slices within a launch."""
 
     between: float
     within: float

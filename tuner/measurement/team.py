@@ -252,10 +252,9 @@ def _together(each: Sequence[Measured]) -> Measured:
                 dirty=tuple(dict.fromkeys(reason for i in seen for reason in i.dirty)),
             ),
             shares=tuple(Share(s.calls, s.seconds) for s in slices),
-            latency=(
-                latency([call for measured in each for call in measured.call_s])
-                if slices[0].latency
-                else None
-            ),
+            latency=latency([seconds for s in slices for seconds in s.call_s])
+            if slices[0].latency
+            else None,
+            packed_calls=b"".join(s.packed_calls for s in slices),
         )
     )

@@ -1,7 +1,7 @@
 """Studies side by side: of models, frameworks and hosts, and what changed between two of the same.
 
 Speedups were measured against a default beside them, so that they compare well: one that is smaller
-is no loss, where the default has become faster. Absolute rates of different days hold the days'
+is no loss, where the default has become faster. Absolute values of different days hold the days'
 differences too: their intervals know nothing of a host's drift.
 """
 
@@ -18,14 +18,16 @@ from typing import Literal
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.output.values import value_of
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, results_below
 from tuner.record.identities import differing, said
-from tuner.record.result import Interval, Result
+from tuner.record.interval import Interval
+from tuner.record.result import Result
 
-Figure = Literal["default's rate", "recommended rate", "speedup"]
+Figure = Literal["default's speed", "recommended speed", "speedup"]
 Direction = Literal["faster", "slower", "larger", "smaller", "no change seen", "not known"]
-"""Rates become faster or slower, speedups larger or smaller: where the interval does not hold 1."""
+"""Speeds become faster or slower, speedups larger or smaller: the interval does not hold 1."""
 _HARDWARE = ("processor", "allowed_cpus", "physical_cores", "quota_cores", "numa_nodes", "gpus")
 
 
@@ -132,10 +134,10 @@ def _hardware(result: Result) -> str:
 
 def _change(before: StudyFound, after: StudyFound) -> Change:
     a, b = before.result, after.result
-    of_rates: tuple[Direction, Direction] = ("faster", "slower")
+    of_speeds: tuple[Direction, Direction] = ("faster", "slower")
     shifts = [
-        _shift_of_default(a, b, of_rates),
-        _shift("recommended rate", _recommended_rate(a), _recommended_rate(b), of_rates),
+        _shift_of_default(a, b, of_speeds),
+        _shift("recommended speed", _recommended_value(a), _recommended_value(b), of_speeds),
     ]
     without = _times(a.verdict != "faster", b.verdict != "faster")
     if without:
@@ -161,18 +163,27 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
 
 def _shift_of_default(a: Result, b: Result, words: tuple[Direction, Direction]) -> Shift:
     """Compare the defaults, each at the batch at which it was fastest."""
-    shift = _shift("default's rate", a.default.rate, b.default.rate, words)
+    shift = _shift("default's speed", _default_value(a), _default_value(b), words)
     if shift.ratio is None or a.default.batch == b.default.batch:
         return shift
     note = f"fastest at batch {a.default.batch}, then at {b.default.batch}"
     return msgspec.structs.replace(shift, note=note)
 
 
-def _recommended_rate(result: Result) -> Interval | None:
-    """Return the rate under what the study recommends, which may be the default."""
+def _recommended_value(result: Result) -> Interval | None:
+    """Return the speed under what the study recommends, which may be the default."""
     if result.verdict != "faster":
-        return result.default.rate
-    return result.winners[result.recommended_class].rate
+        return _default_value(result)
+    return _speed(value_of(result.winners[result.recommended_class]), result)
+
+
+def _default_value(result: Result) -> Interval | None:
+    return _speed(value_of(result.default), result)
+
+
+def _speed(value: Interval | None, result: Result) -> Interval | None:
+    """Return a value such that more is better, of which quotients are taken."""
+    return None if value is None else result.objective.in_unit(value)
 
 
 def _shift(

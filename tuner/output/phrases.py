@@ -10,8 +10,9 @@ import msgspec
 
 from tuner.frameworks import FRAMEWORKS
 from tuner.output.price import price
+from tuner.output.values import bounds, default_value, metric, winner_value, worth_in_unit
 from tuner.record.configuration import Configuration, Value
-from tuner.record.figures import figure
+from tuner.record.interval import Interval
 from tuner.record.journal import TRANSFERRED, WinnerClass
 from tuner.record.launch import OutputCheck
 from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
@@ -20,7 +21,6 @@ from tuner.record.result import (
     BesideNeighbour,
     CompileSeconds,
     Contribution,
-    Interval,
     OperatorProfile,
     Result,
     Verdict,
@@ -43,13 +43,6 @@ def ratio(interval: Interval | None) -> str:
 
 def _number(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else "unbounded"
-
-
-def rate(interval: Interval | None) -> str:
-    """Write a rate with its interval."""
-    if interval is None:
-        return "-"
-    return f"{figure(interval.point)} ({figure(interval.low)} - {figure(interval.high)})"
 
 
 def verdict_line(verdict: Verdict) -> str:
@@ -366,14 +359,6 @@ def _items(n: Value) -> str:
     return "1 item" if n == 1 else f"{n} items"
 
 
-def default_rate(result: Result) -> str:
-    """Write the default's rate with its interval and its batch; else that it has none."""
-    if result.default.rate is None:
-        return "not known: too few rounds confirmed it"
-    unit, batch = result.objective.unit, result.default.batch
-    return f"{rate(result.default.rate)} {unit} at batch {batch}"
-
-
 def model_size(result: Result) -> str:
     """Write how large a model is, as far as that is known; empty of a program."""
     facts = result.model_facts
@@ -402,7 +387,6 @@ def _told_before(result: Result, name: str, said: Callable[[WinnerSection], obje
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "ratio": ratio,
-    "rate": rate,
     "settings": settings,
     "candidate": best_candidate,
     "standing": standing,
@@ -429,7 +413,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "code": _code,
     "mebibytes": _mebibytes,
     "calling": _calling,
-    "default_rate": default_rate,
+    "default_value": default_value,
+    "winner_value": winner_value,
+    "worth_in_unit": worth_in_unit,
+    "metric": metric,
+    "bounds": bounds,
     "model_size": model_size,
     "same_settings": same_settings,
     "same_winner": same_winner,

@@ -51,8 +51,9 @@ class LaunchStage(msgspec.Struct, frozen=True, tag="launch_stage"):
 class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
     """A launch has ended.
 
-    `rate` is the median over its undisturbed slices, over all where none is, in items per second:
-    as it was measured, so that it holds the machine's drift, which no score of the search holds.
+    `rate` (items per second) and `value` (in `unit`, of the objective) are medians over its
+    undisturbed slices, over all where none is: as they were measured, so that they hold the
+    machine's drift, which no score of the search holds.
     """
 
     launch: int
@@ -68,6 +69,8 @@ class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
     search_ratio: float | None = None
     """Its configuration against the default, as the search knows it by now; None for the default
     and where no search is made of it. What the result says may rest on more launches."""
+    value: float | None = None
+    unit: str = ""
 
 
 class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):

@@ -12,13 +12,15 @@ Metrics (all times are wall-clock seconds):
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
 
 from tuner.record.configuration import Configuration, Value
+from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Ending
 
 MAX_DRIFT_SAME = 1e-4
@@ -81,10 +83,19 @@ class Latency(msgspec.Struct, frozen=True):
 
 
 def latency(call_s: Sequence[float]) -> Latency:
-    """Summarise the seconds of some calls, at least one: nearest-rank percentiles."""
+    """Summarise the seconds of some calls, at least one."""
     ordered = sorted(call_s)
-    p50, p99 = (ordered[math.ceil(share * len(ordered)) - 1] for share in (0.5, 0.99))
-    return Latency(p50, p99, len(ordered))
+    return Latency(nearest_rank(ordered, 0.5), nearest_rank(ordered, 0.99), len(ordered))
+
+
+def nearest_rank(values: Sequence[float], share: float) -> float:
+    """Return the least of the values, at least one, that so large a share of them do not exceed."""
+    return sorted(values)[math.ceil(share * len(values)) - 1]
+
+
+def packed(call_s: Iterable[float]) -> bytes:
+    """Write the seconds of calls as a slice keeps them: 4 bytes each, to seven digits."""
+    return array("f", call_s).tobytes()
 
 
 class Slice(msgspec.Struct, frozen=True):
@@ -105,6 +116,25 @@ class Slice(msgspec.Struct, frozen=True):
     shares: tuple[Share, ...] = ()
     """Of each instance by rank; empty where there is one process."""
     latency: Latency | None = None
+    """Of the calls below: most readers need no more of them."""
+    packed_calls: bytes = b""
+    """Seconds of every call, in their order; a team's, instance by instance. Empty where calls were
+    not timed one by one, and in launches of earlier versions. Single precision, little-endian."""
+
+    def __post_init__(self) -> None:
+        """Refuse calls that no clock has timed: raises ValueError."""
+        if not all(0 < seconds < math.inf for seconds in self.call_s):
+            raise ValueError("the seconds of a call are no time")
+
+    @property
+    def call_s(self) -> list[float]:
+        """Seconds of every call."""
+        return array("f", self.packed_calls).tolist()
+
+    @property
+    def call_mean_s(self) -> float:
+        """Mean seconds of a call, over all instances."""
+        return self.seconds * max(1, len(self.shares)) / self.calls
 
     @property
     def rate(self) -> float:
@@ -244,6 +274,12 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     padding_bytes: int = 0
     """Length of a variable that does nothing but move the stack: where it begins changes speeds
     (Mytkowicz et al. 2009), so that it is drawn anew for every launch."""
+    scenario: str = OFFLINE
+
+    @property
+    def load(self) -> Load:
+        """What is offered to it."""
+        return Load(self.scenario, self.batch)
 
 
 class LaunchRecord(msgspec.Struct):
@@ -268,9 +304,9 @@ class LaunchRecord(msgspec.Struct):
     """Of these, on its slices: discarded calls, resuming and stopping included."""
 
     @property
-    def clean_rate(self) -> float | None:
-        """Items per second of the first undisturbed slice; None while there is none."""
-        return next((s.rate for s in self.slices if not s.interference.dirty), None)
+    def clean_slice(self) -> Slice | None:
+        """The first undisturbed slice; None while there is none."""
+        return next((s for s in self.slices if not s.interference.dirty), None)
 
     @property
     def compile_s(self) -> float:

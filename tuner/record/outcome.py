@@ -17,6 +17,8 @@ class Outcome(StrEnum):
     TIMED_OUT = "timed_out"
     WRONG_OUTPUT = "wrong_output"
     NOT_APPLICABLE = "not_applicable"
+    OVER_BOUND = "over_bound"
+    """It was measured, and its launches together exceed what the user allows."""
     INTERRUPTED = "interrupted"
     """The tool itself was stopped; says nothing about the configuration."""
 

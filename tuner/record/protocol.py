@@ -12,6 +12,7 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Prepared, Profiled, Slice
+from tuner.record.load import Load
 from tuner.record.outcome import Outcome
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 
@@ -50,9 +51,9 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
-    """Compile at a batch size, and make the first call; after Begin."""
+    """Compile for a load, and make the first call; after Begin."""
 
-    batch: int
+    load: Load
 
 
 class WarmUp(msgspec.Struct, frozen=True, tag="warm_up"):
@@ -159,8 +160,6 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     """The answer to Measure."""
 
     slice: Slice
-    call_s: tuple[float, ...] = ()
-    """Seconds of every timed call, in a team."""
 
 
 class ReferenceMade(msgspec.Struct, frozen=True, tag="reference_made"):

@@ -5,14 +5,16 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 
 from tuner.record.configuration import VARIABLE_NAME, Value
-from tuner.record.result import Interval, Verdict
+from tuner.record.interval import Interval
+from tuner.record.load import SCENARIOS
+from tuner.record.objective import METRICS, Bound
+from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
-from tuner.record.workload import Scenario
 
 RECOMMENDATION_VERSION = 1
 
@@ -74,11 +76,15 @@ class Claim(msgspec.Struct, frozen=True):
     noise_floor: float
     speedup: Interval | None = None
     launch_sd: float | None = None
-    """What launches differed by (log rate) in the confirmation."""
+    """What launches differed by (log) in the confirmation."""
     launch_freedom: int = 0
     """Degrees of freedom that are claimed for it: those of a single arm's rounds."""
     default_rate: float | None = None
     """Items per second of the default at its best batch; None in files of earlier versions."""
+    default_value: float | None = None
+    """Its value in the unit of the metric; None in files of earlier versions."""
+    metric: str = "throughput"
+    """By which it is faster (record/objective.py)."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):
@@ -112,6 +118,8 @@ class Recommendation(msgspec.Struct, frozen=True):
 
     LD_PRELOAD then holds the name alone: where it lies depends on the environment.
     """
+    bounds: list[Bound] = []
+    """What it was kept within."""
 
 
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
@@ -157,8 +165,9 @@ def fault_of(recommendation: Recommendation) -> str | None:
 
 def _fault_of_words(r: Recommendation) -> str | None:
     words: dict[str, tuple[str, tuple[str, ...]]] = {
-        "workload.scenario": (r.workload.scenario, get_args(Scenario)),
+        "workload.scenario": (r.workload.scenario, tuple(SCENARIOS)),
         "workload.form": (r.workload.form, _FORMS),
+        "claim.metric": (r.claim.metric, tuple(METRICS)),
         "tolerances.numerics": (r.tolerances.numerics, _NUMERICS),
     }
     for where, (word, allowed) in words.items():
@@ -191,6 +200,7 @@ def _fault_of_claim(claim: Claim) -> str | None:
         "claim.noise_floor": claim.noise_floor,
         "claim.launch_sd": claim.launch_sd,
         "claim.default_rate": claim.default_rate,
+        "claim.default_value": claim.default_value,
     }
     if claim.speedup is not None:
         if fault := fault_of_interval(claim.speedup, "its claim.speedup"):

@@ -10,30 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.interval import Interval
 from tuner.record.launch import Latency, Operator, OutputCheck, ReadBack
+from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 
 SCHEMA_VERSION = 1
 
 Verdict = Literal["faster", "keep_default", "ambiguous"]
-Goal = Literal["fastest", "robust"]
-
-
-class Interval(msgspec.Struct, frozen=True):
-    """A point estimate with its confidence interval."""
-
-    point: float
-    low: float
-    high: float
-    confidence: float
-
-
-class Objective(msgspec.Struct, frozen=True):
-    """What is maximised or minimised."""
-
-    metric: str
-    unit: str
-    direction: Literal["maximize", "minimize"]
 
 
 class HostSection(msgspec.Struct, frozen=True):
@@ -128,6 +112,7 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """Why the verdict is what it is."""
     n_rounds: int
     rate: Interval | None
+    """Items per second, whatever the objective; of all instances together."""
     speedup: Interval | None
     speedup_at_reference_batch: Interval | None
     batch_gain: float | None
@@ -151,6 +136,10 @@ class WinnerSection(msgspec.Struct, frozen=True):
     tuner/findings/launches.py."""
     profile: OperatorProfile | None = None
     """Of one instance, where there are several."""
+    value: Interval | None = None
+    """In the objective's unit; None in results of earlier versions, which knew rates only."""
+    value_undisturbed: Interval | None = None
+    """Where all calls count, disturbed ones too, what it is without those; else None."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -165,6 +154,12 @@ class DefaultSection(msgspec.Struct, frozen=True):
     beside_neighbour: BesideNeighbour | None = None
     call: Latency | None = None
     profile: OperatorProfile | None = None
+    value: Interval | None = None
+    """In the objective's unit; None in results of earlier versions, which knew rates only."""
+    value_undisturbed: Interval | None = None
+    """Where all calls count, disturbed ones too, what it is without those; else None."""
+    over_bound: str = ""
+    """Which bound the default itself exceeds; empty if none."""
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
@@ -255,7 +250,7 @@ class Noise(msgspec.Struct, frozen=True):
 
     floor: float
     launch_sd: float | None
-    """Standard deviation of one launch's log rate within a round."""
+    """Standard deviation of one launch's worth within a round."""
     dirty_slices: int
     slices: int
     disturbances: list[Disturbance] = []
@@ -276,7 +271,7 @@ class Moment(msgspec.Struct, frozen=True):
 
 
 class ConfirmationRound(msgspec.Struct, frozen=True):
-    """Log rate of each arm in a round, in the order of `arms`."""
+    """Worth of each arm in a round (record/objective.py), in the order of `arms`."""
 
     number: int
     log_rates: list[float | None]
@@ -344,7 +339,7 @@ class Result(msgspec.Struct, frozen=True):
     """Why the search for new configurations ended: settled, exhausted, or out of time."""
     timeline: list[Moment] = []
     """Every slice in the order of time; empty in results of earlier versions."""
-    goal: Goal = "fastest"
+    goal: str = "fastest"
     """robust: winners that do not collapse beside a busy neighbour are preferred."""
     source_sha256: str = ""
     """Of the model's file; empty in results of earlier versions."""

@@ -10,8 +10,9 @@ from typing import Any
 
 import msgspec
 
+from tuner.record.interval import Interval
 from tuner.record.journal import WinnerClass
-from tuner.record.result import SCHEMA_VERSION, Interval, Result
+from tuner.record.result import SCHEMA_VERSION, Result
 
 _LARGEST = 2**63
 """No count of ours reaches it, and no float is too small to hold it."""

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.load import SCENARIOS, Load, Scenario
 
-Scenario = Literal["offline"]
 N_CHECK_SAME = 32
 N_CHECK_REDUCED = 128
 """Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""
@@ -123,9 +121,18 @@ class Workload(msgspec.Struct, frozen=True):
 
     model: ModelRef
     framework: str
-    scenario: Scenario
+    scenario: str
+    """A name of record/load.py."""
     card: ModelCard
     seed: int = 0
+
+    def means(self) -> Scenario:
+        """Return what its scenario means."""
+        return SCENARIOS[self.scenario]
+
+    def load(self, batch: int | None) -> Load:
+        """Return what is offered to a launch; batch: of the model's own reference batch if None."""
+        return Load(self.scenario, batch or self.card.reference_batch)
 
     def label(self) -> str:
         """Name it as folders and reports do."""

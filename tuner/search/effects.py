@@ -25,7 +25,7 @@ class Effects:
     def gains(
         self, configuration: Configuration, tried: Mapping[Configuration, float | None]
     ) -> dict[str, float]:
-        """Return what each setting gains over the default's value, by all trials (log rate).
+        """Return what each setting gains over the default's value, by all trials (log).
 
         Settings of which the default has no value (they only exist beside another setting) are left
         out, and all before any score. What failed counts as half as fast as the slowest, so that

@@ -1,7 +1,7 @@
 """The covariance of configurations: what is known of one by another.
 
 It is a sum of what each setting has in common by itself (settings are often nearly additive in the
-logarithm of the rate), of what placements have in common (instances, cores and CPUs depend on each
+worth), of what placements have in common (instances, cores and CPUs depend on each
 other: they count together), of what whole configurations have in common (Matern 5/2), and of what
 a configuration shares with itself alone.
 

@@ -21,7 +21,7 @@ class Exhausted(Exception):
 
 
 class Belief(msgspec.Struct, frozen=True):
-    """What is believed of a configuration's log rate."""
+    """What is believed of a configuration's worth."""
 
     mean: float
     sd: float

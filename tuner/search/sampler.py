@@ -69,7 +69,7 @@ Scores = Callable[[], Mapping[Configuration, float | None]]
 class PortfolioSampler(BaseSampler):
     """Proposes for the class in `focus`.
 
-    scores: what was tried (None: without a score); sd: by how much a score may be off (log rate);
+    scores: what was tried (None: without a score); sd: by how much a score may be off (log);
     cost_s: the seconds that a tried configuration took; transfer: what earlier studies say.
     """
 
@@ -100,7 +100,7 @@ class PortfolioSampler(BaseSampler):
         self.source = ""
         """Who made the last proposal."""
         self.expected_gain: dict[WinnerClass, float] = {}
-        """By class, of its most promising configuration at the surrogate's last turn (log rate)."""
+        """By class, of its most promising configuration at the surrogate's last turn (log)."""
         self.around: dict[WinnerClass, Configuration] = {}
         """By class: whose neighbours are all to be tried before anything else."""
         self.looks_elsewhere: set[WinnerClass] = set()
@@ -169,7 +169,7 @@ class PortfolioSampler(BaseSampler):
 
     def _learn_from(self, tried: Mapping[Configuration, float | None]) -> None:
         scores = {
-            c: None if rate is None else Score(rate, self._sd(c)) for c, rate in tried.items()
+            c: None if worth is None else Score(worth, self._sd(c)) for c, worth in tried.items()
         }
         if scores == self._fitted:
             return

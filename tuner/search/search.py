@@ -38,7 +38,7 @@ class Heard(msgspec.Struct, frozen=True):
 class Search:
     """Proposes configurations, hears how they did, and says when a class is settled.
 
-    path: Optuna's file. scores: what was tried so far, as log rates, None without one. noted: every
+    path: Optuna's file. scores: what was tried so far, as worths, None without one. noted: every
     trial that the study's journal holds. earlier: other studies that tell where to look. known:
     what may be asked of a tried configuration, by keyword (PortfolioSampler).
     """
@@ -74,7 +74,7 @@ class Search:
         return self._trials.enter(configuration, source)
 
     def tell(self, proposal: Proposal, outcome: Outcome, reason: str, score: float | None) -> None:
-        """Tell how a proposal did; score: its log rate, None for a failure."""
+        """Tell how a proposal did; score: its worth, None for a failure."""
         self._trials.tell(proposal.number, outcome, reason, score)
 
     def settle(self, klass: WinnerClass, standing: Standing) -> str:

@@ -15,7 +15,7 @@ from tuner.search.sampler import UNGUIDED, PortfolioSampler, Scores
 PATIENCE = 4
 """Turns of the surrogate in a row at which little was expected, before a class is settled."""
 _LITTLE = 0.0005
-"""An expected gain of the log rate that is not worth a launch, however quiet the host."""
+"""An expected gain of worth that is not worth a launch, however quiet the host."""
 _OF_NOISE = 1 / 10
 """The same as a share of what launches scatter by."""
 _REST = 1 / 4
@@ -35,11 +35,11 @@ class Standing(msgspec.Struct, frozen=True):
     """How a study stands after a launch, as far as settling asks."""
 
     leaders: Mapping[WinnerClass, tuple[Configuration, float]]
-    """The best of each class that has any, with its score (log rate)."""
+    """The best of each class that has any, with its score (log)."""
     floor: float
-    """By how much (log rate) a score must exceed another to be better."""
+    """By how much (log) a score must exceed another to be better."""
     launch_sd: float
-    """By how much launches of one configuration scatter (SD of the log rate)."""
+    """By how much launches of one configuration scatter (SD of the worth)."""
     used_s: float
     """Seconds that the study took so far."""
     launch_s: Callable[[], float]

@@ -5,7 +5,7 @@ covariance, is chosen by the likelihood of what was seen, with priors that make 
 first trials on (maximum a posteriori).
 
 Far below the best, differences count for less: a search wants to know the top, not by how much the
-bottom is worse. What failed tells where failures are, and nothing of rates.
+bottom is worse. What failed tells where failures are, and nothing of worths.
 
 A hint (what other studies let expect) is half believed: its multiple is learnt like the rest, from
 what was seen. Where the two do not rank alike, it is dropped.
@@ -44,7 +44,7 @@ _LATE = 2.0
 """Times as long for settings of which little is expected."""
 _PART_SD = 1.0
 _LEAST_SPREAD = 0.03
-"""SD of log rates that is reckoned with at the least."""
+"""SD of worths that is reckoned with at the least."""
 _OWN = 0.1
 """Prior median of what a configuration shares with itself alone, in units of the spread."""
 _AT_ONCE = 2000
@@ -57,18 +57,18 @@ LEAST_CORRELATION = 0.2
 """Spearman's, of a hint and the scores: below it, the hint is dropped."""
 
 Hint: TypeAlias = Callable[[Sequence[Configuration]], np.ndarray]
-"""Says of configurations what log rate to expect, up to a constant."""
+"""Says of configurations what worth to expect, up to a constant."""
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What was measured of a configuration: its log rate, and by how much that may be off (SD)."""
+    """What was measured of a configuration: its worth, and by how much that may be off (SD)."""
 
-    rate: float
+    worth: float
     sd: float
 
 
 class Surrogate:
-    """Predicts log rates, and where failures are, from tried configurations."""
+    """Predicts worths, and where failures are, from tried configurations."""
 
     def __init__(self, space: Space, hint: Hint | None = None) -> None:
         self.features = Features(space)
@@ -108,17 +108,17 @@ class Surrogate:
         self._scores = scores
         kept = _telling(scores)
         self._tried = list(kept)
-        rates = np.array([score.rate for score in kept.values()])
+        worths = np.array([score.worth for score in kept.values()])
         sds = np.array([score.sd for score in kept.values()])
-        self._warp = Warp(rates)
-        y = self._warp.of(rates)
-        noise = sds * self._warp.slope(rates)
+        self._warp = Warp(worths)
+        y = self._warp.of(worths)
+        noise = sds * self._warp.slope(worths)
         self._mean = float(np.median(y))
         self._spread = max(float(y.std()), _LEAST_SPREAD)
         self._x = self.features.of(self._tried)
         self._y = (y - self._mean) / self._spread
         self._noise = (noise / self._spread) ** 2
-        self._judge_hint(rates)
+        self._judge_hint(worths)
         if len(scores) >= _REFIT * self._fitted_on:
             self._fitted_on = len(scores)
             self.n_learnt += 1
@@ -129,14 +129,14 @@ class Surrogate:
         self._all_x = self.features.of(self._everything)
         self._costs = np.array([math.log((costs_s or {}).get(c, 1.0)) for c in self._everything])
 
-    def _judge_hint(self, rates: np.ndarray) -> None:
+    def _judge_hint(self, worths: np.ndarray) -> None:
         """Compare the hint with what was seen, and put it into the units of y."""
-        self._hinted = np.zeros(len(rates))
+        self._hinted = np.zeros(len(worths))
         if self._hint is None:
             return
         raw = self._hint(self._tried)
-        if len(rates) >= _JUDGED_FROM:
-            found = _rank_correlation(raw, rates)
+        if len(worths) >= _JUDGED_FROM:
+            found = _rank_correlation(raw, worths)
             self.hint_correlation = found
             if found < LEAST_CORRELATION:
                 self.is_misled = True
@@ -234,18 +234,18 @@ class Surrogate:
             apart = {c for c in configurations if c in self._scores and c not in learnt}
             if apart:
                 others = iter(self.beliefs([c for c in configurations if c not in apart]))
-                measured = {c: Belief(self._scores[c].rate, self._scores[c].sd) for c in apart}
+                measured = {c: Belief(self._scores[c].worth, self._scores[c].sd) for c in apart}
                 return [measured[c] if c in apart else next(others) for c in configurations]
         mean, sd = self._predict(configurations)
         y = self._mean + self._spread * mean
-        rates = self._warp.back(y)
-        sds = self._spread * sd / self._warp.slope(rates)
-        return [Belief(float(m), float(s)) for m, s in zip(rates, sds, strict=True)]
+        worths = self._warp.back(y)
+        sds = self._spread * sd / self._warp.slope(worths)
+        return [Belief(float(m), float(s)) for m, s in zip(worths, sds, strict=True)]
 
     def expected_gains(
         self, configurations: Sequence[Configuration], over: Sequence[Configuration]
     ) -> np.ndarray:
-        """Return by how much each may be expected to beat the best of `over` (log rate, >= 0).
+        """Return by how much each may be expected to beat the best of `over` (>= 0).
 
         The expected improvement over what the tried ones are believed to do: not over the highest
         score, which was lucky. Times the chance that it works at all.
@@ -316,7 +316,7 @@ def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Sc
     """Return what is worth learning from, in the same order."""
     if len(scores) <= _MOST_BELIEVED:
         return scores
-    best = sorted(scores, key=lambda c: scores[c].rate, reverse=True)[: _MOST_BELIEVED // 2]
+    best = sorted(scores, key=lambda c: scores[c].worth, reverse=True)[: _MOST_BELIEVED // 2]
     chosen = set(best)
     latest = [c for c in scores if c not in chosen][-(_MOST_BELIEVED - len(best)) :]
     kept = {*best, *latest}

@@ -28,7 +28,7 @@ _STUDY_SD = 0.05
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """An earlier study's scores, as natural logarithms of the rate over that of its default."""
+    """An earlier study's scores, as worths less that of its default."""
 
     name: str
     log_ratios: dict[Configuration, float]

@@ -80,7 +80,7 @@ def _stored(path: Path) -> Iterator[None]:
 
 
 class Trials:
-    """The trials of a sampler in Optuna's file. The value is a log rate, maximised.
+    """The trials of a sampler in Optuna's file. The value is a worth, maximised.
 
     noted: every trial that the study's journal holds.
     """

@@ -1,4 +1,4 @@
-"""Far below the best, differences of a rate count for less: the scale on which models learn."""
+"""Far below the best, differences of worth count for less: the scale on which models learn."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 class Warp:
     """Differences count for less the further below the best: y = -t log(1 + gap / t)."""
 
-    def __init__(self, rates: np.ndarray) -> None:
-        self._best = float(rates.max())
-        self._scale = max(float(np.median(self._best - rates)), 0.1)
+    def __init__(self, worths: np.ndarray) -> None:
+        self._best = float(worths.max())
+        self._scale = max(float(np.median(self._best - worths)), 0.1)
 
-    def of(self, rates: np.ndarray) -> np.ndarray:
-        return self.of_gaps(np.maximum(self._best - rates, 0.0))
+    def of(self, worths: np.ndarray) -> np.ndarray:
+        return self.of_gaps(np.maximum(self._best - worths, 0.0))
 
     def of_gaps(self, gaps: np.ndarray) -> np.ndarray:
         """Return y at gaps below the best; above it, where gaps are negative, y is as they are."""
@@ -21,8 +21,8 @@ class Warp:
         found: np.ndarray = -self._scale * np.log1p(below / self._scale) - np.minimum(gaps, 0.0)
         return found
 
-    def slope(self, rates: np.ndarray) -> np.ndarray:
-        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - rates, 0.0))
+    def slope(self, worths: np.ndarray) -> np.ndarray:
+        found: np.ndarray = self._scale / (self._scale + np.maximum(self._best - worths, 0.0))
         return found
 
     def back(self, y: np.ndarray) -> np.ndarray:

@@ -14,7 +14,7 @@ from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
 from tuner.space.knob import Applies, Knob
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, same
@@ -22,6 +22,7 @@ from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
 
 _PROGRAM = "program"
+_ONE_CALLER = "one caller keeps one instance busy: the others would idle"
 
 
 def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
@@ -86,7 +87,8 @@ def resolve_space(
     for entry in entries:
         # conditions over knobs are kept for later; those over the host alone are settled now
         knobs.append(_resolve_knob(entry, facts, defaults.get(entry.id, UNSET), restrictions))
-    return Space(knobs, facts, model.unread, Placements(host))
+    idle = {INSTANCES: _ONE_CALLER} if workload.means().one_caller else {}
+    return Space(knobs, facts, {**model.unread, **idle}, Placements(host))
 
 
 def _resolve_knob(

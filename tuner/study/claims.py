@@ -17,16 +17,18 @@ from tuner.measurement.confirmation import (
     estimate_noise,
     holm_alphas,
     judge,
-    rate_interval,
+    plain_interval,
     simultaneous_interval,
     speedup_interval,
 )
-from tuner.measurement.estimates import round_values
+from tuner.measurement.estimates import round_worths
 from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_HIGH, TOO_NOISY, is_too_noisy
-from tuner.record.result import Disturbance, Interval, Verdict
+from tuner.record.objective import THROUGHPUT, Objective
+from tuner.record.result import Disturbance, Verdict
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in
 from tuner.study.ledger import BEHIND, Ledger, is_default
@@ -45,7 +47,9 @@ class Claim(msgspec.Struct, frozen=True):
     speedup: Interval | None = None
     at_reference_batch: Interval | None = None
     batch_gain: float | None = None
+    value: Interval | None = None
     rate: Interval | None = None
+    """Items per second."""
     disturbed: float = 0.0
     """Share of the slices behind it, the default's included, that something else disturbed."""
 
@@ -65,12 +69,11 @@ class Claims:
         chosen: ArmsChosen | None,
         n_rounds: int | None = None,
         *,
-        is_robust: bool = False,
         is_proven: Callable[[Configuration], bool] = lambda _: True,
     ) -> None:
         self._ledger = ledger
+        self.objective = ledger.objective
         self._is_proven = is_proven
-        self._is_robust = is_robust
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
         self._others = [c for c in chosen.arms if c not in finalists.values()] if chosen else []
@@ -84,7 +87,8 @@ class Claims:
             records = [store.launches[i] for i in done.launches]
             names = [record.request.configuration for record in records]
             self.launches.append(dict(zip(names, records, strict=True)))
-            self._rounds.append(dict(zip(names, round_values(records), strict=True)))
+            worths = round_worths(records, self.objective)
+            self._rounds.append(dict(zip(names, worths, strict=True)))
         self.default = self._default()
         self.noise = self._noise()
         family = {c.label(): self.differences(c) for c in finalists.values() if not is_default(c)}
@@ -93,7 +97,7 @@ class Claims:
     # ---------------------------------------------------------------- series
 
     def series(self, configuration: Configuration) -> ArmSeries:
-        """Return an arm's log rate per round."""
+        """Return an arm's worth per round."""
         return ArmSeries(tuple(values.get(configuration) for values in self._rounds))
 
     def n_failures(self, configuration: Configuration) -> int:
@@ -120,7 +124,7 @@ class Claims:
         return searched[0] if searched else Configuration()
 
     def differences(self, configuration: Configuration) -> list[float]:
-        """Return the arm's log rates less the default's, each at its best batch."""
+        """Return the arm's worths less the default's, each at its best batch."""
         return self.series(configuration).against(self.series(self.default))
 
     def _noise(self, configuration: Configuration | None = None) -> Noise:
@@ -161,7 +165,7 @@ class Claims:
             self._claim_of(klass, other)
             for other in self._others
             if allowed_in(klass, other) and not self._ledger.unobservable(other)
-            if not (self._is_robust and self._ledger.collapses(other))
+            if not self._ledger.refusal(other)
         ]
         faster = [
             claim
@@ -181,6 +185,8 @@ class Claims:
             return Claim(configuration, "ambiguous", reason, n)
         if self._ledger.has_failed(configuration):
             return Claim(configuration, "ambiguous", "it failed when it was launched again", n)
+        if why := self._ledger.over_bound(configuration):
+            return Claim(configuration, "ambiguous", why, n)
         if n < LOOKS[0]:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
             return Claim(configuration, "ambiguous", reason, n)
@@ -205,7 +211,8 @@ class Claims:
             speedup=speedup,
             at_reference_batch=self._interval(configuration, pairs) if len(pairs) > 1 else None,
             batch_gain=math.exp(statistics.fmean(gains)) if gains else None,
-            rate=rate_interval(own.known()),
+            value=self.value(configuration),
+            rate=self.rate(configuration),
             disturbed=self._disturbed_behind(configuration),
         )
 
@@ -222,11 +229,13 @@ class Claims:
             reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
         best = self._ledger.challenger(klass)
-        if best is not None and (
-            self._is_robust or self._ledger.unobservable(best) or not self._is_proven(best)
-        ):
-            why = "collapses beside a busy neighbour" if self._is_robust else "could not be proved"
-            return Claim(default, "ambiguous", f"the best candidate, {best.label()}, {why}")
+        if best is not None and (refusal := self._ledger.refusal(best)):
+            return Claim(
+                default, "ambiguous", f"the best candidate is {best.label()}, but {refusal}"
+            )
+        if best is not None and (self._ledger.unobservable(best) or not self._is_proven(best)):
+            reason = f"the best candidate, {best.label()}, could not be proved"
+            return Claim(default, "ambiguous", reason)
         lag = self._ledger.lag(klass)
         scatter = BEHIND * math.sqrt(2) * self.noise.launch_sd
         reason = (
@@ -254,7 +263,7 @@ class Claims:
                 claim.configuration
                 for claim in claims
                 if claim.verdict == "ambiguous" and not is_default(claim.configuration)
-                if not self._ledger.has_failed(claim.configuration)
+                if self._ledger.may_win(claim.configuration)
                 if not self.n_failures(claim.configuration)
             )
         )
@@ -283,10 +292,35 @@ class Claims:
         pairs = self.series(configuration).against(self.series(other))
         return speedup_interval(pairs, 0.05) if len(pairs) >= LOOKS[0] else None
 
-    def default_rate(self) -> Interval | None:
-        """Return the default's rate at its best batch."""
-        known = self.series(self.default).known()
-        return rate_interval(known) if len(known) > 1 else None
+    def value(self, configuration: Configuration) -> Interval | None:
+        """Return an arm's value in the objective's unit, with its plain 95 % interval over rounds.
+
+        None of fewer than two rounds.
+        """
+        known = self.series(configuration).known()
+        return self.objective.in_unit(plain_interval(known)) if len(known) > 1 else None
+
+    def value_undisturbed(self, configuration: Configuration) -> Interval | None:
+        """Return the same of the undisturbed slices alone, where all calls count; else None."""
+        objective = self.objective
+        if not objective.is_of_calls:
+            return None
+        known = self._known_in_rounds(configuration, objective, only_clean=True)
+        return objective.in_unit(plain_interval(known)) if len(known) > 1 else None
+
+    def rate(self, configuration: Configuration) -> Interval | None:
+        """Return an arm's items per second, whatever the objective."""
+        known = self._known_in_rounds(configuration, THROUGHPUT)
+        return plain_interval(known) if len(known) > 1 else None
+
+    def _known_in_rounds(
+        self, configuration: Configuration, objective: Objective, *, only_clean: bool = False
+    ) -> list[float]:
+        found = []
+        for arms in self.launches:
+            worths = round_worths(list(arms.values()), objective, only_clean=only_clean)
+            found.append(dict(zip(arms, worths, strict=True)).get(configuration))
+        return [worth for worth in found if worth is not None]
 
 
 def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:

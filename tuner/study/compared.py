@@ -25,7 +25,7 @@ def as_run(study: Study) -> Configuration | None:
         return None
     ledger = study.ledger
     at_batches = [ledger.at_batch(bare, batch) for batch in ledger.batches]
-    found = ledger.best([c for c in at_batches if not ledger.has_failed(c)])
+    found = ledger.best([c for c in at_batches if ledger.may_win(c)])
     if found is None:
         return None
     finalists = {finalist.without(BATCH): finalist for finalist in study.finalists().values()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
@@ -35,11 +36,11 @@ def confirm(study: Study) -> None:
         n = len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
         open_arms = make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
-        open_arms = [c for c in open_arms if not study.ledger.has_failed(c)]
+        open_arms = [c for c in open_arms if study.ledger.may_win(c)]
         if last_look and not open_arms:
             reason = f"decided after {n} rounds"
         elif chosen.arms and not open_arms:
-            reason = f"every arm had failed by round {n}"
+            reason = f"no arm was left after {n} rounds: {_why_none(study, chosen.arms)}"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         elif lacking := _lacks_time(study, n, open_arms):
@@ -47,6 +48,11 @@ def confirm(study: Study) -> None:
         else:
             _run_round(study, open_arms, n + 1)
     study.done(Phase.CONFIRM, reason)
+
+
+def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
+    whys = (study.ledger.over_bound(arm) or "it failed" for arm in arms)
+    return "; ".join(f"{arm.label()}: {why}" for arm, why in zip(arms, whys, strict=True))
 
 
 def _lacks_time(study: Study, n_rounds: int, open_arms: list[Configuration]) -> str:
@@ -76,7 +82,6 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
         finalists=study.finalists(),
         chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
-        is_robust=study.goal == "robust",
         is_proven=lambda configuration: not unproven(study, configuration),
     )
 
@@ -113,7 +118,7 @@ def choose_arms(study: Study) -> ArmsChosen:
         best = None
     elif any(c != own for c in missing):
         study.leave_undone("to confirm every baseline beside the winners")
-    sound = tuple(dict.fromkeys(c for c in fitting if not study.ledger.has_failed(c)))
+    sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.may_win(c)))
     launched = study.confirmation_arms(sound, at_reference=True)
     with_reference = study.round_cost_s(launched)
     chosen = ArmsChosen(

@@ -21,10 +21,6 @@ _FEW = 6
 """Proposals, two for each question: up to so many, only what a verdict needs is kept for the
 confirmation. A study that looks beyond the recommendations a little tells more than one whose
 intervals of them are narrower."""
-_NEIGHBOURS_SHARE = 0.06
-"""Of the budget, the most that slices beside a busy neighbour may take."""
-_NEIGHBOURS_FROM_S = 300.0
-"""A smaller budget has no time for them."""
 NEIGHBOUR_ROUNDS = 4
 """The first rounds of the confirmation end beside a busy neighbour."""
 _SLOWER = 2.5
@@ -36,7 +32,7 @@ def reserve_s(study: Study) -> float:
 
     After few proposals, the least that a verdict needs.
     """
-    if study.goal != "robust" and has_few_proposals(study):
+    if not study.preference.bears_neighbours and has_few_proposals(study):
         return first_look_s(study)
     arms = [*study.finalists().values(), *main_baselines(study)]
     launched = study.confirmation_arms(arms, at_reference=True)
@@ -85,10 +81,7 @@ def has_few_proposals(study: Study) -> bool:
 
 def neighbours_s(study: Study) -> float:
     """Return the seconds that slices beside a busy neighbour may take in all."""
-    total_s = study.budget.total_s
-    if study.goal == "robust":
-        return 2 * _NEIGHBOURS_SHARE * total_s
-    return _NEIGHBOURS_SHARE * total_s if total_s >= _NEIGHBOURS_FROM_S else 0.0
+    return study.preference.neighbours_s(study.budget.total_s)
 
 
 def beside_s(study: Study, arms: Iterable[Configuration]) -> float:

@@ -8,21 +8,24 @@ import statistics
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 
-from tuner.measurement.estimates import Estimates, log_kept
+from tuner.measurement.estimates import Estimates
+from tuner.measurement.estimates import kept as kept_by
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose
+from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, winner_class
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.bounds import beyond
 from tuner.study.prices import prices_of
 
 COLLAPSE = 0.5
 """Beside a busy neighbour: what keeps less than this of the share that the default keeps."""
 _CLEARLY = 0.1
-"""Log rate: single slices beside a neighbour scatter by several percent."""
+"""Worth: single slices beside a neighbour scatter by several percent."""
 _UNKNOWN_S = 30.0
 _RECKONED = 8
 """Slices of a confirming launch that time is kept for, at the most: rounds take more where time
@@ -45,9 +48,11 @@ class Ledger:
         store: Store,
         reference_batch: int,
         batches: tuple[int, ...],
+        objective: Objective = THROUGHPUT,
         confirming: Replication = CONFIRM,
     ) -> None:
         self._store = store
+        self.objective = objective
         self._confirming = confirming
         self.reference_batch = reference_batch
         self.version = 0
@@ -59,12 +64,13 @@ class Ledger:
 
     def refresh(self) -> None:
         """Estimate everything again."""
-        self.estimates = Estimates(self._store.launches)
+        self.estimates = Estimates(self._store.launches, self.objective)
         self._find_costs()
         launches = self._store.launches.values()
         self.prices = prices_of(r for r in launches if r.request.purpose not in IN_ROUNDS)
         """What configurations cost in memory and time per call, by launches of the search; those of
         the confirmation choose nothing."""
+        self._beyond = beyond(launches, self.objective.bounds)
         self.version += 1
         self._n_told = -1
         self._measured: dict[tuple[int, WinnerClass], dict[Configuration, float]] = {}
@@ -84,7 +90,7 @@ class Ledger:
         return bare if batch == self.reference_batch else bare.with_value(BATCH, batch)
 
     def score(self, configuration: Configuration) -> float | None:
-        """Return the log rate of a configuration, drift taken out; None if never measured."""
+        """Return the worth of a configuration, drift taken out; None if never measured."""
         return self.estimates.score(configuration)
 
     def n_launches(self, configuration: Configuration) -> int:
@@ -95,10 +101,38 @@ class Ledger:
         """Tell whether any launch of the configuration failed by its own fault."""
         return configuration in self._failed
 
+    def over_bound(self, configuration: Configuration) -> str:
+        """Say which bound a configuration surely exceeds; empty if none.
+
+        The default is never out of the question for it: it is what everything is compared with.
+        """
+        return "" if is_default(configuration) else self._beyond.get(configuration, "")
+
+    def default_beyond(self) -> str:
+        """Say which bound the default exceeds, at its best batch; empty if none."""
+        default = self.default_at_best()
+        return "" if default is None else self._beyond.get(default[0], "")
+
+    def refusal(self, configuration: Configuration) -> str:
+        """Say why a configuration is no winner although it works; empty if nothing is known.
+
+        It lies beyond a bound, or collapses beside a busy neighbour where winners must bear one.
+        """
+        if why := self.over_bound(configuration):
+            return why
+        if self.objective.bears_neighbours and self.collapses(configuration):
+            return "it collapses beside a busy neighbour"
+        return ""
+
+    def may_win(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration neither failed nor lies beyond a bound."""
+        return not self.has_failed(configuration) and not self.over_bound(configuration)
+
     def tried(self) -> dict[Configuration, float | None]:
         """Return the score of every configuration told to Optuna; None for what ever failed.
 
-        A pruned one has the score of its only slice.
+        None as well for what lies beyond a bound: the search learns to keep away from there. A
+        pruned one has the score of its only slice.
         """
         trials = self.trials()
         if len(trials) != self._n_told:  # asked for many times between two launches
@@ -109,14 +143,14 @@ class Ledger:
                     if trial.ending.outcome is Outcome.MEASURED
                     else trial.score
                 )
-                if not self.has_failed(trial.configuration)
+                if self.may_win(trial.configuration)
                 else None
                 for trial in trials
             }
         return self._tried
 
     def score_sd(self, configuration: Configuration) -> float:
-        """Return by how much a score may be off (log rate); that of one slice by more."""
+        """Return by how much a score may be off (log); that of one slice by more."""
         n = self.n_launches(configuration)
         if n:
             return self.estimates.launch_sd / math.sqrt(n)
@@ -145,7 +179,7 @@ class Ledger:
     def measured(self, klass: WinnerClass) -> dict[Configuration, float]:
         """Return the score of every configuration that may win a class.
 
-        Measured to the end, its outputs checked, and never failed since.
+        Measured to the end, its outputs checked, never failed since, and within all bounds.
         """
         trials = self.trials()
         key = len(trials), klass
@@ -155,13 +189,18 @@ class Ledger:
                 c: score
                 for c in candidates
                 if allowed_in(klass, c) and (score := self.score(c)) is not None
-                if not self.has_failed(c)
+                if self.may_win(c)
             }
         return self._measured[key]
 
     def default_at_best(self) -> tuple[Configuration, float] | None:
-        """Return the default at its fastest batch, with its score; None if never measured."""
-        return self.best([self.at_batch(Configuration(), batch) for batch in self.batches])
+        """Return the default at its best batch within the bounds; None if never measured.
+
+        With its score. Where no batch is within them, at its best batch of all.
+        """
+        at_batches = [self.at_batch(Configuration(), batch) for batch in self.batches]
+        within = [c for c in at_batches if c not in self._beyond]
+        return self.best(within) or self.best(at_batches)
 
     def best(self, candidates: list[Configuration]) -> tuple[Configuration, float] | None:
         """Return the highest-scoring candidate; None if none was measured."""
@@ -191,7 +230,7 @@ class Ledger:
         return best[0] if lag < BEHIND * self.noise(best[0], default[0]) else None
 
     def lag(self, klass: WinnerClass) -> float | None:
-        """Return by how much (log rate) a class's best is behind the default; None if unknown."""
+        """Return by how much (log) a class's best is behind the default; None if unknown."""
         default, best = self.default_at_best(), self._best_other(klass, lambda _: True, None)
         return default[1] - best[1] if default and best else None
 
@@ -208,12 +247,12 @@ class Ledger:
         return None if best is None else (best, scores[best])
 
     def kept(self, configuration: Configuration) -> float | None:
-        """Return the log share of its rate that is left beside a busy neighbour; None if unknown.
+        """Return the log share of its worth that is left beside a busy neighbour; None if unknown.
 
         From launches of the search; those of the confirmation choose nothing.
         """
         found = [
-            log_kept(record)
+            kept_by(record, self.objective)
             for record in self._store.launches.values()
             if record.request.configuration == configuration and record.beside and record.slices
             if record.request.purpose not in IN_ROUNDS
@@ -248,7 +287,7 @@ class Ledger:
         return own[-1].slicing_s / len(own[-1].slices) if own else 1.0
 
     def ratio(self, configuration: Configuration) -> float | None:
-        """Return the search's rate against the default, both at their best batch: no claim."""
+        """Return the search's ratio to the default, both at their best batch: no claim."""
         default, score = self.default_at_best(), self.score(configuration)
         return math.exp(score - default[1]) if default and score is not None else None
 

@@ -9,6 +9,7 @@ from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import Ledger, is_default
+from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (
     QUANTILE,
     dear,
@@ -50,7 +51,7 @@ def minimise(study: Study) -> None:
         reduction.drop_dear(_share_ends_s(study, len(waiting) - n))
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
         shortest, removed = reduction.carry_out(_share_ends_s(study, len(waiting) - n))
-        if study.goal == "robust" and removed and _is_fragile(study, shortest):
+        if removed and is_fragile(study, shortest):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
         if why := _why_not(study, shortest):
@@ -75,15 +76,6 @@ def seconds_to_minimise(study: Study) -> float:
     again = [study.cost_s(f) for f in finalists if study.ledger.n_launches(f) == 1]
     at_once = [study.cost_s(f) for f in finalists if len(f.settings) > 1]
     return SAFETY * sum(one_by_one + again + at_once)
-
-
-def _is_fragile(study: Study, shortest: Configuration) -> bool:
-    """Measure a reduced finalist beside a busy neighbour: it may miss there what was removed."""
-    if study.ledger.kept(shortest) is None:
-        if study.budget.left_s() < reserve_s(study) + study.cost_s(shortest):
-            return True
-        study.measure(shortest, Purpose.ABLATION, beside_neighbour=True)
-    return study.ledger.collapses(shortest)
 
 
 def _share_ends_s(study: Study, n_classes: int) -> float:
@@ -222,14 +214,14 @@ class _Reduction:
         return True
 
     def _harmless_loss(self, shorter: Configuration) -> float | None:
-        """Return the log rate that is lost if it is known to be within the tolerance; else None.
+        """Return the worth that is lost if it is known to be within the tolerance; else None.
 
         None as well where it failed, or where there was no time to make sure.
         """
         study = self._study
         is_clear = self._make_clear(shorter)
         loss = lost(study.ledger, self._finalist, shorter)
-        if study.ledger.has_failed(shorter) or (loss is not None and loss > tolerance(study)):
+        if not study.ledger.may_win(shorter) or (loss is not None and loss > tolerance(study)):
             return None
         if loss is None or not is_clear:
             self.is_complete = False
@@ -267,7 +259,7 @@ def launch_due(
 ) -> Configuration | None:
     """Return what to launch next to know whether a shorter configuration is as good; None if known.
 
-    tolerance: the log rate that may be lost. is_expected: all trials together say that what is
+    tolerance: the worth that may be lost. is_expected: all trials together say that what is
     removed does no good; where they do not, one launch each may have been luck.
     """
     if any(ledger.has_failed(c) for c in (shorter, full)):

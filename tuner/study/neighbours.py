@@ -27,7 +27,8 @@ def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> b
     if n_rounds >= NEIGHBOUR_ROUNDS:
         return False
     looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
-    if study.goal != "robust" and study.budget.left_s() < looking_s + beside_s(study, arms):
+    is_extra = not study.preference.bears_neighbours
+    if is_extra and study.budget.left_s() < looking_s + beside_s(study, arms):
         return False
     records = study.store.launches.values()
     spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and the discarded
@@ -35,12 +36,12 @@ def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> b
 
 
 def probe_finalists(study: Study) -> None:
-    """For `--goal robust`: make sure that no class's candidate collapses, while there is time.
+    """Make sure that no class's candidate collapses, where none may, while there is time.
 
     Each candidate is launched once more and measured beside the neighbour too; one that collapses
     gives way to the next best, which is measured in its turn.
     """
-    while (wanted := _unprobed(study)) is not None:
+    while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
         if study.budget.left_s() < reserve_s(study) + study.cost_s(wanted):
             study.leave_undone("to measure every finalist beside a busy neighbour")
             return
@@ -48,6 +49,20 @@ def probe_finalists(study: Study) -> None:
         if not record.beside:
             study.warn(f"{wanted.label()} could not be measured beside a busy neighbour")
             return
+
+
+def is_fragile(study: Study, shorter: Configuration) -> bool:
+    """Tell whether a reduced finalist may collapse, where none may: it is measured to know.
+
+    It may miss beside a busy neighbour what was removed as useless.
+    """
+    if not study.preference.bears_neighbours:
+        return False
+    if study.ledger.kept(shorter) is None:
+        if study.budget.left_s() < reserve_s(study) + study.cost_s(shorter):
+            return True
+        study.measure(shorter, Purpose.ABLATION, beside_neighbour=True)
+    return study.ledger.collapses(shorter)
 
 
 def _unprobed(study: Study) -> Configuration | None:

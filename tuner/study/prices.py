@@ -62,4 +62,4 @@ def _call_s(s: Slice) -> float:
     """Return the seconds of a call; their mean where the calls were not timed one by one."""
     if s.latency is not None:
         return s.latency.p50_s
-    return s.seconds * max(1, len(s.shares)) / s.calls
+    return s.call_mean_s

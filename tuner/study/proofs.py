@@ -25,14 +25,14 @@ QUANTILE = 1.64
 
 
 def tolerance(study: Study) -> float:
-    """Return the log rate that may be lost with a setting that is removed."""
+    """Return the worth that may be lost with a setting that is removed."""
     if study.budget.total_s >= LONG_BUDGET_S:
         return _TOLERANCE_LONG
     return min(_TOLERANCE_MOST, study.ledger.floor())
 
 
 def lost(ledger: Ledger, full: Configuration, shorter: Configuration) -> float | None:
-    """Return the log rate that is lost without some settings; None if not known, or it failed."""
+    """Return the worth that is lost without some settings; None if not known, or it failed."""
     # the full one's own score is asked for each time: drift is estimated anew after each launch
     score, full_score = ledger.score(shorter), ledger.score(full)
     if score is None or full_score is None or ledger.has_failed(shorter):
@@ -128,9 +128,9 @@ def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> b
 
 
 def _fails_without(study: Study, shorter: Configuration) -> bool:
-    """Tell whether nothing works without some settings, or collapses where that is the goal."""
+    """Tell whether nothing works without some settings, or what does is out of the question."""
     ledger = study.ledger
-    return ledger.has_failed(shorter) or (study.goal == "robust" and ledger.collapses(shorter))
+    return ledger.has_failed(shorter) or bool(ledger.refusal(shorter))
 
 
 def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:

@@ -14,7 +14,7 @@ from tuner.study.neighbours import probe_finalists
 from tuner.study.study import Study
 
 SLACK = 0.02
-"""Log rate by which a finalist may be slower than another that was measured."""
+"""Logarithm by which a finalist may be worse than another that was measured."""
 _QUANTILE = 1.64
 """Standard errors by which every other must be behind, slack included."""
 _MAX_LAUNCHES = 30
@@ -40,8 +40,7 @@ def race(study: Study) -> None:
         study.measure(runner, Purpose.RACE)
         if study.ledger.has_failed(runner):
             study.warn(f"{runner.label()} failed when it was launched again, and is out")
-    if study.goal == "robust":
-        probe_finalists(study)
+    probe_finalists(study)
     for klass in WinnerClass:
         study.store.add(FinalistNamed(Phase.RACE, klass, study.candidate(klass)))
     study.done(Phase.RACE, reason)

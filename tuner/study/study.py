@@ -19,7 +19,6 @@ from tuner.record.journal import (
 )
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.result import Goal
 from tuner.record.store import Store
 from tuner.search.proposals import Belief, Proposal
 from tuner.search.search import Search
@@ -29,6 +28,7 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 from tuner.study.budget import Budget
 from tuner.study.ledger import Ledger, is_default
+from tuner.study.preference import Preference, preference_of
 
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
@@ -37,15 +37,15 @@ TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MIN_ROUNDS = 4
 HOPELESS = 0.5
-"""Of the default's rate: a proposal slower than this is not measured to its end."""
+"""Of what the default is worth: a proposal worse than this is not measured to its end."""
 _CLEARLY_SLOWER = 0.1
 _SURELY = 4.0
-"""A first slice is enough of what is slower (log rate) than the best of its class by the
+"""A first slice is enough of what is worse (log) than the best of its class by the
 former, and by so many standard errors."""
 SAFETY = 1.25
 """Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 _NEARLY_BEST = 0.05
-"""A default this close (log rate) to the default's best batch may yet be the best."""
+"""A default this close (log) to the default's best batch may yet be the best."""
 
 
 class Study:
@@ -63,7 +63,6 @@ class Study:
         listen: Listener,
         widest: WinnerClass = WinnerClass.SAME,
         *,
-        goal: Goal = "fastest",
         turns: tuple[WinnerClass, ...] = TURNS,
     ) -> None:
         self.store = store
@@ -76,12 +75,16 @@ class Study:
         self.listen = listen
         self.widest = widest
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
-        self.goal = goal
         self.turns = turns
         """The questions that are explored, in the order of their turns."""
         self._overheads_s: list[float] = []
         self._beliefs: dict[Configuration, Belief] = {}
         self._believed_at = (-1, -1)
+
+    @property
+    def preference(self) -> Preference:
+        """What is asked of a winner beside its value."""
+        return preference_of(self.ledger.objective)
 
     # ---------------------------------------------------------------- phases
 
@@ -123,7 +126,7 @@ class Study:
         """
         self.start_pacer()
         began_s = self.budget.used_s()
-        hopeless = self._hopeless_below(configuration) if may_prune else 0.0
+        hopeless = self._hopeless_below(configuration) if may_prune else -math.inf
         record = self.bench.measure(
             configuration,
             purpose,
@@ -137,7 +140,7 @@ class Study:
         return record
 
     def _hopeless_below(self, configuration: Configuration) -> float:
-        """Return the rate below which a first slice is enough: it cannot lead its own class.
+        """Return the worth below which a first slice is enough: it cannot lead its own class.
 
         The class of configurations that are allowed wherever it is; far below the default nothing
         is worth more either.
@@ -145,14 +148,14 @@ class Study:
         default = self.ledger.default_at_best()
         leader = self.beliefs().get(self.standing(winner_class(configuration)))
         if default is None or leader is None:
-            return 0.0
+            return -math.inf
         scatter = self.ledger.estimates.scatter
         noise = math.hypot(self.ledger.estimates.launch_sd, scatter.within, leader.sd)
         hopeless = default[1] + math.log(HOPELESS)
-        if self.goal != "robust":  # where the leader may collapse, what is behind it is asked next
+        if not self.preference.bears_neighbours:  # else what is behind a leader that collapses wins
             hopeless = max(hopeless, leader.mean - max(_CLEARLY_SLOWER, _SURELY * noise))
         # scores have the machine's drift taken out, a slice that is measured now has not
-        return math.exp(hopeless + self.ledger.estimates.swing(self.bench.pacer_block()))
+        return hopeless + self.ledger.estimates.swing(self.bench.pacer_block())
 
     def start_pacer(self) -> None:
         """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
@@ -189,7 +192,7 @@ class Study:
         score = None
         if ending.outcome is Outcome.MEASURED:
             score = self.ledger.score(proposal.configuration)
-        elif ending.outcome is Outcome.PRUNED and record.clean_rate is not None:
+        elif ending.outcome is Outcome.PRUNED and record.clean_slice is not None:
             score = self.ledger.estimates.corrected(record)  # to learn from, never to win with
         self.store.add(
             TrialNoted(
@@ -201,7 +204,10 @@ class Study:
                 score,
             )
         )
-        self.search.tell(proposal, ending.outcome, ending.reason, score)
+        outcome, reason = ending.outcome, ending.reason
+        if why := self.ledger.over_bound(proposal.configuration):
+            outcome, reason, score = Outcome.OVER_BOUND, why, None
+        self.search.tell(proposal, outcome, reason, score)
         leader = self.ledger.best_in(WinnerClass.REDUCED)
         if leader is not None:
             ratio = self.ledger.ratio(leader[0])
@@ -223,19 +229,19 @@ class Study:
     ) -> Configuration:
         """Return what a class would confirm: its best beside the default, if it may be better.
 
-        Even where the default leads: that nothing is better is for the confirmation to say. With
-        the goal "robust", what is known to collapse beside a busy neighbour is passed over.
+        Even where the default leads: that nothing is better is for the confirmation to say. What is
+        known to be out of the question is passed over.
         """
 
         def may_be(c: Configuration) -> bool:
-            return allows(c) and not (self.goal == "robust" and self.ledger.collapses(c))
+            return allows(c) and not self.ledger.refusal(c)
 
         challenger = self.ledger.challenger(klass, may_be, self.believed())
         default = self.ledger.default_at_best()
         return challenger or (default[0] if default else Configuration())
 
     def believed(self) -> dict[Configuration, float]:
-        """Return what is believed of everything measured to its end (log rates).
+        """Return what is believed of everything measured to its end (worths).
 
         Not the scores alone: of many, the highest was lucky, and what is alike tells by how much.
         """
@@ -268,7 +274,7 @@ class Study:
             if b.is_applicable and not b.same_as and allowed_in(self.widest, b.configuration)
         ]
         at_batches = [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
-        found = self.ledger.best([c for c in at_batches if not self.ledger.has_failed(c)])
+        found = self.ledger.best([c for c in at_batches if self.ledger.may_win(c)])
         return self._as_finalists([found[0]])[0] if found else None
 
     def _as_finalists(self, baselines: Iterable[Configuration]) -> list[Configuration]:

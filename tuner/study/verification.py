@@ -8,14 +8,17 @@ from enum import StrEnum
 import msgspec
 
 from tuner.host.interference import disturbed_share
+from tuner.record.configuration import Configuration
 from tuner.record.figures import figure
+from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.noisiness import MOSTLY_DISTURBED
+from tuner.record.objective import METRICS
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Claim, Recommendation
-from tuner.record.result import Interval
 from tuner.space.differences import Difference
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.bounds import beyond
 
 _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""
@@ -45,11 +48,12 @@ class Verification(msgspec.Struct, frozen=True):
     read_back: list[ReadBack]
     not_in_force: list[str]
     ratios: list[float] = []
-    """Of each round: the recommendation's rate over the default's."""
-    default_rate: float | None = None
-    """Items per second of the default here; None where no round ended."""
-    claimed_default_rate: float | None = None
+    """Of each round: the recommendation against the default; above 1 is better."""
+    default_value: float | None = None
+    """Of the default here, in the unit of the claim's objective; None where no round ended."""
+    claimed_default_value: float | None = None
     """The same where the claim was made; None in older files."""
+    unit: str = ""
     disturbed: float = 0.0
     """Share of the slices that something else on the host disturbed."""
 
@@ -59,7 +63,7 @@ class Shown(msgspec.Struct, frozen=True):
 
     interval: Interval | None
     ratios: list[float]
-    default_rate: float | None
+    default_value: float | None
     launches: list[LaunchRecord]
     """Of every round, the default's included."""
     read_backs: list[list[ReadBack]]
@@ -100,13 +104,18 @@ def conclude(
     if why := _disturbance(shown.launches):
         is_open = verdict is Verdict.INCONCLUSIVE
         reason = f"{why}: {reason}" if is_open else f"{reason}, although {why}"
-    if why := _other_default(shown.default_rate, claim.default_rate):
+    # what older files hold is items per second, the only objective that there was
+    claimed_value = claim.default_value or claim.default_rate
+    unit = METRICS[claim.metric].unit
+    if why := _other_default(shown.default_value, claimed_value, unit):
         if not found:
             verdict, reason = Verdict.INCONCLUSIVE, f"{why}, and it is the same host: {reason}"
         else:
             reason = f"{reason}; {why}"
     if shown.failure is not None:
         verdict, reason = _of_failure(shown.failure, shown.launches)
+    if over := _over_bounds(recommendation, shown.launches):
+        verdict, reason = Verdict.REFUTED, over
     missing, read_back = _in_every_round(recommendation, shown.read_backs)
     if missing and not (shown.failure and verdict is Verdict.REFUTED):
         verdict, reason = Verdict.REFUTED, f"not in force here: {', '.join(missing)}"
@@ -114,8 +123,8 @@ def conclude(
         reason = f"{reason}; not observable here: {', '.join(unseen)}"
     return Verification(
         verdict, reason, _claimed(claim), shown.interval, len(shown.ratios), round(seconds, 1),
-        found, read_back, missing, shown.ratios, shown.default_rate, claim.default_rate,
-        disturbed_share(shown.launches),
+        found, read_back, missing, shown.ratios, shown.default_value, claimed_value,
+        unit, disturbed_share(shown.launches),
     )  # fmt: skip
 
 
@@ -140,6 +149,14 @@ def _of_failure(failure: Ending, launches: Iterable[LaunchRecord]) -> tuple[Verd
     if failure.outcome is not Outcome.WRONG_OUTPUT and (why := _disturbance(list(launches))):
         return Verdict.INCONCLUSIVE, f"{why}, and the recommendation failed ({told})"
     return Verdict.REFUTED, f"the recommendation fails here ({told})"
+
+
+def _over_bounds(recommendation: Recommendation, launches: Sequence[LaunchRecord]) -> str:
+    """Say which of its bounds the recommendation surely exceeds here; empty if none."""
+    settings = Configuration.of({s.knob: s.value for s in recommendation.settings})
+    found = beyond(launches, recommendation.bounds)
+    exceeded = [why for c, why in found.items() if c.without(BATCH) == settings.without(BATCH)]
+    return exceeded[0] if exceeded else ""
 
 
 def _in_every_round(
@@ -211,11 +228,11 @@ def _disturbance(launches: Sequence[LaunchRecord]) -> str:
     return f"the host is busy ({share:.0%} of the slices were disturbed: {reasons[-1]})"
 
 
-def _other_default(here: float | None, there: float | None) -> str:
-    """Say that the default is much faster or slower than it was; empty where it is not."""
+def _other_default(here: float | None, there: float | None, unit: str) -> str:
+    """Say that the default is much better or worse than it was; empty where it is not."""
     if here is None or not there or 1 / _OFF <= here / there <= _OFF:
         return ""
     return (
-        f"the default does {figure(here)} items/s here, "
-        f"and did {figure(there)} where it was confirmed"
+        f"the default is at {figure(here)} {unit} here, "
+        f"and was at {figure(there)} where it was confirmed"
     )

@@ -25,17 +25,18 @@ from tuner.measurement.confirmation import (
     speedup_interval,
 )
 from tuner.measurement.describe import make_reference
-from tuner.measurement.estimates import round_values
+from tuner.measurement.estimates import round_worths
 from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.memory import RESIDENT_SHARE
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
+from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
-from tuner.record.result import Interval
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.differences import Difference, differences
@@ -143,11 +144,13 @@ class _Trial:
         self._seconds = seconds
         self._store = store
         self._listen = listen
+        self._objective = Objective.of(recommendation.claim.metric, recommendation.bounds)
         self.bench = bench_of_processes(
             store,
             host,
             workload,
             facts,
+            self._objective,
             listen,
             session=1,
             seed=0,
@@ -213,7 +216,7 @@ class _Trial:
             self._arms, number, Purpose.CONFIRM, noise=noise,
             seconds=max(1.0, self._left_s() / max(1, LOOKS[0] - number + 1)), checks=number == 1,
         )  # fmt: skip
-        default, tuned = round_values(records)
+        default, tuned = round_worths(records, self._objective)
         self._records.append((records[0], records[1]))
         if default is None or tuned is None:
             self._note_failure(records[0] if default is None else records[1])
@@ -271,7 +274,9 @@ class _Trial:
         return Shown(
             interval=self._interval,
             ratios=[math.exp(ratio) for ratio in self._ratios],
-            default_rate=math.exp(statistics.median(self._defaults)) if self._defaults else None,
+            default_value=(
+                self._objective.value(statistics.median(self._defaults)) if self._defaults else None
+            ),
             launches=self._launches(),
             read_backs=[list(each.read_back) for each in prepared],
             undisturbed=self._undisturbed(),

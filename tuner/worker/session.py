@@ -41,7 +41,8 @@ from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.gallery import Model, Recorded
 from tuner.worker.gallery.sources import source_of
 from tuner.worker.gallery.statement import Accuracy
-from tuner.worker.scenarios import offline
+from tuner.worker.scenarios import SCENARIOS, Scenario
+from tuner.worker.scenarios.timing import Call, in_turn
 
 Tell = Callable[[str], None]
 
@@ -60,7 +61,8 @@ class Session:
     framework: Framework
     _spec: Model
     _accuracy: Accuracy | None
-    _call: Callable[[], Any]
+    _scenario: Scenario
+    _calls: list[Call]
     _batch: int
 
     def __init__(self, tell: Tell, orders: Orders) -> None:
@@ -166,14 +168,15 @@ class Session:
     def prepare(self, order: Prepare) -> Compiled:
         """Compile, and make the first call."""
         fw = self.framework
-        self._batch = order.batch
+        self._scenario = SCENARIOS[order.load.scenario]
+        self._batch = order.load.batch
         n_shapes = self._spec.n_shapes()
-        batches = [self._inputs(0, order.batch, shape) for shape in range(n_shapes)]
+        batches = [self._inputs(0, self._batch, shape) for shape in range(n_shapes)]
         self._tell("compiling")
         start = fw.clock()
         with fw.running():
-            self._call = _in_turn([fw.program(arrays) for arrays in batches])
-            self._call()
+            self._calls = [fw.program(arrays) for arrays in batches]
+            in_turn(self._calls)()
             self._first_call_s = fw.clock() - start
         return Compiled(self._first_call_s)
 
@@ -181,7 +184,7 @@ class Session:
         """Make calls until they are steady, then read back what is in force."""
         self._tell("warming up")
         with self.framework.running():
-            warm = offline.warm_up(self._call, self.framework.clock)
+            warm = self._scenario.warm_up(self._calls, self.framework.clock)
         return Prepared(
             first_call_s=self._first_call_s,
             steady_call_s=warm.call_s / self._spec.n_shapes(),
@@ -204,25 +207,24 @@ class Session:
         return found + variables.of_environment(self._settings, known, self._framework_name)
 
     def measure(self, order: Measure) -> Measured:
-        """Time one slice at the prepared batch size."""
+        """Time one slice of the prepared load."""
         with self.framework.running():
             for _ in range(order.discard):
-                self._call()
-            return offline.measure(
-                self._call,
+                in_turn(self._calls)()
+            return self._scenario.measure(
+                self._calls,
                 self.framework.clock,
                 self._watch,
                 index=order.index,
                 batch=self._batch,
                 seconds=order.seconds,
-                batches_per_call=self._spec.n_shapes(),
                 company=self._company if order.in_team else None,
             )
 
     def profile(self, order: Profile) -> Profiled:
         """Tell where the time of calls goes, by the framework's own profiler."""
         self._tell("profiling")
-        clock = self.framework.clock
+        clock, call = self.framework.clock, in_turn(self._calls)
         began = time.perf_counter()
         n_calls, taken_s = 0, 0.0
 
@@ -230,7 +232,7 @@ class Session:
             nonlocal n_calls, taken_s
             first = clock()
             while not n_calls or (taken_s < order.seconds and n_calls < MOST_PROFILED_CALLS):
-                self._call()
+                call()
                 n_calls += 1
                 taken_s = clock() - first
 
@@ -339,17 +341,3 @@ def _fingerprint(parameters: Sequence[Parameter]) -> str:
     """Return a hash over names and shapes, in order; "" where there are no parameters."""
     lines = "".join(f"{p.name} {p.shape}\n" for p in parameters)
     return hashlib.sha256(lines.encode()).hexdigest() if lines else ""
-
-
-def _in_turn(calls: list[Callable[[], Any]]) -> Callable[[], Any]:
-    """Return a call that makes each of these calls once."""
-    if len(calls) == 1:
-        return calls[0]
-
-    def round_of_calls() -> Any:
-        result = None
-        for call in calls:
-            result = call()
-        return result
-
-    return round_of_calls

@@ -18,6 +18,7 @@ from tuner.measurement.process import WorkerProcess
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Built, Prepared, ReadBack
+from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import (
     Begin,
     Command,
@@ -89,7 +90,7 @@ def test_the_plan_is_the_nodes_cpus_and_its_memory(plan: LaunchPlan) -> None:
 
 
 def test_the_worker_reads_back_its_node_from_the_kernel(worker: WorkerProcess) -> None:
-    compiled = ask(worker, Prepare(4))
+    compiled = ask(worker, Prepare(Load(OFFLINE, 4)))
     assert isinstance(compiled, Compiled), compiled
     prepared = ask(worker, WarmUp())
     assert isinstance(prepared, Prepared), prepared
@@ -123,7 +124,7 @@ def team(reference: Path) -> Iterator[Team]:
 
 
 def test_the_instances_read_back_their_cpus_and_memory(team: Team) -> None:
-    compiled = team.ask(Prepare(4), TIMEOUT_S, lambda _: None)
+    compiled = team.ask(Prepare(Load(OFFLINE, 4)), TIMEOUT_S, lambda _: None)
     assert isinstance(compiled, Compiled), compiled
     prepared = team.ask(WarmUp(), TIMEOUT_S, lambda _: None)
     assert isinstance(prepared, Prepared), prepared

@@ -2,6 +2,7 @@
 
 from tuner.host.libraries import library_named
 from tuner.record.configuration import Value
+from tuner.record.interval import Interval
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Claim,
@@ -12,7 +13,6 @@ from tuner.record.recommendation import (
     Setting,
     Tolerances,
 )
-from tuner.record.result import Interval
 from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import PRELOADED
 

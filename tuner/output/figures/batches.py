@@ -1,4 +1,4 @@
-"""How the default's and the winners' rates change with the batch."""
+"""How the default and the winners change with the batch."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def batches(result: Result) -> Chart | None:
     by_name = {n: c for n, c in zip(curves, _COLOURS, strict=False) if n in drawn}
     encoding = {
         "x": {"field": "batch", "type": "ordinal", "title": "batch", "axis": {"labelAngle": 0}},
-        "y": {"field": "ratio", "type": "quantitative", "title": "rate against the default's best",
+        "y": {"field": "ratio", "type": "quantitative", "title": "against the default's best",
               "scale": {"zero": True}},
         "color": colours("of", by_name),
     }  # fmt: skip
@@ -44,7 +44,7 @@ def batches(result: Result) -> Chart | None:
     }
     return Chart(
         "Batches",
-        "Rates per item at each batch against the default's best, as the search saw them: hints, "
+        "Each batch against the default's best, as the search saw them: hints, "
         "with the machine's drift taken out. Speedups compare each at its best batch.",
         spec,
     )

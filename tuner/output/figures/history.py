@@ -29,7 +29,7 @@ _COLOURS = {
 
 
 def history(result: Result) -> Chart | None:
-    """Draw each trial's rate, failures along the bottom; None where nothing was measured."""
+    """Draw each trial's ratio, failures along the bottom; None where nothing was measured."""
     baselines = {b.name for b in result.baselines}
     rows: Rows = []
     best: Rows = []

@@ -18,7 +18,8 @@ from tuner.output.figures.chart import (
     seen_interval,
     vertical_at,
 )
-from tuner.record.result import Interval, Result
+from tuner.record.interval import Interval
+from tuner.record.result import Result
 
 _DEFAULT, _BASELINE, _CANDIDATE, _RECOMMENDED = "default", "baseline", "candidate", "recommended"
 _COLOURS = {_DEFAULT: GREY, _BASELINE: BLUE, _CANDIDATE: ORANGE, _RECOMMENDED: GREEN}

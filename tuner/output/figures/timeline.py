@@ -1,4 +1,4 @@
-"""How noisy the host was meanwhile: the pacer's rate, and what else used the CPUs."""
+"""How noisy the host was meanwhile: the pacer's speed, and what else used the CPUs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def timeline(result: Result) -> Chart | None:
     if paced:
         panels.append(
             {
-                "title": "the pacer's rate against its mean",
+                "title": "the pacer's speed against its mean",
                 "data": {"values": _steps(paced, _pacer_step)},
                 "height": 110,
                 "encoding": {"x": {**x, "title": None}},

@@ -1,104 +1,42 @@
-"""Offline: batch after batch as fast as the model takes them; the metric is items per second."""
+"""Offline: batch after batch, as fast as the model takes them.
+
+Where inputs have several shapes, a batch of each makes one round, which is timed as a whole: items
+per second are those of the mixture.
+"""
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable
-from typing import Any
-
-import msgspec
+from collections.abc import Callable, Sequence
 
 from tuner.host.interference import Watch
-from tuner.record.launch import Slice, latency
 from tuner.record.protocol import Measured
-from tuner.worker.company import Company, sleep_until
+from tuner.worker.company import Company
+from tuner.worker.scenarios.timing import Call, WarmUp, in_turn, take_slice, until_steady
 
 
-class WarmUp(msgspec.Struct, frozen=True):
-    """What it took to become steady."""
-
-    seconds: float
-    call_s: float
-    """Median seconds of the last calls."""
-    is_steady: bool
-
-
-_MIN_CALLS = 3
-_MIN_SECONDS = 0.5
-_WINDOW_SECONDS = 0.25
-_TOLERANCE = 0.05
-_MAX_SECONDS = 6.0
-_MOST_LATE = 0.02
-"""Of a slice's seconds: an instance that begins later has left the others alone for too long."""
-
-
-def warm_up(call: Callable[[], Any], clock: Callable[[], float]) -> WarmUp:
-    """Call until two windows of a quarter second (one call at least) agree within 5 %.
-
-    At least 3 calls and 0.5 s, at most 6 s; a model whose calls take seconds gets its 3 calls.
-    """
-    start = clock()
-    times: list[float] = []
-    while True:
-        before = clock()
-        call()
-        now = clock()
-        times.append(now - before)
-        elapsed = now - start
-        if len(times) < _MIN_CALLS or elapsed < _MIN_SECONDS:
-            continue
-        window = min(len(times) // 2, max(1, round(_WINDOW_SECONDS / times[-1])))
-        recent = statistics.median(times[-window:])
-        earlier = statistics.median(times[-2 * window : -window])
-        is_steady = abs(recent - earlier) <= _TOLERANCE * recent
-        if is_steady or elapsed >= _MAX_SECONDS:
-            return WarmUp(elapsed, recent, is_steady)
+def warm_up(calls: Sequence[Call], clock: Callable[[], float]) -> WarmUp:
+    """Make rounds until they are steady."""
+    return until_steady(in_turn(calls), clock)
 
 
 def measure(
-    call: Callable[[], Any],
+    calls: Sequence[Call],
     clock: Callable[[], float],
     watch: Watch,
     *,
     index: int,
     batch: int,
     seconds: float,
-    batches_per_call: int = 1,
     company: Company | None = None,
 ) -> Measured:
-    """Time whole calls for at least `seconds`; a call may hold batches of several shapes.
-
-    company: the other instances of a team, with which this one begins and ends its work.
-    """
-    moment = company.agree() if company else 0.0
-    before = watch.read()
-    if company:
-        sleep_until(moment)
-        late_s = time.monotonic() - moment
-    took_s: list[float] = []
-    start = last = clock()
-    while last - start < seconds:
-        call()
-        now = clock()
-        took_s.append(now - last)
-        last = now
-    after = watch.read()
-    interference = watch.between(before, after)
-    if company:
-        company.keep_up(call)
-        if late_s > _MOST_LATE * seconds:
-            late = f"an instance began {1000 * late_s:.0f} ms after the others"
-            dirty = (*interference.dirty, late)
-            interference = msgspec.structs.replace(interference, dirty=dirty)
-    taken = Slice(
+    """Time whole rounds for at least `seconds`."""
+    return take_slice(
+        [in_turn(calls)],
+        clock,
+        watch,
         index=index,
         batch=batch,
-        calls=len(took_s) * batches_per_call,
-        seconds=last - start,
-        at=(before.at + after.at) / 2,
-        interference=interference,
-        # a call with batches of several shapes is none that a user makes
-        latency=latency(took_s) if batches_per_call == 1 else None,
+        seconds=seconds,
+        batches_per_request=len(calls),
+        company=company,
     )
-    return Measured(taken, tuple(took_s) if company else ())

@@ -1,0 +1,126 @@
+"""What the user allows: decided by intervals, not by one noisy launch."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.study.studies import new_study
+from tuner.record.configuration import Configuration
+from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.objective import Bound, Objective
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.study.bounds import beyond
+from tuner.study.confirm import make_claims
+from tuner.study.proofs import looks_needed
+from tuner.study.study import Study
+
+DEFAULT = Configuration()
+SMALL = Configuration.of({"fake.layout": "packed"})
+LARGE = Configuration.of({"fake.layout": "packed", "fake.streams": 2})
+GIB = 2**30
+BOUND = Bound("memory", 4 * GIB, "--max-memory 4G")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "study") as opened:
+        yield opened
+
+
+def launched(
+    number: int, configuration: Configuration, gib: float, worth: float = 0.0
+) -> LaunchRecord:
+    prepared = Prepared(0.1, 0.1, 0.5, True, int(gib * GIB), 0, ())
+    slices = [Slice(10 * number + k, 1, 1, math.exp(-worth), float(k)) for k in range(4)]
+    request = LaunchRequest(number, configuration, 4, Purpose.SEARCH)
+    return LaunchRecord(request, prepared=prepared, slices=slices, ending=Ending(Outcome.MEASURED))
+
+
+@pytest.mark.parametrize(
+    ("figures", "is_beyond"),
+    [
+        ([4.1], False),  # one launch, a little more than allowed: it may have been an unlucky one
+        ([4.5], True),
+        ([4.1, 4.1, 4.1, 4.1, 4.1, 4.1], True),
+        ([3.9, 4.3], False),
+        ([3.0], False),
+    ],
+)
+def test_an_interval_beyond_the_bound_is_over_it(figures: list[float], is_beyond: bool) -> None:
+    records = [launched(k, LARGE, gib) for k, gib in enumerate(figures, 1)]
+    found = beyond(records, [BOUND])
+    assert (LARGE in found) == is_beyond
+    if is_beyond:
+        assert "--max-memory 4G" in found[LARGE]
+
+
+def test_launches_that_scatter_widely_decide_less() -> None:
+    scattering = [launched(k, SMALL, gib) for k, gib in enumerate((2.0, 3.0, 2.0, 3.0), 1)]
+    assert LARGE in beyond([launched(9, LARGE, 4.5)], [BOUND])
+    assert LARGE not in beyond([*scattering, launched(9, LARGE, 4.5)], [BOUND])
+
+
+def add(store: Store, configuration: Configuration, gib: float, worth: float, n: int = 2) -> None:
+    ids = []
+    for _ in range(n):
+        id = store.next_launch_id()
+        store.launches[id] = launched(id, configuration, gib, worth)
+        ids.append(id)
+    number = len(store.all(TrialNoted))
+    store.add(
+        TrialNoted(number, configuration, "test", Ending(Outcome.MEASURED), tuple(ids), worth)
+    )
+
+
+def bounded(store: Store, tmp_path: Path) -> Study:
+    study = new_study(store, tmp_path, 1000.0)
+    study.ledger.objective = Objective.of("throughput", [BOUND])
+    study.ledger.refresh()
+    return study
+
+
+def test_the_fastest_is_no_finalist_beyond_the_bound(store: Store, tmp_path: Path) -> None:
+    add(store, DEFAULT, 1.0, 0.0)
+    add(store, SMALL, 2.0, 0.3)
+    add(store, LARGE, 6.0, 0.9)
+    study = bounded(store, tmp_path)
+    assert study.candidate(WinnerClass.SAME) == SMALL
+    assert LARGE not in study.ledger.measured(WinnerClass.SAME)
+    assert study.ledger.tried()[LARGE] is None  # the search learns to keep away from there
+    assert "more than --max-memory 4G" in study.ledger.refusal(LARGE)
+
+
+def test_a_setting_is_needed_where_nothing_without_it_is_within_the_bound(
+    store: Store, tmp_path: Path
+) -> None:
+    add(store, DEFAULT, 1.0, 0.0)
+    add(store, LARGE, 2.0, 0.3)
+    add(store, SMALL, 6.0, 0.3)
+    study = bounded(store, tmp_path)
+    assert looks_needed(study, LARGE, SMALL)
+
+
+def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
+    store: Store, tmp_path: Path
+) -> None:
+    add(store, DEFAULT, 5.0, 0.0)
+    add(store, SMALL, 2.0, 0.3)
+    study = bounded(store, tmp_path)
+    found = study.ledger.default_at_best()
+    assert found is not None and found[0] == DEFAULT
+    assert "a memory of 5.00 GiB is more than --max-memory 4G" in study.ledger.default_beyond()
+    assert study.candidate(WinnerClass.SAME) == SMALL
+
+
+def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(
+    store: Store, tmp_path: Path
+) -> None:
+    add(store, DEFAULT, 1.0, 0.0)
+    add(store, LARGE, 6.0, 0.9)
+    study = bounded(store, tmp_path)
+    claim = make_claims(study)._claim_of(WinnerClass.SAME, LARGE)
+    assert (claim.verdict, "more than" in claim.reason) == ("ambiguous", True)

@@ -1,0 +1,117 @@
+"""What is asked of a study beside the fastest batches: latency, and bounds; on the fake."""
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.command import Here, run
+from tests.study.fake_studies import study
+from tuner.record.files import RESULT_SCHEMA, read_recommendation
+from tuner.record.launch import IN_ROUNDS
+from tuner.record.objective import METRICS
+from tuner.record.store import Store
+
+MODEL = "fake@seed=2,noise=0.003"
+
+
+@pytest.fixture(scope="module")
+def streamed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """One study of single requests."""
+    cwd = tmp_path_factory.mktemp("streamed")
+    return cwd, study(cwd, MODEL, "15s", "--scenario", "single-stream", "--max-memory", "4G")
+
+
+def test_single_stream_is_judged_by_its_latency(streamed: tuple[Path, dict[str, Any]]) -> None:
+    cwd, result = streamed
+    jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
+    assert (result["scenario"], result["batches"]) == ("single-stream", [1])
+    told = {key: result["objective"][key] for key in ("metric", "unit", "direction")}
+    assert told == {"metric": "latency_p90", "unit": "ms", "direction": "minimize"}
+    winner, default = result["winners"]["same"], result["default"]
+    assert winner["verdict"] == "faster"
+    assert winner["value"]["point"] < default["value"]["point"]
+    assert winner["value"]["low"] < winner["value"]["point"] < winner["value"]["high"]
+    ratio = default["value"]["point"] / winner["value"]["point"]
+    assert result["speedup"]["point"] == pytest.approx(ratio, rel=1e-3)  # above 1 is better
+    assert winner["value_undisturbed"]["point"] == pytest.approx(winner["value"]["point"], rel=0.2)
+    report = (cwd / "out/report.md").read_text()
+    assert "90th percentile of the latency" in report
+    assert "without disturbed calls" in report
+    assert "items/s" not in report
+
+
+def test_every_call_is_kept_and_enough_are_made(streamed: tuple[Path, dict[str, Any]]) -> None:
+    cwd, _ = streamed
+    with Store(cwd / "out") as store:
+        records = [r for r in store.launches.values() if r.slices]
+    assert all(len(s.call_s) == s.calls for r in records for s in r.slices)
+    assert {s.batch for r in records for s in r.slices} == {1}
+    in_rounds = [r for r in records if r.request.purpose in IN_ROUNDS]
+    least = METRICS["latency_p90"].least_calls
+    assert in_rounds
+    assert min(sum(s.calls for s in r.slices) for r in in_rounds) >= least
+
+
+def test_a_latency_that_was_claimed_is_verified_as_one(
+    streamed: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    cwd, result = streamed
+    path = cwd / "out/recommended.toml"
+    recommended = read_recommendation(path)
+    assert (recommended.workload.scenario, recommended.claim.metric) == (
+        "single-stream",
+        "latency_p90",
+    )
+    assert tomllib.loads(path.read_text())["bounds"][0]["asked"] == "--max-memory 4G"
+    done = run("verify", str(path), "--json", cwd=tmp_path, is_virtual=True)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"], found["unit"]) == (0, "confirmed", "ms")
+    assert found["default_value"] == pytest.approx(result["default"]["value"]["point"], rel=0.3)
+    assert found["speedup"]["point"] == pytest.approx(result["speedup"]["point"], rel=0.2)
+
+
+def test_an_export_names_the_scenario(streamed: tuple[Path, dict[str, Any]]) -> None:
+    cwd, _ = streamed
+    done = run("export", str(cwd / "out/recommended.toml"), "--to", "env", cwd=cwd)
+    assert "single-stream" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--scenario", "single-stram"), "did you mean single-stream"),
+        (("--scenario", "single-stream", "--batch", "4"), "sends 1 sample(s) in a request"),
+        (("--scenario", "single-stream", "--fix", "workload.batch=4"), "the batch of 4"),
+        (("--scenario", "single-stream", "--set", "workload.batch=1,4"), "the batch of 4"),
+        (("--max-memory", "4"), "write 512M, 4G or 1.5G"),
+        (("--max-memory", "-1G"), "write 512M, 4G or 1.5G"),
+        (("--max-memory", "much"), "write 512M, 4G or 1.5G"),
+        (("--goal", "cheapest"), "fastest"),
+    ],
+)
+def test_what_cannot_be_asked_is_said(here: Here, arguments: tuple[str, ...], words: str) -> None:
+    done = here("--model", MODEL, "--hw", "fake", "--dry-run", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_program_times_itself(here: Here) -> None:
+    done = here("--command", "python bench.py", "--scenario", "single-stream", "--dry-run")
+    assert done.returncode == 2
+    assert "a program (--command) times itself" in done.stderr
+
+
+def test_nothing_beyond_a_bound_is_recommended(tmp_path: Path) -> None:
+    """Less than Python itself needs: whatever is faster than the default is beyond it."""
+    result = study(tmp_path, MODEL, "12s", "--max-memory", "8M")
+    others = [t for t in result["trials"] if t["configuration"].keys() - {"workload.batch"}]
+    assert others
+    assert {t["outcome"] for t in others} == {"over_bound"}
+    assert result["verdict"] != "faster"
+    assert any("the default itself lies beyond" in text for text in result["warnings"])
+    assert result["default"]["over_bound"]

@@ -1,0 +1,59 @@
+"""Values of the objective in words: 39.1 (38.7 - 39.5) items/s, 25.6 (25.1 - 26.1) ms."""
+
+from __future__ import annotations
+
+from tuner.record.figures import figure
+from tuner.record.interval import Interval
+from tuner.record.objective import METRICS
+from tuner.record.result import DefaultSection, Result, WinnerSection
+
+
+def value_of(section: DefaultSection | WinnerSection) -> Interval | None:
+    """Return the value of a configuration; results of earlier versions knew rates only."""
+    return section.value or section.rate
+
+
+def metric(result: Result) -> str:
+    """Name the metric in words."""
+    name = result.objective.metric
+    return METRICS[name].words if name in METRICS else name
+
+
+def default_value(result: Result) -> str:
+    """Write the default's value with its interval and its batch; else that it has none."""
+    interval = value_of(result.default)
+    if interval is None:
+        return "not known: too few rounds confirmed it"
+    return f"{in_unit(interval, result)} at batch {result.default.batch}{_undisturbed(result)}"
+
+
+def in_unit(interval: Interval, result: Result) -> str:
+    """Write a value with its interval and its unit."""
+    low, high = figure(interval.low), figure(interval.high)
+    return f"{figure(interval.point)} ({low} - {high}) {result.objective.unit}"
+
+
+def _undisturbed(result: Result) -> str:
+    without = result.default.value_undisturbed
+    return "" if without is None else f"; {in_unit(without, result)} without disturbed calls"
+
+
+def winner_value(winner: WinnerSection, result: Result) -> str:
+    """Say what a winner's value is; empty where it is the default, or was not confirmed."""
+    interval = value_of(winner)
+    if interval is None or not winner.configuration:
+        return ""
+    text = f"{metric(result).capitalize()}: {in_unit(interval, result)}"
+    if winner.value_undisturbed is not None:
+        text += f"; {in_unit(winner.value_undisturbed, result)} without disturbed calls"
+    return f"{text}. "
+
+
+def worth_in_unit(worth: float | None, result: Result) -> str:
+    """Write what a launch of the confirmation was worth, in the objective's unit."""
+    return "-" if worth is None else figure(result.objective.value(worth))
+
+
+def bounds(result: Result) -> str:
+    """Write the bounds that were asked for; empty if none were."""
+    return ", ".join(bound.asked for bound in result.objective.bounds)

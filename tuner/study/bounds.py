@@ -1,0 +1,56 @@
+"""Which configurations lie beyond what the user allows.
+
+A launch's memory scatters a little, so that one launch beyond a bound decides nothing: the interval
+of the configuration's mean has to lie beyond it.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+from tuner.record.configuration import Configuration
+from tuner.record.launch import LaunchRecord
+from tuner.record.objective import Bound
+
+_PRIOR_SD = 0.02
+"""SD of the logarithm of a launch's memory, before launches tell: peaks of resident memory of
+repeated launches differ by 1 to 2 %."""
+_PRIOR_FREEDOM = 4
+_LEVEL = 0.05
+
+
+def beyond(launches: Iterable[LaunchRecord], bounds: Sequence[Bound]) -> dict[Configuration, str]:
+    """Return what each configuration exceeds, in words, of those that surely exceed a bound."""
+    records = list(launches)
+    found: dict[Configuration, str] = {}
+    for bound in bounds:
+        figures: dict[Configuration, list[float]] = defaultdict(list)
+        for record in records:
+            if figure := bound.of(record):
+                figures[record.request.configuration].append(math.log(figure))
+        sd, freedom = _scatter(figures)
+        quantile = -float(stdtrit(freedom, _LEVEL / 2))
+        for configuration, logs in figures.items():
+            least = statistics.fmean(logs) - quantile * sd / math.sqrt(len(logs))
+            if least > math.log(bound.most):
+                words = (
+                    f"{bound.in_words(math.exp(statistics.fmean(logs)))} is more than {bound.asked}"
+                )
+                found.setdefault(configuration, words)
+    return found
+
+
+def _scatter(figures: Mapping[Configuration, Sequence[float]]) -> tuple[float, float]:
+    """Return the SD of a launch's figure (log), over repeated launches, with its freedom."""
+    squares, freedom = _PRIOR_SD**2 * _PRIOR_FREEDOM, float(_PRIOR_FREEDOM)
+    for logs in figures.values():
+        if len(logs) > 1:
+            squares += float(np.var(logs, ddof=1)) * (len(logs) - 1)
+            freedom += len(logs) - 1
+    return math.sqrt(squares / freedom), freedom
