@@ -11,6 +11,8 @@ from tuner.frameworks import DISTRIBUTIONS, FRAMEWORKS, OFFERED, OFFERED_TITLES
 from tuner.space.catalogue import KNOBS
 
 PACKAGE = Path(tuner.__file__).parent
+APPLIED_BY_MODELS = {"tensorflow": {"tensorflow.data_format"}}
+"""The layout a model is built in: guides name it, and no adapter can change it afterwards."""
 OF_THE_FAKE = {
     "frameworks.py",
     "worker/frameworks/fake.py",
@@ -37,6 +39,16 @@ def test_every_knob_is_one_of_a_registered_framework() -> None:
     for name in FRAMEWORKS:
         own = [knob for id, knob in KNOBS.items() if id.startswith(f"{name}.")]
         assert all(knob.frameworks == (name,) for knob in own)
+
+
+@pytest.mark.parametrize("name", ["torch", "tensorflow"])
+def test_every_knob_of_a_program_has_one_entry_that_applies_and_reads_it(name: str) -> None:
+    """Its file declares it, one table in the measured process does the rest."""
+    ways = importlib.import_module(f"tuner.worker.frameworks.{name}.knobs").WAYS
+    declared = {id for id, knob in KNOBS.items() if knob.frameworks == (name,)}
+    of_programs = {id for id in declared if not id.startswith(("env.", "launch."))}
+    assert of_programs - ways.keys() == APPLIED_BY_MODELS.get(name, set())
+    assert {id for id in ways if id.startswith(f"{name}.")} <= of_programs
 
 
 def test_the_product_names_the_fake_only_where_every_framework_has_something() -> None:

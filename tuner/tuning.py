@@ -344,8 +344,8 @@ def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
             f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its "
             "formulas are resolved for what is here"
         )
-    if plan.profile.name == "cuda":
-        study.warn("the knobs of the GPU are not searched by this version: the CPU side is tuned")
+    if plan.profile.caution:
+        study.warn(plan.profile.caution)
     for finding in examine(look_around(host, plan.folder)):
         if finding.severity == "shaky" or finding.id == "smt":
             study.warn(f"{finding.message} (tune-framework doctor)")

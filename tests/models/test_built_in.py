@@ -30,25 +30,25 @@ from tuner.worker.graph import average_width
 
 name = sys.argv[1]
 adapter = framework(name)
-adapter.start({})
+adapter.build.start({})
 for line in sys.stdin:
     ref = msgspec.json.decode(line, type=ModelRef)
     source = source_of(ref)
-    adapter.seed(0)
-    adapter.adopt(source.build(name))
-    adapter.place({})
+    adapter.build.seed(0)
+    adapter.build.adopt(source.build(name))
+    adapter.build.place({})
     stated = source.state()
-    made = inputs.generate(stated.inputs, 0, 2, 0, channels_first=adapter.channels_first)
-    with adapter.running():
-        call = adapter.program(made)
-        y = adapter.outputs(call())[0]
+    made = inputs.generate(stated.inputs, 0, 2, 0, channels_first=adapter.build.channels_first)
+    with adapter.work.running():
+        call = adapter.work.program(made)
+        y = adapter.work.outputs(call())[0]
     found = {
-        "parameters": sum(math.prod(p.shape) for p in adapter.parameters()),
-        "width": average_width(adapter.graph(made)),
+        "parameters": sum(math.prod(p.shape) for p in adapter.evidence.parameters()),
+        "width": average_width(adapter.evidence.graph(made)),
         "variety": float(np.linalg.norm(y - y.mean(axis=0)) / np.linalg.norm(y)),
     }
     if name == "torch":
-        found["macs"], _ = adapter.macs(call, len(made[0]))
+        found["macs"], _ = adapter.evidence.macs(call, len(made[0]))
     print(json.dumps(found), flush=True)
 """
 

@@ -128,23 +128,23 @@ def test_a_conditioned_network_tells_inputs_apart_and_a_zeroed_layer_is_noticed(
 
     def outputs(fw: Torch) -> list[np.ndarray]:
         arrays = inputs.generate(stated.inputs, 1000, 8, 0, channels_first=True)
-        with fw.running():
-            return fw.outputs(fw.program(arrays)())
+        with fw.work.running():
+            return fw.work.outputs(fw.work.program(arrays)())
 
     fw = Torch()
-    fw.start({})
-    fw.seed(0)
-    fw.adopt(source.build("torch"))
+    fw.build.start({})
+    fw.build.seed(0)
+    fw.build.adopt(source.build("torch"))
     (raw,) = outputs(fw)
     images = inputs.generate(stated.inputs, 2000, 16, 0, channels_first=True)
-    fw.condition(images, stated.damped_norms)
+    fw.build.condition(images, stated.damped_norms)
     (y0,) = outputs(fw)
 
     def variety(y: np.ndarray) -> float:
         return float(np.linalg.norm(y - y.mean(axis=0)) / np.linalg.norm(y))
 
     assert variety(y0) > max(0.3, variety(raw))
-    fw.model.stage2_block3.conv2.weight.data.zero_()
+    fw.build.model.stage2_block3.conv2.weight.data.zero_()
     (crippled,) = outputs(fw)
     found = check.compare([crippled], [y0], has_classes=True)
     assert found.drift > MAX_DRIFT_REDUCED

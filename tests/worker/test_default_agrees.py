@@ -31,7 +31,7 @@ calls = {event.key: event.count for event in seen.key_averages()}
 """
 _TENSORFLOW = """
 import tensorflow as tf
-from tuner.worker.frameworks.tensorflow.profiler import operators
+from tuner.worker.frameworks.tensorflow.profile import operators
 
 serve, x = script["serve"], script["x"]
 serve(x).numpy()

@@ -98,7 +98,7 @@ def test_an_output_that_holds_itself_is_named() -> None:
 def test_tensors_that_would_be_compared_in_part_are_refused() -> None:
     """A complex tensor would lose its imaginary part; others have no floats to compare."""
     torch = pytest.importorskip("torch", reason="torch is not installed")
-    from tuner.worker.frameworks.torch.adapter import fault_of
+    from tuner.worker.frameworks.torch.inference import fault_of
 
     flat = torch.zeros(2, 2)
     assert fault_of(flat) == fault_of(flat.int()) == fault_of(flat.bool()) == ""

@@ -21,13 +21,13 @@ from tuner.worker.gallery.python_file import PythonFile
 path = str(MODELS / "resnet50.py")
 source = PythonFile(ModelRef("resnet50", path))
 adapter = Torch()
-adapter.start({})
-adapter.seed(0)
-adapter.adopt(source.build("torch"))
+adapter.build.start({})
+adapter.build.seed(0)
+adapter.build.adopt(source.build("torch"))
 stated = source.state()
 images = inputs.generate(stated.inputs, 2000, 16, 0, channels_first=True)
-adapter.condition(images, stated.damped_norms)
-ours, theirs = adapter.model, source.build("tensorflow")
+adapter.build.condition(images, stated.damped_norms)
+ours, theirs = adapter.build.model, source.build("tensorflow")
 state = {name: value.detach().numpy() for name, value in ours.state_dict().items()}
 
 def twin(layer):

@@ -58,16 +58,16 @@ class Applied:
             raise UsageError("prepare() was called before: a process serves one tuned model")
         self._is_prepared = True
         adapter = self._adapter
-        adapter.adopt(model)
-        adapter.place(self.settings)
+        adapter.build.adopt(model)
+        adapter.build.place(self.settings)
         functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
 
         def tuned(*inputs: Any) -> Any:
-            given = tuple(adapter.given(tensor) for tensor in inputs)
+            given = tuple(adapter.work.given(tensor) for tensor in inputs)
             shapes = tuple((tuple(tensor.shape), str(tensor.dtype)) for tensor in given)
-            with adapter.running():
+            with adapter.work.running():
                 if shapes not in functions:
-                    functions[shapes] = adapter.function(given)
+                    functions[shapes] = adapter.work.function(given)
                 return functions[shapes](*given)
 
         return tuned
@@ -85,7 +85,7 @@ def apply(path: str | os.PathLike[str]) -> Applied:
     adapter = framework(name)
     applied = Applied(recommendation, adapter)
     try:
-        adapter.start(applied.settings)
+        adapter.build.start(applied.settings)
     except RuntimeError as error:  # both frameworks refuse what must come before any work
         raise UsageError(
             f"{name} has begun to work before tuner.apply({str(path)!r}): call it first"

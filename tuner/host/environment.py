@@ -3,42 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 
 from tuner.frameworks import FRAMEWORKS
 
-# Every variable that the frameworks, OpenMP runtimes, math libraries and allocators read at start.
-_PREFIXES = (
-    "OMP_",
-    "KMP_",
-    "GOMP_",
-    "MKL_",
-    "OPENBLAS_",
-    "BLIS_",
-    "VECLIB_",
-    "NUMEXPR_",
-    "DNNL_",
-    "ONEDNN_",
-    "TF_",
-    "XLA_",
-    "TORCH_",
-    "TORCHINDUCTOR_",
-    "TORCHDYNAMO_",
-    "PYTORCH_",
-    "ATEN_",
-    "ITEX_",
-    "IPEX_",
-    "ZENDNN_",
-    "ZENDNNL_",
-    "KERAS_",
-    "CUDA_",
-    "NVIDIA_TF32",
-    "LRU_CACHE_CAPACITY",
-    "THP_MEM_ALLOC_ENABLE",
-    "JEMALLOC",
-    "TCMALLOC_",
-    "MALLOC_",
-    "MIMALLOC_",
-    "FAKE_",
+# How every variable begins that frameworks, math libraries and allocators read at start.
+_PREFIXES = tuple(
+    dict.fromkeys(
+        (
+            *(prefix for entry in FRAMEWORKS.values() for prefix in entry.variables),
+            "OPENBLAS_",
+            "BLIS_",
+            "VECLIB_",
+            "NUMEXPR_",
+            "DNNL_",
+            "ONEDNN_",
+            "ZENDNN_",
+            "ZENDNNL_",
+            "CUDA_",
+            "NVIDIA_TF32",
+            "JEMALLOC",
+            "TCMALLOC_",
+            "MALLOC_",
+            "MIMALLOC_",
+        )
+    )
 )
 _NAMES = ("LD_PRELOAD", "GLIBC_TUNABLES", "PYTHONMALLOC")
 _OF_TERRAFORM = (
@@ -84,17 +73,23 @@ _OF_NO_SPEED = (
     "KERAS_BACKEND",
     "KERAS_HOME",
 )
-FOR_WORKERS = {
-    "TF_CPP_MIN_LOG_LEVEL": "2",
-    "CUDA_VISIBLE_DEVICES": "-1",
-    "OPENBLAS_NUM_THREADS": "1",
-}
-"""Set for every worker, default included: quiet logs, and no GPU in a CPU measurement. numpy's own
-thread pool serves neither framework, but starting it takes longer than the rest of the import."""
+_VISIBLE: Mapping[str, Mapping[str, str]] = MappingProxyType(
+    {"cpu": MappingProxyType({"CUDA_VISIBLE_DEVICES": "-1"})}
+)
+"""By device, the variables that say what of the machine a measured process may see: in a
+measurement of the CPU, no GPU."""
+_FOR_WORKERS = {"TF_CPP_MIN_LOG_LEVEL": "2", "OPENBLAS_NUM_THREADS": "1"}
+"""Quiet logs; numpy's own thread pool serves neither framework, but starting it takes longer than
+the rest of the import."""
 LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 """An extended regular expression: how the lines of `env` begin that hold tuning variables."""
 OTHERS_PATTERN = "|".join(_OF_TERRAFORM)
 """Likewise: how those of them begin that only look like tuning variables."""
+
+
+def for_workers(device: str) -> dict[str, str]:
+    """Return what is set for every worker, the default's too: quiet logs, and what it may see."""
+    return {**_FOR_WORKERS, **_VISIBLE[device]}
 
 
 def is_tuning_variable(name: str) -> bool:

@@ -148,7 +148,7 @@ class ProcessLauncher:
         )
         file = self._store.open_launch(request)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
-        plans = plan_launch(configuration, self.host)
+        plans = plan_launch(configuration, self.host, self._workload.device)
         running = [launch.record for launch in self.running]
         launch = ProcessLaunch(
             file,
@@ -184,6 +184,7 @@ class ProcessLauncher:
             settings=request.configuration.as_dict(),
             memory_policy=plan.memory_policy,
             reference=str(self._store.reference_path.absolute()),
+            mode=self._workload.mode,
         )
 
     def ended(self, record: LaunchRecord) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from tuner import interrupts, supervisor
 from tuner.errors import WorkerFailed
-from tuner.host.environment import FOR_WORKERS, untuned
+from tuner.host.environment import for_workers, untuned
 from tuner.host.secrets import redact_file, redacted
 from tuner.measurement.supervised import Supervised
 from tuner.record.outcome import Ending, Outcome
@@ -70,7 +70,7 @@ class WorkerProcess:
                 ("-m", "tuner.worker.main", *map(str, theirs)),
                 {
                     **untuned(os.environ),
-                    **FOR_WORKERS,
+                    **for_workers(plan.device),
                     **extra_environment,
                     **plan.variables(),
                 },

@@ -14,7 +14,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Prepared, Profiled, Slice
 from tuner.record.load import Load
 from tuner.record.outcome import Outcome
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import INFERENCE, ModelCard, ModelFacts, ModelRef
 
 STACK_SIGNAL = signal.SIGUSR2
 """Has a worker write the Python stacks of its threads to its log."""
@@ -48,6 +48,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     imported."""
     reference: str
     """Path of the file with the conditioned tensors and the default's outputs."""
+    mode: str = INFERENCE
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):

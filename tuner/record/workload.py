@@ -7,6 +7,10 @@ import msgspec
 from tuner.record.configuration import Value
 from tuner.record.load import SCENARIOS, Load, Scenario
 
+INFERENCE = "inference"
+"""The mode in which a model answers; of the modes, the only one so far."""
+CPU = "cpu"
+"""The device on which it computes; of the devices, the only one so far."""
 N_CHECK_SAME = 32
 N_CHECK_REDUCED = 128
 """Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""
@@ -125,6 +129,8 @@ class Workload(msgspec.Struct, frozen=True):
     """A name of record/load.py."""
     card: ModelCard
     seed: int = 0
+    device: str = CPU
+    mode: str = INFERENCE
 
     def means(self) -> Scenario:
         """Return what its scenario means."""

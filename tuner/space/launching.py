@@ -39,6 +39,8 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     """"none", "bind:NODE,NODE" or "interleave:NODE,NODE"."""
     rank: int = 0
     n_instances: int = 1
+    device: str = "cpu"
+    """What computes: of the others, it sees nothing."""
 
     def variables(self) -> dict[str, str]:
         """Return every variable to set: in a team, also which of its instances this is.
@@ -55,7 +57,9 @@ class LaunchPlan(msgspec.Struct, frozen=True):
         }
 
 
-def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, ...]:
+def plan_launch(
+    configuration: Configuration, host: Host, device: str = "cpu"
+) -> tuple[LaunchPlan, ...]:
     """Translate the launch knobs of a configuration for this host: one plan per instance.
 
     Raises UsageError if it names a library or node that is not here, or more cores than there are.
@@ -87,6 +91,7 @@ def plan_launch(configuration: Configuration, host: Host) -> tuple[LaunchPlan, .
             memory_policy=_memory_policy(configuration, instance, host),
             rank=rank,
             n_instances=n,
+            device=device,
         )
         for rank, instance in enumerate(placed.instances)
     )

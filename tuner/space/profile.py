@@ -127,6 +127,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     baseline: list[BaselineEntry] = []
     extends: str = ""
     matches: str = ""
+    caution: str = ""
+    """What whoever names the profile should know; warned of in every study."""
     name: str = ""
 
 

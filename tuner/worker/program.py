@@ -31,7 +31,7 @@ import msgspec
 
 from tuner.errors import UsageError, WorkerFailed
 from tuner.frameworks import OFFERED_TITLES
-from tuner.host.environment import FOR_WORKERS
+from tuner.host.environment import for_workers
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.host.secrets import redacted
@@ -226,6 +226,7 @@ def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] 
     Raises WorkerFailed if it cannot be started, fails, or says nothing of samples and seconds.
     """
     shown = shlex.join(ref.command)
+    of_the_worker = for_workers("cpu")
     began = time.monotonic()
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
@@ -235,7 +236,7 @@ def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] 
                 env={
                     k: v
                     for k, v in os.environ.items()
-                    if FOR_WORKERS.get(k) != v or f"env.{k}" in settings
+                    if of_the_worker.get(k) != v or f"env.{k}" in settings
                 },
                 stdin=subprocess.DEVNULL,
                 stdout=output,

@@ -31,7 +31,7 @@ from tuner.record.protocol import (
     Prepare,
     Profile,
 )
-from tuner.record.workload import ModelFacts, ModelRef, Parameter
+from tuner.record.workload import INFERENCE, ModelFacts, ModelRef, Parameter
 from tuner.worker import check, graph, inputs, reference
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
@@ -74,23 +74,23 @@ class Session:
         self._import_s = self._first_call_s = 0.0
         self._reference_path = Path()
 
-    def _load(self, ref: ModelRef, name: str, seed: int) -> float:
+    def _load(self, ref: ModelRef, name: str, seed: int, mode: str = INFERENCE) -> float:
         """Import the framework and build the model in its default form; return build seconds."""
         self._tell("importing")
         self._framework_name = name
         self._cpus = os.sched_getaffinity(0)  # before any library binds its threads
         start = time.perf_counter()
         self._seed = seed
-        self.framework = framework(name)
-        self.framework.start(self._settings)
+        self.framework = framework(name, mode)
+        self.framework.build.start(self._settings)
         self._import_s = time.perf_counter() - start
         self._tell("building")
         start = time.perf_counter()
         random.seed(seed)
         np.random.seed(seed)  # a user's file may draw its weights from it
-        self.framework.seed(seed)
+        self.framework.build.seed(seed)
         source = source_of(ref)
-        self.framework.adopt(source.build(name))
+        self.framework.build.adopt(source.build(name))
         self._spec, self._accuracy = source.state(), source.accuracy
         return time.perf_counter() - start
 
@@ -102,7 +102,7 @@ class Session:
             count,
             self._seed,
             shape=shape,
-            channels_first=self.framework.channels_first,
+            channels_first=self.framework.build.channels_first,
         )
 
     def begin(self, order: Begin) -> Built:
@@ -110,19 +110,19 @@ class Session:
         apply_memory_policy(order.memory_policy)
         self._settings = order.settings
         self._reference_path = Path(order.reference)
-        build_s = self._load(order.model, order.framework, order.seed)
+        build_s = self._load(order.model, order.framework, order.seed, order.mode)
         start = time.perf_counter()
-        self.framework.restore(reference.read_tensors(self._reference_path))
-        self.framework.place(order.settings)
+        self.framework.build.restore(reference.read_tensors(self._reference_path))
+        self.framework.build.place(order.settings)
         build_s += time.perf_counter() - start
-        return Built(self._import_s, build_s, self.framework.versions())
+        return Built(self._import_s, build_s, self.framework.build.versions())
 
     def make_reference(self, order: MakeReference) -> None:
         """Condition the default, then write its tensors and outputs; the process serves no more."""
         self._load(order.model, order.framework, order.seed)
         self._tell("conditioning")
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
-        tensors = self.framework.condition(arrays, self._spec.damped_norms)
+        tensors = self.framework.build.condition(arrays, self._spec.damped_norms)
         outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
         if fault := check.blind_spot(outputs):
             raise UsageError(fault)
@@ -143,10 +143,10 @@ class Session:
             each, first_of_all = min(each, inputs.n_recorded(recorded[0])), 0
         for shape in range(n_shapes):
             pieces: list[list[Array]] = []
-            with self.framework.running():
+            with self.framework.work.running():
                 for first in range(0, each, batch):
                     arrays = self._inputs(first_of_all + first, batch, shape)
-                    made = self.framework.outputs(self.framework.program(arrays)())
+                    made = self.framework.work.outputs(self.framework.work.program(arrays)())
                     pieces.append([self._kept(i, y, batch) for i, y in enumerate(made)])
                     given.append(arrays)
             found += [np.concatenate(parts)[:each] for parts in zip(*pieces, strict=True)]
@@ -173,18 +173,18 @@ class Session:
         n_shapes = self._spec.n_shapes()
         batches = [self._inputs(0, self._batch, shape) for shape in range(n_shapes)]
         self._tell("compiling")
-        start = fw.clock()
-        with fw.running():
-            self._calls = [fw.program(arrays) for arrays in batches]
+        start = fw.work.clock()
+        with fw.work.running():
+            self._calls = [fw.work.program(arrays) for arrays in batches]
             in_turn(self._calls)()
-            self._first_call_s = fw.clock() - start
+            self._first_call_s = fw.work.clock() - start
         return Compiled(self._first_call_s)
 
     def warm_up(self) -> Prepared:
         """Make calls until they are steady, then read back what is in force."""
         self._tell("warming up")
-        with self.framework.running():
-            warm = self._scenario.warm_up(self._calls, self.framework.clock)
+        with self.framework.work.running():
+            warm = self._scenario.warm_up(self._calls, self.framework.work.clock)
         return Prepared(
             first_call_s=self._first_call_s,
             steady_call_s=warm.call_s / self._spec.n_shapes(),
@@ -201,19 +201,19 @@ class Session:
         found = [
             *of_process(self._settings, self._cpus),
             *of_allocator(self._settings),
-            *self.framework.read_back(self._settings),
+            *self.framework.evidence.read_back(self._settings),
         ]
         known = {item.knob for item in found}
         return found + variables.of_environment(self._settings, known, self._framework_name)
 
     def measure(self, order: Measure) -> Measured:
         """Time one slice of the prepared load."""
-        with self.framework.running():
+        with self.framework.work.running():
             for _ in range(order.discard):
                 in_turn(self._calls)()
             return self._scenario.measure(
                 self._calls,
-                self.framework.clock,
+                self.framework.work.clock,
                 self._watch,
                 index=order.index,
                 batch=self._batch,
@@ -224,7 +224,7 @@ class Session:
     def profile(self, order: Profile) -> Profiled:
         """Tell where the time of calls goes, by the framework's own profiler."""
         self._tell("profiling")
-        clock, call = self.framework.clock, in_turn(self._calls)
+        clock, call = self.framework.work.clock, in_turn(self._calls)
         began = time.perf_counter()
         n_calls, taken_s = 0, 0.0
 
@@ -236,8 +236,10 @@ class Session:
                 n_calls += 1
                 taken_s = clock() - first
 
-        with self.framework.running():
-            found = sorted(self.framework.operators(calls), key=lambda o: o.seconds, reverse=True)
+        with self.framework.work.running():
+            found = sorted(
+                self.framework.profile.operators(calls), key=lambda o: o.seconds, reverse=True
+            )
         n_batches = n_calls * self._spec.n_shapes()
         shown, rest = found[:_MOST_OPERATORS], found[_MOST_OPERATORS:]
         if rest:
@@ -248,7 +250,7 @@ class Session:
             ),
             call_s=taken_s / n_batches,
             n_calls=n_calls,
-            how=self.framework.profiler,
+            how=self.framework.profile.title,
             seconds=time.perf_counter() - began,
         )
 
@@ -277,25 +279,27 @@ class Session:
         """Build the default and tell what only the built model knows."""
         build_s = self._load(order.model, order.framework, order.seed)
         fw = self.framework
-        fw.place({})
+        fw.build.place({})
         batch = self._spec.reference_batch
         arrays = self._inputs(0, batch)
         self._tell("calling")
-        with fw.running():
-            call = fw.program(arrays)
+        with fw.work.running():
+            call = fw.work.program(arrays)
             call()
-            start = fw.clock()
+            start = fw.work.clock()
             result = call()
-            call_s = fw.clock() - start
-            for i, output in enumerate(fw.outputs(result)):  # what cannot be compared is refused
+            call_s = fw.work.clock() - start
+            for i, output in enumerate(
+                fw.work.outputs(result)
+            ):  # what cannot be compared is refused
                 self._kept(i, output, batch)
         width, width_fault = self._width(arrays)
-        parameters = fw.parameters()
+        parameters = fw.evidence.parameters()
         macs, macs_by = self._macs(call, batch)
         return ModelFacts(
             n_parameters=sum(math.prod(p.shape) for p in parameters),
             input_shapes=tuple(a.shape[1:] for a in arrays),
-            versions=fw.versions(),
+            versions=fw.build.versions(),
             effective_defaults={
                 item.knob: item.observed for item in self._read_back() if item.observed is not None
             },
@@ -317,7 +321,7 @@ class Session:
         if self._spec.macs:
             return self._spec.macs, "stated by the model's file"
         try:
-            counted = self.framework.macs(call, batch)
+            counted = self.framework.evidence.macs(call, batch)
         except Exception:  # noqa: BLE001  # a counter may raise anything at a user's model
             counted = None
         return counted or (None, "")
@@ -325,14 +329,14 @@ class Session:
     def _width(self, arrays: list[Array]) -> tuple[float, str]:
         """Return the graph's average width; 0.0 with the reason where it cannot be exported."""
         try:
-            return graph.average_width(self.framework.graph(arrays)), ""
+            return graph.average_width(self.framework.evidence.graph(arrays)), ""
         except Exception as error:  # noqa: BLE001  # an exporter may raise anything at a user's model
             return 0.0, f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises, before and after the framework is there."""
         try:
-            return self.framework.out_of_memory_errors()
+            return self.framework.build.out_of_memory_errors()
         except AttributeError:  # not loaded yet, or half
             return (MemoryError,)
 

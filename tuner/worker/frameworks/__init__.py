@@ -1,33 +1,4 @@
-"""The frameworks a worker can measure, one file each.
-
-Contract of a framework, in the order in which a launch uses it:
-
-start(settings)         import it and apply what must come before any work
-seed(number)            seed the framework's random numbers, before a model is built
-adopt(model)            take the built model, in the default's form
-condition(arrays, ...)  make a random-weight model tell inputs apart (batch-norm statistics, damped
-                        residual blocks); returns the changed tensors by name. Batch norms that
-                        were trained are left as they are
-restore(tensors)        put such tensors into a freshly built model
-place(settings)         apply the model-level settings
-given(tensor)           an input of the framework's own, in the precision and layout that is set
-function(tensors)       the model as a function of such inputs, in the form that is set
-program(arrays)         bind inputs, trace and freeze; returns a call that ends when its outputs
-                        are ready
-outputs(result)         the outputs of a call as float32 arrays, batch first; raises UsageError for
-                        what is no tensor (outputs.py)
-operators(calls)        make calls under the framework's profiler; returns in no order what each
-                        kind of operator took in all of them, those inside it not counted. Nothing
-                        is timed afterwards
-profiler                what that profiler is, in words
-read_back(settings)     what is in force, for every knob of the framework, after a first call
-clock()                 the clock that slices are timed with
-graph(arrays)           the operators of the default model, in topological order
-parameters()            the trainable tensors of the default model, in its own order
-macs(call, batch)       multiply-accumulates per sample in a call of the default, and who counted
-                        them; None where nothing that is installed counts all of them
-running()               the context in which calls are made (no gradients, precision)
-"""
+"""The frameworks a worker can measure, a module or a package each, and what they have to offer."""
 
 from __future__ import annotations
 
@@ -42,7 +13,7 @@ from tuner.errors import UnknownName
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
-from tuner.record.workload import Parameter
+from tuner.record.workload import INFERENCE, Parameter
 from tuner.worker.graph import Node
 
 Array = npt.NDArray[Any]
@@ -50,60 +21,124 @@ Array = npt.NDArray[Any]
 Tensors = dict[str, Array]
 
 
-class Framework(Protocol):
-    """What a worker needs of a framework; the contract stands above."""
-
-    def start(self, settings: Mapping[str, Value]) -> None: ...
+class Build(Protocol):
+    """From nothing to a placed model."""
 
     channels_first: bool
     """Whether images are given as (batch, channels, height, width)."""
 
-    def seed(self, number: int) -> None: ...
+    def start(self, settings: Mapping[str, Value]) -> None:
+        """Import the framework and apply what must come before any work."""
 
-    def adopt(self, model: Any) -> None: ...
+    def seed(self, number: int) -> None:
+        """Seed the framework's random numbers, before a model is built."""
 
-    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors: ...
+    def adopt(self, model: Any) -> None:
+        """Take the built model, in the default's form."""
 
-    def restore(self, tensors: Tensors) -> None: ...
+    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
+        """Make a random-weight model tell inputs apart; return the changed tensors by name.
 
-    def place(self, settings: Mapping[str, Value]) -> None: ...
+        Batch-norm statistics, damped residual blocks; norms that were trained are left alone.
+        """
 
-    def given(self, tensor: Any) -> Any: ...
+    def restore(self, tensors: Tensors) -> None:
+        """Put such tensors into a freshly built model."""
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]: ...
+    def place(self, settings: Mapping[str, Value]) -> None:
+        """Apply the model-level settings."""
 
-    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]: ...
+    def versions(self) -> dict[str, str]:
+        """Return the versions that were really imported."""
 
-    def outputs(self, result: Any) -> list[Array]: ...
-
-    profiler: str
-
-    def operators(self, calls: Callable[[], None]) -> list[Operator]: ...
-
-    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]: ...
-
-    def clock(self) -> float: ...
-
-    def running(self) -> AbstractContextManager[None]: ...
-
-    def graph(self, arrays: Sequence[Array]) -> list[Node]: ...
-
-    def versions(self) -> dict[str, str]: ...
-
-    def parameters(self) -> list[Parameter]: ...
-
-    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None: ...
-
-    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]: ...
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises."""
 
 
-def framework(name: str) -> Framework:
-    """Return a framework's adapter; the framework itself is imported by its `start`.
+class Work(Protocol):
+    """What is timed: the calls of a placed model, in one mode."""
+
+    def given(self, tensor: Any) -> Any:
+        """Return an input of the framework's own in the precision and layout that is set."""
+
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return the model as a function of such inputs, in the form that is set."""
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Bind inputs, trace and freeze; return a call that ends when its outputs are ready."""
+
+    def outputs(self, result: Any) -> list[Array]:
+        """Return the outputs of a call as float32 arrays, batch first.
+
+        Raises UsageError for what is no tensor (outputs.py).
+        """
+
+    def running(self) -> AbstractContextManager[None]:
+        """Return the context in which calls are made (no gradients, precision)."""
+
+    def clock(self) -> float:
+        """Return the seconds of the clock that slices are timed with."""
+
+
+class Evidence(Protocol):
+    """What the model is, and what of the settings is in force."""
+
+    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+        """Tell what is in force, for every knob of the framework, after a first call."""
+
+    def parameters(self) -> list[Parameter]:
+        """Return the trainable tensors of the default model, in its own order."""
+
+    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
+        """Return the multiply-accumulates per sample in a call of the default, and who counted.
+
+        None where nothing that is installed counts all of them.
+        """
+
+    def graph(self, arrays: Sequence[Array]) -> list[Node]:
+        """Return the operators of the default model, in topological order."""
+
+
+class Profile(Protocol):
+    """Where the time of calls goes."""
+
+    title: str
+    """What the profiler is, in words."""
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]:
+        """Make calls under the framework's profiler; return what each kind of operator took.
+
+        In all of them together, those inside it not counted, in no order. Nothing is timed
+        afterwards.
+        """
+
+
+class Framework(Protocol):
+    """What a worker needs of a framework, in the order in which a launch uses it.
+
+    A framework has a class for each part; another mode (training) is another `work`.
+    """
+
+    @property
+    def build(self) -> Build: ...
+
+    @property
+    def work(self) -> Work: ...
+
+    @property
+    def evidence(self) -> Evidence: ...
+
+    @property
+    def profile(self) -> Profile: ...
+
+
+def framework(name: str, mode: str = INFERENCE) -> Framework:
+    """Return a framework's adapter; the framework itself is imported by its build's `start`.
 
     Raises UnknownName, or MissingFramework with the command to type.
     """
     if name not in FRAMEWORKS:
         raise UnknownName("framework", name, FRAMEWORKS, "see --help")
     path, attribute = FRAMEWORKS[name].adapter
-    adapter: Framework = getattr(importlib.import_module(path), attribute)()
+    adapter: Framework = getattr(importlib.import_module(path), attribute)(mode)
     return adapter

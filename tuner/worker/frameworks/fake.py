@@ -26,7 +26,7 @@ import numpy as np
 from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
 from tuner.record.launch import Operator, ReadBack
-from tuner.record.workload import Parameter
+from tuner.record.workload import INFERENCE, Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
@@ -147,21 +147,18 @@ class Surface(msgspec.Struct, frozen=True):
         return ""
 
 
-class Fake:
-    """The fake's side of the framework contract."""
+class FakeBuild:
+    """A surface with the settings and faults that come before its first call."""
 
     channels_first = False
-    profiler = "the fake's own account"
 
     def __init__(self) -> None:
-        self._now = 0.0
-        self._calls = 0
-        self._fault = ""
-        self._launch_effect = 0.0
+        self.fault = ""
+        self.launch_effect = 0.0
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Take the settings; "hang" never returns from here."""
-        self._settings = {
+        self.settings = {
             **{k: v for k, v in settings.items() if k in CHOICES},
             **({"env.FAKE_THREADS": int(os.environ["FAKE_THREADS"])}
                if "FAKE_THREADS" in os.environ else {}),
@@ -171,14 +168,14 @@ class Fake:
 
     def seed(self, number: int) -> None:
         """Keep the seed of the weights."""
-        self._seed = number
+        self.weights_seed = number
 
     def adopt(self, model: Any) -> None:
         """Take the surface; faults of the building kind happen here."""
         self.surface: Surface = model
         # a launch's own speed: drawn anew for every process, like address layout
-        self._random = np.random.default_rng()
-        self._launch_effect = float(self._random.normal(0, self.surface.noise))
+        self.random = np.random.default_rng()
+        self.launch_effect = float(self.random.normal(0, self.surface.noise))
         time.sleep(self.surface.start_s)
 
     def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
@@ -191,8 +188,8 @@ class Fake:
     def place(self, settings: Mapping[str, Value]) -> None:
         """Provoke the fault that the settings ask for."""
         rank = int(os.environ.get("TUNE_FRAMEWORK_RANK", "0"))
-        self._fault = self.surface.fault_of({**self._settings, **settings, "rank": rank})
-        match self._fault:
+        self.fault = self.surface.fault_of({**self.settings, **settings, "rank": rank})
+        match self.fault:
             case "crash":
                 os.kill(os.getpid(), signal.SIGSEGV)
             case "exit":
@@ -221,6 +218,23 @@ class Fake:
             os._exit(0)
         os.wait()
 
+    def versions(self) -> dict[str, str]:
+        """The fake has none."""
+        return {}
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises."""
+        return (MemoryError,)
+
+
+class FakeInference:
+    """Calls that take virtual time."""
+
+    def __init__(self, build: FakeBuild) -> None:
+        self._build = build
+        self.now = 0.0
+        self.n_calls = 0
+
     def given(self, tensor: Any) -> Any:
         """Return an input as it is."""
         return tensor
@@ -232,37 +246,37 @@ class Fake:
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Return a call that takes virtual time."""
         batch = len(arrays[0])
-        of_all = self.surface.log_rate({**self._settings, "workload.batch": batch})
-        truth = of_all - math.log(n_instances(self._settings))
-        compiles = self._settings.get("fake.compile", "off") != "off"
+        of_all = self._build.surface.log_rate({**self._build.settings, "workload.batch": batch})
+        truth = of_all - math.log(n_instances(self._build.settings))
+        compiles = self._build.settings.get("fake.compile", "off") != "off"
         calls = 0
 
         def call() -> Array:
             nonlocal calls
-            if self._fault == "hang_in_call" and calls > 3:
+            if self._build.fault == "hang_in_call" and calls > 3:
                 time.sleep(1e6)
-            if self._fault == "lonely" and _has_neighbour():
+            if self._build.fault == "lonely" and _has_neighbour():
                 os.kill(os.getpid(), signal.SIGKILL)
             real = time.monotonic()
             log_rate = (
                 truth
-                + self._launch_effect
-                + float(self._random.normal(0, self.surface.noise / 2))
-                + self.surface.drift * math.sin(real / 7 + self.surface.seed)
+                + self._build.launch_effect
+                + float(self._build.random.normal(0, self._build.surface.noise / 2))
+                + self._build.surface.drift * math.sin(real / 7 + self._build.surface.seed)
             )
-            self._now += batch / math.exp(log_rate)
+            self.now += batch / math.exp(log_rate)
             if calls == 0 and compiles:
-                self._now += 2.0
+                self.now += 2.0
             calls += 1
-            self._calls += 1
+            self.n_calls += 1
             return self._forward(arrays[0])
 
         return call
 
     def _forward(self, x: Array) -> Array:
-        weights = _draw("weights", self._seed).standard_normal((x.shape[1], 32))
+        weights = _draw("weights", self._build.weights_seed).standard_normal((x.shape[1], 32))
         y = (x @ weights).astype(np.float32)
-        match self._fault:
+        match self._build.fault:
             case "wrong_output":
                 return np.ascontiguousarray(y[::-1])
             case "nan":
@@ -271,25 +285,13 @@ class Fake:
                 return y[:, :-1]
             case "drifting":
                 return y * np.float32(1.01)
-        if self._settings.get("fake.precision") == "bf16":
+        if self._build.settings.get("fake.precision") == "bf16":
             y *= 1 + np.float32(0.002) * np.sign(y)
         return y
 
     def outputs(self, result: Any) -> list[Array]:
         """Return the one output."""
         return [result]
-
-    def operators(self, calls: Callable[[], None]) -> list[Operator]:
-        """Two operators share the time: a compiler helps the smaller one."""
-        if self._fault == "shy":
-            os.kill(os.getpid(), signal.SIGKILL)
-        began, calls_before = self._now, self._calls
-        calls()
-        taken, n = self._now - began, self._calls - calls_before
-        fused = self._settings.get("fake.compile", "off") != "off"
-        share = 0.1 if fused else 0.3
-        name = "fused_add" if fused else "add"
-        return [Operator("matmul", (1 - share) * taken, 3 * n), Operator(name, share * taken, n)]
 
     @contextmanager
     def running(self) -> Iterator[None]:
@@ -298,19 +300,30 @@ class Fake:
 
     def clock(self) -> float:
         """Return virtual seconds."""
-        return self._now
+        return self.now
 
-    def graph(self, arrays: Sequence[Array]) -> list[Node]:
-        """Two products side by side, then one that takes both: a width of 1.5."""
-        return [
-            Node("left", "matmul", ()),
-            Node("right", "matmul", ()),
-            Node("last", "matmul", ("left", "right")),
-        ]
 
-    def versions(self) -> dict[str, str]:
-        """The fake has none."""
-        return {}
+class FakeEvidence:
+    """What the fake knows of itself."""
+
+    def __init__(self, build: FakeBuild) -> None:
+        self._build = build
+
+    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+        """Tell what is in force; an "ignored" setting stays at its default."""
+        found = []
+        for knob, values in CHOICES.items():
+            if knob in ("launch.allocator", "workload.batch"):
+                continue
+            observed = (
+                values[0]
+                if self._build.fault == "ignored"
+                else self._build.settings.get(knob, values[0])
+            )
+            found.append(
+                ReadBack(knob, settings.get(knob), observed, "effective", "the fake's own state")
+            )
+        return found
 
     def parameters(self) -> list[Parameter]:
         """Name the one tensor of weights."""
@@ -320,20 +333,42 @@ class Fake:
         """Count one product with the weights."""
         return 16 * 32, "the fake's own count"
 
-    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises."""
-        return (MemoryError,)
+    def graph(self, arrays: Sequence[Array]) -> list[Node]:
+        """Two products side by side, then one that takes both: a width of 1.5."""
+        return [
+            Node("left", "matmul", ()),
+            Node("right", "matmul", ()),
+            Node("last", "matmul", ("left", "right")),
+        ]
 
-    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
-        """Tell what is in force; an "ignored" setting stays at its default."""
-        found = []
-        for knob, values in CHOICES.items():
-            if knob in ("launch.allocator", "workload.batch"):
-                continue
-            observed = (
-                values[0] if self._fault == "ignored" else self._settings.get(knob, values[0])
-            )
-            found.append(
-                ReadBack(knob, settings.get(knob), observed, "effective", "the fake's own state")
-            )
-        return found
+
+class FakeProfile:
+    """The fake's own account of its time."""
+
+    title = "the fake's own account"
+
+    def __init__(self, build: FakeBuild, work: FakeInference) -> None:
+        self._build = build
+        self._work = work
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]:
+        """Two operators share the time: a compiler helps the smaller one."""
+        if self._build.fault == "shy":
+            os.kill(os.getpid(), signal.SIGKILL)
+        began, calls_before = self._work.now, self._work.n_calls
+        calls()
+        taken, n = self._work.now - began, self._work.n_calls - calls_before
+        fused = self._build.settings.get("fake.compile", "off") != "off"
+        share = 0.1 if fused else 0.3
+        name = "fused_add" if fused else "add"
+        return [Operator("matmul", (1 - share) * taken, 3 * n), Operator(name, share * taken, n)]
+
+
+class Fake:
+    """The fake's side of the framework contract."""
+
+    def __init__(self, mode: str = INFERENCE) -> None:
+        self.build = FakeBuild()
+        self.work = {INFERENCE: FakeInference}[mode](self.build)
+        self.evidence = FakeEvidence(self.build)
+        self.profile = FakeProfile(self.build, self.work)

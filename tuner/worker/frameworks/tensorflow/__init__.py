@@ -1,9 +1,31 @@
-"""TensorFlow on the CPU: the adapter, and what is in force.
+"""TensorFlow on the CPU.
 
-adapter   the framework contract
-evidence  what the thread pools and the executed graphs show of the settings
+build      from nothing to a model and its thread pools
+inference  its calls: concrete functions
+evidence   what the model is, and what of the settings is in force
+profile    where the time of calls goes
+knobs      how each setting is applied and read back
+executed   the graphs that were executed
 """
 
-from tuner.worker.frameworks.tensorflow.adapter import TensorFlow
+from tuner.record.workload import INFERENCE
+from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
+from tuner.worker.frameworks.tensorflow.evidence import TensorFlowEvidence
+from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference
+from tuner.worker.frameworks.tensorflow.profile import TensorFlowProfile
+
+WORK = {INFERENCE: TensorFlowInference}
+"""By mode, what is timed."""
+
+
+class TensorFlow:
+    """TensorFlow's side of the framework contract."""
+
+    def __init__(self, mode: str = INFERENCE) -> None:
+        self.build = TensorFlowBuild()
+        self.work = WORK[mode](self.build)
+        self.evidence = TensorFlowEvidence(self.build, self.work)
+        self.profile = TensorFlowProfile(self.build)
+
 
 __all__ = ["TensorFlow"]

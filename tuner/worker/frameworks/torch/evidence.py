@@ -1,129 +1,89 @@
-"""What oneDNN and PyTorch show of the settings, after a call was made."""
+"""What a PyTorch model is, and what of the settings is in force in it after a call."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
-from tuner.worker.evidence.allocator import has_huge_pages
-from tuner.worker.evidence.output import captured
+from tuner.record.workload import Parameter
+from tuner.worker.evidence.openmp import of_openmp
 from tuner.worker.frameworks import Array
-from tuner.worker.frameworks.products import Multiply
-
-_COMPUTE = ("convolution", "inner_product", "matmul", "deconvolution")
-# oneDNN's words for its instruction sets ("CPU dispatcher control" in its guide), newest first
-_ISA_NAMES = (
-    ("AMX", "AVX512_CORE_AMX"),
-    ("float16", "AVX512_CORE_FP16"),
-    ("bfloat16", "AVX512_CORE_BF16"),
-    ("DL Boost", "AVX512_CORE_VNNI"),
-    ("AVX-512", "AVX512_CORE"),
-    ("AVX2", "AVX2"),
-    ("AVX", "AVX"),
-    ("SSE4.1", "SSE41"),
-)
+from tuner.worker.frameworks.torch import knobs
+from tuner.worker.frameworks.torch.build import TorchBuild
+from tuner.worker.frameworks.torch.inference import TorchInference
+from tuner.worker.frameworks.torch.macs import count
+from tuner.worker.frameworks.torch.onednn import Primitives
+from tuner.worker.graph import Node
 
 
-class Primitives:
-    """oneDNN's own account of one call: a line per primitive that computed."""
+class TorchEvidence:
+    """Looks into the library, the compiled modules and oneDNN's own account of one call."""
 
-    def __init__(self, torch: Any, call: Callable[[], Any] | None) -> None:
-        lines: list[str] = []
-        mkldnn = torch.backends.mkldnn
-        if call is not None and mkldnn.is_available():
-            with captured() as lines, mkldnn.verbose(mkldnn.VERBOSE_ON):
+    def __init__(self, build: TorchBuild, work: TorchInference) -> None:
+        self._build = build
+        self._work = work
+
+    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+        """Tell what is in force, for every knob of PyTorch's own."""
+        build = self._build
+        with self._work.running():
+            autocasts = bool(build.torch.is_autocast_enabled("cpu"))
+        seen = knobs.Seen(
+            build.torch,
+            build.model,
+            dict(settings),
+            Primitives(build.torch, self._traced_call()),
+            {item.knob: item for item in build.form.read_back()},
+            autocasts=autocasts,
+        )
+        found = [item for way in knobs.WAYS.values() if (item := way.read(seen)) is not None]
+        return [*found, *of_openmp(seen.asked, build.cpus, self._parallel_work)]
+
+    def _traced_call(self) -> Callable[[], Any] | None:
+        call = self._work.last_call
+        if call is None:
+            return None
+
+        def traced() -> None:
+            with self._work.running():
                 call()
-        fields = [line.split(",") for line in lines if line.startswith("onednn_verbose")]
-        self.compute = [
-            ",".join(f) for f in fields if len(f) > 6 and f[3] == "exec" and f[5] in _COMPUTE
+
+        return traced
+
+    def _parallel_work(self) -> None:
+        """Run a parallel region: from 32768 elements on PyTorch divides them among threads.
+
+        In 64 KiB, because a larger block, once freed, would change how glibc serves later ones.
+        """
+        torch = self._build.torch
+        x = torch.ones(1 << 16, dtype=torch.uint8)
+        for _ in range(3):
+            x += x
+
+    def parameters(self) -> list[Parameter]:
+        """Name the parameters of the module, each once."""
+        return [
+            Parameter(name, tuple(p.shape), p.numel() * p.element_size())
+            for name, p in self._build.model.named_parameters()
         ]
-        told = [",".join(f) for f in fields if len(f) > 4 and f[2:4] == ["info", "cpu"]]
-        self._isa = next((line.partition("isa:")[2] for line in told if "isa:" in line), "")
 
-    def isa(self) -> str:
-        """Return the newest instruction set that oneDNN may use, by its name in the environment."""
-        return next((name for word, name in _ISA_NAMES if word in self._isa), "unset")
+    def macs(self, call: Callable[[], Any], batch: int) -> tuple[int, str] | None:
+        """Count products and convolutions as they are dispatched."""
+        counted = count(self._build.torch, call)
+        return None if counted is None else (counted // batch, "torch.utils.flop_counter")
 
-    def layout(self) -> tuple[str, str] | None:
-        """Return the layout that most convolutions ran in; None without any."""
-        convolutions = [p for p in self.compute if ",convolution," in p]
-        if not convolutions:
-            return None
-        nhwc = sum(bool(re.search(r"src:\w+:\w*:blocked:acd?e?b", p)) for p in convolutions)
-        how = f"oneDNN ran {nhwc} of {len(convolutions)} convolutions in NHWC"
-        return ("channels_last" if 2 * nhwc > len(convolutions) else "contiguous"), how
-
-    def is_bf16(self) -> tuple[bool, str] | None:
-        """Tell whether most primitives took bf16; None without any."""
-        if not self.compute:
-            return None
-        low = sum("src:bf16" in p for p in self.compute)
-        how = f"oneDNN ran {low} of {len(self.compute)} primitives in bf16"
-        return 2 * low > len(self.compute), how
-
-
-def library_state(torch: Any, settings: dict[str, Value]) -> list[ReadBack]:
-    """Read back what PyTorch itself answers for."""
-    capability = str(torch.backends.cpu.get_cpu_capability()).lower()
-    asked = settings.get("env.ATEN_CPU_CAPABILITY")
-    small = torch.full((64,), 1e-30)
-    flushes = not bool((small * 1e-10).count_nonzero())
-    return [
-        ReadBack(
-            "env.OMP_NUM_THREADS",
-            settings.get("env.OMP_NUM_THREADS"),
-            torch.get_num_threads(),
-            "effective",
-            "torch.get_num_threads()",
-        ),
-        ReadBack(
-            "torch.interop_threads",
-            settings.get("torch.interop_threads"),
-            torch.get_num_interop_threads(),
-            "accepted",
-            "torch.get_num_interop_threads(); idle outside TorchScript fork",
-        ),
-        ReadBack(
-            "env.ATEN_CPU_CAPABILITY",
-            asked,
-            capability,
-            "effective",
-            "torch.backends.cpu.get_cpu_capability()",
-        ),
-        ReadBack(
-            "torch.flush_denormal",
-            settings.get("torch.flush_denormal"),
-            flushes,
-            "effective",
-            f"1e-30 x 1e-10 is {'0' if flushes else 'not 0'}",
-        ),
-    ]
-
-
-def huge_pages(torch: Any, asked: Value) -> ReadBack:
-    """Look at the mapping of a large tensor."""
-    tensor = torch.zeros(1 << 24)
-    is_advised = has_huge_pages(tensor.data_ptr())
-    how = f"a tensor of 64 MiB {'is' if is_advised else 'is not'} advised to use huge pages"
-    return ReadBack("env.THP_MEM_ALLOC_ENABLE", asked, int(is_advised), "effective", how)
-
-
-def products(torch: Any) -> list[Multiply]:
-    """Return the ways in which models multiply: matrix products and convolutions."""
-
-    def matrix(a: Array, b: Array) -> Array:
-        result: Array = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()
-        return result
-
-    def convolution(a: Array, b: Array) -> Array:
-        n, k = a.shape
-        side = int(n**0.5)
-        image = torch.from_numpy(a).T.reshape(1, k, side, side).contiguous()
-        kernel = torch.from_numpy(b).T.reshape(b.shape[1], k, 1, 1).contiguous()
-        result: Array = torch.nn.functional.conv2d(image, kernel).reshape(b.shape[1], n).T.numpy()
-        return result
-
-    return [matrix, convolution]
+    def graph(self, arrays: Sequence[Array]) -> list[Node]:
+        """Export the default model and list its operators."""
+        torch = self._build.torch
+        tensors = tuple(self._work.given(torch.from_numpy(array)) for array in arrays)
+        exported = torch.export.export(self._build.model, tensors)
+        return [
+            Node(
+                node.name,
+                str(node.target) if node.op == "call_function" else "",
+                tuple(parent.name for parent in node.all_input_nodes),
+            )
+            for node in exported.graph.nodes
+        ]

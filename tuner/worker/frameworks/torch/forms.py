@@ -22,6 +22,8 @@ PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
 """Variable of a study's workers: the folder where ahead-of-time packages are kept."""
 AUTOTUNE = "torch.compile.max_autotune"
 JIT, EXPORT = "torch.jit.mode", "torch.export.mode"
+KNOBS = (COMPILE, AUTOTUNE, CPP_WRAPPER, JIT, EXPORT)
+"""Those that say in which form a model runs."""
 
 
 class Form(Protocol):

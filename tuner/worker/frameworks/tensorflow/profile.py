@@ -15,10 +15,24 @@ from pathlib import Path
 from typing import Any
 
 from tuner.record.launch import Operator
+from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 
 _HOST = "/host:CPU"
 _A_FUNCTION = "__"
 """What the names of traced functions begin with: what is inside has events of its own."""
+
+
+class TensorFlowProfile:
+    """TensorFlow's own profiler."""
+
+    title = "TensorFlow's profiler, over all threads"
+
+    def __init__(self, build: TensorFlowBuild) -> None:
+        self._build = build
+
+    def operators(self, calls: Callable[[], None]) -> list[Operator]:
+        """Return what each operator took, over all threads."""
+        return operators(self._build.tf, calls)
 
 
 def operators(tf: Any, calls: Callable[[], None]) -> list[Operator]:

@@ -1,0 +1,136 @@
+"""From nothing to a TensorFlow model on the CPU.
+
+The default, the denominator of every speedup: one concrete tf.function of model(x, training=False)
+with a fixed signature, no XLA, variables not frozen, fp32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.host.libraries import missing_framework
+from tuner.record.configuration import Value
+from tuner.worker.evidence.process import threads_by_name
+from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.frameworks.tensorflow import knobs
+
+_DAMPED_SCALE = 0.2
+
+
+class TensorFlowBuild:
+    """A TensorFlow model, and the thread pools that were made for it."""
+
+    channels_first = False
+    tf: Any
+    context: Any
+    """TensorFlow's module of that name, of which its eager context is one."""
+    model: Any
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Value] = {}
+        self.pools: Counter[str] = Counter()
+        """Threads that appeared with the pools, by their name."""
+
+    def start(self, settings: Mapping[str, Value]) -> None:
+        """Import TensorFlow and create its thread pools, counting the threads that appear."""
+        try:
+            import tensorflow as tf
+        except ImportError as error:
+            raise missing_framework("tensorflow") from error
+        from tensorflow.python.eager import context
+
+        self.tf = tf
+        self.context = context
+        if settings and context.context()._initialized:
+            raise RuntimeError("TensorFlow's thread pools and options are fixed already")
+        self.settings = dict(settings)
+        before = threads_by_name()
+        for knob, way in knobs.WAYS.items():
+            if way.at_start is not None and knob in settings:
+                way.at_start(tf, settings[knob])
+        context.ensure_initialized()
+        own = next(iter(before.values()))
+        for thread, name in threads_by_name().items():
+            if thread not in before:
+                # the intra-op pool (Eigen) keeps the program's name, the inter-op pool has its own
+                self.pools["intra" if name == own else name] += 1
+
+    def seed(self, number: int) -> None:
+        """Seed weights."""
+        self.tf.keras.utils.set_random_seed(number)
+
+    def adopt(self, model: Any) -> None:
+        """Take a Keras model, or a function of its inputs with trainable_variables.
+
+        Raises UsageError for a model that was built before the Keras policy was set.
+        """
+        policy = self.settings.get("tensorflow.keras_policy")
+        if isinstance(model, self.tf.keras.Model):
+            if policy and model.dtype_policy.name != policy:
+                raise UsageError(
+                    f"the model was built with Keras's policy {model.dtype_policy.name}, not "
+                    f"{policy}: build it after the policy is set"
+                )
+            if isinstance(getattr(model, "_inputs_struct", None), Mapping):
+                # its inputs in their order in the place of a dictionary
+                model = self.tf.keras.Model(model.inputs, model.outputs)
+        self.model = model
+
+    def _batch_norms(self) -> dict[str, Any]:
+        if not isinstance(self.model, self.tf.keras.Model):
+            return {}
+        kind = self.tf.keras.layers.BatchNormalization
+        layers = self.model._flatten_layers(include_self=False)
+        norms = [layer for layer in layers if isinstance(layer, kind)]
+        return {f"{i}:{norm.name}": norm for i, norm in enumerate(norms)}  # names may repeat
+
+    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
+        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
+        everything = self._batch_norms()
+        norms = {name: norm for name, norm in everything.items() if _is_fresh(norm)}
+        if not norms:
+            return {}
+        trained = [norm for name, norm in everything.items() if name not in norms]
+        for norm in trained:
+            norm.trainable = False  # Keras: then it keeps its statistics
+        for name, norm in norms.items():
+            if damped_norms and re.search(damped_norms, name):
+                norm.gamma.assign(self.tf.fill(norm.gamma.shape, _DAMPED_SCALE))
+            norm.momentum = 0.0  # the moving statistics become this batch's
+        self.model(list(arrays) if len(arrays) > 1 else arrays[0], training=True)
+        for norm in trained:
+            norm.trainable = True
+        return {
+            f"{name}.{part}": getattr(norm, part).numpy()
+            for name, norm in norms.items()
+            for part in ("gamma", "moving_mean", "moving_variance")
+        }
+
+    def restore(self, tensors: Tensors) -> None:
+        """Assign conditioned tensors by name."""
+        norms = self._batch_norms()
+        for key, value in tensors.items():
+            name, _, part = key.rpartition(".")
+            getattr(norms[name], part).assign(value)
+
+    def place(self, settings: Mapping[str, Value]) -> None:
+        """Keep the settings; tracing and freezing need the batch size and happen per call."""
+        self.settings = dict(settings)
+
+    def versions(self) -> dict[str, str]:
+        """Return the versions that were really imported."""
+        return {"tensorflow": self.tf.__version__, "keras": self.tf.keras.__version__}
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises."""
+        return (MemoryError, self.tf.errors.ResourceExhaustedError)
+
+
+def _is_fresh(norm: Any) -> bool:
+    """Tell whether a batch norm has the statistics that it was made with: it saw no data yet."""
+    mean, variance = norm.moving_mean.numpy(), norm.moving_variance.numpy()
+    return norm.gamma is not None and not mean.any() and bool((variance == 1).all())

@@ -1,0 +1,141 @@
+"""Calls of a TensorFlow model: concrete functions, traced once for each shape of inputs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tuner.worker.frameworks import Array
+from tuner.worker.frameworks.outputs import no_output, not_comparable
+from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
+from tuner.worker.frameworks.tensorflow.executed import Execution, collected
+
+
+class TensorFlowInference:
+    """What is timed of a model that serves."""
+
+    def __init__(self, build: TensorFlowBuild) -> None:
+        self._build = build
+        self.functions: dict[tuple[Any, ...], Any] = {}
+        """The concrete function of each shape of inputs."""
+        self.execution = Execution()
+        """What the graphs of the last new function were when it was first called."""
+        self.n_variables = 0
+        """Those that the last function captured."""
+        self._structure: Any = None
+
+    @property
+    def _tf(self) -> Any:
+        return self._build.tf
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Bind constants to the concrete function for their shapes.
+
+        Executed on the CPU, a call returns when its outputs are ready.
+        """
+        tensors = tuple(map(self._tf.constant, arrays))
+        is_new = shapes_of(tensors) not in self.functions
+        function = self._traced(tensors)
+        if is_new:
+            self.execution = collected(self._build.context.context(), lambda: function(*tensors))
+        return lambda: function(*tensors)
+
+    def given(self, tensor: Any) -> Any:
+        """Return an input as the function takes it."""
+        return self._tf.convert_to_tensor(tensor)
+
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return the model as a function of tensors of these shapes, with the model's outputs."""
+        traced = self._traced(tensors)
+        if not self._build.settings.get("tensorflow.frozen"):
+            return traced
+        nest = self._tf.nest
+        structure = nest.map_structure(lambda part: None if part is None else 0, self._structure)
+
+        def packed(*given: Any) -> Any:  # freezing flattens the outputs into a list, without None
+            parts = iter(nest.flatten(traced(*given)))
+            return nest.map_structure(lambda p: None if p is None else next(parts), structure)
+
+        return packed
+
+    def _traced(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return the concrete function for tensors of these shapes, traced once for each."""
+        shapes = shapes_of(tensors)
+        if shapes not in self.functions:
+            self.functions[shapes] = self._trace(tensors)
+        traced: Callable[..., Any] = self.functions[shapes]
+        return traced
+
+    def _trace(self, tensors: Sequence[Any]) -> Any:
+        """Trace one concrete function; freeze it, and compile it with XLA, where that is set.
+
+        Freezing inlines the function and loses its jit_compile, so XLA goes around the frozen one.
+        """
+        freezes = bool(self._build.settings.get("tensorflow.frozen"))
+        compiles = bool(self._build.settings.get("tensorflow.jit_compile"))
+        specs = [self._tf.TensorSpec(t.shape, t.dtype) for t in tensors]
+
+        def forward(*x: Any) -> Any:
+            return self._build.model(x[0] if len(x) == 1 else list(x), training=False)
+
+        def concrete(function: Any, jit: bool) -> Any:
+            traced = self._tf.function(function, jit_compile=jit or None, autograph=False)
+            return traced.get_concrete_function(*specs)
+
+        function = concrete(forward, compiles and not freezes)
+        self._structure = function.structured_outputs
+        if freezes:
+            function = frozen(function)
+            if compiles:
+                function = concrete(function, True)
+        self.n_variables = len(function.variables)
+        return function
+
+    def outputs(self, result: Any) -> list[Array]:
+        """Flatten tensors, sequences and mappings in the order of tf.nest, without None."""
+        from tensorflow.python.util import nest
+
+        found = []
+        for place, part in nest.flatten_with_tuple_paths(result):
+            if part is None:
+                continue
+            name = "outputs" + "".join(f"[{key!r}]" for key in place)
+            if not isinstance(part, self._tf.Tensor):  # sparse, ragged
+                raise not_comparable(name, f"a {type(part).__name__}")
+            if part.dtype in (self._tf.string, self._tf.resource, self._tf.variant) or (
+                part.dtype.is_complex
+            ):
+                raise not_comparable(name, f"a tensor of {part.dtype.name}")
+            found.append(self._tf.cast(part, self._tf.float32).numpy())
+        if not found:
+            raise no_output(result)
+        return found
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """Nothing to enter: precision and compilation are in the graph."""
+        yield
+
+    def clock(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.perf_counter()
+
+
+def shapes_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
+    """Return what a concrete function is made for: shapes and types."""
+    return tuple((tuple(tensor.shape), np.dtype(_name(tensor.dtype))) for tensor in tensors)
+
+
+def _name(dtype: Any) -> Any:
+    return getattr(dtype, "as_numpy_dtype", dtype)
+
+
+def frozen(function: Any) -> Any:
+    """Return a concrete function with its variables as constants and its calls inlined."""
+    from tensorflow.python.framework.convert_to_constants import convert_variables_to_constants_v2
+
+    return convert_variables_to_constants_v2(function)

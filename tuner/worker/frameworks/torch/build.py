@@ -1,0 +1,144 @@
+"""From nothing to a placed model on the CPU.
+
+The default, the denominator of every speedup: eval(), eager, contiguous, fp32.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tuner.errors import UsageError
+from tuner.host.libraries import missing_framework
+from tuner.record.configuration import Value
+from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.frameworks.torch import knobs
+from tuner.worker.frameworks.torch.forms import Form, form_of
+
+_DAMPED_SCALE = 0.2
+
+
+class TorchBuild:
+    """A PyTorch model with the settings that come before its first call."""
+
+    channels_first = True
+    torch: Any
+    model: Any
+    form: Form
+    cpus: frozenset[int]
+    """The affinity mask before any library bound its threads."""
+
+    def __init__(self) -> None:
+        self.settings: dict[str, Value] = {}
+
+    @property
+    def is_channels_last(self) -> bool:
+        """Whether images are laid out with their channels last."""
+        return self.settings.get(knobs.MEMORY_FORMAT) == "channels_last"
+
+    @property
+    def is_bf16(self) -> bool:
+        """Whether weights and inputs were converted."""
+        return self.settings.get(knobs.DTYPE) == "bf16"
+
+    @property
+    def autocasts(self) -> bool:
+        """Whether calls compute in bf16 where PyTorch thinks that it is safe."""
+        return self.settings.get(knobs.AUTOCAST) == "bf16"
+
+    def start(self, settings: Mapping[str, Value]) -> None:
+        """Import torch; some settings can be set once only, before any work."""
+        # OpenMP runtimes bind this thread when they load
+        self.cpus = frozenset(os.sched_getaffinity(0))
+        try:
+            import torch
+        except ImportError as error:
+            raise missing_framework("torch") from error
+        self.torch = torch
+        for knob, way in knobs.WAYS.items():
+            if way.at_start is not None and knob in settings:
+                way.at_start(torch, settings[knob])
+
+    def seed(self, number: int) -> None:
+        """Seed weights."""
+        self.torch.manual_seed(number)
+
+    def adopt(self, model: Any) -> None:
+        """Take a model on the CPU, in eval mode and as it was before it was compiled.
+
+        Raises UsageError for weights of reduced precision: that is one of the settings.
+        """
+        if not isinstance(model, self.torch.nn.Module):
+            raise UsageError(f"{type(model).__name__} is not a torch.nn.Module")
+        model = getattr(model, "_orig_mod", model)
+        low = (self.torch.bfloat16, self.torch.float16)
+        if found := next((p.dtype for p in model.parameters() if p.dtype in low), None):
+            raise UsageError(
+                f"the model's weights are {found}: give it in float32, the default that settings "
+                "are compared with; bf16 is one of them"
+            )
+        if isinstance(model, self.torch.fx.GraphModule):
+            # an exported program is in the mode that it was exported in, and refuses eval();
+            # TorchScript asks for the flag all the same
+            for module in model.modules():
+                module.training = False
+        else:
+            model.eval()
+        self.model = model
+        self.form = form_of(self.torch, self.model, {})
+
+    def _batch_norms(self) -> dict[str, Any]:
+        kind = self.torch.nn.modules.batchnorm._BatchNorm
+        return {name: m for name, m in self.model.named_modules() if isinstance(m, kind)}
+
+    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
+        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
+        norms = {name: norm for name, norm in self._batch_norms().items() if _is_fresh(norm)}
+        if not norms:
+            return {}
+        with self.torch.inference_mode():
+            for name, norm in norms.items():
+                if damped_norms and re.search(damped_norms, name):
+                    norm.weight.fill_(_DAMPED_SCALE)
+                norm.momentum = 1.0  # the running statistics become this batch's
+                norm.train()
+            self.model(*map(self.torch.from_numpy, arrays))
+            for norm in norms.values():
+                norm.eval()
+        return {
+            f"{name}.{part}": getattr(norm, part).detach().numpy().copy()
+            for name, norm in norms.items()
+            for part in ("weight", "running_mean", "running_var")
+        }
+
+    def restore(self, tensors: Tensors) -> None:
+        """Copy conditioned tensors in by name."""
+        state = self.model.state_dict()
+        with self.torch.no_grad():
+            for name, value in tensors.items():
+                state[name].copy_(self.torch.from_numpy(value))
+
+    def place(self, settings: Mapping[str, Value]) -> None:
+        """Apply layout, precision and form; compilation itself happens at the first call."""
+        self.settings = dict(settings)
+        for knob, way in knobs.WAYS.items():
+            if way.to_model is not None and knob in settings:
+                self.model = way.to_model(self.torch, self.model, settings[knob])
+        self.form = form_of(self.torch, self.model, settings)
+
+    def versions(self) -> dict[str, str]:
+        """Return the version that was really imported."""
+        return {"torch": str(self.torch.__version__)}
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises."""
+        return (MemoryError, self.torch.OutOfMemoryError)
+
+
+def _is_fresh(norm: Any) -> bool:
+    """Tell whether a batch norm has the statistics that it was made with: it saw no data yet."""
+    if norm.running_mean is None or norm.weight is None:
+        return False
+    return bool((norm.running_mean == 0).all() and (norm.running_var == 1).all())

@@ -1,0 +1,74 @@
+"""Calls of a placed PyTorch model, without gradients: inference_mode is part of the default."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from tuner.worker.frameworks import Array
+from tuner.worker.frameworks.outputs import tensors_in
+from tuner.worker.frameworks.torch.build import TorchBuild
+
+
+def fault_of(tensor: Any) -> str:
+    """Return what an output is of which only a part, or nothing, could be compared as floats."""
+    import torch
+
+    if tensor.layout is not torch.strided:
+        return f"a tensor of layout {str(tensor.layout).removeprefix('torch.')}"
+    if tensor.is_complex() or tensor.is_quantized:
+        return f"a tensor of {str(tensor.dtype).removeprefix('torch.')}"
+    return ""
+
+
+class TorchInference:
+    """What is timed of a model that serves."""
+
+    def __init__(self, build: TorchBuild) -> None:
+        self._build = build
+        self.last_call: Callable[[], Any] | None = None
+        """What `program` bound last: the call that evidence is taken from."""
+
+    def given(self, tensor: Any) -> Any:
+        """Return an input in the precision and layout that the placed model takes."""
+        torch = self._build.torch
+        if self._build.is_bf16 and tensor.is_floating_point():
+            tensor = tensor.to(torch.bfloat16)
+        if tensor.ndim == 4 and self._build.is_channels_last:
+            return tensor.contiguous(memory_format=torch.channels_last)
+        return tensor
+
+    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+        """Return the model as a function of tensors of these shapes, in the form that is set."""
+        return self._build.form.function(tensors)
+
+    def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
+        """Bind preallocated tensors; CPU calls return when the outputs are ready."""
+        tensors = tuple(self.given(self._build.torch.from_numpy(array)) for array in arrays)
+        function = self.function(tensors)
+        self.last_call = lambda: function(*tensors)
+        return self.last_call
+
+    def outputs(self, result: Any) -> list[Array]:
+        """Flatten tensors, tuples, lists and mappings in order, without None."""
+        # cloned, as inference tensors share memory with the next call under a compiler
+        return [
+            tensor.detach().float().contiguous().clone().numpy()
+            for tensor in tensors_in(result, self._build.torch.is_tensor, fault_of)
+        ]
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        """No gradients; autocast where it is set."""
+        torch = self._build.torch
+        with (
+            torch.inference_mode(),
+            torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._build.autocasts),
+        ):
+            yield
+
+    def clock(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.perf_counter()
