@@ -16,12 +16,25 @@ from typing import Any
 import pytest
 
 from tests.command import HANGS_S, VIRTUAL, result_of
+from tuner.record.store import Store
 
 ROOT = Path(__file__).parent.parent
 ADDITIONS = Path(__file__).parent / "additions"
 PRODUCT = ("tuner", "search_spaces", "models", "reports/templates", "tests")
 MOST_FILES = 4
 FAKE = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "8s", "--out", "out")
+
+LAYERS = """
+from numpy.random import standard_normal
+from tuner.worker.gallery import Features, Model
+
+MODEL = Model(title="Two layers", task="none", kind="mlp", inputs=(Features(64),),
+              reference_batch=8, batches=(8,))
+
+
+def numpy():
+    return [standard_normal((64, 64)).astype("float32") / 8 for _ in range(2)]
+"""
 
 
 def files_of(patch: str) -> list[str]:
@@ -43,10 +56,12 @@ def with_addition(name: str, folder: Path) -> Path:
     return tree
 
 
-def run_there(tree: Path, *arguments: str) -> str:
+def run_there(tree: Path, *arguments: str, is_virtual: bool = True) -> str:
     """Run the command of a tree, not the installed one; return what it printed."""
+    virtual = [str(tree / VIRTUAL.relative_to(ROOT))]
+    program = virtual if is_virtual else ["-m", "tuner.cli.main"]
     done = subprocess.run(
-        [sys.executable, "-P", str(tree / VIRTUAL.relative_to(ROOT)), *arguments],
+        [sys.executable, "-P", *program, *arguments],
         cwd=tree.parent,
         env={**os.environ, "PYTHONPATH": str(tree)},
         capture_output=True, text=True, timeout=HANGS_S, check=False,
@@ -55,8 +70,8 @@ def run_there(tree: Path, *arguments: str) -> str:
     return done.stdout
 
 
-def study_there(tree: Path, *arguments: str) -> dict[str, Any]:
-    return result_of(run_there(tree, *arguments, "--json"))
+def study_there(tree: Path, *arguments: str, is_virtual: bool = True) -> dict[str, Any]:
+    return result_of(run_there(tree, *arguments, "--json", is_virtual=is_virtual))
 
 
 @pytest.mark.parametrize("patch", sorted(ADDITIONS.glob("*.patch")), ids=lambda path: path.stem)
@@ -70,6 +85,28 @@ def test_a_new_scenario(tmp_path: Path) -> None:
     assert (result["scenario"], result["objective"]["unit"]) == ("sporadic", "ms")
     assert result["default"]["value"]["point"] > 0
     assert "sporadic" in (tmp_path / "out/report.md").read_text()
+
+
+def test_a_new_framework(tmp_path: Path) -> None:
+    """Its model computes for real: a file of the user's, in the words of the new framework."""
+    tree = with_addition("framework", tmp_path)
+    (tmp_path / "layers.py").write_text(LAYERS)
+    arguments = ("--model", "layers.py", "--hw", "numpy", "--budget", "20s", "--out", "out")
+    result = study_there(tree, *arguments, is_virtual=False)
+    assert result["framework"] == "numpy"
+    tried = [t for t in result["trials"] if t["configuration"] == {"numpy.order": "F"}]
+    assert [t["outcome"] for t in tried] == ["measured"]
+    assert result["model_facts"]["macs"] == 2 * 64 * 64
+    with Store(tmp_path / "out") as store:
+        seen = [
+            item
+            for record in store.launches.values()
+            if record.prepared is not None and record.request.configuration.settings
+            for item in record.prepared.read_back
+        ]
+    assert {(i.observed, i.evidence) for i in seen if i.knob == "numpy.order"} == {
+        ("F", "effective")
+    }
 
 
 def test_a_new_objective(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ class TensorFlowBuild:
         self.settings: dict[str, Value] = {}
         self.pools: Counter[str] = Counter()
         """Threads that appeared with the pools, by their name."""
+        self.n_placed = 0
+        """How often a model was placed: functions of an earlier one do not serve the next."""
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import TensorFlow and create its thread pools, counting the threads that appear."""
@@ -120,6 +122,7 @@ class TensorFlowBuild:
     def place(self, settings: Mapping[str, Value]) -> None:
         """Keep the settings; tracing and freezing need the batch size and happen per call."""
         self.settings = dict(settings)
+        self.n_placed += 1
 
     def versions(self) -> dict[str, str]:
         """Return the versions that were really imported."""

@@ -13,7 +13,7 @@ from tuner.record.workload import Parameter
 from tuner.worker.frameworks import Array
 from tuner.worker.frameworks.tensorflow import knobs
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
-from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference, frozen, shapes_of
+from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference, frozen
 from tuner.worker.graph import Node
 
 
@@ -53,7 +53,7 @@ class TensorFlowEvidence:
 
         A saved model's lie in functions of its own, which freezing inlines.
         """
-        function = self._work.functions[shapes_of(arrays)]
+        function: Any = self._work.traced(arrays)
         if not isinstance(self._build.model, self._build.tf.keras.Model):
             function = frozen(function)
         return [

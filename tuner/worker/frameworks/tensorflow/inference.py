@@ -20,8 +20,7 @@ class TensorFlowInference:
 
     def __init__(self, build: TensorFlowBuild) -> None:
         self._build = build
-        self.functions: dict[tuple[Any, ...], Any] = {}
-        """The concrete function of each shape of inputs."""
+        self._functions: dict[tuple[Any, ...], Any] = {}
         self.execution = Execution()
         """What the graphs of the last new function were when it was first called."""
         self.n_variables = 0
@@ -38,8 +37,8 @@ class TensorFlowInference:
         Executed on the CPU, a call returns when its outputs are ready.
         """
         tensors = tuple(map(self._tf.constant, arrays))
-        is_new = shapes_of(tensors) not in self.functions
-        function = self._traced(tensors)
+        is_new = self._key(tensors) not in self._functions
+        function = self.traced(tensors)
         if is_new:
             self.execution = collected(self._build.context.context(), lambda: function(*tensors))
         return lambda: function(*tensors)
@@ -50,7 +49,7 @@ class TensorFlowInference:
 
     def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         """Return the model as a function of tensors of these shapes, with the model's outputs."""
-        traced = self._traced(tensors)
+        traced = self.traced(tensors)
         if not self._build.settings.get("tensorflow.frozen"):
             return traced
         nest = self._tf.nest
@@ -62,12 +61,17 @@ class TensorFlowInference:
 
         return packed
 
-    def _traced(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def _key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
+        """Return what a concrete function is made for: a placed model, and shapes and types."""
+        shapes = ((tuple(each.shape), np.dtype(_name(each.dtype))) for each in tensors)
+        return self._build.n_placed, *shapes
+
+    def traced(self, tensors: Sequence[Any]) -> Callable[..., Any]:
         """Return the concrete function for tensors of these shapes, traced once for each."""
-        shapes = shapes_of(tensors)
-        if shapes not in self.functions:
-            self.functions[shapes] = self._trace(tensors)
-        traced: Callable[..., Any] = self.functions[shapes]
+        key = self._key(tensors)
+        if key not in self._functions:
+            self._functions[key] = self._trace(tensors)
+        traced: Callable[..., Any] = self._functions[key]
         return traced
 
     def _trace(self, tensors: Sequence[Any]) -> Any:
@@ -123,11 +127,6 @@ class TensorFlowInference:
     def clock(self) -> float:
         """Return seconds of the monotonic clock."""
         return time.perf_counter()
-
-
-def shapes_of(tensors: Sequence[Any]) -> tuple[Any, ...]:
-    """Return what a concrete function is made for: shapes and types."""
-    return tuple((tuple(tensor.shape), np.dtype(_name(tensor.dtype))) for tensor in tensors)
 
 
 def _name(dtype: Any) -> Any:
