@@ -39,8 +39,10 @@ from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
+from tuner.study.costs import Costs
 from tuner.study.explore import explore
-from tuner.study.ledger import Ledger, is_default
+from tuner.study.leaders import is_default
+from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.race import race
 from tuner.study.study import Study
@@ -172,6 +174,7 @@ def study_of(
         store.used_s = budget.used_s
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
+        costs = Costs(store, ledger)
         bench = bench_on(source, store, plan.workload.card, budget, seed)
         search = Search(
             store.folder / "study.db",
@@ -179,9 +182,9 @@ def study_of(
             ledger.tried,
             seed,
             sd=ledger.score_sd,
-            cost_s=ledger.cost_s,
+            cost_s=costs.own_s,
         )
-        yield Study(store, plan.space, plan.baselines, bench, ledger, search, budget,
+        yield Study(store, plan.space, plan.baselines, bench, ledger, costs, search, budget,
                     lambda _: None)  # fmt: skip
 
 

@@ -39,6 +39,7 @@ from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm
+from tuner.study.costs import Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.race import race
@@ -124,7 +125,7 @@ class Watched(Study):
 
     def look(self) -> None:
         """Note what is recommended now."""
-        if self.ledger.default_at_best() is None:
+        if self.ledger.leaders.default_at_best() is None:
             return
         row = self.tabled.row(self.standing(REDUCED))
         if not self.steps or self.steps[-1].row != row:
@@ -205,9 +206,9 @@ def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
     with study_of(table, deck, budget_s, seed) as study:
         for phase in SEARCHING:
             phase(study)
-        default = study.ledger.default_at_best()
+        default = study.ledger.leaders.default_at_best()
         assert default is not None
-        measured = study.ledger.measured(REDUCED)
+        measured = study.ledger.leaders.measured(REDUCED)
         usual = {}
         if table.default is not None:
             usual = dict(zip(table.knobs, table.values(table.default), strict=True))
@@ -239,6 +240,7 @@ def study_of(
     with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
         store.used_s = budget.used_s
         ledger = Ledger(store, card.reference_batch, card.batches)
+        costs = Costs(store, ledger)
         bench = bench_on(source, store, card, budget, seed)
         search = Search(
             store.folder / "study.db",
@@ -247,9 +249,9 @@ def study_of(
             seed,
             earlier=earlier,
             sd=ledger.score_sd,
-            cost_s=ledger.cost_s,
+            cost_s=costs.own_s,
         )
-        study = Watched(store, space, baselines_of(table, space), bench, ledger, search, budget,
+        study = Watched(store, space, baselines_of(table, space), bench, ledger, costs, search, budget,
                         lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
         study.tabled, study.steps = space, []
         yield study

@@ -44,6 +44,7 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
+from tuner.study.costs import Costs
 from tuner.study.explain import explain
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
@@ -242,8 +243,8 @@ def _assemble_study(
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    confirming = replication(CONFIRM, plan.workload.card)
-    ledger = Ledger(store, reference, batches, plan.objective, confirming)
+    ledger = Ledger(store, reference, batches, plan.objective)
+    costs = Costs(store, ledger, replication(CONFIRM, plan.workload.card))
     bench = bench_of_processes(
         store,
         host,
@@ -268,7 +269,7 @@ def _assemble_study(
             for n in store.all(EarlierNoted)
         ],
         sd=ledger.score_sd,
-        cost_s=ledger.cost_s,
+        cost_s=costs.own_s,
     )
     is_reduced = request.restrictions.numerics == "reduced"
     return Study(
@@ -277,6 +278,7 @@ def _assemble_study(
         plan.baselines,
         bench,
         ledger,
+        costs,
         search,
         budget,
         listen,

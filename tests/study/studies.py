@@ -12,6 +12,7 @@ from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
+from tuner.study.costs import Costs
 from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 
@@ -44,6 +45,7 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
     host = machine(folder / "machine")
     space = resolved(host, "fake", FAKE_DEFAULTS, "fake")
     ledger = Ledger(store, 4, (4,))
+    costs = Costs(store, ledger)
     budget = Budget(budget_s)
     said: list[Event] = []
     facts = model(FAKE_DEFAULTS)
@@ -61,4 +63,4 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
     )
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
     search = Search(folder / "study.db", space, ledger.tried, 0)
-    return kind(store, space, baselines, bench, ledger, search, budget, said.append)
+    return kind(store, space, baselines, bench, ledger, costs, search, budget, said.append)

@@ -89,9 +89,9 @@ def test_the_fastest_is_no_finalist_beyond_the_bound(store: Store, tmp_path: Pat
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
     assert study.candidate(WinnerClass.SAME) == SMALL
-    assert LARGE not in study.ledger.measured(WinnerClass.SAME)
+    assert LARGE not in study.ledger.leaders.measured(WinnerClass.SAME)
     assert study.ledger.tried()[LARGE] is None  # the search learns to keep away from there
-    assert "more than --max-memory 4G" in study.ledger.refusal(LARGE)
+    assert "more than --max-memory 4G" in study.ledger.eligible.refusal(LARGE)
 
 
 def test_a_setting_is_needed_where_nothing_without_it_is_within_the_bound(
@@ -110,9 +110,12 @@ def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
     add(store, DEFAULT, 5.0, 0.0)
     add(store, SMALL, 2.0, 0.3)
     study = bounded(store, tmp_path)
-    found = study.ledger.default_at_best()
+    found = study.ledger.leaders.default_at_best()
     assert found is not None and found[0] == DEFAULT
-    assert "a memory of 5.00 GiB is more than --max-memory 4G" in study.ledger.default_beyond()
+    assert (
+        "a memory of 5.00 GiB is more than --max-memory 4G"
+        in study.ledger.eligible.default_beyond()
+    )
     assert study.candidate(WinnerClass.SAME) == SMALL
 
 

@@ -7,8 +7,10 @@ import pytest
 
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.study.costs import Costs
 from tuner.study.ledger import Ledger
 
 DEFAULT = Configuration()
@@ -26,14 +28,27 @@ def add(store: Store, purpose: Purpose, total_s: float | None, n_slices: int = 4
     store.launches[id] = record
 
 
+def costs_of(store: Store, objective: Objective = THROUGHPUT) -> Costs:
+    return Costs(store, Ledger(store, 4, (4,), objective))
+
+
+def test_a_confirming_launch_takes_as_many_slices_as_its_calls_need(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        add(store, Purpose.BASELINE, total_s=9.0)  # slices of one call and half a second
+        few = costs_of(store).repeat_s(DEFAULT)
+        many = costs_of(store, Objective.of("latency_p90")).repeat_s(DEFAULT)
+        least = Objective.of("latency_p90").least_calls
+        assert many == pytest.approx(few + (least - 4) * 0.5)
+
+
 def test_a_launch_that_still_runs_does_not_cost_nothing(tmp_path: Path) -> None:
     """The pacer is a launch of the default without an end: the confirmation is not free."""
     with Store(tmp_path) as store:
         add(store, Purpose.BASELINE, total_s=9.0)
         add(store, Purpose.PACER, total_s=None)
-        ledger = Ledger(store, 4, (4,))
-        assert ledger.cost_s(DEFAULT) == pytest.approx(9.0)
-        assert ledger.repeat_cost_s(DEFAULT) == pytest.approx(9.0)
+        costs = costs_of(store)
+        assert costs.own_s(DEFAULT) == pytest.approx(9.0)
+        assert costs.repeat_s(DEFAULT) == pytest.approx(9.0)
 
 
 def test_where_slices_scatter_a_confirming_launch_takes_more_of_them(tmp_path: Path) -> None:
@@ -41,13 +56,13 @@ def test_where_slices_scatter_a_confirming_launch_takes_more_of_them(tmp_path: P
     with Store(tmp_path) as store:
         for _ in range(5):
             add(store, Purpose.BASELINE, total_s=9.0)
-        quiet = Ledger(store, 4, (4,)).repeat_cost_s(DEFAULT)
+        quiet = costs_of(store).repeat_s(DEFAULT)
         for record in store.launches.values():
             record.slices = [
                 msgspec.structs.replace(s, seconds=s.seconds * factor)
                 for s, factor in zip(record.slices, (1.0, 1.4, 0.8, 1.2), strict=True)
             ]
-        noisy = Ledger(store, 4, (4,)).repeat_cost_s(DEFAULT)
+        noisy = costs_of(store).repeat_s(DEFAULT)
         assert noisy == pytest.approx(quiet + 4 * 0.5)  # 8 instead of 4, and no more
 
 
@@ -76,7 +91,7 @@ def test_a_long_lived_pacer_says_nothing_of_what_a_launch_costs(tmp_path: Path) 
     with Store(tmp_path) as store:
         add(store, Purpose.BASELINE, total_s=9.0)
         add(store, Purpose.PACER, total_s=300.0, n_slices=200)
-        assert Ledger(store, 4, (4,)).cost_s(DEFAULT) == pytest.approx(9.0)
+        assert costs_of(store).own_s(DEFAULT) == pytest.approx(9.0)
 
 
 def test_a_setting_without_effect_differs_by_noise_alone(tmp_path: Path) -> None:

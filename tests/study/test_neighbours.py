@@ -183,7 +183,7 @@ def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> No
     assert study.candidate(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
     probe_finalists(study)
     assert study.candidate(WinnerClass.SAME) == FIRM
-    assert study.ledger.kept(FIRM) is not None
+    assert study.ledger.eligible.kept(FIRM) is not None
     study.ledger.objective = Objective.of("throughput")
     assert study.candidate(WinnerClass.SAME) == FRAGILE
 
@@ -196,7 +196,7 @@ def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path)
     add(store, DEFAULT_16, Purpose.RACE, beside=True)
     add(store, FRAGILE, Purpose.RACE, beside=True)
     study.ledger.refresh()
-    assert study.ledger.collapses(FRAGILE)
+    assert study.ledger.eligible.collapses(FRAGILE)
 
 
 def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_path: Path) -> None:

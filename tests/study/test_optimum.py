@@ -22,6 +22,7 @@ from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
+from tuner.study.costs import Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
@@ -80,12 +81,13 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
     with Store(folder / "study") as store:
         store.used_s = budget.used_s
         ledger = Ledger(store, BATCHES[0], BATCHES)
+        costs = Costs(store, ledger)
         bench = bench_on(source, store, planned.workload.card, budget, surface.seed)
         search = Search(
             folder / "study.db", planned.space, ledger.tried, surface.seed,
-            sd=ledger.score_sd, cost_s=ledger.cost_s,
+            sd=ledger.score_sd, cost_s=costs.own_s,
         )  # fmt: skip
-        study = Study(store, planned.space, planned.baselines, bench, ledger, search, budget,
+        study = Study(store, planned.space, planned.baselines, bench, ledger, costs, search, budget,
                       lambda _: None, WinnerClass.REDUCED)  # fmt: skip
         for phase in (measure_baselines, explore, race, minimise, confirm):
             phase(study)

@@ -61,7 +61,7 @@ def test_profiles_take_what_the_first_look_leaves(
     store: Store, tmp_path: Path, spare_s: float, profiled: list[Configuration]
 ) -> None:
     arms = [DEFAULT, SAME, REDUCED, BASELINE]
-    looking_s = MIN_ROUNDS * new_study(store, tmp_path / "a", 1e6).round_cost_s(arms)
+    looking_s = MIN_ROUNDS * new_study(store, tmp_path / "a", 1e6).costs.round_s(arms)
     study = new_study(store, tmp_path / "b", looking_s + spare_s)
     assert to_profile(study, arms, 0) == profiled
 

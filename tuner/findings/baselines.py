@@ -23,7 +23,7 @@ def baseline_section(study: Study, claims: Claims, baseline: Baseline) -> Baseli
     reason = baseline.reason
     if baseline.is_applicable:
         at_batches = [ledger.at_batch(baseline.configuration, batch) for batch in ledger.batches]
-        best = ledger.best(at_batches)
+        best = ledger.leaders.best(at_batches)
         ratio = ledger.ratio(best[0]) if best else None
         arm = _confirmed_arm(study, claims, baseline.configuration)
         if arm is not None and baseline.same_as != "default":
@@ -80,7 +80,7 @@ def _confirmed_arm(study: Study, claims: Claims, bare: Configuration) -> Configu
     ledger = study.ledger
     at_batches = [ledger.at_batch(bare, batch) for batch in ledger.batches]
     confirmed = [c for c in at_batches if len(claims.differences(c)) >= 1]
-    best = ledger.best(at_batches)
+    best = ledger.leaders.best(at_batches)
     if best is not None and best[0] in confirmed:
         return best[0]
     return confirmed[0] if confirmed else None

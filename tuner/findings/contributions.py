@@ -55,7 +55,7 @@ def worth(
 def _hint(study: Study, winner: Configuration, shorter: Configuration) -> float | None:
     """Return what the search's launches say; the winner was chosen by them, which flatters it."""
     score, less = study.ledger.score(winner), study.ledger.score(shorter)
-    if score is None or less is None or not study.ledger.may_win(shorter):
+    if score is None or less is None or not study.ledger.eligible.may_win(shorter):
         return None
     return round(math.exp(score - less), 4)  # no more digits than a hint has
 

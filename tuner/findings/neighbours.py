@@ -10,7 +10,7 @@ from tuner.measurement.estimates import beside, kept
 from tuner.record.configuration import Configuration
 from tuner.record.result import BesideNeighbour
 from tuner.study.claims import Claims
-from tuner.study.ledger import COLLAPSE
+from tuner.study.eligibility import COLLAPSE
 
 _MIN_FOR_INTERVAL = 3
 """Rounds beside a neighbour; fewer have no interval."""

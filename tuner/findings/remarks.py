@@ -13,7 +13,7 @@ from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.catalogue import winner_class
 from tuner.study.claims import Claim, Claims
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
 from tuner.study.study import NO_TIME, Study
@@ -61,7 +61,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
 def _of_bounds(study: Study, claims: Claims) -> list[str]:
     """Say what of the default, and of a winner's single launches, lies beyond a bound."""
     texts = []
-    if beyond := study.ledger.default_beyond():
+    if beyond := study.ledger.eligible.default_beyond():
         texts.append(
             f"the default itself lies beyond what is allowed ({beyond}); it is what everything is "
             "compared with all the same"

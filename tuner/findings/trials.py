@@ -12,7 +12,7 @@ from tuner.study.ledger import Ledger
 def trials(ledger: Ledger) -> list[TrialSection]:
     """Return every trial, in the order in which they were noted."""
     ratios = {t.number: rounded(ledger.ratio(t.configuration)) for t in ledger.trials()}
-    over = {t.number: ledger.over_bound(t.configuration) for t in ledger.trials()}
+    over = {t.number: ledger.eligible.over_bound(t.configuration) for t in ledger.trials()}
     return [
         TrialSection(
             number=trial.number,

@@ -44,7 +44,7 @@ def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSect
         beside_neighbour=beside_neighbour(claims, claims.default),
         call=call_times(records),
         profile=profile_of(records),
-        over_bound=ledger.default_beyond(),
+        over_bound=ledger.eligible.default_beyond(),
     )
 
 

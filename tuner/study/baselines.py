@@ -14,7 +14,7 @@ from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
 from tuner.study.confirmation_costs import reserve_s
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.prospect import warn_of_a_short_budget
 from tuner.study.study import Study
 
@@ -41,7 +41,7 @@ def measure_baselines(study: Study) -> None:
     ledger = study.ledger
     for batch in ledger.batches:
         _measure(study, Configuration(), batch, "default")
-    best = ledger.default_at_best()
+    best = ledger.leaders.default_at_best()
     if best is None:
         reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
         raise NothingMeasured(
@@ -79,7 +79,7 @@ def measure_baselines(study: Study) -> None:
 
 
 def _fails_at(study: Study, batch: int) -> bool:
-    return study.ledger.has_failed(study.ledger.at_batch(Configuration(), batch))
+    return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
 
 
 def _is_tried(study: Study, configuration: Configuration) -> bool:
@@ -94,7 +94,7 @@ def _measure(study: Study, configuration: Configuration, batch: int, source: str
     at_batch = study.ledger.at_batch(configuration, batch)
     if _is_tried(study, at_batch):
         return True
-    needs_s = study.cost_s(at_batch)
+    needs_s = study.costs.launch_s(at_batch)
     if not all(map(is_default, study.ledger.tried())):  # else there is nothing to keep time for
         needs_s += reserve_s(study)
     if not is_default(configuration) and study.budget.left_s() < needs_s:

@@ -31,7 +31,8 @@ from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.result import Disturbance, Verdict
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in
-from tuner.study.ledger import BEHIND, Ledger, is_default
+from tuner.study.leaders import BEHIND, is_default
+from tuner.study.ledger import Ledger
 
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
@@ -120,7 +121,7 @@ class Claims:
                 means[configuration] = statistics.fmean(known)
         if means:
             return max(means, key=means.__getitem__)
-        searched = self._ledger.default_at_best()
+        searched = self._ledger.leaders.default_at_best()
         return searched[0] if searched else Configuration()
 
     def differences(self, configuration: Configuration) -> list[float]:
@@ -165,7 +166,7 @@ class Claims:
             self._claim_of(klass, other)
             for other in self._others
             if allowed_in(klass, other) and not self._ledger.unobservable(other)
-            if not self._ledger.refusal(other)
+            if not self._ledger.eligible.refusal(other)
         ]
         faster = [
             claim
@@ -183,9 +184,9 @@ class Claims:
         if failures:
             reason = f"it failed in {failures} of {failures + n} rounds"
             return Claim(configuration, "ambiguous", reason, n)
-        if self._ledger.has_failed(configuration):
+        if self._ledger.eligible.has_failed(configuration):
             return Claim(configuration, "ambiguous", "it failed when it was launched again", n)
-        if why := self._ledger.over_bound(configuration):
+        if why := self._ledger.eligible.over_bound(configuration):
             return Claim(configuration, "ambiguous", why, n)
         if n < LOOKS[0]:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
@@ -224,19 +225,19 @@ class Claims:
 
     def _nothing_better(self, klass: WinnerClass, default: Configuration) -> Claim:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
-        n = self._ledger.n_tried(klass)
+        n = self._ledger.leaders.n_tried(klass)
         if n == 0:
             reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
-        best = self._ledger.challenger(klass)
-        if best is not None and (refusal := self._ledger.refusal(best)):
+        best = self._ledger.leaders.challenger(klass)
+        if best is not None and (refusal := self._ledger.eligible.refusal(best)):
             return Claim(
                 default, "ambiguous", f"the best candidate is {best.label()}, but {refusal}"
             )
         if best is not None and (self._ledger.unobservable(best) or not self._is_proven(best)):
             reason = f"the best candidate, {best.label()}, could not be proved"
             return Claim(default, "ambiguous", reason)
-        lag = self._ledger.lag(klass)
+        lag = self._ledger.leaders.lag(klass)
         scatter = BEHIND * math.sqrt(2) * self.noise.launch_sd
         reason = (
             f"none of the {n} other configurations tried came within the noise of the default in "
@@ -263,7 +264,7 @@ class Claims:
                 claim.configuration
                 for claim in claims
                 if claim.verdict == "ambiguous" and not is_default(claim.configuration)
-                if self._ledger.may_win(claim.configuration)
+                if self._ledger.eligible.may_win(claim.configuration)
                 if not self.n_failures(claim.configuration)
             )
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.record.configuration import Configuration
 from tuner.space.as_run import named
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
 _SHARE = 1 / 4
@@ -25,7 +25,7 @@ def as_run(study: Study) -> Configuration | None:
         return None
     ledger = study.ledger
     at_batches = [ledger.at_batch(bare, batch) for batch in ledger.batches]
-    found = ledger.best([c for c in at_batches if ledger.may_win(c)])
+    found = ledger.leaders.best([c for c in at_batches if ledger.eligible.may_win(c)])
     if found is None:
         return None
     finalists = {finalist.without(BATCH): finalist for finalist in study.finalists().values()}
@@ -40,7 +40,7 @@ def main_baselines(study: Study) -> list[Configuration]:
     """
     own = as_run(study)
     if own is not None:
-        first_look_s = MIN_ROUNDS * study.round_cost_s([own])
+        first_look_s = MIN_ROUNDS * study.costs.round_s([own])
         own = own if first_look_s <= _SHARE * study.budget.total_s else None
     both = (own, study.best_baseline())
     return list(dict.fromkeys(c for c in both if c is not None))

@@ -14,7 +14,7 @@ from tuner.space.as_run import AS_RUN
 from tuner.study.claims import Claims
 from tuner.study.compared import as_run, baselines_to_confirm
 from tuner.study.confirmation_costs import first_look_s, looks_s
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.neighbours import wants_neighbour
 from tuner.study.profiles import seconds_to_profile, to_profile
 from tuner.study.proofs import unproven
@@ -36,7 +36,7 @@ def confirm(study: Study) -> None:
         n = len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
         open_arms = make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
-        open_arms = [c for c in open_arms if study.ledger.may_win(c)]
+        open_arms = [c for c in open_arms if study.ledger.eligible.may_win(c)]
         if last_look and not open_arms:
             reason = f"decided after {n} rounds"
         elif chosen.arms and not open_arms:
@@ -51,7 +51,7 @@ def confirm(study: Study) -> None:
 
 
 def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
-    whys = (study.ledger.over_bound(arm) or "it failed" for arm in arms)
+    whys = (study.ledger.eligible.over_bound(arm) or "it failed" for arm in arms)
     return "; ".join(f"{arm.label()}: {why}" for arm, why in zip(arms, whys, strict=True))
 
 
@@ -63,7 +63,7 @@ def _lacks_time(study: Study, n_rounds: int, open_arms: list[Configuration]) -> 
     left_s = study.budget.left_s()
     arms = _launched(study, open_arms)
     is_needed = 0 < n_rounds < LOOKS[0]
-    round_s = study.hasty_round_cost_s(arms) if is_needed else study.round_cost_s(arms)
+    round_s = study.costs.hasty_round_s(arms) if is_needed else study.costs.round_s(arms)
     if left_s + _allowance_s(study, n_rounds) >= round_s:
         return ""
     return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"
@@ -71,7 +71,7 @@ def _lacks_time(study: Study, n_rounds: int, open_arms: list[Configuration]) -> 
 
 def _allowance_s(study: Study, n_rounds: int) -> float:
     """Return by how much the budget may be overdrawn: one launch, for the sake of a first look."""
-    return study.cost_s(Configuration()) if n_rounds < LOOKS[0] else 0.0
+    return study.costs.launch_s(Configuration()) if n_rounds < LOOKS[0] else 0.0
 
 
 def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
@@ -118,9 +118,9 @@ def choose_arms(study: Study) -> ArmsChosen:
         best = None
     elif any(c != own for c in missing):
         study.leave_undone("to confirm every baseline beside the winners")
-    sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.may_win(c)))
+    sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.eligible.may_win(c)))
     launched = study.confirmation_arms(sound, at_reference=True)
-    with_reference = study.round_cost_s(launched)
+    with_reference = study.costs.round_s(launched)
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=best,
@@ -134,7 +134,7 @@ def choose_arms(study: Study) -> ArmsChosen:
 
 
 def _has_time_for_a_look(study: Study, arms: list[Configuration], kept_s: float) -> bool:
-    needed_s = MIN_ROUNDS * study.round_cost_s(study.confirmation_arms(arms))
+    needed_s = MIN_ROUNDS * study.costs.round_s(study.confirmation_arms(arms))
     return study.budget.left_s() + _allowance_s(study, 0) >= needed_s + kept_s
 
 

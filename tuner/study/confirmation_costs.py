@@ -8,7 +8,7 @@ from tuner.measurement.confirmation import expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
 from tuner.study.compared import main_baselines
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
 _ENOUGH_ROUNDS = 9
@@ -49,19 +49,19 @@ def looks_s(study: Study) -> float:
         return first_look_s(study)
     arms = [*study.finalists().values(), *main_baselines(study)]
     launched = study.confirmation_arms(arms, at_reference=True)
-    enough_s = _ENOUGH_ROUNDS * study.round_cost_s(launched)
+    enough_s = _ENOUGH_ROUNDS * study.costs.round_s(launched)
     return max(first_look_s(study), min(enough_s, _CONFIRM_SHARE * study.budget.total_s))
 
 
 def first_look_s(study: Study) -> float:
     """Estimate the seconds of the confirmation's first look, at the least that it compares."""
     arms = [*study.finalists().values(), *main_baselines(study)]
-    return MIN_ROUNDS * study.round_cost_s(study.confirmation_arms(arms))
+    return MIN_ROUNDS * study.costs.round_s(study.confirmation_arms(arms))
 
 
 def _leads_are_clear(study: Study) -> bool:
     """Tell whether a first look should find every finalist faster than the default."""
-    default = study.ledger.default_at_best()
+    default = study.ledger.leaders.default_at_best()
     finalists = [c for c in study.finalists().values() if not is_default(c)]
     if default is None or not finalists:
         return False
@@ -86,4 +86,4 @@ def neighbours_s(study: Study) -> float:
 
 def beside_s(study: Study, arms: Iterable[Configuration]) -> float:
     """Estimate the seconds of a slice beside a busy neighbour, of each of these arms."""
-    return _SLOWER * sum(study.ledger.slice_s(arm) for arm in arms)
+    return _SLOWER * sum(study.costs.slice_s(arm) for arm in arms)

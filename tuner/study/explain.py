@@ -8,7 +8,7 @@ from tuner.record.journal import AblationRound, Phase
 from tuner.record.launch import Purpose
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.confirm import make_claims
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.profiles import profile_alone
 from tuner.study.study import TURNS, Study
 
@@ -36,7 +36,7 @@ def explain(study: Study) -> None:
         has_unknown = any(not is_default(arm) for arm in arms[1:])  # else the claim tells
         while has_unknown and len(rounds_of(study, winner)) < ROUNDS:
             missing = ROUNDS - len(rounds_of(study, winner))
-            if study.budget.left_s() < missing * study.round_cost_s(arms):
+            if study.budget.left_s() < missing * study.costs.round_s(arms):
                 reason = "the budget left no time for all"
                 break
             _run_round(study, winner, arms)
@@ -45,7 +45,7 @@ def explain(study: Study) -> None:
 
 def seconds_to_explain(study: Study, winner: Configuration) -> float:
     """Estimate the seconds that all settings of a winner take."""
-    return ROUNDS * study.round_cost_s(_arms(study, winner))
+    return ROUNDS * study.costs.round_s(_arms(study, winner))
 
 
 def _arms(study: Study, winner: Configuration) -> list[Configuration]:

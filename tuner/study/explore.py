@@ -15,8 +15,9 @@ from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import main_baselines
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
+from tuner.study.costs import SAFETY
 from tuner.study.reserves import least_s, useful_s
-from tuner.study.study import MIN_ROUNDS, SAFETY, Study
+from tuner.study.study import MIN_ROUNDS, Study
 
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
@@ -70,19 +71,21 @@ def explore(study: Study) -> None:
 
 def _standing(study: Study) -> Standing:
     ledger = study.ledger
-    leaders = {klass: ledger.best_in(klass) for klass in study.turns}
+    leaders = {klass: ledger.leaders.best_in(klass) for klass in study.turns}
     return Standing(
         leaders={klass: best for klass, best in leaders.items() if best is not None},
         floor=ledger.floor(),
         launch_sd=ledger.estimates.launch_sd,
         used_s=study.budget.used_s(),
-        launch_s=lambda: statistics.fmean(study.cost_s(t.configuration) for t in ledger.trials()),
+        launch_s=lambda: statistics.fmean(
+            study.costs.launch_s(t.configuration) for t in ledger.trials()
+        ),
     )
 
 
 def try_transferred(study: Study) -> None:
     """Measure what did best in earlier studies, at the batch that suits the default."""
-    default, ledger = study.ledger.default_at_best(), study.ledger
+    default, ledger = study.ledger.leaders.default_at_best(), study.ledger
     batch = int((default and default[0].get(BATCH)) or ledger.reference_batch)
 
     def at_its_batch(guess: Configuration) -> Configuration:
@@ -129,7 +132,7 @@ def prove_leader(study: Study, klass: WinnerClass) -> None:
         return
     others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(klass, c)]
     lead = beliefs[leader].mean - max(others, default=-math.inf)
-    cost_s = study.cost_s(leader)
+    cost_s = study.costs.launch_s(leader)
     if lead < _CLEARLY * study.ledger.score_sd(leader) and (
         study.budget.left_s() >= least_s(study, cost_s) + cost_s
     ):
@@ -144,7 +147,7 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
     launched again if that may save more than it costs: a warm compiler's cache often frees time for
     many proposals. Returns whether there is time.
     """
-    cost_s = study.cost_s(configuration)
+    cost_s = study.costs.launch_s(configuration)
     while True:
         if study.budget.left_s() >= least_s(study, cost_s) + cost_s:
             return True
@@ -155,15 +158,15 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
         cold = [
             c
             for c in arms
-            if (compiling_s := ledger.compiling_s(c))
-            and MIN_ROUNDS * SAFETY * compiling_s > study.cost_s(c) - compiling_s
-            and ledger.repeat_cost_s(c) > ledger.repeat_cost_s(arms[0])
+            if (compiling_s := study.costs.compiling_s(c))
+            and MIN_ROUNDS * SAFETY * compiling_s > study.costs.launch_s(c) - compiling_s
+            and study.costs.repeat_s(c) > study.costs.repeat_s(arms[0])
         ]
         if not cold:
             return False
-        dearest = max(cold, key=study.cost_s)
+        dearest = max(cold, key=study.costs.launch_s)
         warm = [arms[0] if c in cold else c for c in arms]  # at best, like the default
-        at_best_s = MIN_ROUNDS * study.round_cost_s(warm) + study.cost_s(dearest) + cost_s
+        at_best_s = MIN_ROUNDS * study.costs.round_s(warm) + study.costs.launch_s(dearest) + cost_s
         if study.budget.left_s() < at_best_s:
             return False
         study.measure(dearest, Purpose.RACE)

@@ -8,7 +8,9 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.study.confirmation_costs import reserve_s
-from tuner.study.ledger import Ledger, is_default
+from tuner.study.costs import SAFETY
+from tuner.study.leaders import is_default
+from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (
     QUANTILE,
@@ -20,7 +22,7 @@ from tuner.study.proofs import (
     tolerance,
     unproven,
 )
-from tuner.study.study import SAFETY, TURNS, Study
+from tuner.study.study import TURNS, Study
 
 _MAX_LAUNCHES = 3
 
@@ -72,9 +74,9 @@ def seconds_to_minimise(study: Study) -> float:
     # in a fixed order: sums of the same seconds in another one differ in their last digits
     finalists = dict.fromkeys(study.finalists().values())
     shorter = dict.fromkeys(c for f in finalists for c in study.removals(f).values())
-    one_by_one = [study.cost_s(c) for c in shorter if study.ledger.score(c) is None]
-    again = [study.cost_s(f) for f in finalists if study.ledger.n_launches(f) == 1]
-    at_once = [study.cost_s(f) for f in finalists if len(f.settings) > 1]
+    one_by_one = [study.costs.launch_s(c) for c in shorter if study.ledger.score(c) is None]
+    again = [study.costs.launch_s(f) for f in finalists if study.ledger.n_launches(f) == 1]
+    at_once = [study.costs.launch_s(f) for f in finalists if len(f.settings) > 1]
     return SAFETY * sum(one_by_one + again + at_once)
 
 
@@ -207,7 +209,7 @@ class _Reduction:
     def _launch(self, configuration: Configuration) -> bool:
         """Launch a configuration once more if there is time; tell whether there was."""
         study = self._study
-        ends_s = study.budget.used_s() + study.cost_s(configuration)
+        ends_s = study.budget.used_s() + study.costs.launch_s(configuration)
         if ends_s > min(self._until_s, study.budget.total_s - reserve_s(study)):
             return False
         study.measure(configuration, Purpose.ABLATION)
@@ -221,7 +223,9 @@ class _Reduction:
         study = self._study
         is_clear = self._make_clear(shorter)
         loss = lost(study.ledger, self._finalist, shorter)
-        if not study.ledger.may_win(shorter) or (loss is not None and loss > tolerance(study)):
+        if not study.ledger.eligible.may_win(shorter) or (
+            loss is not None and loss > tolerance(study)
+        ):
             return None
         if loss is None or not is_clear:
             self.is_complete = False
@@ -262,7 +266,7 @@ def launch_due(
     tolerance: the worth that may be lost. is_expected: all trials together say that what is
     removed does no good; where they do not, one launch each may have been luck.
     """
-    if any(ledger.has_failed(c) for c in (shorter, full)):
+    if any(ledger.eligible.has_failed(c) for c in (shorter, full)):
         return None
     loss = lost(ledger, full, shorter)
     if loss is None:

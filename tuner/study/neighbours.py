@@ -15,7 +15,7 @@ from tuner.study.confirmation_costs import (
     neighbours_s,
     reserve_s,
 )
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
 
@@ -26,7 +26,7 @@ def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> b
     """
     if n_rounds >= NEIGHBOUR_ROUNDS:
         return False
-    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
+    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.costs.round_s(arms)
     is_extra = not study.preference.bears_neighbours
     if is_extra and study.budget.left_s() < looking_s + beside_s(study, arms):
         return False
@@ -42,7 +42,7 @@ def probe_finalists(study: Study) -> None:
     gives way to the next best, which is measured in its turn.
     """
     while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
-        if study.budget.left_s() < reserve_s(study) + study.cost_s(wanted):
+        if study.budget.left_s() < reserve_s(study) + study.costs.launch_s(wanted):
             study.leave_undone("to measure every finalist beside a busy neighbour")
             return
         record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)
@@ -58,18 +58,18 @@ def is_fragile(study: Study, shorter: Configuration) -> bool:
     """
     if not study.preference.bears_neighbours:
         return False
-    if study.ledger.kept(shorter) is None:
-        if study.budget.left_s() < reserve_s(study) + study.cost_s(shorter):
+    if study.ledger.eligible.kept(shorter) is None:
+        if study.budget.left_s() < reserve_s(study) + study.costs.launch_s(shorter):
             return True
         study.measure(shorter, Purpose.ABLATION, beside_neighbour=True)
-    return study.ledger.collapses(shorter)
+    return study.ledger.eligible.collapses(shorter)
 
 
 def _unprobed(study: Study) -> Configuration | None:
     """Return the default, or a class's candidate, if it was not seen beside the neighbour yet."""
-    default = study.ledger.default_at_best()
-    if default is not None and study.ledger.default_kept() is None:
+    default = study.ledger.leaders.default_at_best()
+    if default is not None and study.ledger.eligible.default_kept() is None:
         return default[0]
     candidates = [study.candidate(klass) for klass in WinnerClass]
-    unseen = [c for c in candidates if not is_default(c) and study.ledger.kept(c) is None]
+    unseen = [c for c in candidates if not is_default(c) and study.ledger.eligible.kept(c) is None]
     return unseen[0] if unseen else None

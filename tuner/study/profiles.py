@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
-from tuner.study.ledger import is_default
+from tuner.study.leaders import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
 _SLICES, _OWN_WORK_S = 3.0, 2.0
@@ -27,7 +27,7 @@ def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[C
     finalists = study.finalists()
     wanted = [arm for arm in arms if is_default(arm) or arm in finalists.values()]
     fewest = [arm for arm in wanted if is_default(arm) or arm == finalists[study.widest]]
-    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.round_cost_s(arms)
+    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.costs.round_s(arms)
     for some in (wanted, fewest):
         if study.budget.left_s() >= looking_s + _profiles_s(study, some):
             return list(filter(study.bench.may_profile, some))
@@ -42,13 +42,13 @@ def seconds_to_profile(study: Study) -> float:
 
 def _profiles_s(study: Study, arms: list[Configuration]) -> float:
     may_be = filter(study.bench.may_profile, arms)
-    return sum(_SLICES * study.ledger.slice_s(arm) + _OWN_WORK_S for arm in may_be)
+    return sum(_SLICES * study.costs.slice_s(arm) + _OWN_WORK_S for arm in may_be)
 
 
 def profile_alone(study: Study, configurations: Iterable[Configuration]) -> None:
     """Profile what no round did, in launches of their own, while time is left."""
     for configuration in filter(study.bench.may_profile, configurations):
-        if study.budget.left_s() > _LAUNCHES * study.cost_s(configuration):
+        if study.budget.left_s() > _LAUNCHES * study.costs.launch_s(configuration):
             study.bench.profile(configuration)
             study.ledger.refresh()
             study.listen(TimeLeft(study.budget.left_s()))

@@ -12,9 +12,11 @@ import math
 
 from tuner.record.configuration import Configuration
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
-from tuner.study.ledger import Ledger, is_default
+from tuner.study.costs import SAFETY
+from tuner.study.leaders import is_default
+from tuner.study.ledger import Ledger
 from tuner.study.prices import CALL
-from tuner.study.study import LONG_BUDGET_S, SAFETY, Study
+from tuner.study.study import LONG_BUDGET_S, Study
 
 DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
@@ -35,7 +37,7 @@ def lost(ledger: Ledger, full: Configuration, shorter: Configuration) -> float |
     """Return the worth that is lost without some settings; None if not known, or it failed."""
     # the full one's own score is asked for each time: drift is estimated anew after each launch
     score, full_score = ledger.score(shorter), ledger.score(full)
-    if score is None or full_score is None or ledger.has_failed(shorter):
+    if score is None or full_score is None or ledger.eligible.has_failed(shorter):
         return None
     return full_score - score
 
@@ -130,7 +132,7 @@ def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> b
 def _fails_without(study: Study, shorter: Configuration) -> bool:
     """Tell whether nothing works without some settings, or what does is out of the question."""
     ledger = study.ledger
-    return ledger.has_failed(shorter) or bool(ledger.refusal(shorter))
+    return ledger.eligible.has_failed(shorter) or bool(ledger.eligible.refusal(shorter))
 
 
 def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
@@ -167,7 +169,7 @@ def _default_at(study: Study, configuration: Configuration) -> Configuration:
 def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
     is_known = _known_score(study.ledger, configuration) is not None
-    return not is_known and not study.ledger.has_failed(configuration)
+    return not is_known and not study.ledger.eligible.has_failed(configuration)
 
 
 def seconds_to_prove(study: Study) -> float:
@@ -181,4 +183,4 @@ def seconds_to_prove(study: Study) -> float:
         if without and study.ledger.n_launches(finalist) == 1:
             wanted[finalist] = True
         wanted.update({c: True for c in without.values() if is_unmeasured(study, c)})
-    return SAFETY * sum(study.cost_s(c) for c in wanted)
+    return SAFETY * sum(study.costs.launch_s(c) for c in wanted)

@@ -25,7 +25,7 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     What is kept from the search is reckoned as `least_s` does, which knows no finalist yet: every
     question soon has one of its own, and the best baseline is confirmed beside them.
     """
-    launch_s = study.cost_s(Configuration())
+    launch_s = study.costs.launch_s(Configuration())
     claim_s = _look_s(study, _FEWEST_ARMS)
     left_s = max(0.0, study.budget.left_s())
     looking_s = _look_s(study, 1 + len(study.turns) + min(1, n_baselines))
@@ -59,4 +59,4 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
 
 def _look_s(study: Study, n_arms: int) -> float:
     """Estimate the seconds of the confirmation's first look at so many arms like the default."""
-    return MIN_ROUNDS * study.round_cost_s([Configuration()] * n_arms)
+    return MIN_ROUNDS * study.costs.round_s([Configuration()] * n_arms)

@@ -34,11 +34,11 @@ def race(study: Study) -> None:
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
         kept_s = reserve_s(study) + seconds_to_minimise(study)
-        if study.budget.left_s() < kept_s + study.cost_s(runner):
+        if study.budget.left_s() < kept_s + study.costs.launch_s(runner):
             reason = "the rest of the budget is for minimising and the confirmation"
             break
         study.measure(runner, Purpose.RACE)
-        if study.ledger.has_failed(runner):
+        if study.ledger.eligible.has_failed(runner):
             study.warn(f"{runner.label()} failed when it was launched again, and is out")
     probe_finalists(study)
     for klass in WinnerClass:

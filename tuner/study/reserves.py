@@ -49,9 +49,9 @@ def useful_s(study: Study) -> float:
     total_s = study.budget.total_s
     finalists = study.finalists()
     everything = study.confirmation_arms([*finalists.values(), *baselines_to_confirm(study)])
-    looking_s = max(looks_s(study), MIN_ROUNDS * study.round_cost_s(everything))
+    looking_s = max(looks_s(study), MIN_ROUNDS * study.costs.round_s(everything))
     besides_s = min(neighbours_s(study), NEIGHBOUR_ROUNDS * beside_s(study, everything))
     minimising_s = min(seconds_to_minimise(study), _MINIMISE_SHARE * total_s)
     explaining_s = min(seconds_to_explain(study, finalists[study.widest]), _EXPLAIN_SHARE * total_s)
-    race_s = _RACE_LAUNCHES * max(study.cost_s(c) for c in finalists.values())
+    race_s = _RACE_LAUNCHES * max(study.costs.launch_s(c) for c in finalists.values())
     return race_s + minimising_s + looking_s + besides_s + explaining_s

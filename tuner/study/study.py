@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import statistics
 from collections.abc import Callable, Iterable
 
 from tuner.measurement.bench import Bench
@@ -27,7 +26,9 @@ from tuner.space.catalogue import allowed_in, winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 from tuner.study.budget import Budget
-from tuner.study.ledger import Ledger, is_default
+from tuner.study.costs import Costs
+from tuner.study.leaders import is_default
+from tuner.study.ledger import Ledger
 from tuner.study.preference import Preference, preference_of
 
 LONG_BUDGET_S = 1800.0
@@ -42,8 +43,6 @@ _CLEARLY_SLOWER = 0.1
 _SURELY = 4.0
 """A first slice is enough of what is worse (log) than the best of its class by the
 former, and by so many standard errors."""
-SAFETY = 1.25
-"""Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 _NEARLY_BEST = 0.05
 """A default this close (log) to the default's best batch may yet be the best."""
 
@@ -58,6 +57,7 @@ class Study:
         baselines: list[Baseline],
         bench: Bench,
         ledger: Ledger,
+        costs: Costs,
         search: Search,
         budget: Budget,
         listen: Listener,
@@ -70,6 +70,7 @@ class Study:
         self.baselines = baselines
         self.bench = bench
         self.ledger = ledger
+        self.costs = costs
         self.search = search
         self.budget = budget
         self.listen = listen
@@ -77,7 +78,6 @@ class Study:
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
         self.turns = turns
         """The questions that are explored, in the order of their turns."""
-        self._overheads_s: list[float] = []
         self._beliefs: dict[Configuration, Belief] = {}
         self._believed_at = (-1, -1)
 
@@ -134,7 +134,7 @@ class Study:
             hopeless_below=hopeless,
             beside_neighbour=beside_neighbour,
         )
-        self._overheads_s.append(self.budget.used_s() - began_s - record.total_s)
+        self.costs.note_overhead(self.budget.used_s() - began_s - record.total_s)
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
         return record
@@ -145,7 +145,7 @@ class Study:
         The class of configurations that are allowed wherever it is; far below the default nothing
         is worth more either.
         """
-        default = self.ledger.default_at_best()
+        default = self.ledger.leaders.default_at_best()
         leader = self.beliefs().get(self.standing(winner_class(configuration)))
         if default is None or leader is None:
             return -math.inf
@@ -168,7 +168,10 @@ class Study:
             self.warn(f"no pacer stays resident ({self.bench.why_no_pacer}): search scores carry "
                       "the machine's drift")  # fmt: skip
             return
-        leaders = (self.ledger.default_at_best(), self.ledger.best_in(WinnerClass.REDUCED))
+        leaders = (
+            self.ledger.leaders.default_at_best(),
+            self.ledger.leaders.best_in(WinnerClass.REDUCED),
+        )
         for configuration in dict.fromkeys(found[0] for found in leaders if found is not None):
             noise = self.ledger.estimates.scatter
             self.bench.measure(configuration, Purpose.ANCHOR, noise=noise)
@@ -205,10 +208,10 @@ class Study:
             )
         )
         outcome, reason = ending.outcome, ending.reason
-        if why := self.ledger.over_bound(proposal.configuration):
+        if why := self.ledger.eligible.over_bound(proposal.configuration):
             outcome, reason, score = Outcome.OVER_BOUND, why, None
         self.search.tell(proposal, outcome, reason, score)
-        leader = self.ledger.best_in(WinnerClass.REDUCED)
+        leader = self.ledger.leaders.best_in(WinnerClass.REDUCED)
         if leader is not None:
             ratio = self.ledger.ratio(leader[0])
             if ratio is not None:
@@ -234,10 +237,10 @@ class Study:
         """
 
         def may_be(c: Configuration) -> bool:
-            return allows(c) and not self.ledger.refusal(c)
+            return allows(c) and not self.ledger.eligible.refusal(c)
 
-        challenger = self.ledger.challenger(klass, may_be, self.believed())
-        default = self.ledger.default_at_best()
+        challenger = self.ledger.leaders.challenger(klass, may_be, self.believed())
+        default = self.ledger.leaders.default_at_best()
         return challenger or (default[0] if default else Configuration())
 
     def believed(self) -> dict[Configuration, float]:
@@ -252,7 +255,7 @@ class Study:
         now = self.ledger.version, len(self.ledger.trials())
         if now != self._believed_at:  # asked for many times between two launches
             self._believed_at = now
-            measured = list(self.ledger.measured(WinnerClass.REDUCED))
+            measured = list(self.ledger.leaders.measured(WinnerClass.REDUCED))
             found = self.search.beliefs(measured) if measured else []
             self._beliefs = dict(zip(measured, found, strict=True))
         return self._beliefs
@@ -274,7 +277,7 @@ class Study:
             if b.is_applicable and not b.same_as and allowed_in(self.widest, b.configuration)
         ]
         at_batches = [self.ledger.at_batch(c, batch) for c in bare for batch in self.ledger.batches]
-        found = self.ledger.best([c for c in at_batches if self.ledger.may_win(c)])
+        found = self.ledger.leaders.best([c for c in at_batches if self.ledger.eligible.may_win(c)])
         return self._as_finalists([found[0]])[0] if found else None
 
     def _as_finalists(self, baselines: Iterable[Configuration]) -> list[Configuration]:
@@ -298,25 +301,14 @@ class Study:
         found = [] if best is None else [best]
         if self.budget.total_s >= LONG_BUDGET_S:
             at_their_best = [
-                ledger.best([ledger.at_batch(baseline.configuration, b) for b in ledger.batches])
+                ledger.leaders.best(
+                    [ledger.at_batch(baseline.configuration, b) for b in ledger.batches]
+                )
                 for baseline in to_measure(self.baselines)
             ]
             scored = [pair for pair in at_their_best if pair is not None]
             found += self._as_finalists(c for c, _ in sorted(scored, key=lambda pair: -pair[1]))
         return list(dict.fromkeys(found))
-
-    def cost_s(self, configuration: Configuration) -> float:
-        """Estimate the seconds of measuring a configuration, the pacer's slices included."""
-        overhead_s = statistics.median(self._overheads_s) if self._overheads_s else 0.0
-        return self.ledger.cost_s(configuration) + overhead_s
-
-    def round_cost_s(self, arms: Iterable[Configuration]) -> float:
-        """Estimate the seconds of one confirmation round, rather too many than too few."""
-        return SAFETY * sum(self.ledger.repeat_cost_s(arm) for arm in arms)
-
-    def hasty_round_cost_s(self, arms: Iterable[Configuration]) -> float:
-        """Estimate the seconds of one confirmation round with the fewest slices that count."""
-        return sum(self.ledger.repeat_cost_s(arm, in_haste=True) for arm in arms)
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:
         """Return, per setting that may go, what the configuration is without it."""
@@ -342,7 +334,7 @@ class Study:
         that is not the batch's.
         """
         ledger = self.ledger
-        default = ledger.default_at_best()
+        default = ledger.leaders.default_at_best()
         arms = [default[0] if default else Configuration()]
         for batch in ledger.batches:
             at_batch = ledger.at_batch(Configuration(), batch)
@@ -359,7 +351,7 @@ class Study:
 
     def beats_default(self, configuration: Configuration) -> bool:
         """Tell whether a configuration scored above the default at its best batch."""
-        default, score = self.ledger.default_at_best(), self.ledger.score(configuration)
+        default, score = self.ledger.leaders.default_at_best(), self.ledger.score(configuration)
         return (
             not is_default(configuration)
             and default is not None

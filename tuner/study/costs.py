@@ -1,0 +1,125 @@
+"""What launches, slices and rounds cost, by what those before have cost."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import defaultdict
+from collections.abc import Iterable
+
+from tuner.measurement.replication import CONFIRM, Replication, n_needed
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Outcome
+from tuner.record.store import Store
+from tuner.space.catalogue import winner_class
+from tuner.study.ledger import Ledger
+
+_UNKNOWN_S = 30.0
+"""Of a launch, before any was measured."""
+_RECKONED = 8
+"""Slices of a confirming launch that time is kept for, at the most: rounds take more where time is
+left, and are cut short where a first look would not fit; the search needs time as well."""
+SAFETY = 1.25
+"""Estimated seconds are raised by this: a shared machine may slow down before the first look."""
+
+
+class Costs:
+    """Estimates of seconds of the wall clock."""
+
+    def __init__(self, store: Store, ledger: Ledger, confirming: Replication = CONFIRM) -> None:
+        """confirming: how often a confirming launch is sliced."""
+        self._launches = store.launches
+        self._ledger = ledger
+        self._confirming = confirming
+        self._version = -1
+        self._overheads_s: list[float] = []
+
+    def note_overhead(self, seconds: float) -> None:
+        """Note what a measured launch took beside its own seconds: the pacer's slices, waiting."""
+        self._overheads_s.append(seconds)
+
+    def launch_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of measuring a configuration, the pacer's slices included."""
+        overhead_s = statistics.median(self._overheads_s) if self._overheads_s else 0.0
+        return self.own_s(configuration) + overhead_s
+
+    def round_s(self, arms: Iterable[Configuration]) -> float:
+        """Estimate the seconds of one confirmation round, rather too many than too few."""
+        return SAFETY * sum(self.repeat_s(arm) for arm in arms)
+
+    def hasty_round_s(self, arms: Iterable[Configuration]) -> float:
+        """Estimate the seconds of one confirmation round with the fewest slices that count."""
+        return sum(self.repeat_s(arm, in_haste=True) for arm in arms)
+
+    def slice_s(self, configuration: Configuration) -> float:
+        """Return the seconds of a slice with its discarded call, in an earlier launch; 1 if none.
+
+        The first call after a pause takes as long as the timed ones.
+        """
+        self._refresh()
+        own = [r for r in self._ended.get(configuration, []) if r.slices]
+        return own[-1].slicing_s / len(own[-1].slices) if own else 1.0
+
+    def _refresh(self) -> None:
+        """Sort the launches whose seconds are known and say what a launch costs: no pacer."""
+        if self._ledger.version == self._version:
+            return
+        self._version = self._ledger.version
+        self._ended: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
+        of_class: dict[WinnerClass, list[float]] = defaultdict(list)
+        for record in self._launches.values():
+            if (
+                record.prepared is None
+                or record.ending is None
+                or record.ending.outcome is Outcome.INTERRUPTED  # its seconds are not known
+                or record.request.purpose is Purpose.PACER
+            ):
+                continue
+            self._ended[record.request.configuration].append(record)
+            of_class[winner_class(record.request.configuration)].append(record.total_s)
+        self._class_cost_s = {k: statistics.fmean(seconds) for k, seconds in of_class.items()}
+        everything = list(itertools.chain(*of_class.values()))
+        self._mean_cost_s = statistics.fmean(everything) if everything else _UNKNOWN_S
+
+    def own_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of a configuration's launch, without the pacer's slices around it.
+
+        From launches of it, else of its class, else of any.
+        """
+        self._refresh()
+        if configuration in self._ended:
+            return statistics.fmean(r.total_s for r in self._ended[configuration])
+        return self._class_cost_s.get(winner_class(configuration), self._mean_cost_s)
+
+    def repeat_s(self, configuration: Configuration, *, in_haste: bool = False) -> float:
+        """Estimate the seconds of a configuration's launch in the confirmation.
+
+        It was launched before, so that the compiler's cache is warm and its outputs are checked; a
+        confirming launch takes more slices, each after a discarded call; in_haste: the fewest.
+        """
+        self._refresh()
+        own = self._ended.get(configuration, [])
+        if not own:
+            return self.own_s(configuration)
+        shortest = min(own, key=lambda r: r.total_s - r.check_s)
+        slice_s = shortest.slicing_s / max(1, len(shortest.slices))
+        fixed_s = shortest.total_s - shortest.check_s - shortest.slicing_s
+        needed = self._confirming.least
+        if not in_haste:
+            wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
+            needed = min(_RECKONED, wanted)
+        n_calls = sum(s.calls for s in shortest.slices) / max(1, len(shortest.slices))
+        least = math.ceil(self._ledger.objective.least_calls / n_calls) if n_calls else 0
+        return fixed_s + max(needed, least) * slice_s
+
+    def compiling_s(self, configuration: Configuration) -> float:
+        """Return what the only launch of a configuration took to compile; 0 after several.
+
+        Another launch may find it in the compiler's cache.
+        """
+        self._refresh()
+        own = self._ended.get(configuration, [])
+        return own[0].compile_s if len(own) == 1 else 0.0
