@@ -127,7 +127,7 @@ class Watched(Study):
         """Note what is recommended now."""
         if self.ledger.leaders.default_at_best() is None:
             return
-        row = self.tabled.row(self.standing(REDUCED))
+        row = self.tabled.row(self.contenders.standing(REDUCED))
         if not self.steps or self.steps[-1].row != row:
             self.steps.append(Step(self.budget.used_s(), row))
 
@@ -251,7 +251,7 @@ def study_of(
             sd=ledger.score_sd,
             cost_s=costs.own_s,
         )
-        study = Watched(store, space, baselines_of(table, space), bench, ledger, costs, search, budget,
-                        lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
+        study = Watched(store, space, baselines_of(table, space), bench, ledger, costs, search,
+                        budget, lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
         study.tabled, study.steps = space, []
         yield study

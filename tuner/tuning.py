@@ -292,21 +292,21 @@ def _tell_losses(study: Study, folder: Path) -> None:
     for loss in store.losses:
         store.add(loss)
         if loss.text:
-            study.warn(loss.text)
+            study.notes.warn(loss.text)
     if study.search.was_damaged:
-        study.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
+        study.notes.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
     compiled = folder / "compiled"
     is_used = any(record.prepared for record in store.launches.values())
     if is_used and not compiled.is_dir() and not store.all(StudyFinished):
         if compiled.exists():
             compiled.replace(folder / f"broken-{compiled.name}")
-        study.warn("compiled/ was lost: what a launch compiles is compiled once more")
+        study.notes.warn("compiled/ was lost: what a launch compiles is compiled once more")
 
 
 def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
     if request.learn_from and not study.search.heard().studies:
-        study.warn(
+        study.notes.warn(
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
             "--learn-from, none measured anything that exists here: nothing is learnt"
         )
@@ -328,7 +328,7 @@ def _warn_about_the_environment(study: Study, plan: Plan, request: Request) -> N
     if plan.environment:  # no warning that is noted: the result has a field for it
         study.listen(Warned(removal(plan.environment, named(plan.baselines))))
     if changed := _environment_changed(study.store, request):
-        study.warn(changed)
+        study.notes.warn(changed)
 
 
 def _environment_changed(store: Store, request: Request) -> str:
@@ -341,16 +341,16 @@ def _environment_changed(store: Store, request: Request) -> str:
 
 def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
     if not plan.profile_matches:
-        study.warn(
+        study.notes.warn(
             f"--hw {plan.profile.name} names {plan.profile.title}; this host is "
             f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its "
             "formulas are resolved for what is here"
         )
     if plan.profile.caution:
-        study.warn(plan.profile.caution)
+        study.notes.warn(plan.profile.caution)
     for finding in examine(look_around(host, plan.folder)):
         if finding.severity == "shaky" or finding.id == "smt":
-            study.warn(f"{finding.message} (tune-framework doctor)")
+            study.notes.warn(f"{finding.message} (tune-framework doctor)")
 
 
 def _open(store: Store, plan: Plan, command: str) -> bool:

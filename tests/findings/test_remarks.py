@@ -64,7 +64,7 @@ def test_time_that_a_study_could_not_use_is_remarked(
         rounds(store, FIRM, n=n_rounds, beside=0)
         study = new_study(store, tmp_path, 100.0)
         study.budget = Budget(100.0, 60.0)
-        study.done(Phase.CONFIRM, "no time for a further round after 2: it is long")
+        study.notes.done(Phase.CONFIRM, "no time for a further round after 2: it is long")
         found = remarks(study, make_claims(study), WinnerClass.SAME)
     words = (
         "40 s of a budget of 100 s were not used: no time for a further round after 2: it is long"

@@ -24,6 +24,7 @@ from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
+from tuner.study.compared import best_baseline
 from tuner.study.confirm import choose_arms, confirm
 from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import Ledger
@@ -108,9 +109,9 @@ def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics
     same = new_study(store, tmp_path, budget_s=100)
     same.baselines.append(lower)
     same.ledger.refresh()
-    assert same.best_baseline() == BASELINE
+    assert best_baseline(same) == BASELINE
     same.widest = WinnerClass.REDUCED
-    assert same.best_baseline() == lower.configuration
+    assert best_baseline(same) == lower.configuration
 
 
 @pytest.mark.parametrize(
@@ -246,11 +247,11 @@ def test_a_baseline_that_failed_when_launched_again_is_not_the_best(
 ) -> None:
     study = long_study(store, tmp_path, left_s=1800)
     best = Configuration.of({"env.FAKE_THREADS": 8})
-    assert study.best_baseline() == best
+    assert best_baseline(study) == best
     request = LaunchRequest(store.next_launch_id(), best, 4, Purpose.RACE)
     store.launches[request.id] = LaunchRecord(request, ending=Ending(Outcome.CRASHED, "it crashed"))
     study.ledger.refresh()
-    assert study.best_baseline() == BASELINE
+    assert best_baseline(study) == BASELINE
 
 
 class Undecided(Bench):
@@ -322,7 +323,7 @@ def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(
     launch(store, larger, 1.15)
     study = new_study(store, tmp_path, budget_s=1000)
     study.ledger = Ledger(store, 4, (4, 16))
-    assert study.best_baseline() == larger
+    assert best_baseline(study) == larger
     name_finalists(store, BASELINE)
-    assert study.best_baseline() == BASELINE
+    assert best_baseline(study) == BASELINE
     assert choose_arms(study).arms == (LAUNCH_ONLY, BASELINE)

@@ -145,7 +145,7 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
         store.add(FinalistNamed(Phase.RACE, klass, FULL))
     study = new_study(store, folder, budget_s, AsWritten)
     minimise(study)
-    return study.finalists()[WinnerClass.SAME]
+    return study.contenders.finalists()[WinnerClass.SAME]
 
 
 def test_one_lucky_launch_takes_no_setting_away(store: Store, tmp_path: Path) -> None:
@@ -159,7 +159,7 @@ def test_the_last_setting_stays_for_the_confirmation_to_judge(store: Store, tmp_
     name_finalist(store, rates)
     study = new_study(store, tmp_path, 1500.0, Flat)
     minimise(study)
-    assert study.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
+    assert study.contenders.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
 
 
 def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) 
     before = len(store.launches)
     study = new_study(store, tmp_path, 1500.0, Flat)
     minimise(study)
-    assert study.finalists()[WinnerClass.SAME] == FULL
+    assert study.contenders.finalists()[WinnerClass.SAME] == FULL
     assert len(store.launches) == before
 
 
@@ -233,7 +233,7 @@ def minimised(store: Store, folder: Path, budget_s: float = 1.0, worth: float = 
 
 
 def winner_of(study: Study) -> Configuration:
-    return study.finalists()[WinnerClass.SAME]
+    return study.contenders.finalists()[WinnerClass.SAME]
 
 
 def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_left(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tuner.findings.baselines import baseline_section, best_baseline, over_as_run
+from tuner.findings.baselines import baseline_section, over_as_run, over_best_baseline
 from tuner.findings.remarks import remarks
 from tuner.findings.rounds import confirmation_section, noise_section
 from tuner.findings.seconds import seconds, shares
@@ -52,7 +52,7 @@ def assemble(study: Study, context: Context) -> Result:
     klass = recommended_class(claims, context.numerics)
     recommended = claims.claim(klass)
     winners = {str(k): winner_section(study, claims, k) for k in WinnerClass}
-    best, over_best = best_baseline(study, claims, recommended)
+    best, over_best = over_best_baseline(study, claims, recommended)
     opened = store.opened
     assert opened is not None
     card = context.workload.card

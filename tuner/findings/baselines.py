@@ -12,7 +12,7 @@ from tuner.record.journal import Phase
 from tuner.record.result import BaselineSection
 from tuner.space.baselines import Baseline
 from tuner.study.claims import Claim, Claims
-from tuner.study.compared import configuration_as_run
+from tuner.study.compared import baseline_name, best_baseline, configuration_as_run
 from tuner.study.study import Study
 
 
@@ -47,21 +47,21 @@ def baseline_section(study: Study, claims: Claims, baseline: Baseline) -> Baseli
     )
 
 
-def best_baseline(
+def over_best_baseline(
     study: Study, claims: Claims, recommended: Claim
 ) -> tuple[str | None, Interval | None]:
     """Return the best baseline's name, and the recommended winner's gain over it where measured.
 
     The default is a baseline as well: the best one, where the rounds show no other above it.
     """
-    best = claims.best_baseline or study.best_baseline()
+    best = claims.best_baseline or best_baseline(study)
     is_faster = recommended.verdict == "faster"
     differences = claims.differences(best) if best is not None else []
     if best is not None and not (differences and statistics.fmean(differences) <= 0):
         is_another = best != recommended.configuration
         gain = claims.against(recommended.configuration, best) if is_faster and is_another else None
-        return study.baseline_name(best), gain
-    if best is None and not study.is_done(Phase.BASELINES):
+        return baseline_name(study, best), gain
+    if best is None and not study.notes.is_done(Phase.BASELINES):
         return None, None
     name = next((b.name for b in study.baselines if b.same_as == "default"), None)
     return name, recommended.speedup if is_faster else None

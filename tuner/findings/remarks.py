@@ -14,9 +14,10 @@ from tuner.record.store import Store
 from tuner.space.catalogue import winner_class
 from tuner.study.claims import Claim, Claims
 from tuner.study.leaders import is_default
+from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
-from tuner.study.study import NO_TIME, Study
+from tuner.study.study import Study
 
 _DISTURBED = 0.1
 """Of all slices: more disturbed ones than this are worth a remark."""
@@ -151,7 +152,9 @@ def _of_outputs(store: Store, claim: Claim) -> list[str]:
 def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
     """Return what its being faster does not say."""
     name, texts = claim.configuration.label(), []
-    if len(claim.configuration.settings) > 1 and not study.beats_default(claim.configuration):
+    if len(claim.configuration.settings) > 1 and not study.ledger.leaders.beats_default(
+        claim.configuration
+    ):
         texts.append(
             f"{name} did not lead in the search, so that its settings were not tried one by one: "
             "some may do nothing"

@@ -32,11 +32,11 @@ def measure_baselines(study: Study) -> None:
     warned of. Nothing but the first baseline is measured that would eat what the confirmation
     needs. Raises NothingMeasured if the default cannot be measured.
     """
-    if study.is_done(Phase.BASELINES):
+    if study.notes.is_done(Phase.BASELINES):
         return
     own = configuration_as_run(study)
     chosen = sorted(to_measure(study.baselines), key=lambda b: b.configuration != own)
-    study.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
+    study.notes.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
     ledger = study.ledger
     for batch in ledger.batches:
@@ -64,7 +64,7 @@ def measure_baselines(study: Study) -> None:
     working = [b for b in ledger.batches if not _fails_at(study, b)]
     if chosen and len(working) < len(ledger.batches):
         failing = ", ".join(str(b) for b in ledger.batches if b not in working)
-        study.warn(f"the default fails at batch {failing}: no baseline was measured there")
+        study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
     for baseline in [*leaders, *(b for b in ranked if b not in leaders)]:
         is_leader = baseline in leaders
         for batch in working:
@@ -74,8 +74,8 @@ def measure_baselines(study: Study) -> None:
             ):
                 skipped.append(baseline.name)
     if skipped:
-        study.leave_undone(f"to measure at every batch: {', '.join(dict.fromkeys(skipped))}")
-    study.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
+        study.notes.leave_undone(f"to measure at every batch: {', '.join(dict.fromkeys(skipped))}")
+    study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 
 def _fails_at(study: Study, batch: int) -> bool:

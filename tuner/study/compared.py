@@ -1,13 +1,19 @@
-"""Which baselines the confirmation compares beside the finalists."""
+"""What the confirmation compares: which baselines beside the finalists, and at which batches."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tuner.record.configuration import Configuration
 from tuner.space.as_run import named
+from tuner.space.baselines import to_measure
+from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.leaders import is_default
-from tuner.study.study import MIN_ROUNDS, Study
+from tuner.study.study import LONG_BUDGET_S, MIN_ROUNDS, Study
 
+_NEARLY_BEST = 0.05
+"""A default this close (log) to the default's best batch may yet be the best."""
 _SHARE = 1 / 4
 """Of the budget, the most that is kept to confirm how the user runs it."""
 
@@ -28,7 +34,9 @@ def as_run(study: Study) -> Configuration | None:
     found = ledger.leaders.best([c for c in at_batches if ledger.eligible.may_win(c)])
     if found is None:
         return None
-    finalists = {finalist.without(BATCH): finalist for finalist in study.finalists().values()}
+    finalists = {
+        finalist.without(BATCH): finalist for finalist in study.contenders.finalists().values()
+    }
     return finalists.get(bare, found[0])
 
 
@@ -42,7 +50,7 @@ def main_baselines(study: Study) -> list[Configuration]:
     if own is not None:
         first_look_s = MIN_ROUNDS * study.costs.round_s([own])
         own = own if first_look_s <= _SHARE * study.budget.total_s else None
-    both = (own, study.best_baseline())
+    both = (own, best_baseline(study))
     return list(dict.fromkeys(c for c in both if c is not None))
 
 
@@ -53,4 +61,78 @@ def baselines_to_confirm(study: Study) -> list[Configuration]:
     """
     own = as_run(study)
     first = [] if own is None else [own]
-    return list(dict.fromkeys([*first, *study.baselines_to_confirm()]))
+    return list(dict.fromkeys([*first, *_best_baselines(study)]))
+
+
+def best_baseline(study: Study) -> Configuration | None:
+    """Return the baseline that scored best, at its best batch; None if there is none.
+
+    Of those that keep the numerics, where the winner has to: the others are no match for it.
+    """
+    bare = [
+        b.configuration
+        for b in study.baselines
+        if b.is_applicable and not b.same_as and allowed_in(study.widest, b.configuration)
+    ]
+    at_batches = [study.ledger.at_batch(c, batch) for c in bare for batch in study.ledger.batches]
+    found = study.ledger.leaders.best([c for c in at_batches if study.ledger.eligible.may_win(c)])
+    return _as_finalists(study, [found[0]])[0] if found else None
+
+
+def _as_finalists(study: Study, baselines: Iterable[Configuration]) -> list[Configuration]:
+    """Return for each baseline the finalist that is it, perhaps at another batch; else itstudy.
+
+    Finalists are chosen by what is believed, not by the score: none is confirmed at two batches
+    for being both.
+    """
+    finalists = {f.without(BATCH): f for f in study.contenders.finalists().values()}
+    return [finalists.get(c.without(BATCH), c) for c in baselines]
+
+
+def baseline_name(study: Study, configuration: Configuration) -> str | None:
+    """Return the name of the baseline that a configuration is, at whatever batch."""
+    named = (b for b in study.baselines if b.is_applicable and not b.same_as)
+    bare = configuration.without(BATCH)
+    return next((b.name for b in named if b.configuration == bare), None)
+
+
+def _best_baselines(study: Study) -> list[Configuration]:
+    """Return the baselines to confirm, the best first; below 30 minutes only that one."""
+    best, ledger = best_baseline(study), study.ledger
+    found = [] if best is None else [best]
+    if study.budget.total_s >= LONG_BUDGET_S:
+        at_their_best = [
+            ledger.leaders.best(
+                [ledger.at_batch(baseline.configuration, b) for b in ledger.batches]
+            )
+            for baseline in to_measure(study.baselines)
+        ]
+        scored = [pair for pair in at_their_best if pair is not None]
+        found += _as_finalists(study, (c for c, _ in sorted(scored, key=lambda pair: -pair[1])))
+    return list(dict.fromkeys(found))
+
+
+def confirmation_arms(
+    study: Study, candidates: Iterable[Configuration | None], *, at_reference: bool = False
+) -> list[Configuration]:
+    """Return what a confirmation round launches, the default's arms first.
+
+    The default at its best batch, and at every batch at which it may yet be the best. With
+    `at_reference`, what is tuned at another batch also at the reference batch: for the gain
+    that is not the batch's.
+    """
+    ledger = study.ledger
+    default = ledger.leaders.default_at_best()
+    arms = [default[0] if default else Configuration()]
+    for batch in ledger.batches:
+        at_batch = ledger.at_batch(Configuration(), batch)
+        score = ledger.score(at_batch)
+        if default and score is not None and score > default[1] - _NEARLY_BEST:
+            arms.append(at_batch)
+    for candidate in candidates:
+        if candidate is not None and not is_default(candidate):
+            arms.append(candidate)
+            at_batch = ledger.at_batch(candidate, ledger.reference_batch)
+            if at_reference:
+                arms += [at_batch, Configuration()]
+    return list(dict.fromkeys(arms))

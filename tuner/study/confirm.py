@@ -12,7 +12,13 @@ from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.as_run import AS_RUN
 from tuner.study.claims import Claims
-from tuner.study.compared import as_run, baselines_to_confirm
+from tuner.study.compared import (
+    as_run,
+    baseline_name,
+    baselines_to_confirm,
+    best_baseline,
+    confirmation_arms,
+)
 from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.leaders import is_default
 from tuner.study.neighbours import wants_neighbour
@@ -26,11 +32,13 @@ def confirm(study: Study) -> None:
 
     An arm that is decided takes no part in later rounds: they are for the undecided ones.
     """
-    if study.is_done(Phase.CONFIRM):
+    if study.notes.is_done(Phase.CONFIRM):
         return
     study.bench.retire_pacer()
     chosen = choose_arms(study)
-    study.enter(Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round")
+    study.notes.enter(
+        Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round"
+    )
     reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
     while not reason:
         n = len(study.store.all(RoundDone))
@@ -47,7 +55,7 @@ def confirm(study: Study) -> None:
             reason = f"no time for a further round after {n}: {lacking}"
         else:
             _run_round(study, open_arms, n + 1)
-    study.done(Phase.CONFIRM, reason)
+    study.notes.done(Phase.CONFIRM, reason)
 
 
 def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
@@ -79,7 +87,7 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
     return Claims(
         study.store,
         study.ledger,
-        finalists=study.finalists(),
+        finalists=study.contenders.finalists(),
         chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
         is_proven=lambda configuration: not unproven(study, configuration),
@@ -98,8 +106,8 @@ def choose_arms(study: Study) -> ArmsChosen:
     """
     if study.store.all(ArmsChosen):
         return _chosen(study)
-    arms = [c for c in study.finalists().values() if not is_default(c)]
-    best, own = study.best_baseline(), as_run(study)
+    arms = [c for c in study.contenders.finalists().values() if not is_default(c)]
+    best, own = best_baseline(study), as_run(study)
     wanted = [c for c in baselines_to_confirm(study) if c not in arms]
     later_s = looks_s(study) - first_look_s(study) + seconds_to_profile(study)
     fitting = [*arms]
@@ -110,16 +118,16 @@ def choose_arms(study: Study) -> ArmsChosen:
             fitting.append(baseline)
     missing = [c for c in wanted if c not in fitting]
     if own in missing:
-        study.leave_undone(f"to confirm {AS_RUN}")
+        study.notes.leave_undone(f"to confirm {AS_RUN}")
     if best is not None and best in missing:
-        name = study.baseline_name(best)
+        name = baseline_name(study, best)
         if best != own:
-            study.leave_undone(f"to confirm the best baseline, {name}")
+            study.notes.leave_undone(f"to confirm the best baseline, {name}")
         best = None
     elif any(c != own for c in missing):
-        study.leave_undone("to confirm every baseline beside the winners")
+        study.notes.leave_undone("to confirm every baseline beside the winners")
     sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.eligible.may_win(c)))
-    launched = study.confirmation_arms(sound, at_reference=True)
+    launched = confirmation_arms(study, sound, at_reference=True)
     with_reference = study.costs.round_s(launched)
     chosen = ArmsChosen(
         arms=sound,
@@ -127,19 +135,19 @@ def choose_arms(study: Study) -> ArmsChosen:
         at_reference=study.budget.left_s() > LOOKS[1] * with_reference,  # or verdicts would suffer
         looks=LOOKS,
     )
-    if not chosen.at_reference and launched != study.confirmation_arms(sound):
-        study.leave_undone("to confirm the winners at the reference batch as well")
+    if not chosen.at_reference and launched != confirmation_arms(study, sound):
+        study.notes.leave_undone("to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen
 
 
 def _has_time_for_a_look(study: Study, arms: list[Configuration], kept_s: float) -> bool:
-    needed_s = MIN_ROUNDS * study.costs.round_s(study.confirmation_arms(arms))
+    needed_s = MIN_ROUNDS * study.costs.round_s(confirmation_arms(study, arms))
     return study.budget.left_s() + _allowance_s(study, 0) >= needed_s + kept_s
 
 
 def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:
-    return study.confirmation_arms(open_arms, at_reference=_chosen(study).at_reference)
+    return confirmation_arms(study, open_arms, at_reference=_chosen(study).at_reference)
 
 
 def _seconds_for(study: Study, number: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from tuner.measurement.confirmation import expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
-from tuner.study.compared import main_baselines
+from tuner.study.compared import confirmation_arms, main_baselines
 from tuner.study.leaders import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
@@ -34,8 +34,8 @@ def reserve_s(study: Study) -> float:
     """
     if not study.preference.bears_neighbours and has_few_proposals(study):
         return first_look_s(study)
-    arms = [*study.finalists().values(), *main_baselines(study)]
-    launched = study.confirmation_arms(arms, at_reference=True)
+    arms = [*study.contenders.finalists().values(), *main_baselines(study)]
+    launched = confirmation_arms(study, arms, at_reference=True)
     besides_s = NEIGHBOUR_ROUNDS * beside_s(study, launched)
     return looks_s(study) + min(neighbours_s(study), besides_s)
 
@@ -47,22 +47,22 @@ def looks_s(study: Study) -> float:
     """
     if _leads_are_clear(study):
         return first_look_s(study)
-    arms = [*study.finalists().values(), *main_baselines(study)]
-    launched = study.confirmation_arms(arms, at_reference=True)
+    arms = [*study.contenders.finalists().values(), *main_baselines(study)]
+    launched = confirmation_arms(study, arms, at_reference=True)
     enough_s = _ENOUGH_ROUNDS * study.costs.round_s(launched)
     return max(first_look_s(study), min(enough_s, _CONFIRM_SHARE * study.budget.total_s))
 
 
 def first_look_s(study: Study) -> float:
     """Estimate the seconds of the confirmation's first look, at the least that it compares."""
-    arms = [*study.finalists().values(), *main_baselines(study)]
-    return MIN_ROUNDS * study.costs.round_s(study.confirmation_arms(arms))
+    arms = [*study.contenders.finalists().values(), *main_baselines(study)]
+    return MIN_ROUNDS * study.costs.round_s(confirmation_arms(study, arms))
 
 
 def _leads_are_clear(study: Study) -> bool:
     """Tell whether a first look should find every finalist faster than the default."""
     default = study.ledger.leaders.default_at_best()
-    finalists = [c for c in study.finalists().values() if not is_default(c)]
+    finalists = [c for c in study.contenders.finalists().values() if not is_default(c)]
     if default is None or not finalists:
         return False
     sd, n_arms = study.ledger.estimates.launch_sd, len(set(finalists))
@@ -76,7 +76,7 @@ def _leads_are_clear(study: Study) -> bool:
 
 def has_few_proposals(study: Study) -> bool:
     """Tell whether exploring has begun and gone no further than a few proposals."""
-    return study.is_done(Phase.BASELINES) and study.n_proposed() <= _FEW
+    return study.notes.is_done(Phase.BASELINES) and study.n_proposed() <= _FEW
 
 
 def neighbours_s(study: Study) -> float:

@@ -24,11 +24,11 @@ def explain(study: Study) -> None:
     is used for this, and no other. Where it does not suffice, the launches of the search that
     minimising made give a hint of what each setting is worth.
     """
-    if study.is_done(Phase.EXPLAIN):
+    if study.notes.is_done(Phase.EXPLAIN):
         return
     winners = _winners(study)
     detail = f"what each setting of {len(winners)} winner(s) is worth" if winners else _OF_NONE
-    study.enter(Phase.EXPLAIN, detail)
+    study.notes.enter(Phase.EXPLAIN, detail)
     profile_alone(study, [make_claims(study).default, *winners[:1]])
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
@@ -40,7 +40,7 @@ def explain(study: Study) -> None:
                 reason = "the budget left no time for all"
                 break
             _run_round(study, winner, arms)
-    study.done(Phase.EXPLAIN, reason)
+    study.notes.done(Phase.EXPLAIN, reason)
 
 
 def seconds_to_explain(study: Study, winner: Configuration) -> float:

@@ -13,7 +13,7 @@ from tuner.search.proposals import Exhausted
 from tuner.search.settling import Standing
 from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.compared import main_baselines
+from tuner.study.compared import confirmation_arms, main_baselines
 from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
 from tuner.study.costs import SAFETY
 from tuner.study.reserves import least_s, useful_s
@@ -27,9 +27,9 @@ _CLEARLY = 3.0
 
 def explore(study: Study) -> None:
     """Try new configurations until every class is settled, or the confirmation's time has come."""
-    if study.is_done(Phase.EXPLORE):
+    if study.notes.is_done(Phase.EXPLORE):
         return
-    study.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
+    study.notes.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
     try_transferred(study)
     settled: dict[WinnerClass, str] = {}
     reason = ""
@@ -61,12 +61,12 @@ def explore(study: Study) -> None:
             settled[klass] = why
     if not study.n_proposed():
         if len(settled) == len(study.turns):
-            study.warn(f"nothing beyond the default and the baselines was tried: {reason}; the "
+            study.notes.warn(f"nothing beyond the default and the baselines was tried: {reason}; the "
                        "space holds nothing else that applies here")  # fmt: skip
         else:
-            study.leave_undone("to try anything beyond the default and the baselines")
+            study.notes.leave_undone("to try anything beyond the default and the baselines")
     note_transfer(study)
-    study.done(Phase.EXPLORE, reason)
+    study.notes.done(Phase.EXPLORE, reason)
 
 
 def _standing(study: Study) -> Standing:
@@ -106,7 +106,7 @@ def note_transfer(study: Study) -> None:
     """Note what came of listening to earlier studies, and warn where they misled."""
     if not study.search.heard().studies:
         return
-    study.beliefs()  # by everything that was measured
+    study.contenders.beliefs()  # by everything that was measured
     heard = study.search.heard()
     study.store.add(
         TransferNoted(
@@ -114,7 +114,7 @@ def note_transfer(study: Study) -> None:
         )
     )
     if heard.is_misled:
-        study.warn(
+        study.notes.warn(
             "the earlier studies misled (their ranks correlate with what was measured by "
             f"{heard.rank_correlation:.2f}) and were not listened to any more"
         )
@@ -126,8 +126,8 @@ def prove_leader(study: Study, klass: WinnerClass) -> None:
     The others are compared with it, and around it the search goes on: of many launches the luckiest
     would lead it astray. What launches of one configuration differ by is learnt from this, too.
     """
-    beliefs = study.beliefs()
-    leader = study.standing(klass)
+    beliefs = study.contenders.beliefs()
+    leader = study.contenders.standing(klass)
     if leader not in beliefs or study.ledger.n_launches(leader) >= PROVED:
         return
     others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(klass, c)]
@@ -153,7 +153,9 @@ def make_time_for(study: Study, configuration: Configuration) -> bool:
             return True
         if not has_few_proposals(study) and first_look_s(study) < looks_s(study):
             return False  # a share of the budget, which a warm cache does not make less
-        arms = study.confirmation_arms([*study.finalists().values(), *main_baselines(study)])
+        arms = confirmation_arms(
+            study, [*study.contenders.finalists().values(), *main_baselines(study)]
+        )
         ledger = study.ledger
         cold = [
             c

@@ -110,3 +110,13 @@ class Leaders:
         others = [c for c in scores if not is_default(c) and allows(c)]
         best = max(others, key=lambda c: order.get(c, scores[c]), default=None)
         return None if best is None else (best, scores[best])
+
+    def beats_default(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration scored above the default at its best batch."""
+        default, score = self.default_at_best(), self._ledger.score(configuration)
+        return (
+            not is_default(configuration)
+            and default is not None
+            and score is not None
+            and score > default[1]
+        )

@@ -40,13 +40,13 @@ def minimise(study: Study) -> None:
     stays: whether it does any good is for the confirmation to say. The classes share the time; what
     ships by default comes first.
     """
-    if study.is_done(Phase.MINIMISE):
+    if study.notes.is_done(Phase.MINIMISE):
         return
-    study.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
+    study.notes.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
     is_complete = True
     notes = study.store.all(FinalistNamed)
     reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
-    finalists = study.finalists()
+    finalists = study.contenders.finalists()
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
     for n, reduction in enumerate(reductions):
@@ -57,22 +57,24 @@ def minimise(study: Study) -> None:
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
         if why := _why_not(study, shortest):
-            if study.beats_default(shortest):
-                study.warn(f"{shortest.label()} is not recommended: {why}")
+            if study.ledger.leaders.beats_default(shortest):
+                study.notes.warn(f"{shortest.label()} is not recommended: {why}")
             shortest, removed = _best_proven(study, klass), []
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     if not is_complete:
-        study.leave_undone("to try without each setting (a winner may hold some that do nothing)")
+        study.notes.leave_undone(
+            "to try without each setting (a winner may hold some that do nothing)"
+        )
     reason = "minimal" if is_complete else "no time to try every removal"
-    if not any(study.beats_default(finalist) for finalist in finalists.values()):
+    if not any(study.ledger.leaders.beats_default(finalist) for finalist in finalists.values()):
         reason = "nothing led in the search: there was nothing to take away"
-    study.done(Phase.MINIMISE, reason)
+    study.notes.done(Phase.MINIMISE, reason)
 
 
 def seconds_to_minimise(study: Study) -> float:
     """Estimate the seconds of minimising: finalists again, each setting away, then several."""
     # in a fixed order: sums of the same seconds in another one differ in their last digits
-    finalists = dict.fromkeys(study.finalists().values())
+    finalists = dict.fromkeys(study.contenders.finalists().values())
     shorter = dict.fromkeys(c for f in finalists for c in study.removals(f).values())
     one_by_one = [study.costs.launch_s(c) for c in shorter if study.ledger.score(c) is None]
     again = [study.costs.launch_s(f) for f in finalists if study.ledger.n_launches(f) == 1]
@@ -106,7 +108,7 @@ def _why_not(study: Study, configuration: Configuration) -> str:
 
 def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
     """Return the class's best candidate that holds nothing unseen or unproven; else the default."""
-    return study.candidate(
+    return study.contenders.candidate(
         klass, lambda c: not study.ledger.unobservable(c) and not unproven(study, c)
     )
 
@@ -133,7 +135,7 @@ class _Reduction:
         the finalist, stays for now.
         """
         study, self._until_s = self._study, until_s
-        if not study.beats_default(self._finalist):
+        if not study.ledger.leaders.beats_default(self._finalist):
             return
         tried: set[str] = set()
         while open_ones := [k for k in dear(study, self._finalist) if k not in tried]:
@@ -156,7 +158,7 @@ class _Reduction:
     def carry_out(self, until_s: float) -> tuple[Configuration, list[str]]:
         """Return the shortest configuration that is as good, and what was removed."""
         self._until_s = until_s
-        if not self._study.beats_default(self._finalist):
+        if not self._study.ledger.leaders.beats_default(self._finalist):
             return self._finalist, self._dropped  # confirmed to say that nothing is better
         away = self._useless_at_once()
         losses: dict[str, float] = {}

@@ -43,11 +43,11 @@ def probe_finalists(study: Study) -> None:
     """
     while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
         if study.budget.left_s() < reserve_s(study) + study.costs.launch_s(wanted):
-            study.leave_undone("to measure every finalist beside a busy neighbour")
+            study.notes.leave_undone("to measure every finalist beside a busy neighbour")
             return
         record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)
         if not record.beside:
-            study.warn(f"{wanted.label()} could not be measured beside a busy neighbour")
+            study.notes.warn(f"{wanted.label()} could not be measured beside a busy neighbour")
             return
 
 
@@ -70,6 +70,6 @@ def _unprobed(study: Study) -> Configuration | None:
     default = study.ledger.leaders.default_at_best()
     if default is not None and study.ledger.eligible.default_kept() is None:
         return default[0]
-    candidates = [study.candidate(klass) for klass in WinnerClass]
+    candidates = [study.contenders.candidate(klass) for klass in WinnerClass]
     unseen = [c for c in candidates if not is_default(c) and study.ledger.eligible.kept(c) is None]
     return unseen[0] if unseen else None

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
+from tuner.study.compared import confirmation_arms
 from tuner.study.leaders import is_default
 from tuner.study.study import MIN_ROUNDS, Study
 
@@ -24,7 +25,7 @@ def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[C
 
     The default and every finalist; where that takes too long, what ships by default beside it.
     """
-    finalists = study.finalists()
+    finalists = study.contenders.finalists()
     wanted = [arm for arm in arms if is_default(arm) or arm in finalists.values()]
     fewest = [arm for arm in wanted if is_default(arm) or arm == finalists[study.widest]]
     looking_s = max(0, MIN_ROUNDS - n_rounds) * study.costs.round_s(arms)
@@ -36,7 +37,7 @@ def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[C
 
 def seconds_to_profile(study: Study) -> float:
     """Estimate the seconds of profiling the default and what ships by default, in a round."""
-    arms = study.confirmation_arms([study.finalists()[study.widest]])
+    arms = confirmation_arms(study, [study.contenders.finalists()[study.widest]])
     return _profiles_s(study, arms)
 
 

@@ -178,7 +178,7 @@ def seconds_to_prove(study: Study) -> float:
     Each finalist that has some is launched a second time, and each removal that was not measured.
     """
     wanted = {}  # a dict keeps the order, on which the last digits of the sum depend
-    for finalist in study.finalists().values():
+    for finalist in study.contenders.finalists().values():
         without = dear(study, finalist)
         if without and study.ledger.n_launches(finalist) == 1:
             wanted[finalist] = True

@@ -51,7 +51,7 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     else:
         held = "hold that and a search, but may not hold trying each winner without each setting"
     enough_s = study.budget.used_s() + wanted_s
-    study.warn(
+    study.notes.warn(
         f"a launch takes about {launch_s:.0f} s here and the smallest claim {claim_s:.0f} s; the "
         f"{left_s:.0f} s that are left {held}; --budget {math.ceil(enough_s / 60)}m holds all of it"
     )

@@ -27,9 +27,9 @@ def race(study: Study) -> None:
     than the slack faster (top-two sampling: Russo 2020, Operations Research 68(6); Jourdan et al.
     2023 with a slack), until nobody is.
     """
-    if study.is_done(Phase.RACE):
+    if study.notes.is_done(Phase.RACE):
         return
-    study.enter(Phase.RACE, "the leaders of each class again")
+    study.notes.enter(Phase.RACE, "the leaders of each class again")
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
@@ -39,11 +39,11 @@ def race(study: Study) -> None:
             break
         study.measure(runner, Purpose.RACE)
         if study.ledger.eligible.has_failed(runner):
-            study.warn(f"{runner.label()} failed when it was launched again, and is out")
+            study.notes.warn(f"{runner.label()} failed when it was launched again, and is out")
     probe_finalists(study)
     for klass in WinnerClass:
-        study.store.add(FinalistNamed(Phase.RACE, klass, study.candidate(klass)))
-    study.done(Phase.RACE, reason)
+        study.store.add(FinalistNamed(Phase.RACE, klass, study.contenders.candidate(klass)))
+    study.notes.done(Phase.RACE, reason)
 
 
 def _due(study: Study) -> list[Configuration]:
@@ -59,10 +59,10 @@ def _due(study: Study) -> list[Configuration]:
 
 def _open_pair(study: Study, klass: WinnerClass) -> list[Configuration]:
     """Return a class's leader and who may yet be faster by more than the slack, if anybody."""
-    beliefs = {c: b for c, b in study.beliefs().items() if allowed_in(klass, c)}
+    beliefs = {c: b for c, b in study.contenders.beliefs().items() if allowed_in(klass, c)}
     if not beliefs:
         return []
-    leader = study.standing(klass)
+    leader = study.contenders.standing(klass)
     if leader not in beliefs:
         return []
 

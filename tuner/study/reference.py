@@ -33,7 +33,7 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting) -> Non
         n_inputs = workload.card.n_reference_inputs()
         make_reference(workload.model, workload.framework, workload.seed, path, n_inputs, waiting)
         if noted or store.launches:  # a launch begins by restoring it
-            study.warn(
+            study.notes.warn(
                 f"{path.name} was {'damaged' if is_there else 'missing'} and is made again from "
                 "the same model and seed: outputs that were checked before need no other check"
             )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.study.compared import baselines_to_confirm
+from tuner.study.compared import baselines_to_confirm, confirmation_arms
 from tuner.study.confirmation_costs import (
     NEIGHBOUR_ROUNDS,
     beside_s,
@@ -47,8 +47,8 @@ def useful_s(study: Study) -> float:
     beside a neighbour, and what each setting of the recommended winner is worth.
     """
     total_s = study.budget.total_s
-    finalists = study.finalists()
-    everything = study.confirmation_arms([*finalists.values(), *baselines_to_confirm(study)])
+    finalists = study.contenders.finalists()
+    everything = confirmation_arms(study, [*finalists.values(), *baselines_to_confirm(study)])
     looking_s = max(looks_s(study), MIN_ROUNDS * study.costs.round_s(everything))
     besides_s = min(neighbours_s(study), NEIGHBOUR_ROUNDS * beside_s(study, everything))
     minimising_s = min(seconds_to_minimise(study), _MINIMISE_SHARE * total_s)
