@@ -26,8 +26,8 @@ from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
 from tuner.study.compared import best_baseline
 from tuner.study.confirm import choose_arms, confirm
-from tuner.study.confirmation_costs import reserve_s
 from tuner.study.ledger import Ledger
+from tuner.study.phase_costs import PhaseCosts
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -123,7 +123,7 @@ def test_cheap_rounds_are_given_the_time_to_decide(
     """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
-    assert reserve_s(new_study(store, tmp_path, budget_s)) == pytest.approx(kept_s)
+    assert PhaseCosts(new_study(store, tmp_path, budget_s)).confirming_s() == pytest.approx(kept_s)
 
 
 def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
@@ -131,7 +131,9 @@ def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
 ) -> None:
     """20 and 30 % in a search that scatters by 2 % will be decided after four rounds."""
     name_finalists(store, SAME)
-    assert reserve_s(new_study(store, tmp_path, budget_s=3600)) == pytest.approx(200)
+    assert PhaseCosts(new_study(store, tmp_path, budget_s=3600)).confirming_s() == pytest.approx(
+        200
+    )
 
 
 def long_study(store: Store, folder: Path, left_s: float) -> Study:
@@ -217,7 +219,7 @@ def test_time_is_kept_for_it_unless_it_takes_that_of_everything_else(
 ) -> None:
     """A first look at five arms; one thread on a large machine would take 500 s more."""
     study = own_study(store, tmp_path, 1000.0, launch_s)
-    assert reserve_s(study) == pytest.approx(kept_s)
+    assert PhaseCosts(study).confirming_s() == pytest.approx(kept_s)
     assert AS_IT_IS_RUN in choose_arms(study).arms  # the time is there after all
 
 
@@ -239,7 +241,7 @@ def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
         prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
         ending=Ending(Outcome.INTERRUPTED),
     )
-    assert reserve_s(new_study(store, tmp_path, budget_s=600)) > 0
+    assert PhaseCosts(new_study(store, tmp_path, budget_s=600)).confirming_s() > 0
 
 
 def test_a_baseline_that_failed_when_launched_again_is_not_the_best(

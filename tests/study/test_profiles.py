@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 
 from tests.study.studies import BASELINE, new_study
+from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Profiled, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.study.profiles import seconds_to_profile, to_profile
-from tuner.study.reserves import least_s
-from tuner.study.study import MIN_ROUNDS
+from tuner.study.profiles import to_profile
+from tuner.study.schedule import Schedule
 
 DEFAULT = Configuration()
 SAME, REDUCED = Configuration.of({"fake.streams": 2}), Configuration.of({"fake.precision": "low"})
@@ -61,7 +61,7 @@ def test_profiles_take_what_the_first_look_leaves(
     store: Store, tmp_path: Path, spare_s: float, profiled: list[Configuration]
 ) -> None:
     arms = [DEFAULT, SAME, REDUCED, BASELINE]
-    looking_s = MIN_ROUNDS * new_study(store, tmp_path / "a", 1e6).costs.round_s(arms)
+    looking_s = FIRST_LOOK * new_study(store, tmp_path / "a", 1e6).costs.round_s(arms)
     study = new_study(store, tmp_path / "b", looking_s + spare_s)
     assert to_profile(study, arms, 0) == profiled
 
@@ -83,8 +83,8 @@ def test_the_search_leaves_time_for_two_profiles(
     store: Store, tmp_path: Path, budget_s: float, kept_s: float
 ) -> None:
     study = new_study(store, tmp_path, budget_s)
-    assert seconds_to_profile(study) == pytest.approx(2 * PROFILE_S)
-    before_s = least_s(study, LAUNCH_S)
+    assert Schedule(study).phases.profiling_s() == pytest.approx(2 * PROFILE_S)
+    before_s = Schedule(study).after_search_s(LAUNCH_S)
     profile(store, DEFAULT, SAME)
-    assert seconds_to_profile(study) == 0.0
-    assert before_s - least_s(study, LAUNCH_S) == pytest.approx(kept_s)
+    assert Schedule(study).phases.profiling_s() == 0.0
+    assert before_s - Schedule(study).after_search_s(LAUNCH_S) == pytest.approx(kept_s)

@@ -11,7 +11,8 @@ from tuner.record.interval import Interval
 from tuner.record.result import Contribution
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.confirm import make_claims
-from tuner.study.explain import ROUNDS, rounds_of
+from tuner.study.explain import rounds_of
+from tuner.study.phase_costs import EXPLAIN_ROUNDS
 from tuner.study.study import Study
 
 
@@ -47,7 +48,7 @@ def worth(
     if confirmed is not None:
         return confirmed, len(claims.series(winner).against(claims.series(shorter)))
     differences = _differences(study, winner, shorter)
-    if len(differences) >= ROUNDS:
+    if len(differences) >= EXPLAIN_ROUNDS:
         return plain_interval(differences), len(differences)
     return None, 0
 

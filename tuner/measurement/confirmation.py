@@ -24,6 +24,10 @@ from tuner.record.interval import Interval
 from tuner.record.result import Verdict
 
 LOOKS = (4, 6, 9, 12, 18)
+FIRST_LOOK = LOOKS[0]
+"""Rounds before which nothing is claimed."""
+ONE_SIDED = 1.64
+"""Standard errors of a one-sided 95 % bound."""
 ALPHA = 0.05
 MIN_FLOOR = 0.01
 WORTH_HAVING = 0.1

@@ -13,13 +13,10 @@ from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
-from tuner.study.confirmation_costs import reserve_s
 from tuner.study.leaders import is_default
 from tuner.study.prospect import warn_of_a_short_budget
+from tuner.study.schedule import BASELINES_SHARE, Schedule
 from tuner.study.study import Study
-
-SHARE = 0.1
-"""Of the budget, this much goes to recommendations at further batches, but for the best ones."""
 
 
 def measure_baselines(study: Study) -> None:
@@ -68,7 +65,10 @@ def measure_baselines(study: Study) -> None:
     for baseline in [*leaders, *(b for b in ranked if b not in leaders)]:
         is_leader = baseline in leaders
         for batch in working:
-            has_time = is_leader or study.budget.used_s() - began_s < SHARE * study.budget.total_s
+            has_time = (
+                is_leader
+                or study.budget.used_s() - began_s < BASELINES_SHARE * study.budget.total_s
+            )
             if not _is_tried(study, ledger.at_batch(baseline.configuration, batch)) and not (
                 has_time and _measure(study, baseline.configuration, batch, baseline.name)
             ):
@@ -76,6 +76,12 @@ def measure_baselines(study: Study) -> None:
     if skipped:
         study.notes.leave_undone(f"to measure at every batch: {', '.join(dict.fromkeys(skipped))}")
     study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
+
+
+def _has_time(study: Study, configuration: Configuration) -> bool:
+    if all(map(is_default, study.ledger.tried())):  # the first: there is nothing to keep time for
+        return study.budget.left_s() >= study.costs.launch_s(configuration)
+    return Schedule(study).has_time_before_confirming(configuration)
 
 
 def _fails_at(study: Study, batch: int) -> bool:
@@ -94,10 +100,7 @@ def _measure(study: Study, configuration: Configuration, batch: int, source: str
     at_batch = study.ledger.at_batch(configuration, batch)
     if _is_tried(study, at_batch):
         return True
-    needs_s = study.costs.launch_s(at_batch)
-    if not all(map(is_default, study.ledger.tried())):  # else there is nothing to keep time for
-        needs_s += reserve_s(study)
-    if not is_default(configuration) and study.budget.left_s() < needs_s:
+    if not is_default(configuration) and not _has_time(study, at_batch):
         return False
     proposal = study.search.enter(at_batch, source)
     study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))

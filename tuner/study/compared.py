@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.space.as_run import named
 from tuner.space.baselines import to_measure
 from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.leaders import is_default
-from tuner.study.study import LONG_BUDGET_S, MIN_ROUNDS, Study
+from tuner.study.study import LONG_BUDGET_S, Study
 
 _NEARLY_BEST = 0.05
 """A default this close (log) to the default's best batch may yet be the best."""
@@ -48,7 +49,7 @@ def main_baselines(study: Study) -> list[Configuration]:
     """
     own = as_run(study)
     if own is not None:
-        first_look_s = MIN_ROUNDS * study.costs.round_s([own])
+        first_look_s = FIRST_LOOK * study.costs.round_s([own])
         own = own if first_look_s <= _SHARE * study.budget.total_s else None
     both = (own, best_baseline(study))
     return list(dict.fromkeys(c for c in both if c is not None))

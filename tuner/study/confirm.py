@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 from tuner.measurement.confirmation import LOOKS
@@ -19,12 +18,12 @@ from tuner.study.compared import (
     best_baseline,
     confirmation_arms,
 )
-from tuner.study.confirmation_costs import first_look_s, looks_s
 from tuner.study.leaders import is_default
 from tuner.study.neighbours import wants_neighbour
-from tuner.study.profiles import seconds_to_profile, to_profile
+from tuner.study.profiles import to_profile
 from tuner.study.proofs import unproven
-from tuner.study.study import MIN_ROUNDS, Study
+from tuner.study.schedule import Schedule
+from tuner.study.study import Study
 
 
 def confirm(study: Study) -> None:
@@ -39,6 +38,7 @@ def confirm(study: Study) -> None:
     study.notes.enter(
         Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round"
     )
+    schedule = Schedule(study)
     reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
     while not reason:
         n = len(study.store.all(RoundDone))
@@ -51,7 +51,7 @@ def confirm(study: Study) -> None:
             reason = f"no arm was left after {n} rounds: {_why_none(study, chosen.arms)}"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
-        elif lacking := _lacks_time(study, n, open_arms):
+        elif lacking := schedule.why_no_round(n, _launched(study, open_arms)):
             reason = f"no time for a further round after {n}: {lacking}"
         else:
             _run_round(study, open_arms, n + 1)
@@ -61,25 +61,6 @@ def confirm(study: Study) -> None:
 def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
     whys = (study.ledger.eligible.over_bound(arm) or "it failed" for arm in arms)
     return "; ".join(f"{arm.label()}: {why}" for arm, why in zip(arms, whys, strict=True))
-
-
-def _lacks_time(study: Study, n_rounds: int, open_arms: list[Configuration]) -> str:
-    """Say why no further round is begun; empty if one fits.
-
-    Without a first look the rounds before it were in vain: a hasty round will do.
-    """
-    left_s = study.budget.left_s()
-    arms = _launched(study, open_arms)
-    is_needed = 0 < n_rounds < LOOKS[0]
-    round_s = study.costs.hasty_round_s(arms) if is_needed else study.costs.round_s(arms)
-    if left_s + _allowance_s(study, n_rounds) >= round_s:
-        return ""
-    return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"
-
-
-def _allowance_s(study: Study, n_rounds: int) -> float:
-    """Return by how much the budget may be overdrawn: one launch, for the sake of a first look."""
-    return study.costs.launch_s(Configuration()) if n_rounds < LOOKS[0] else 0.0
 
 
 def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
@@ -109,12 +90,14 @@ def choose_arms(study: Study) -> ArmsChosen:
     arms = [c for c in study.contenders.finalists().values() if not is_default(c)]
     best, own = best_baseline(study), as_run(study)
     wanted = [c for c in baselines_to_confirm(study) if c not in arms]
-    later_s = looks_s(study) - first_look_s(study) + seconds_to_profile(study)
+    schedule = Schedule(study)
+    phases = schedule.phases
+    later_s = phases.looks_s() - phases.first_look_s() + phases.profiling_s()
     fitting = [*arms]
     for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside
         kept_s = 0.0 if baseline in (best, own) else later_s
-        if not fitting or _has_time_for_a_look(study, [*fitting, baseline], kept_s):
+        if not fitting or schedule.has_time_for_a_look([*fitting, baseline], kept_s):
             fitting.append(baseline)
     missing = [c for c in wanted if c not in fitting]
     if own in missing:
@@ -128,11 +111,10 @@ def choose_arms(study: Study) -> ArmsChosen:
         study.notes.leave_undone("to confirm every baseline beside the winners")
     sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.eligible.may_win(c)))
     launched = confirmation_arms(study, sound, at_reference=True)
-    with_reference = study.costs.round_s(launched)
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=best,
-        at_reference=study.budget.left_s() > LOOKS[1] * with_reference,  # or verdicts would suffer
+        at_reference=schedule.has_time_for_looks(launched, LOOKS[1]),  # or verdicts would suffer
         looks=LOOKS,
     )
     if not chosen.at_reference and launched != confirmation_arms(study, sound):
@@ -141,19 +123,8 @@ def choose_arms(study: Study) -> ArmsChosen:
     return chosen
 
 
-def _has_time_for_a_look(study: Study, arms: list[Configuration], kept_s: float) -> bool:
-    needed_s = MIN_ROUNDS * study.costs.round_s(confirmation_arms(study, arms))
-    return study.budget.left_s() + _allowance_s(study, 0) >= needed_s + kept_s
-
-
 def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:
     return confirmation_arms(study, open_arms, at_reference=_chosen(study).at_reference)
-
-
-def _seconds_for(study: Study, number: int) -> float:
-    """Return what a round may take so that those up to the first look fit: a verdict needs them."""
-    n_missing = LOOKS[0] - number + 1
-    return study.budget.left_s() / n_missing if n_missing > 0 else math.inf
 
 
 def _run_round(study: Study, open_arms: list[Configuration], number: int) -> None:
@@ -164,7 +135,7 @@ def _run_round(study: Study, open_arms: list[Configuration], number: int) -> Non
         number,
         Purpose.CONFIRM,
         noise=study.ledger.estimates.scatter,
-        seconds=_seconds_for(study, number),
+        seconds=Schedule(study).round_ends_s(number),
         beside_neighbour=wants_neighbour(study, arms, number - 1),
         profiled=to_profile(study, arms, number - 1),
     )

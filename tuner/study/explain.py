@@ -6,15 +6,14 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
 from tuner.record.journal import AblationRound, Phase
 from tuner.record.launch import Purpose
-from tuner.space.knobs_of.launch import BATCH
 from tuner.study.confirm import make_claims
 from tuner.study.leaders import is_default
+from tuner.study.phase_costs import EXPLAIN_ROUNDS, explained
 from tuner.study.profiles import profile_alone
+from tuner.study.schedule import Schedule
 from tuner.study.study import TURNS, Study
 
 _OF_NONE = "where the default's time goes; nothing proved to be faster"
-ROUNDS = 4
-"""As many as the confirmation's first look: an interval over fewer is hardly one."""
 
 
 def explain(study: Study) -> None:
@@ -32,26 +31,15 @@ def explain(study: Study) -> None:
     profile_alone(study, [make_claims(study).default, *winners[:1]])
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
-        arms = _arms(study, winner)
+        arms = explained(study, winner)
         has_unknown = any(not is_default(arm) for arm in arms[1:])  # else the claim tells
-        while has_unknown and len(rounds_of(study, winner)) < ROUNDS:
-            missing = ROUNDS - len(rounds_of(study, winner))
-            if study.budget.left_s() < missing * study.costs.round_s(arms):
+        while has_unknown and len(rounds_of(study, winner)) < EXPLAIN_ROUNDS:
+            missing = EXPLAIN_ROUNDS - len(rounds_of(study, winner))
+            if not Schedule(study).has_time_to_explain(arms, missing):
                 reason = "the budget left no time for all"
                 break
             _run_round(study, winner, arms)
     study.notes.done(Phase.EXPLAIN, reason)
-
-
-def seconds_to_explain(study: Study, winner: Configuration) -> float:
-    """Estimate the seconds that all settings of a winner take."""
-    return ROUNDS * study.costs.round_s(_arms(study, winner))
-
-
-def _arms(study: Study, winner: Configuration) -> list[Configuration]:
-    """Return the winner, and what it is without each setting; the batch's gain is the default's."""
-    without = [c for knob, c in study.removals(winner).items() if knob != BATCH]
-    return [winner, *dict.fromkeys(without)]
 
 
 def _winners(study: Study) -> list[Configuration]:

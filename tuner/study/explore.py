@@ -13,11 +13,8 @@ from tuner.search.proposals import Exhausted
 from tuner.search.settling import Standing
 from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.compared import confirmation_arms, main_baselines
-from tuner.study.confirmation_costs import first_look_s, has_few_proposals, looks_s
-from tuner.study.costs import SAFETY
-from tuner.study.reserves import least_s, useful_s
-from tuner.study.study import MIN_ROUNDS, Study
+from tuner.study.schedule import Schedule
+from tuner.study.study import Study
 
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
@@ -40,7 +37,7 @@ def explore(study: Study) -> None:
             reason = "; ".join(f"{k}: {why}" for k, why in settled.items())
             break
         has_stalled = study.search.has_stalled(open_classes, len(study.turns))
-        if has_stalled and study.budget.left_s() < useful_s(study):
+        if has_stalled and Schedule(study).is_better_left():
             reason = "nothing better was found for some time: the rest is for the later phases"
             break
         klass = open_classes[turn % len(open_classes)]
@@ -61,8 +58,10 @@ def explore(study: Study) -> None:
             settled[klass] = why
     if not study.n_proposed():
         if len(settled) == len(study.turns):
-            study.notes.warn(f"nothing beyond the default and the baselines was tried: {reason}; the "
-                       "space holds nothing else that applies here")  # fmt: skip
+            study.notes.warn(
+                f"nothing beyond the default and the baselines was tried: {reason}; the space "
+                "holds nothing else that applies here"
+            )
         else:
             study.notes.leave_undone("to try anything beyond the default and the baselines")
     note_transfer(study)
@@ -132,43 +131,21 @@ def prove_leader(study: Study, klass: WinnerClass) -> None:
         return
     others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(klass, c)]
     lead = beliefs[leader].mean - max(others, default=-math.inf)
-    cost_s = study.costs.launch_s(leader)
-    if lead < _CLEARLY * study.ledger.score_sd(leader) and (
-        study.budget.left_s() >= least_s(study, cost_s) + cost_s
-    ):
+    is_close = lead < _CLEARLY * study.ledger.score_sd(leader)
+    if is_close and Schedule(study).has_time_to_search(leader):
         study.measure(leader, Purpose.RACE)
 
 
 def make_time_for(study: Study, configuration: Configuration) -> bool:
     """See to it that a launch of a configuration leaves enough for the phases that follow.
 
-    What the confirmation needs is estimated from the launches of those who will be in it. Where one
-    was launched only once, which may have compiled from nothing, and time seems to be up, it is
-    launched again if that may save more than it costs: a warm compiler's cache often frees time for
-    many proposals. Returns whether there is time.
+    Where time seems to be up, launch again what may be cheaper than its only launch was. Returns
+    whether there is time.
     """
-    cost_s = study.costs.launch_s(configuration)
-    while True:
-        if study.budget.left_s() >= least_s(study, cost_s) + cost_s:
-            return True
-        if not has_few_proposals(study) and first_look_s(study) < looks_s(study):
-            return False  # a share of the budget, which a warm cache does not make less
-        arms = confirmation_arms(
-            study, [*study.contenders.finalists().values(), *main_baselines(study)]
-        )
-        ledger = study.ledger
-        cold = [
-            c
-            for c in arms
-            if (compiling_s := study.costs.compiling_s(c))
-            and MIN_ROUNDS * SAFETY * compiling_s > study.costs.launch_s(c) - compiling_s
-            and study.costs.repeat_s(c) > study.costs.repeat_s(arms[0])
-        ]
-        if not cold:
+    schedule = Schedule(study)
+    while not schedule.has_time_to_search(configuration):
+        again = schedule.worth_warming(configuration)
+        if again is None:
             return False
-        dearest = max(cold, key=study.costs.launch_s)
-        warm = [arms[0] if c in cold else c for c in arms]  # at best, like the default
-        at_best_s = MIN_ROUNDS * study.costs.round_s(warm) + study.costs.launch_s(dearest) + cost_s
-        if study.budget.left_s() < at_best_s:
-            return False
-        study.measure(dearest, Purpose.RACE)
+        study.measure(again, Purpose.RACE)
+    return True

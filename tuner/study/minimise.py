@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 
+from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.study.confirmation_costs import reserve_s
-from tuner.study.costs import SAFETY
 from tuner.study.leaders import is_default
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (
-    QUANTILE,
     dear,
     is_shown,
     is_unmeasured,
@@ -22,6 +20,7 @@ from tuner.study.proofs import (
     tolerance,
     unproven,
 )
+from tuner.study.schedule import Schedule
 from tuner.study.study import TURNS, Study
 
 _MAX_LAUNCHES = 3
@@ -43,16 +42,16 @@ def minimise(study: Study) -> None:
     if study.notes.is_done(Phase.MINIMISE):
         return
     study.notes.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
-    is_complete = True
+    is_complete, schedule = True, Schedule(study)
     notes = study.store.all(FinalistNamed)
     reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
     finalists = study.contenders.finalists()
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
     for n, reduction in enumerate(reductions):
-        reduction.drop_dear(_share_ends_s(study, len(waiting) - n))
+        reduction.drop_dear(schedule.share_ends_s(len(waiting) - n))
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
-        shortest, removed = reduction.carry_out(_share_ends_s(study, len(waiting) - n))
+        shortest, removed = reduction.carry_out(schedule.share_ends_s(len(waiting) - n))
         if removed and is_fragile(study, shortest):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
@@ -69,23 +68,6 @@ def minimise(study: Study) -> None:
     if not any(study.ledger.leaders.beats_default(finalist) for finalist in finalists.values()):
         reason = "nothing led in the search: there was nothing to take away"
     study.notes.done(Phase.MINIMISE, reason)
-
-
-def seconds_to_minimise(study: Study) -> float:
-    """Estimate the seconds of minimising: finalists again, each setting away, then several."""
-    # in a fixed order: sums of the same seconds in another one differ in their last digits
-    finalists = dict.fromkeys(study.contenders.finalists().values())
-    shorter = dict.fromkeys(c for f in finalists for c in study.removals(f).values())
-    one_by_one = [study.costs.launch_s(c) for c in shorter if study.ledger.score(c) is None]
-    again = [study.costs.launch_s(f) for f in finalists if study.ledger.n_launches(f) == 1]
-    at_once = [study.costs.launch_s(f) for f in finalists if len(f.settings) > 1]
-    return SAFETY * sum(one_by_one + again + at_once)
-
-
-def _share_ends_s(study: Study, n_classes: int) -> float:
-    """Return until when the first of several classes may use the time that is left for all."""
-    free_s = study.budget.left_s() - reserve_s(study)
-    return study.budget.used_s() + max(0.0, free_s) / n_classes
 
 
 def _why_not(study: Study, configuration: Configuration) -> str:
@@ -211,8 +193,7 @@ class _Reduction:
     def _launch(self, configuration: Configuration) -> bool:
         """Launch a configuration once more if there is time; tell whether there was."""
         study = self._study
-        ends_s = study.budget.used_s() + study.costs.launch_s(configuration)
-        if ends_s > min(self._until_s, study.budget.total_s - reserve_s(study)):
+        if not Schedule(study).has_time_until(self._until_s, configuration):
             return False
         study.measure(configuration, Purpose.ABLATION)
         return True
@@ -280,6 +261,6 @@ def launch_due(
     elif ledger.n_launches(full) == 1:
         return full
     else:
-        margin = QUANTILE * ledger.noise(shorter, full)
+        margin = ONE_SIDED * ledger.noise(shorter, full)
         is_clear = excess >= margin or ledger.n_launches(least) >= _MAX_LAUNCHES
     return None if is_clear else least

@@ -9,14 +9,10 @@ from __future__ import annotations
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
-from tuner.study.confirmation_costs import (
-    NEIGHBOUR_ROUNDS,
-    beside_s,
-    neighbours_s,
-    reserve_s,
-)
 from tuner.study.leaders import is_default
-from tuner.study.study import MIN_ROUNDS, Study
+from tuner.study.phase_costs import NEIGHBOUR_ROUNDS
+from tuner.study.schedule import Schedule
+from tuner.study.study import Study
 
 
 def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> bool:
@@ -26,13 +22,12 @@ def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> b
     """
     if n_rounds >= NEIGHBOUR_ROUNDS:
         return False
-    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.costs.round_s(arms)
-    is_extra = not study.preference.bears_neighbours
-    if is_extra and study.budget.left_s() < looking_s + beside_s(study, arms):
+    schedule = Schedule(study)
+    if not schedule.has_time_beside(arms, n_rounds):
         return False
     records = study.store.launches.values()
     spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and the discarded
-    return spent_s + beside_s(study, arms) <= neighbours_s(study)
+    return spent_s + schedule.phases.beside_s(arms) <= schedule.phases.neighbours_s()
 
 
 def probe_finalists(study: Study) -> None:
@@ -42,7 +37,7 @@ def probe_finalists(study: Study) -> None:
     gives way to the next best, which is measured in its turn.
     """
     while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
-        if study.budget.left_s() < reserve_s(study) + study.costs.launch_s(wanted):
+        if not Schedule(study).has_time_before_confirming(wanted):
             study.notes.leave_undone("to measure every finalist beside a busy neighbour")
             return
         record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)
@@ -59,7 +54,7 @@ def is_fragile(study: Study, shorter: Configuration) -> bool:
     if not study.preference.bears_neighbours:
         return False
     if study.ledger.eligible.kept(shorter) is None:
-        if study.budget.left_s() < reserve_s(study) + study.costs.launch_s(shorter):
+        if not Schedule(study).has_time_before_confirming(shorter):
             return True
         study.measure(shorter, Purpose.ABLATION, beside_neighbour=True)
     return study.ledger.eligible.collapses(shorter)

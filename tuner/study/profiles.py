@@ -10,14 +10,9 @@ from collections.abc import Iterable
 
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
-from tuner.study.compared import confirmation_arms
 from tuner.study.leaders import is_default
-from tuner.study.study import MIN_ROUNDS, Study
-
-_SLICES, _OWN_WORK_S = 3.0, 2.0
-"""What a profile takes: some slices, because a profiler slows what it watches, and its own work."""
-_LAUNCHES = 1.5
-"""The same in a launch of its own, in launches."""
+from tuner.study.schedule import Schedule
+from tuner.study.study import Study
 
 
 def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[Configuration]:
@@ -28,28 +23,17 @@ def to_profile(study: Study, arms: list[Configuration], n_rounds: int) -> list[C
     finalists = study.contenders.finalists()
     wanted = [arm for arm in arms if is_default(arm) or arm in finalists.values()]
     fewest = [arm for arm in wanted if is_default(arm) or arm == finalists[study.widest]]
-    looking_s = max(0, MIN_ROUNDS - n_rounds) * study.costs.round_s(arms)
+    schedule = Schedule(study)
     for some in (wanted, fewest):
-        if study.budget.left_s() >= looking_s + _profiles_s(study, some):
+        if schedule.has_time_to_profile(arms, n_rounds, some):
             return list(filter(study.bench.may_profile, some))
     return []
-
-
-def seconds_to_profile(study: Study) -> float:
-    """Estimate the seconds of profiling the default and what ships by default, in a round."""
-    arms = confirmation_arms(study, [study.contenders.finalists()[study.widest]])
-    return _profiles_s(study, arms)
-
-
-def _profiles_s(study: Study, arms: list[Configuration]) -> float:
-    may_be = filter(study.bench.may_profile, arms)
-    return sum(_SLICES * study.costs.slice_s(arm) + _OWN_WORK_S for arm in may_be)
 
 
 def profile_alone(study: Study, configurations: Iterable[Configuration]) -> None:
     """Profile what no round did, in launches of their own, while time is left."""
     for configuration in filter(study.bench.may_profile, configurations):
-        if study.budget.left_s() > _LAUNCHES * study.costs.launch_s(configuration):
+        if Schedule(study).has_time_to_profile_alone(configuration):
             study.bench.profile(configuration)
             study.ledger.refresh()
             study.listen(TimeLeft(study.budget.left_s()))

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import math
 
+from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
-from tuner.study.costs import SAFETY
 from tuner.study.leaders import is_default
 from tuner.study.ledger import Ledger
 from tuner.study.prices import CALL
@@ -22,8 +22,6 @@ DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
 _TOLERANCE_MOST = 0.03
 """However noisy the host: what does more good than this is not worth losing for a shorter list."""
-QUANTILE = 1.64
-"""A setting is needed once its loss exceeds the tolerance by this many standard errors."""
 
 
 def tolerance(study: Study) -> float:
@@ -126,7 +124,7 @@ def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> b
     if full_score is None or score is None:
         return False
     excess = full_score - score - tolerance(study)
-    return excess >= QUANTILE * ledger.noise(shorter, full)
+    return excess >= ONE_SIDED * ledger.noise(shorter, full)
 
 
 def _fails_without(study: Study, shorter: Configuration) -> bool:
@@ -170,17 +168,3 @@ def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
     is_known = _known_score(study.ledger, configuration) is not None
     return not is_known and not study.ledger.eligible.has_failed(configuration)
-
-
-def seconds_to_prove(study: Study) -> float:
-    """Estimate the seconds of showing that the finalists need their dear settings.
-
-    Each finalist that has some is launched a second time, and each removal that was not measured.
-    """
-    wanted = {}  # a dict keeps the order, on which the last digits of the sum depend
-    for finalist in study.contenders.finalists().values():
-        without = dear(study, finalist)
-        if without and study.ledger.n_launches(finalist) == 1:
-            wanted[finalist] = True
-        wanted.update({c: True for c in without.values() if is_unmeasured(study, c)})
-    return SAFETY * sum(study.costs.launch_s(c) for c in wanted)

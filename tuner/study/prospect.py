@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 
 from tuner.record.configuration import Configuration
-from tuner.study.reserves import LEAST_SHARE
-from tuner.study.study import MIN_ROUNDS, Study
+from tuner.study.schedule import LEAST_SHARE, Schedule
+from tuner.study.study import Study
 
 WANTED_LAUNCHES = 60
 """Launches of a study that searches: baselines, proposals, removals, a first look at all arms."""
@@ -59,4 +59,4 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
 
 def _look_s(study: Study, n_arms: int) -> float:
     """Estimate the seconds of the confirmation's first look at so many arms like the default."""
-    return MIN_ROUNDS * study.costs.round_s([Configuration()] * n_arms)
+    return Schedule(study).phases.looking_s([Configuration()] * n_arms)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 
+from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
-from tuner.study.confirmation_costs import reserve_s
-from tuner.study.minimise import seconds_to_minimise
 from tuner.study.neighbours import probe_finalists
+from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 SLACK = 0.02
 """Logarithm by which a finalist may be worse than another that was measured."""
-_QUANTILE = 1.64
-"""Standard errors by which every other must be behind, slack included."""
 _MAX_LAUNCHES = 30
 
 
@@ -33,8 +31,8 @@ def race(study: Study) -> None:
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
-        kept_s = reserve_s(study) + seconds_to_minimise(study)
-        if study.budget.left_s() < kept_s + study.costs.launch_s(runner):
+        schedule = Schedule(study)
+        if not schedule.has_time_before_confirming(runner, schedule.phases.minimising_s()):
             reason = "the rest of the budget is for minimising and the confirmation"
             break
         study.measure(runner, Purpose.RACE)
@@ -73,6 +71,6 @@ def _open_pair(study: Study, klass: WinnerClass) -> list[Configuration]:
 
     others = [c for c in beliefs if c != leader]
     closest = min(others, key=clearness, default=None)
-    if closest is None or clearness(closest) >= _QUANTILE:
+    if closest is None or clearness(closest) >= ONE_SIDED:
         return []
     return [leader, closest]

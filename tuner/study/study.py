@@ -31,7 +31,6 @@ LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
-MIN_ROUNDS = 4
 HOPELESS = 0.5
 """Of what the default is worth: a proposal worse than this is not measured to its end."""
 _CLEARLY_SLOWER = 0.1
@@ -134,8 +133,10 @@ class Study:
         if self.bench.has_pacer():
             return
         if not self.bench.pacer_block():
-            self.notes.warn(f"no pacer stays resident ({self.bench.why_no_pacer}): search scores carry "
-                      "the machine's drift")  # fmt: skip
+            self.notes.warn(
+                f"no pacer stays resident ({self.bench.why_no_pacer}): search scores carry the "
+                "machine's drift"
+            )
             return
         leaders = (
             self.ledger.leaders.default_at_best(),

@@ -1,0 +1,180 @@
+"""The one noun for time: whether there is time for a step more, and what is kept for later phases.
+
+A phase asks whether a step of its own fits and holds no arithmetic of its own. The confirmation
+comes first in the order of survival, then the proofs without which dear settings cannot ship, then
+minimising, the search, and what explains a winner.
+"""
+
+from __future__ import annotations
+
+import math
+
+from tuner.measurement.confirmation import FIRST_LOOK
+from tuner.record.configuration import Configuration
+from tuner.study.compared import baselines_to_confirm, confirmation_arms
+from tuner.study.costs import SAFETY
+from tuner.study.phase_costs import NEIGHBOUR_ROUNDS, PhaseCosts
+from tuner.study.study import Study
+
+LEAST_SHARE = 0.1
+"""Of the budget, the most that is kept for minimising while the search still finds something."""
+BASELINES_SHARE = 0.1
+"""Of the budget, this much goes to recommendations at further batches, but for the best ones."""
+_PROOFS_SHARE = 0.2
+"""Of the budget, the most that is kept for trying without what is dear: else it cannot ship."""
+_PROFILES_SHARE = 0.04
+"""Of the budget, the most that is kept for profiles: where they take longer, they find their time
+or there are none."""
+_MINIMISE_SHARE = 0.2
+"""Of the budget, the most that a search which finds nothing more leaves to minimising."""
+_EXPLAIN_SHARE = 0.15
+"""Of the budget, the most that it leaves to explaining."""
+_RACE_LAUNCHES = 4
+"""Launches that it leaves to the race."""
+_PROFILE_LAUNCHES = 1.5
+"""What a profile takes in a launch of its own, in launches."""
+
+
+class Schedule:
+    """Whether there is time, in a study as it stands."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._costs = study.costs
+        self._total_s = study.budget.total_s
+        self.phases = PhaseCosts(study)
+
+    def has_time_before_confirming(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
+        """Tell whether a launch leaves what the confirmation needs, and so many seconds more."""
+        left_s = self._study.budget.left_s()
+        return left_s >= self.phases.confirming_s() + kept_s + self._costs.launch_s(configuration)
+
+    def has_time_to_search(self, configuration: Configuration) -> bool:
+        """Tell whether a launch leaves enough for verdicts, proofs, profiles and one race."""
+        cost_s = self._costs.launch_s(configuration)
+        return self._study.budget.left_s() >= self.after_search_s(cost_s) + cost_s
+
+    def after_search_s(self, cost_s: float) -> float:
+        """Return what must be left after a launch: for verdicts, and one launch more to race."""
+        proving_s = min(self.phases.proving_s(), _PROOFS_SHARE * self._total_s)
+        minimising_s = max(proving_s, min(self.phases.minimising_s(), LEAST_SHARE * self._total_s))
+        profiling_s = self.phases.profiling_s()
+        if profiling_s > _PROFILES_SHARE * self._total_s:
+            profiling_s = 0.0
+        return self.phases.confirming_s() + minimising_s + profiling_s + cost_s
+
+    def is_better_left(self) -> bool:
+        """Tell whether the later phases would make use of all that is left.
+
+        The race, minimising, a look at every baseline that is confirmed as well as the winners,
+        slices beside a neighbour, and what each setting of the recommended winner is worth.
+        """
+        study, total_s = self._study, self._total_s
+        finalists = study.contenders.finalists()
+        compared = [*finalists.values(), *baselines_to_confirm(study)]
+        everything = confirmation_arms(study, compared)
+        looking_s = max(self.phases.looks_s(), self.phases.looking_s(everything))
+        besides_s = min(
+            self.phases.neighbours_s(), NEIGHBOUR_ROUNDS * self.phases.beside_s(everything)
+        )
+        minimising_s = min(self.phases.minimising_s(), _MINIMISE_SHARE * total_s)
+        explaining_s = min(
+            self.phases.explaining_s(finalists[study.widest]), _EXPLAIN_SHARE * total_s
+        )
+        race_s = _RACE_LAUNCHES * max(self._costs.launch_s(c) for c in finalists.values())
+        needed_s = race_s + minimising_s + looking_s + besides_s + explaining_s
+        return study.budget.left_s() < needed_s
+
+    def worth_warming(self, configuration: Configuration) -> Configuration | None:
+        """Return what to launch again so that time is left for another launch; None if nothing.
+
+        What the confirmation needs is estimated from the launches of those who will be in it. One
+        that was launched only once may have compiled from nothing: a warm compiler's cache often
+        frees time for many proposals, where that may save more than it costs.
+        """
+        if (
+            not self.phases.has_few_proposals()
+            and self.phases.first_look_s() < self.phases.looks_s()
+        ):
+            return None  # a share of the budget, which a warm cache does not make less
+        costs = self._costs
+        arms = confirmation_arms(self._study, self.phases.compared())
+        cold = [
+            c
+            for c in arms
+            if (compiling_s := costs.compiling_s(c))
+            and FIRST_LOOK * SAFETY * compiling_s > costs.launch_s(c) - compiling_s
+            and costs.repeat_s(c) > costs.repeat_s(arms[0])
+        ]
+        if not cold:
+            return None
+        dearest = max(cold, key=costs.launch_s)
+        warm = [arms[0] if c in cold else c for c in arms]  # at best, like the default
+        at_best_s = self.phases.looking_s(warm) + costs.launch_s(dearest)
+        at_best_s += costs.launch_s(configuration)
+        return None if self._study.budget.left_s() < at_best_s else dearest
+
+    def share_ends_s(self, n: int) -> float:
+        """Return until when, in seconds used, the first of `n` may use what is left for all."""
+        free_s = self._study.budget.left_s() - self.phases.confirming_s()
+        return self._study.budget.used_s() + max(0.0, free_s) / n
+
+    def has_time_until(self, until_s: float, configuration: Configuration) -> bool:
+        """Tell whether a launch ends in such a share, and before the confirmation's time."""
+        ends_s = self._study.budget.used_s() + self._costs.launch_s(configuration)
+        return ends_s <= min(until_s, self._total_s - self.phases.confirming_s())
+
+    def _allowance_s(self, n_rounds: int) -> float:
+        """Return by how much a first look may overdraw the budget: by one launch."""
+        return self._costs.launch_s(Configuration()) if n_rounds < FIRST_LOOK else 0.0
+
+    def has_time_for_a_look(self, arms: list[Configuration], kept_s: float) -> bool:
+        """Tell whether a first look at so many arms fits, and leaves so many seconds."""
+        needed_s = self.phases.looking_s(confirmation_arms(self._study, arms))
+        return self._study.budget.left_s() + self._allowance_s(0) >= needed_s + kept_s
+
+    def why_no_round(self, n_rounds: int, arms: list[Configuration]) -> str:
+        """Say why no further round of the confirmation is begun; empty if one fits.
+
+        Without a first look the rounds before it were in vain: a hasty round will do.
+        """
+        left_s, costs = self._study.budget.left_s(), self._costs
+        is_needed = 0 < n_rounds < FIRST_LOOK
+        round_s = costs.hasty_round_s(arms) if is_needed else costs.round_s(arms)
+        if left_s + self._allowance_s(n_rounds) >= round_s:
+            return ""
+        return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"
+
+    def round_ends_s(self, number: int) -> float:
+        """Return what a round may take so that those up to the first look fit."""
+        n_missing = FIRST_LOOK - number + 1
+        return self._study.budget.left_s() / n_missing if n_missing > 0 else math.inf
+
+    def has_time_beside(self, arms: list[Configuration], n_rounds: int) -> bool:
+        """Tell whether slices beside a busy neighbour leave the first look its time.
+
+        Where winners must bear one, these come first.
+        """
+        needed_s = self.phases.looking_s(arms, n_rounds) + self.phases.beside_s(arms)
+        is_asked = self._study.preference.bears_neighbours
+        return is_asked or self._study.budget.left_s() >= needed_s
+
+    def has_time_to_profile(
+        self, arms: list[Configuration], n_rounds: int, some: list[Configuration]
+    ) -> bool:
+        """Tell whether profiles of some arms leave the first look at all arms its time."""
+        needed_s = self.phases.looking_s(arms, n_rounds) + self.phases.profiling_s(some)
+        return self._study.budget.left_s() >= needed_s
+
+    def has_time_to_profile_alone(self, configuration: Configuration) -> bool:
+        """Tell whether a launch of its own for a profile still fits."""
+        needed_s = _PROFILE_LAUNCHES * self._costs.launch_s(configuration)
+        return self._study.budget.left_s() > needed_s
+
+    def has_time_to_explain(self, arms: list[Configuration], n_missing: int) -> bool:
+        """Tell whether so many rounds of these arms still fit."""
+        return self._study.budget.left_s() >= n_missing * self._costs.round_s(arms)
+
+    def has_time_for_looks(self, launched: list[Configuration], n_rounds: int) -> bool:
+        """Tell whether so many rounds of what is launched still fit."""
+        return self._study.budget.left_s() > n_rounds * self._costs.round_s(launched)
