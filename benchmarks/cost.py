@@ -28,10 +28,10 @@ import msgspec
 
 from tuner.cli.progress import progress
 from tuner.measurement.launch import ProcessLaunch
-from tuner.plan import Request, parse_duration
 from tuner.record.launch import Purpose
 from tuner.record.result import Result
 from tuner.record.store import Store
+from tuner.request import Request, parse_duration
 from tuner.tuning import tune
 
 _REPEATS = 10

@@ -39,7 +39,8 @@ from tuner.search.search import Search
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure
 from tuner.space.knob import Applies
 from tuner.space.knobs_of.launch import BATCH
-from tuner.space.profile import load_profile
+from tuner.space.listing import upper_size
+from tuner.space.profile_file import load_profile
 from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
@@ -212,7 +213,7 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write every surface's figures there as well")
     arguments = parser.parse_args()
     bench, space = build(whole=arguments.whole)
-    print(f"{space.upper_size():,} combinations of {len(space.searched)} settings, "
+    print(f"{upper_size(space):,} combinations of {len(space.searched)} settings, "
           f"{len(bench.baselines)} baselines, {arguments.launches} launches")  # fmt: skip
     seeds = range(arguments.first, arguments.first + arguments.surfaces)
     found = []

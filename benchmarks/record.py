@@ -38,14 +38,15 @@ from tuner.measurement.describe import find_model, make_reference
 from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
-from tuner.plan import Plan, Request, plan
+from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.request import Request
 from tuner.space.baselines import to_measure
-from tuner.space.profile import load_profile
+from tuner.space.profile_file import load_profile
 from tuner.space.resolve import knob_ids
 from tuner.space.restrictions import Restrictions
 

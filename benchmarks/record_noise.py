@@ -107,7 +107,7 @@ def record(model: str, framework: str, n_rounds: int, n_launches: int) -> list[A
             bench.measure(
                 Configuration(), Purpose.BASELINE, noise=Scatter(1.0, 0.0)
             )  # what it holds
-            bench.retire_pacer()
+            bench.pacer.retire()
             for number in range(n_rounds):
                 arms = [Configuration()] * n_launches
                 records = bench.measure_round(arms, number + 1, Purpose.CONFIRM, noise=_MOST)

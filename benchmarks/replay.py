@@ -30,12 +30,13 @@ from benchmarks.tape import RecordedLaunch, Recording, Tape
 from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.findings.winners import recommended_class
 from tuner.measurement.bench import SLICE_S
-from tuner.plan import Plan, Request, plan
+from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
+from tuner.request import Request
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims

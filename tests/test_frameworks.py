@@ -15,7 +15,8 @@ APPLIED_BY_MODELS = {"tensorflow": {"tensorflow.data_format"}}
 """The layout a model is built in: guides name it, and no adapter can change it afterwards."""
 OF_THE_FAKE = {
     "frameworks.py",
-    "worker/frameworks/fake.py",
+    "worker/frameworks/fake/parts.py",
+    "worker/frameworks/fake/surface.py",
     "space/knobs_of/fake.py",
 }
 """Its entry, its adapter, its knobs: what any framework has."""

@@ -15,8 +15,10 @@ FLOORS = [
     "cli",
     "api",
     "tuning",
+    "assembling",
     "verifying",
     "plan",
+    "request",
     "output",
     "deploy",
     "findings",
@@ -35,6 +37,7 @@ FLOORS = [
     "version",
 ]
 ADAPTERS = "tuner.worker.frameworks"
+MOST_LINES, MOST_METHODS = 350, 15
 
 
 def modules() -> list[Path]:
@@ -155,3 +158,23 @@ def test_nobody_reaches_into_samplers() -> None:
     for path in modules():
         if room_of(path) != "search":
             assert not (inside - door) & set(imports_of(path)), path
+
+
+@pytest.mark.parametrize("path", modules(), ids=lambda path: str(path.relative_to(PACKAGE)))
+def test_a_module_is_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= MOST_LINES
+
+
+def test_a_class_is_one_noun() -> None:
+    """More public methods than this are those of two."""
+    found = {
+        f"{path.relative_to(PACKAGE)}: {node.name}": [
+            each.name
+            for each in node.body
+            if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
+        ]
+        for path in modules()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+    }
+    assert {name: each for name, each in found.items() if len(each) > MOST_METHODS} == {}

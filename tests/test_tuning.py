@@ -9,9 +9,9 @@ import pytest
 from tests.space.spaces import machine
 from tuner import tuning
 from tuner.errors import StudyConflict
-from tuner.plan import Request
 from tuner.record.events import Event, FrameworkEnds, Warned
 from tuner.record.lines import goes_on_with
+from tuner.request import Request
 
 GUIDES = """
 schema_version = 1

@@ -19,10 +19,10 @@ from typing import Any
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
-from tuner.plan import Request, parse_duration
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
 from tuner.record.load import OFFLINE
+from tuner.request import Request, parse_duration
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
-from typing import get_args
 
 import msgspec
 
-from tuner.errors import UnknownName, UsageError
-from tuner.frameworks import FRAMEWORKS
+from tuner.errors import UsageError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, fingerprint
 from tuner.host.libraries import installed_frameworks, missing_framework
@@ -24,73 +21,26 @@ from tuner.record.events import Listener, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.journal import StudyOpened
 from tuner.record.lines import check_folder, opened_in
-from tuner.record.load import OFFLINE, SCENARIOS
-from tuner.record.objective import GOALS, Bound, Objective
+from tuner.record.load import SCENARIOS
+from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.request import Request, check_request, objective_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
-from tuner.space.catalogue import fault_of_value
 from tuner.space.knobs_of.launch import BATCH
-from tuner.space.profile import Profile, gallery, load_profile
+from tuner.space.listing import describe
+from tuner.space.profile import Profile
+from tuner.space.profile_file import gallery, load_profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
-from tuner.space.restrictions import Numerics, Restrictions, check_consistent, check_known
+from tuner.space.restrictions import Restrictions, check_known
 from tuner.space.space import Space
 
 _LONGEST_NAME = 120
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 METHOD = 2
 """Part of the identity: raise it when studies of two versions must not be mixed."""
-
-
-def parse_duration(text: str) -> float:
-    """Read 90s, 10m, 1.5h or 1h30m into seconds; raises UsageError."""
-    number = r"[0-9]+(?:\.[0-9]+)?"  # not \d, which takes the digits of every script
-    parts = re.fullmatch(rf"(?:{number}[smh])*{number}[smh]?", text.strip())
-    pieces = re.findall(rf"({number})([smh]?)", text) if parts else []
-    seconds = sum(float(number) * _UNITS[unit] for number, unit in pieces)
-    if not 0 < seconds < 1e7:
-        raise UsageError(f"the budget {text!r} is not a duration; write 90s, 10m or 1h")
-    return seconds
-
-
-def parse_size(text: str) -> float:
-    """Read 4G, 512M or 1.5GiB into bytes, in powers of 1024; raises UsageError."""
-    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(?:i?B)?", text.strip(), re.IGNORECASE)
-    size = float(found[1]) * 1024.0 ** (" KMGT".index(found[2].upper())) if found else 0.0
-    if not 0 < size < 2**63:
-        raise UsageError(f"the size {text!r} is none; write 512M, 4G or 1.5G")
-    return size
-
-
-class Request(msgspec.Struct, frozen=True):
-    """What is to be tuned, as typed."""
-
-    model: str
-    """Empty where a whole program is tuned."""
-    program: str | None = None
-    hardware: str = "auto"
-    frameworks: tuple[str, ...] = ()
-    budget_s: float = 600.0
-    out: Path | None = None
-    batch: int | None = None
-    inputs: Path | None = None
-    tolerance: float | None = None
-    allows_pickle: bool = False
-    seed: int = 0
-    restrictions: Restrictions = Restrictions()
-    scenario: str = OFFLINE
-    goal: str = "fastest"
-    max_memory: str = ""
-    """The most memory that a winner may need, as typed: 4G; empty for no bound."""
-    learn_from: tuple[Path, ...] = ()
-    """Folders below which earlier studies lie."""
-    command: str = ""
-    environment: dict[str, str] | None = None
-    """The tuning variables that are set, as host/secrets.py states them; None where nothing asks
-    how they do beside the default."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -120,7 +70,7 @@ def plan(
     Raises UsageError for anything that cannot be carried out as written, NothingMeasured where the
     model does not load within the budget.
     """
-    _check(request)
+    check_request(request)
     began = time.monotonic()
 
     def waiting() -> Waiting:
@@ -152,58 +102,6 @@ def plan(
     ]
     _refuse_without_effect(plans, request.restrictions)
     return plans
-
-
-def _check(request: Request) -> None:
-    """Raise UsageError for what no host could carry out."""
-    restrictions = request.restrictions
-    _check_choice("--numerics", restrictions.numerics, get_args(Numerics))
-    _check_choice("--goal", request.goal, tuple(GOALS))
-    _check_choice("--scenario", request.scenario, tuple(SCENARIOS))
-    _check_load(request)
-    for name in request.frameworks:
-        _check_choice("--framework", name, tuple(FRAMEWORKS))
-    if request.tolerance is not None and not math.isfinite(request.tolerance):
-        raise UsageError(
-            f"--tolerance {request.tolerance} is none; give a finite number such as 0.02"
-        )
-    if request.batch is not None and (fault := fault_of_value(BATCH, request.batch)):
-        raise UsageError(f"--batch {request.batch}: {fault}")
-    if not 0 <= request.seed < 2**32:
-        raise UsageError(f"--seed {request.seed} is none; give a whole number below 2**32")
-    check_consistent(restrictions)
-
-
-def _check_load(request: Request) -> None:
-    """Raise UsageError for what contradicts the scenario."""
-    scenario = SCENARIOS[request.scenario]
-    if request.program is not None and not scenario.bears_programs:
-        raise UsageError(
-            f"--scenario {request.scenario} is for a model, whose calls are timed one by one; a "
-            "program (--command) times itself: leave one of them out"
-        )
-    restrictions = request.restrictions
-    asked = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
-    others = [str(batch) for batch in asked if batch not in (None, scenario.batch)]
-    if scenario.batch is not None and others:
-        raise UsageError(
-            f"--scenario {request.scenario} sends {scenario.batch} sample(s) in a request: leave "
-            f"out the batch of {', '.join(others)}, or take --scenario {OFFLINE}"
-        )
-
-
-def objective_of(request: Request) -> Objective:
-    """Return what the request maximises or minimises, within its bounds; raises UsageError."""
-    bounds = []
-    if request.max_memory:
-        asked = f"--max-memory {request.max_memory}"
-        bounds.append(Bound("memory", parse_size(request.max_memory), asked))
-    return Objective.of(SCENARIOS[request.scenario].metric, bounds, request.goal)
-
-
-def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:
-    if value not in allowed:
-        raise UnknownName(f"value of {option}", value, allowed, f"allowed: {', '.join(allowed)}")
 
 
 def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
@@ -281,7 +179,7 @@ def _plan_one(
         "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
         "versions": fingerprint({**host.versions, **facts.versions}),
         "workload": fingerprint(msgspec.to_builtins(workload)),
-        "space": fingerprint([space.describe(), [msgspec.to_builtins(b) for b in baselines]]),
+        "space": fingerprint([describe(space), [msgspec.to_builtins(b) for b in baselines]]),
     }
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,25 +9,29 @@ from pathlib import Path
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from tuner.errors import StudyConflict, TuneError, UsageError
+from tuner.assembling import (
+    environment_changed,
+    now,
+    open_study,
+    study_of,
+    tell_losses,
+    warn_about_the_environment,
+    warn_about_the_host,
+)
+from tuner.errors import TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
-from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host, probe
 from tuner.measurement.asking import Waiting
-from tuner.measurement.launcher import bench_of_processes
-from tuner.measurement.quiet import WAITING_SHARE
-from tuner.measurement.replication import CONFIRM, replication
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
-from tuner.plan import Plan, Request, difference, plan
+from tuner.plan import Plan, plan
 from tuner.record.events import FrameworkEnds, Listener, StudyBegins, StudyEnds, Warned
 from tuner.record.files import write_result
 from tuner.record.journal import (
     EarlierNoted,
     SessionOpened,
     StudyFinished,
-    StudyOpened,
     WinnerClass,
 )
 from tuner.record.launch import Purpose
@@ -36,23 +39,18 @@ from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.record.withdrawal import ground_of, withdraw
-from tuner.search.search import Search
-from tuner.search.transfer import Earlier
-from tuner.space.as_run import change, named, removal
+from tuner.request import Request
 from tuner.space.baselines import what_apt_adds
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.listing import upper_size
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
-from tuner.study.costs import Costs
 from tuner.study.explain import explain
 from tuner.study.explore import explore
-from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.race import race
 from tuner.study.reference import provide_reference
 from tuner.study.study import Study
-from tuner.version import __version__
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -103,7 +101,7 @@ def _open_all(plans: list[Plan], grounds: Mapping[Path, Path], command: str) -> 
     try:
         for each in plans:
             with Store(each.folder) as store:
-                if _open(store, each, command):
+                if open_study(store, each, command):
                     begun.append(each)
                 if not store.all(StudyFinished):
                     unfinished.append(each)
@@ -153,74 +151,28 @@ def run_study(
     ground: the nearest folder that was there before; a study that is refused leaves nothing else.
     """
     with Store(plan.folder) as store:
-        _open(store, plan, request.command)
+        open_study(store, plan, request.command)
         sessions = store.all(SessionOpened)
         is_finished = bool(store.all(StudyFinished))
-        session = SessionOpened(len(sessions) + 1, _now(), budget_s, request.command)
+        session = SessionOpened(len(sessions) + 1, now(), budget_s, request.command)
         if is_finished:  # rendered again: nothing of what was measured has changed
             session = sessions[-1]
             overhead_s = 0.0
         budget = Budget(session.budget_s, store.used_before_s + overhead_s, is_over=is_finished)
         store.used_s = budget.used_s
-        ended = [
-            record.ending.outcome
-            for record in store.launches.values()
-            if record.ending is not None
-            and record.ending.outcome is not Outcome.INTERRUPTED
-            and record.request.purpose is not Purpose.PACER
-        ]
-        listen(
-            StudyBegins(
-                workload=plan.workload.label(),
-                folder=str(plan.folder),
-                budget_s=session.budget_s,
-                resumed_s=store.used_before_s,
-                n_configurations=plan.space.upper_size(),
-                n_measured=sum(map(counts_as_measured, ended)),
-                n_failed=len(ended) - sum(map(counts_as_measured, ended)),
-            )
-        )
-        if is_finished and budget_s > 1.01 * session.budget_s:
-            listen(
-                Warned(
-                    "this study is finished and is rendered again; to measure longer, name another "
-                    "folder with --out"
-                )
-            )
-        if is_finished and (changed := _environment_changed(store, request)):
-            listen(Warned(changed))
-        if not sessions and not store.all(EarlierNoted):  # a kill may have come in between
+        listen(_begins(store, plan, session))
+        if is_finished:
+            _say_again(store, request, session, budget_s, listen)
+        elif not sessions and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
-        study = _assemble_study(store, plan, request, host, budget, session.number, listen)
-        _tell_losses(study, plan.folder)
-        context = Context(
-            host=host,
-            profile=plan.profile.name,
-            profile_matches=plan.profile_matches,
-            workload=plan.workload,
-            facts=plan.facts,
-            numerics=request.restrictions.numerics,
-            goal=request.goal,
-            session=session,
-            command=session.command or request.command,
-            environment=plan.environment,
-        )
+        study = study_of(store, plan, request, host, budget, session.number, listen)
+        tell_losses(study, plan.folder)
         if not is_finished:
             store.add(session)
-            try:
-                # the surrogate's matrices are small: several BLAS threads only wait for each other
-                with threadpool_limits(limits=1, user_api="blas"):
-                    _warn_about_the_environment(study, plan, request)
-                    _measure(study, plan, request, host)
-            except UsageError:
-                if not store.launches:
-                    withdraw(store, ground)
-                raise
-            finally:
-                study.bench.close()
-        result = assemble(study, context)
+            _measure_or_withdraw(study, plan, request, host, ground)
+        result = assemble(study, _context(plan, request, host, session))
         write_result(plan.folder / "result.json", result)
         found = recommendations(result, host, plan.workload.card)
         write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
@@ -231,76 +183,71 @@ def run_study(
         return result
 
 
-def _assemble_study(
-    store: Store,
-    plan: Plan,
-    request: Request,
-    host: Host,
-    budget: Budget,
-    session: int,
-    listen: Listener,
-) -> Study:
-    batch_knob = plan.space.by_id[BATCH]
-    reference = plan.workload.card.reference_batch
-    batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    ledger = Ledger(store, reference, batches, plan.objective)
-    costs = Costs(store, ledger, replication(CONFIRM, plan.workload.card))
-    bench = bench_of_processes(
-        store,
-        host,
-        plan.workload,
-        plan.facts,
-        plan.objective,
-        listen,
+def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:
+    """Return what is told of a study that is begun, or gone on with."""
+    ended = [
+        record.ending.outcome
+        for record in store.launches.values()
+        if record.ending is not None
+        and record.ending.outcome is not Outcome.INTERRUPTED
+        and record.request.purpose is not Purpose.PACER
+    ]
+    return StudyBegins(
+        workload=plan.workload.label(),
+        folder=str(plan.folder),
+        budget_s=session.budget_s,
+        resumed_s=store.used_before_s,
+        n_configurations=upper_size(plan.space),
+        n_measured=sum(map(counts_as_measured, ended)),
+        n_failed=len(ended) - sum(map(counts_as_measured, ended)),
+    )
+
+
+def _say_again(
+    store: Store, request: Request, session: SessionOpened, budget_s: float, listen: Listener
+) -> None:
+    """Say what rendering a finished study again does not do."""
+    if budget_s > 1.01 * session.budget_s:
+        listen(
+            Warned(
+                "this study is finished and is rendered again; to measure longer, name another "
+                "folder with --out"
+            )
+        )
+    if changed := environment_changed(store, request):
+        listen(Warned(changed))
+
+
+def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -> Context:
+    return Context(
+        host=host,
+        profile=plan.profile.name,
+        profile_matches=plan.profile_matches,
+        workload=plan.workload,
+        facts=plan.facts,
+        numerics=request.restrictions.numerics,
+        goal=request.goal,
         session=session,
-        seed=request.seed,
-        seconds_left=budget.left_s,
-        waiting_s=WAITING_SHARE * budget.total_s,
-        search_ratio=ledger.ratio_after,
-    )
-    search = Search(
-        plan.folder / "study.db",
-        plan.space,
-        ledger.tried,
-        request.seed,
-        ledger.trials(),
-        [
-            Earlier(n.name, dict(zip(n.configurations, n.log_ratios, strict=True)))
-            for n in store.all(EarlierNoted)
-        ],
-        sd=ledger.score_sd,
-        cost_s=costs.own_s,
-    )
-    is_reduced = request.restrictions.numerics == "reduced"
-    return Study(
-        store,
-        plan.space,
-        plan.baselines,
-        bench,
-        ledger,
-        costs,
-        search,
-        budget,
-        listen,
-        WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
+        command=session.command or request.command,
+        environment=plan.environment,
     )
 
 
-def _tell_losses(study: Study, folder: Path) -> None:
-    """Note what the folder has lost, and is made again or done without."""
-    store = study.store
-    for loss in store.losses:
-        store.add(loss)
-        if loss.text:
-            study.notes.warn(loss.text)
-    if study.search.was_damaged:
-        study.notes.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
-    compiled = folder / "compiled"
-    is_used = any(record.prepared for record in store.launches.values())
-    if is_used and not compiled.is_dir() and not store.all(StudyFinished):
-        if compiled.exists():
-            compiled.replace(folder / f"broken-{compiled.name}")
-        study.notes.warn("compiled/ was lost: what a launch compiles is compiled once more")
+def _measure_or_withdraw(
+    study: Study, plan: Plan, request: Request, host: Host, ground: Path
+) -> None:
+    """Measure; where the study is refused before anything was, leave nothing of it."""
+    try:
+        # the surrogate's matrices are small: several BLAS threads only wait for each other
+        with threadpool_limits(limits=1, user_api="blas"):
+            warn_about_the_environment(study, plan, request)
+            _measure(study, plan, request, host)
+    except UsageError:
+        if not study.store.launches:
+            withdraw(study.store, ground)
+        raise
+    finally:
+        study.bench.close()
 
 
 def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
@@ -310,7 +257,7 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
             "--learn-from, none measured anything that exists here: nothing is learnt"
         )
-    _warn_about_the_host(study, plan, host)
+    warn_about_the_host(study, plan, host)
     study.store.check_room()
     passed_s = study.budget.used_s() - study.store.used_before_s
     waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
@@ -322,59 +269,3 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     minimise(study)
     confirm(study)
     explain(study)
-
-
-def _warn_about_the_environment(study: Study, plan: Plan, request: Request) -> None:
-    if plan.environment:  # no warning that is noted: the result has a field for it
-        study.listen(Warned(removal(plan.environment, named(plan.baselines))))
-    if changed := _environment_changed(study.store, request):
-        study.notes.warn(changed)
-
-
-def _environment_changed(store: Store, request: Request) -> str:
-    """Say that this shell's tuning variables are not those of the first session; empty if so."""
-    first = store.opened.environment if store.opened else None
-    if first is None or request.environment is None:
-        return ""
-    return change(first, request.environment)
-
-
-def _warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
-    if not plan.profile_matches:
-        study.notes.warn(
-            f"--hw {plan.profile.name} names {plan.profile.title}; this host is "
-            f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its "
-            "formulas are resolved for what is here"
-        )
-    if plan.profile.caution:
-        study.notes.warn(plan.profile.caution)
-    for finding in examine(look_around(host, plan.folder)):
-        if finding.severity == "shaky" or finding.id == "smt":
-            study.notes.warn(f"{finding.message} (tune-framework doctor)")
-
-
-def _open(store: Store, plan: Plan, command: str) -> bool:
-    """Begin the folder's study, or make sure that it is this one; tell whether it was begun."""
-    opened = store.opened
-    if opened is None:
-        store.add(
-            StudyOpened(
-                plan.identity,
-                plan.identity_parts,
-                _now(),
-                __version__,
-                plan.environment,
-                command,
-            )
-        )
-        return True
-    if opened.identity == plan.identity:
-        return False
-    raise StudyConflict(
-        f"{plan.folder} holds another study: {difference(opened, plan)} changed since it was "
-        "begun; name another folder with --out, or move this one away"
-    )
-
-
-def _now() -> str:
-    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

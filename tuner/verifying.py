@@ -9,9 +9,10 @@ import msgspec
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host, probe
-from tuner.plan import Plan, Request, plan
+from tuner.plan import Plan, plan
 from tuner.record.events import Listener
 from tuner.record.recommendation import Recommendation
+from tuner.request import Request
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
 from tuner.study.verification import Verdict, Verification, unmeasured

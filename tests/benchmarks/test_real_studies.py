@@ -5,8 +5,10 @@ from pathlib import Path
 from benchmarks.false_claims import summarise_real
 from benchmarks.real_studies import SPACE, RealStudy
 from tuner.host.identity import probe
-from tuner.plan import Request, plan
+from tuner.plan import plan
 from tuner.record.interval import Interval
+from tuner.request import Request
+from tuner.space.listing import upper_size
 
 
 def study(verdict: str, low: float, high: float, *, repeats: bool | None = False) -> RealStudy:
@@ -45,7 +47,7 @@ def test_every_setting_that_does_nothing_is_live_all_the_same(tmp_path: Path) ->
         model="fc", hardware=str(SPACE), frameworks=("torch",), batch=64, out=tmp_path / "study"
     )
     (found,) = plan(request, probe())
-    assert found.space.upper_size() == 4 * 3 * 3
+    assert upper_size(found.space) == 4 * 3 * 3
     (baseline,) = found.baselines
     assert baseline.is_applicable
     assert not baseline.dead_settings

@@ -7,7 +7,7 @@ import pytest
 
 from tests.command import Here
 from tuner.errors import UsageError
-from tuner.plan import parse_duration
+from tuner.request import parse_duration
 
 
 def test_hardware_shows_what_was_read(here: Here, tmp_path: Path) -> None:

@@ -31,7 +31,6 @@ from tests.fuzz.seeds import RESULTS, SPACES, examples, shipped_in
 from tuner.errors import TuneError
 from tuner.galleries import SEARCH_SPACES
 from tuner.output.report import render
-from tuner.plan import parse_duration
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_result, write_recommendation, write_result
 from tuner.record.journal import (
@@ -46,7 +45,8 @@ from tuner.record.journal import (
 from tuner.record.launch import LaunchRequest, Purpose
 from tuner.record.lines import LaunchFileLine, NoteLine, read_lines
 from tuner.record.soundness import JOURNAL
-from tuner.space.profile import load_profile
+from tuner.request import parse_duration
+from tuner.space.profile_file import load_profile
 from tuner.space.recommended import read_recommended
 from tuner.space.restrictions import parse_restrictions
 from tuner.worker.gallery.recorded import recorded_inputs

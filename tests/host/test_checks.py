@@ -14,7 +14,8 @@ import pytest
 
 from tests.command import run
 from tests.host.machine import build, described, raise_tree, write
-from tuner.host.checks import Finding, Surroundings, examine, look_around
+from tuner.host.checks import examine, look_around
+from tuner.host.finding import Finding, Surroundings
 from tuner.host.identity import Host, Observations, probe
 from tuner.record.launch import Interference
 

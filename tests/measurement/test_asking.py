@@ -12,8 +12,9 @@ from tuner.host.identity import probe
 from tuner.measurement import asking
 from tuner.measurement.asking import LEAST_S, MOST_S, Waiting, innermost_frame
 from tuner.measurement.describe import describe_model, find_model
-from tuner.plan import Request, plan
+from tuner.plan import plan
 from tuner.record.events import Event, WaitingForModel
+from tuner.request import Request
 
 HANGING = """\
 import pathlib

@@ -87,7 +87,7 @@ def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.Mo
     from tuner.measurement.launch import Timeouts
 
     bench = bench_of(faults=f"env.FAKE_THREADS=8:{fault}")
-    bench.pacer_block()
+    bench.pacer.block()
     monkeypatch.setattr(module, "Timeouts", lambda *_: Timeouts(1.0, 1.0, 1.0))
     record = measured(bench, env__FAKE_THREADS=8)
     assert record.ending is not None
@@ -96,7 +96,7 @@ def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.Mo
 
 def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
     bench = bench_of()
-    bench.pacer_block()
+    bench.pacer.block()
     (pacer,) = launcher_of(bench).running
     pid = pacer.pids[0]
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
@@ -147,7 +147,7 @@ def test_in_a_round_all_are_resident_and_each_pass_visits_every_arm(bench_of: Ma
             Configuration.of({"fake.streams": 2})]  # fmt: skip
     for arm in arms:
         bench.measure(arm, Purpose.SEARCH, noise=NOISE)
-    bench.retire_pacer()
+    bench.pacer.retire()
     records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE)
     assert [r.request.configuration for r in records] == arms
     n = len(records[0].slices)
@@ -166,7 +166,7 @@ def test_arms_that_do_not_fit_in_memory_take_turns(
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]
     for arm in arms:
         bench.measure(arm, Purpose.SEARCH, noise=NOISE)
-    bench.retire_pacer()
+    bench.pacer.retire()
     monkeypatch.setattr(module, "RESIDENT_SHARE", 0.0)
     records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE)
     spans = sorted((r.slices[0].at, r.slices[-1].at) for r in records)
@@ -216,7 +216,7 @@ def test_a_round_may_end_beside_a_neighbour(bench_of: Maker) -> None:
     arms = [Configuration(), Configuration.of({"fake.streams": 2}),
             Configuration.of({"fake.layout": "packed"})]  # fmt: skip
     bench.measure(arms[0], Purpose.SEARCH, noise=NOISE)
-    bench.retire_pacer()
+    bench.pacer.retire()
     records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE, beside_neighbour=True)
     for record in records[:2]:
         assert record.ending == Ending(Outcome.MEASURED)
@@ -300,12 +300,12 @@ def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) 
 
 def test_a_dead_pacer_is_replaced(bench_of: Maker) -> None:
     bench = bench_of()
-    first = bench.pacer_block()
+    first = bench.pacer.block()
     pid = next(iter(launcher_of(bench).running)).pids[0]
     os.kill(pid, 9)
     measured(bench, fake__streams=2)
-    assert not bench.has_pacer()
-    assert bench.pacer_block() > first
+    assert not bench.pacer.is_running
+    assert bench.pacer.block() > first
 
 
 def test_what_a_launch_took_is_counted_without_the_others(bench_of: Maker) -> None:

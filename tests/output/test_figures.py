@@ -12,10 +12,11 @@ import pytest
 from tuner.output.figures import FIGURES
 from tuner.output.figures.chart import GREY, Chart, in_page, specification
 from tuner.output.figures.drawing import drawings
+from tuner.record.course import Moment
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
-from tuner.record.result import Contribution, Moment, OperatorProfile, Result
+from tuner.record.result import Contribution, OperatorProfile, Result
 
 SAMPLE = Path(__file__).parents[2] / "reports/samples/resnet50-torch.json"
 SVG = "{http://www.w3.org/2000/svg}"

@@ -13,19 +13,13 @@ import pytest
 from tests.output.test_figures import whole
 from tuner.cli import report
 from tuner.cli.summary import show
-from tuner.output.phrases import ratio
 from tuner.output.report import render
+from tuner.output.values import ratio
+from tuner.record.course import Disturbance, Noise, Seconds
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
-from tuner.record.result import (
-    Disturbance,
-    Noise,
-    OperatorProfile,
-    Result,
-    Seconds,
-    WinnerSection,
-)
+from tuner.record.result import OperatorProfile, Result, WinnerSection
 
 REDUCING = "fake.precision"
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"

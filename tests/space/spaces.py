@@ -9,7 +9,8 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
-from tuner.space.profile import Profile, load_profile
+from tuner.space.profile import Profile
+from tuner.space.profile_file import load_profile
 from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space

@@ -23,7 +23,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.space.as_run import AS_RUN, as_run
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.launching import plan_launch
-from tuner.space.profile import load_profile
+from tuner.space.profile_file import load_profile
 from tuner.space.restrictions import Restrictions, parse_restrictions
 
 DEFAULTS = {"torch": TORCH_DEFAULTS, "tensorflow": TENSORFLOW_DEFAULTS, "fake": FAKE_DEFAULTS}

@@ -19,7 +19,7 @@ from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure, what_apt_adds
 from tuner.space.launching import plan_launch
-from tuner.space.profile import load_profile
+from tuner.space.profile_file import load_profile
 from tuner.space.restrictions import parse_restrictions
 
 

@@ -20,7 +20,7 @@ from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.launching import LaunchPlan, plan_launch
-from tuner.space.profile import load_profile
+from tuner.space.profile_file import load_profile
 
 Tree = Callable[[str], Path]
 MACHINES = described()

@@ -4,7 +4,7 @@ import pytest
 
 from tuner.errors import ProfileError, UnknownName
 from tuner.galleries import SEARCH_SPACES
-from tuner.space.profile import gallery, load_profile
+from tuner.space.profile_file import gallery, load_profile
 
 GOOD = """schema_version = 1
 title = "mine"

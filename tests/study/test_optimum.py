@@ -13,12 +13,13 @@ import pytest
 
 from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.host.identity import probe
-from tuner.plan import Plan, Request, plan
+from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
+from tuner.request import Request
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
@@ -28,7 +29,8 @@ from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.race import race
 from tuner.study.study import Study
-from tuner.worker.frameworks.fake import CHOICES, Surface
+from tuner.worker.frameworks.fake import Surface
+from tuner.worker.frameworks.fake.surface import CHOICES
 
 BATCHES = (4, 16)
 BUDGET_S = 13.0

@@ -16,7 +16,7 @@ from tuner.record.outcome import Outcome
 from tuner.record.protocol import Failed, Prepare, Reply
 from tuner.space.catalogue import describe
 from tuner.space.knob import Applies
-from tuner.space.profile import load_profile
+from tuner.space.profile_file import load_profile
 from tuner.space.resolve import knob_ids
 
 PYTHON = Path(sys.executable)

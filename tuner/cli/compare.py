@@ -13,10 +13,10 @@ from rich.text import Text
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.compare import Comparison, compare, find_studies
-from tuner.output.phrases import ratio, verdict_line
+from tuner.output.phrases import verdict_line
 from tuner.output.price import price
 from tuner.output.report import write_comparison
-from tuner.output.values import default_value
+from tuner.output.values import default_value, ratio
 from tuner.record.journal import WinnerClass
 
 

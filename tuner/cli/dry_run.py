@@ -18,6 +18,7 @@ from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
+from tuner.space.listing import upper_size
 from tuner.space.space import Space
 from tuner.study.prospect import WANTED_LAUNCHES
 
@@ -41,7 +42,7 @@ def _as_data(plan: Plan, host: Host, budget_s: float) -> dict[str, Any]:
         "identity": plan.identity,
         "folder": str(plan.folder),
         "outlook": outlook(plan),
-        "combinations": plan.space.upper_size(),
+        "combinations": upper_size(plan.space),
         "knobs": [
             {
                 "knob": k.id,
@@ -163,7 +164,7 @@ def _answer(console: Console, plan: Plan, budget_s: float, prospect: str) -> Non
         )
     n_baselines = len(to_measure(plan.baselines))
     console.print(
-        f"up to {plan.space.upper_size():,} combinations, and {n_baselines} "
+        f"up to {upper_size(plan.space):,} combinations, and {n_baselines} "
         f"baseline{'' if n_baselines == 1 else 's'} beside the default"
     )
     if plan.environment:

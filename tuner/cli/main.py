@@ -15,11 +15,34 @@ from typer.exceptions import TyperException
 
 from tuner.cli import paths
 from tuner.cli.errors import KEPT, complain, complain_of_output, handled
+from tuner.cli.options import (
+    AllowPickle,
+    Batch,
+    BudgetText,
+    DryRun,
+    Exclude,
+    Fix,
+    Frameworks,
+    GoalName,
+    Hw,
+    Inputs,
+    JsonLines,
+    LearnFrom,
+    MaxMemory,
+    Model,
+    NumericsName,
+    Out,
+    Program,
+    ScenarioName,
+    Seed,
+    Set,
+    SpaceFile,
+    Tolerance,
+)
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
-from tuner.frameworks import OFFERED, OFFERED_TITLES
-from tuner.record.load import OFFLINE, SCENARIOS
-from tuner.record.objective import GOALS
+from tuner.frameworks import OFFERED_TITLES
+from tuner.record.load import OFFLINE
 from tuner.version import __version__
 
 app = typer.Typer(
@@ -43,103 +66,28 @@ def _show_version(value: bool) -> None:
 @app.callback(invoke_without_command=True)
 def run(
     context: typer.Context,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            help="A built-in model (NAME or NAME@key=value,...); or yours: PATH.py, "
-            "PATH.py:FUNCTION, a TorchScript, torch.export or .keras file, the folder of a "
-            "SavedModel or of Hugging Face."
-        ),
-    ] = None,
-    command: Annotated[
-        str | None,
-        typer.Option(
-            help="Instead of --model: a program that prints 'samples=N seconds=S'; its launch "
-            "settings are tuned."
-        ),
-    ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(
-            parser=paths.path, help="Recorded inputs, samples first: a NumPy .npz or .npy."
-        ),
-    ] = None,
-    tolerance: Annotated[
-        float | None,
-        typer.Option(min=0.0, help="Drift of outputs allowed to reduced precision (0.05)."),
-    ] = None,
-    allow_pickle: Annotated[
-        bool,
-        typer.Option("--allow-pickle", help="Trust the model file: loading it may execute code."),
-    ] = False,
-    hw: Annotated[
-        str, typer.Option(help="Hardware profile: xeon, epyc, arm, cuda, auto, or a TOML file.")
-    ] = "auto",
-    framework: Annotated[
-        list[str] | None,
-        typer.Option(
-            help=f"{' or '.join(OFFERED)}; may be repeated. Default: every installed one."
-        ),
-    ] = None,
-    scenario: Annotated[
-        str,
-        typer.Option(help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items()) + "."),
-    ] = OFFLINE,
-    budget: Annotated[
-        str,
-        typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h (or seconds)."),
-    ] = "10m",
-    out: Annotated[
-        Path | None,
-        typer.Option(parser=paths.path, help="Folder of the study; the same one resumes it."),
-    ] = None,
-    batch: Annotated[
-        int | None, typer.Option(min=1, max=2**31 - 1, help="Tune for this batch size only.")
-    ] = None,
-    numerics: Annotated[
-        str,
-        typer.Option(
-            help="same: never reduce precision. reduced: recommend the reduced winner. "
-            "both: search both, recommend the same-numerics one."
-        ),
-    ] = "both",
-    goal: Annotated[
-        str,
-        typer.Option(help="; ".join(f"{name}: {g.summary}" for name, g in GOALS.items()) + "."),
-    ] = "fastest",
-    max_memory: Annotated[
-        str | None,
-        typer.Option(help="The most memory that a winner may need, all instances together: 4G."),
-    ] = None,
-    set_: Annotated[
-        list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
-    ] = None,
-    fix: Annotated[
-        list[str] | None, typer.Option(help="KNOB=VALUE: every tried configuration has it.")
-    ] = None,
-    exclude: Annotated[
-        list[str] | None, typer.Option(help="KNOB: leave it at its default.")
-    ] = None,
-    space: Annotated[
-        Path | None,
-        typer.Option(parser=paths.path, help="A search space of your own, instead of --hw."),
-    ] = None,
-    learn_from: Annotated[
-        list[Path] | None,
-        typer.Option(
-            parser=paths.path,
-            help="Folder of earlier studies: where to look first; may be repeated.",
-        ),
-    ] = None,
-    seed: Annotated[
-        int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
-    ] = 0,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show space, baselines and time estimate only.")
-    ] = False,
-    json: Annotated[
-        bool, typer.Option("--json", help="Print every event, and the result, as JSON lines.")
-    ] = False,
+    model: Model = None,
+    command: Program = None,
+    inputs: Inputs = None,
+    tolerance: Tolerance = None,
+    allow_pickle: AllowPickle = False,
+    hw: Hw = "auto",
+    framework: Frameworks = None,
+    scenario: ScenarioName = OFFLINE,
+    budget: BudgetText = "10m",
+    out: Out = None,
+    batch: Batch = None,
+    numerics: NumericsName = "both",
+    goal: GoalName = "fastest",
+    max_memory: MaxMemory = None,
+    set_: Set = None,
+    fix: Fix = None,
+    exclude: Exclude = None,
+    space: SpaceFile = None,
+    learn_from: LearnFrom = None,
+    seed: Seed = 0,
+    dry_run: DryRun = False,
+    json: JsonLines = False,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True)
     ] = False,

@@ -12,7 +12,8 @@ from tuner.cli.tables import LEGEND, text_console, wide_console
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import probe
 from tuner.space.catalogue import describe
-from tuner.space.profile import Profile, gallery, load_profile
+from tuner.space.profile import Profile
+from tuner.space.profile_file import gallery, load_profile
 from tuner.space.resolve import profile_matches
 
 _SEARCHED = {True: "", False: ", baselines and --set only", "late": ", late"}

@@ -14,7 +14,6 @@ from tuner.output.phrases import (
     disturbance,
     is_recommended,
     noise_floor,
-    ratio,
     removed,
     same_settings,
     settings,
@@ -25,7 +24,7 @@ from tuner.output.phrases import (
     worth_unknown,
 )
 from tuner.output.price import price
-from tuner.output.values import default_value
+from tuner.output.values import default_value, ratio
 from tuner.record.result import Result
 
 _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold yellow"}

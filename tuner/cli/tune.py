@@ -21,8 +21,9 @@ from tuner.cli.summary import show
 from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
-from tuner.plan import Request, parse_duration, parse_size, plan
+from tuner.plan import plan
 from tuner.record.events import Event
+from tuner.request import Request, parse_duration, parse_size
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
 

@@ -13,7 +13,7 @@ from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
-from tuner.plan import parse_duration
+from tuner.request import parse_duration
 from tuner.study.verification import EXIT_CODES, Verification
 from tuner.study.verify import QUICK_S
 from tuner.verifying import Proof, prove

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tuner.host.interference import n_disturbed
 from tuner.measurement.confirmation import ALPHA
+from tuner.record.course import ConfirmationRound, ConfirmationSection, Noise
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
-from tuner.record.result import ConfirmationRound, ConfirmationSection, Noise
 from tuner.record.store import Store
 from tuner.study.claims import Claims
 

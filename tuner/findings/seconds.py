@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 
 from tuner.measurement.estimates import clean_slices
+from tuner.record.course import Seconds
 from tuner.record.journal import Waited
 from tuner.record.launch import Purpose
-from tuner.record.result import Seconds
 from tuner.record.store import Store
 
 

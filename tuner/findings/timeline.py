@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 
+from tuner.record.course import Moment
 from tuner.record.launch import LaunchRecord, Purpose, Slice
-from tuner.record.result import Moment
 from tuner.record.store import Store
 
 

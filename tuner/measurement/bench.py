@@ -10,7 +10,7 @@ import math
 import random
 from collections.abc import Collection, Iterable
 
-from tuner.errors import NothingMeasured
+from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
 from tuner.measurement.quiet import Quiet
 from tuner.measurement.replication import (
@@ -58,14 +58,13 @@ class Bench:
         self._objective = objective
         self._quiet = quiet
         self._random = draw
-        self._pacer: Launch | None = None
+        self.pacer = Pacer(store, launcher, self._slice)
         self._profiles_tried: set[Configuration] = set()
-        self.why_no_pacer = ""
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
         self.launcher.close()
-        self._pacer = None
+        self.pacer.forget()
 
     # ---------------------------------------------------------------- slices
 
@@ -88,13 +87,13 @@ class Bench:
     ) -> LaunchRecord:
         """Measure a launch by itself, each slice between two of the pacer while there is one."""
         launch.pause()
-        self._pace(launch)
+        self.pacer.pace(launch)
         while launch.goes_on and (
             _lacks_calls(launch, least_calls) or self._wants_slice(launch, planned, noise)
         ):
             self._await_quiet(launch.record.slices[-1:])
             self._slice(launch)
-            self._pace(launch)
+            self.pacer.pace(launch)
             clean = launch.record.clean_slice
             if clean is not None and self._objective.of_slice(clean) < hopeless_below:
                 return launch.finish(self._pruned(clean, hopeless_below))
@@ -108,7 +107,7 @@ class Bench:
         clean = [s for s in slices if not s.interference.dirty]
         worths = [self._objective.of_slice(s) for s in clean or slices]
         seen = noise.with_slices(scatter(worths) if slices else 0.0, len(worths))
-        slice_s = launch.slice_s + (self._pacer.slice_s if self._pacer is not None else 0.0)
+        slice_s = launch.slice_s + self.pacer.slice_s
         needed = n_needed(replication(planned, self._card), seen, launch.fixed_s, slice_s)
         return wants_more(len(clean), len(slices), needed)
 
@@ -155,64 +154,6 @@ class Bench:
             self._profiles_tried.add(launch.record.request.configuration)
             launch.profile(_PROFILED_S)
 
-    # ---------------------------------------------------------------- the pacer
-
-    def pacer_block(self) -> int:
-        """Return the launch id of the running pacer, starting one if need be; 0 if none may be.
-
-        Raises NothingMeasured if the default itself cannot be launched.
-        """
-        if self.why_no_pacer:
-            return 0
-        if self._pacer is None:
-            self._pacer = self._start_pacer()
-        return self._pacer.record.request.id if self._pacer is not None else 0
-
-    def _start_pacer(self) -> Launch | None:
-        """Start the pacer and let it wait; None, with the reason noted, if it may not stay."""
-        pacer = self.launcher.start(Configuration(), Purpose.PACER)
-        pacer.pause()
-        if (ending := pacer.record.ending) is not None:
-            if not self._was_default_measured():
-                raise NothingMeasured(
-                    f"the default configuration cannot be measured: {ending.outcome}: "
-                    f"{ending.reason}; see {self.store.log_of(pacer.record.request.id)}"
-                )
-            self.why_no_pacer = f"it could not be started again: {ending.reason}"
-            return None
-        if not self.launcher.fit([pacer.record, pacer.record]):
-            self.why_no_pacer = "the default needs more than a third of the memory"
-            pacer.finish()
-            return None
-        return pacer
-
-    def _was_default_measured(self) -> bool:
-        return any(
-            record.slices and record.request.configuration == Configuration()
-            for record in self.store.launches.values()
-        )
-
-    def has_pacer(self) -> bool:
-        """Tell whether a pacer runs now."""
-        return self._pacer is not None
-
-    def retire_pacer(self) -> None:
-        """End the pacer; claims are made without it."""
-        if self._pacer is not None:
-            self._pacer.finish()
-        self._pacer = None
-
-    def _pace(self, launch: Launch) -> None:
-        """Take a slice of the pacer beside a launch that goes on.
-
-        A pacer that dies is replaced with the next launch.
-        """
-        if self._pacer is None or not launch.goes_on:
-            return
-        self._slice(self._pacer)
-        if not self._pacer.goes_on:
-            self._pacer = None
-
     # ---------------------------------------------------------------- what a study asks for
 
     def measure(
@@ -231,7 +172,7 @@ class Bench:
         beside_neighbour: at the end, take a slice beside a synthetic busy neighbour.
         A failure is the record's ending, never an exception.
         """
-        launch = self.launcher.start(configuration, purpose, pacer_block=self.pacer_block())
+        launch = self.launcher.start(configuration, purpose, pacer_block=self.pacer.block())
         return self._measure_alone(
             launch,
             SEARCH,

@@ -15,6 +15,7 @@ import numpy as np
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import allowed_in
+from tuner.space.listing import choices_within, upper_size
 from tuner.space.space import Space
 
 MOST_LISTED = 20_000
@@ -42,7 +43,7 @@ class Pool:
         """Return every configuration of a space that is small enough; None of a larger one."""
         if self._is_small is None:
             found = None
-            if self._space.upper_size() <= 10 * MOST_LISTED:
+            if upper_size(self._space) <= 10 * MOST_LISTED:
                 found = list(itertools.islice(self._space.configurations(), MOST_LISTED + 1))
             self._is_small = found is not None and len(found) <= MOST_LISTED
             if found is not None and self._is_small:
@@ -96,7 +97,7 @@ class Pool:
                 return None
             drawn = self._draw.choice(everything)
             return drawn if allowed_in(klass, drawn) else None
-        allowed = self._space.choices_within(klass)
+        allowed = choices_within(self._space, klass)
         values: dict[str, Value] = {k: self._draw.choice(c) for k, c in allowed.items()}
         fixed = {k.id: k.choices[0] for k in self._space.knobs if len(k.choices) == 1}
         drawn = self._space.canonical({**fixed, **values})

@@ -35,6 +35,7 @@ from tuner.search.proposals import Belief, Exhausted
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
 from tuner.space.catalogue import allowed_in, winner_class
+from tuner.space.listing import choices_within
 from tuner.space.space import Space
 
 _PAIR = ("nearby", "surrogate")
@@ -267,7 +268,7 @@ class PortfolioSampler(BaseSampler):
     # ---------------------------------------------------------------- TPE and chance
 
     def _by_tpe(self, study: Study, tried: Mapping[Configuration, Any]) -> Configuration | None:
-        allowed = self.space.choices_within(self.focus)
+        allowed = choices_within(self.space, self.focus)
         fixed = {knob: choices[0] for knob, choices in allowed.items() if len(choices) == 1}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
@@ -300,7 +301,7 @@ class PortfolioSampler(BaseSampler):
         found = self._pool.left(self.focus, lambda c: self._is_new(c, tried))
         if found is not None:
             return next(iter(found), None)
-        allowed = self.space.choices_within(self.focus)
+        allowed = choices_within(self.space, self.focus)
         for values in itertools.islice(itertools.product(*allowed.values()), _ENUMERATED):
             proposal = self.space.canonical(
                 {**self.fixed(), **dict(zip(allowed, values, strict=True))}

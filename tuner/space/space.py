@@ -7,17 +7,13 @@ is the default, and a knob that another setting makes dead does not count.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import msgspec
 
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import winner_class
 from tuner.space.expressions import Expression
-from tuner.space.knobs_of.launch import BATCH
 from tuner.space.placement import ALONE, PLACING, Placement, Placements
 from tuner.space.resolved_knob import ResolvedKnob, same
 
@@ -237,10 +233,6 @@ class Space:
             return None
         return self._placements.of(configuration.as_dict())
 
-    def upper_size(self) -> int:
-        """Return the number of combinations before canonicalisation."""
-        return math.prod(len(knob.choices) for knob in self.knobs)
-
     def configurations(self) -> Iterator[Configuration]:
         """Yield every canonical configuration once, lazily."""
         seen: set[Configuration] = set()
@@ -328,29 +320,3 @@ class Space:
     def fixed_by_user(self) -> dict[str, Value]:
         """Return what --fix asked for; other knobs may have a single choice as well."""
         return {k.id: k.choices[0] for k in self.knobs if k.asked.startswith("--fix ")}
-
-    def choices_within(self, klass: WinnerClass) -> dict[str, tuple[Value, ...]]:
-        """Return the choices of the searched knobs that a winner class allows."""
-        return {
-            knob.id: knob.choices if knob.id == BATCH or _allows(klass, knob) else (knob.default,)
-            for knob in self.searched
-        }
-
-    def describe(self) -> list[dict[str, Any]]:
-        """Return the space as plain data: what identity and listings are made of."""
-        return [
-            {
-                "knob": knob.id,
-                "applies": str(knob.knob.applies),
-                "default": knob.default,
-                "choices": list(knob.choices),
-                "when": knob.when,
-            }
-            for knob in self.knobs
-        ]
-
-
-def _allows(klass: WinnerClass, knob: ResolvedKnob) -> bool:
-    order = list(WinnerClass)
-    narrowest = winner_class(Configuration(((knob.id, True),)))
-    return order.index(narrowest) <= order.index(klass)

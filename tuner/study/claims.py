@@ -23,12 +23,13 @@ from tuner.measurement.confirmation import (
 )
 from tuner.measurement.estimates import round_worths
 from tuner.record.configuration import Configuration
+from tuner.record.course import Disturbance
 from tuner.record.interval import Interval
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_HIGH, TOO_NOISY, is_too_noisy
 from tuner.record.objective import THROUGHPUT, Objective
-from tuner.record.result import Disturbance, Verdict
+from tuner.record.result import Verdict
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in
 from tuner.study.leaders import BEHIND, is_default

@@ -33,7 +33,7 @@ def confirm(study: Study) -> None:
     """
     if study.notes.is_done(Phase.CONFIRM):
         return
-    study.bench.retire_pacer()
+    study.bench.pacer.retire()
     chosen = choose_arms(study)
     study.notes.enter(
         Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round"

@@ -13,6 +13,7 @@ from tuner.search.proposals import Exhausted
 from tuner.search.settling import Standing
 from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
+from tuner.space.listing import upper_size
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
@@ -26,7 +27,7 @@ def explore(study: Study) -> None:
     """Try new configurations until every class is settled, or the confirmation's time has come."""
     if study.notes.is_done(Phase.EXPLORE):
         return
-    study.notes.enter(Phase.EXPLORE, f"up to {study.space.upper_size():,} combinations")
+    study.notes.enter(Phase.EXPLORE, f"up to {upper_size(study.space):,} combinations")
     try_transferred(study)
     settled: dict[WinnerClass, str] = {}
     reason = ""

@@ -123,18 +123,18 @@ class Study:
         if not self.preference.bears_neighbours:  # else what is behind a leader that collapses wins
             hopeless = max(hopeless, leader.mean - max(_CLEARLY_SLOWER, _SURELY * noise))
         # scores have the machine's drift taken out, a slice that is measured now has not
-        return hopeless + self.ledger.estimates.swing(self.bench.pacer_block())
+        return hopeless + self.ledger.estimates.swing(self.bench.pacer.block())
 
     def start_pacer(self) -> None:
         """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
 
         The anchors are measured beside both pacers: scores of both their times then compare.
         """
-        if self.bench.has_pacer():
+        if self.bench.pacer.is_running:
             return
-        if not self.bench.pacer_block():
+        if not self.bench.pacer.block():
             self.notes.warn(
-                f"no pacer stays resident ({self.bench.why_no_pacer}): search scores carry the "
+                f"no pacer stays resident ({self.bench.pacer.why_none}): search scores carry the "
                 "machine's drift"
             )
             return

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from tuner.output.evidence import profiled_how, profiles
 from tuner.output.figures.chart import GREEN, GREY, Chart, colours
-from tuner.output.phrases import profiled_how, profiles
 from tuner.record.launch import REST
 from tuner.record.result import OperatorProfile, Result
 

@@ -1,0 +1,164 @@
+"""A plan turned into a study: its folder opened, its parts put together, shaky hosts told of."""
+
+from __future__ import annotations
+
+import datetime
+from pathlib import Path
+
+from tuner.errors import StudyConflict
+from tuner.host.checks import examine, look_around
+from tuner.host.identity import Host
+from tuner.measurement.launcher import bench_of_processes
+from tuner.measurement.quiet import WAITING_SHARE
+from tuner.measurement.replication import CONFIRM, replication
+from tuner.plan import Plan, difference
+from tuner.record.events import Listener, Warned
+from tuner.record.journal import (
+    EarlierNoted,
+    StudyFinished,
+    StudyOpened,
+    WinnerClass,
+)
+from tuner.record.store import Store
+from tuner.request import Request
+from tuner.search.search import Search
+from tuner.search.transfer import Earlier
+from tuner.space.as_run import change, named, removal
+from tuner.space.knobs_of.launch import BATCH
+from tuner.study.budget import Budget
+from tuner.study.costs import Costs
+from tuner.study.ledger import Ledger
+from tuner.study.study import Study
+from tuner.version import __version__
+
+
+def study_of(
+    store: Store,
+    plan: Plan,
+    request: Request,
+    host: Host,
+    budget: Budget,
+    session: int,
+    listen: Listener,
+) -> Study:
+    """Put a study together. session: the number of this run of the tool over it."""
+    batch_knob = plan.space.by_id[BATCH]
+    reference = plan.workload.card.reference_batch
+    batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
+    ledger = Ledger(store, reference, batches, plan.objective)
+    costs = Costs(store, ledger, replication(CONFIRM, plan.workload.card))
+    bench = bench_of_processes(
+        store,
+        host,
+        plan.workload,
+        plan.facts,
+        plan.objective,
+        listen,
+        session=session,
+        seed=request.seed,
+        seconds_left=budget.left_s,
+        waiting_s=WAITING_SHARE * budget.total_s,
+        search_ratio=ledger.ratio_after,
+    )
+    search = Search(
+        plan.folder / "study.db",
+        plan.space,
+        ledger.tried,
+        request.seed,
+        ledger.trials(),
+        [
+            Earlier(n.name, dict(zip(n.configurations, n.log_ratios, strict=True)))
+            for n in store.all(EarlierNoted)
+        ],
+        sd=ledger.score_sd,
+        cost_s=costs.own_s,
+    )
+    is_reduced = request.restrictions.numerics == "reduced"
+    return Study(
+        store,
+        plan.space,
+        plan.baselines,
+        bench,
+        ledger,
+        costs,
+        search,
+        budget,
+        listen,
+        WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
+    )
+
+
+def tell_losses(study: Study, folder: Path) -> None:
+    """Note what the folder has lost, and is made again or done without."""
+    store = study.store
+    for loss in store.losses:
+        store.add(loss)
+        if loss.text:
+            study.notes.warn(loss.text)
+    if study.search.was_damaged:
+        study.notes.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
+    compiled = folder / "compiled"
+    is_used = any(record.prepared for record in store.launches.values())
+    if is_used and not compiled.is_dir() and not store.all(StudyFinished):
+        if compiled.exists():
+            compiled.replace(folder / f"broken-{compiled.name}")
+        study.notes.warn("compiled/ was lost: what a launch compiles is compiled once more")
+
+
+def warn_about_the_environment(study: Study, plan: Plan, request: Request) -> None:
+    """Tell which tuning variables are set, and whether they were others when it was begun."""
+    if plan.environment:  # no warning that is noted: the result has a field for it
+        study.listen(Warned(removal(plan.environment, named(plan.baselines))))
+    if changed := environment_changed(study.store, request):
+        study.notes.warn(changed)
+
+
+def environment_changed(store: Store, request: Request) -> str:
+    """Say that this shell's tuning variables are not those of the first session; empty if so."""
+    first = store.opened.environment if store.opened else None
+    if first is None or request.environment is None:
+        return ""
+    return change(first, request.environment)
+
+
+def warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
+    """Warn of a profile of another host, and of what is shaky on this one."""
+    if not plan.profile_matches:
+        study.notes.warn(
+            f"--hw {plan.profile.name} names {plan.profile.title}; this host is "
+            f"{host.processor.model} ({host.processor.vendor}, {host.processor.arch}): its "
+            "formulas are resolved for what is here"
+        )
+    if plan.profile.caution:
+        study.notes.warn(plan.profile.caution)
+    for finding in examine(look_around(host, plan.folder)):
+        if finding.severity == "shaky" or finding.id == "smt":
+            study.notes.warn(f"{finding.message} (tune-framework doctor)")
+
+
+def open_study(store: Store, plan: Plan, command: str) -> bool:
+    """Begin the folder's study, or make sure that it is this one; tell whether it was begun."""
+    opened = store.opened
+    if opened is None:
+        store.add(
+            StudyOpened(
+                plan.identity,
+                plan.identity_parts,
+                now(),
+                __version__,
+                plan.environment,
+                command,
+            )
+        )
+        return True
+    if opened.identity == plan.identity:
+        return False
+    raise StudyConflict(
+        f"{plan.folder} holds another study: {difference(opened, plan)} changed since it was "
+        "begun; name another folder with --out, or move this one away"
+    )
+
+
+def now() -> str:
+    """Return the moment (UTC, ISO 8601)."""
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")

@@ -1,0 +1,105 @@
+"""The options of a run, as the command line takes them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli import paths
+from tuner.frameworks import OFFERED
+from tuner.record.load import SCENARIOS
+from tuner.record.objective import GOALS
+
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="A built-in model (NAME or NAME@key=value,...); or yours: PATH.py, "
+        "PATH.py:FUNCTION, a TorchScript, torch.export or .keras file, the folder of a "
+        "SavedModel or of Hugging Face."
+    ),
+]
+Program = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of --model: a program that prints 'samples=N seconds=S'; its launch "
+        "settings are tuned."
+    ),
+]
+Inputs = Annotated[
+    Path | None,
+    typer.Option(parser=paths.path, help="Recorded inputs, samples first: a NumPy .npz or .npy."),
+]
+Tolerance = Annotated[
+    float | None,
+    typer.Option(min=0.0, help="Drift of outputs allowed to reduced precision (0.05)."),
+]
+AllowPickle = Annotated[
+    bool,
+    typer.Option("--allow-pickle", help="Trust the model file: loading it may execute code."),
+]
+Hw = Annotated[
+    str, typer.Option(help="Hardware profile: xeon, epyc, arm, cuda, auto, or a TOML file.")
+]
+Frameworks = Annotated[
+    list[str] | None,
+    typer.Option(help=f"{' or '.join(OFFERED)}; may be repeated. Default: every installed one."),
+]
+ScenarioName = Annotated[
+    str,
+    typer.Option(help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items()) + "."),
+]
+BudgetText = Annotated[
+    str,
+    typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h (or seconds)."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(parser=paths.path, help="Folder of the study; the same one resumes it."),
+]
+Batch = Annotated[
+    int | None, typer.Option(min=1, max=2**31 - 1, help="Tune for this batch size only.")
+]
+NumericsName = Annotated[
+    str,
+    typer.Option(
+        help="same: never reduce precision. reduced: recommend the reduced winner. "
+        "both: search both, recommend the same-numerics one."
+    ),
+]
+GoalName = Annotated[
+    str,
+    typer.Option(help="; ".join(f"{name}: {g.summary}" for name, g in GOALS.items()) + "."),
+]
+MaxMemory = Annotated[
+    str | None,
+    typer.Option(help="The most memory that a winner may need, all instances together: 4G."),
+]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")
+]
+Fix = Annotated[
+    list[str] | None, typer.Option(help="KNOB=VALUE: every tried configuration has it.")
+]
+Exclude = Annotated[list[str] | None, typer.Option(help="KNOB: leave it at its default.")]
+SpaceFile = Annotated[
+    Path | None,
+    typer.Option(parser=paths.path, help="A search space of your own, instead of --hw."),
+]
+LearnFrom = Annotated[
+    list[Path] | None,
+    typer.Option(
+        parser=paths.path,
+        help="Folder of earlier studies: where to look first; may be repeated.",
+    ),
+]
+Seed = Annotated[
+    int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
+]
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Show space, baselines and time estimate only.")
+]
+JsonLines = Annotated[
+    bool, typer.Option("--json", help="Print every event, and the result, as JSON lines.")
+]

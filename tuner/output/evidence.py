@@ -1,0 +1,167 @@
+"""The evidence of a result in words: what launches and checks showed, and where the time went."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.frameworks import FRAMEWORKS
+from tuner.output.values import ratio
+from tuner.record.configuration import Value
+from tuner.record.journal import TRANSFERRED
+from tuner.record.launch import OutputCheck
+from tuner.record.result import (
+    BesideNeighbour,
+    CompileSeconds,
+    Contribution,
+    OperatorProfile,
+    Result,
+    WinnerSection,
+)
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
+
+_N_TOP1 = 64
+"""Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
+
+
+def learnt(result: Result) -> str:
+    """Say what the search made of earlier studies; empty if it had none."""
+    told = result.learnt_from
+    if told is None:
+        return ""
+    tried = sum(t.source == TRANSFERRED for t in result.trials)
+    text = (
+        f"Earlier studies told where to look ({', '.join(told.studies)}): they measured "
+        f"{told.n_configurations} configurations that exist here, of which {tried} were tried "
+        "first."
+    )
+    if told.rank_correlation is None:
+        return f"{text} Too little is known to say how well they agree."
+    if told.is_dropped:
+        return (
+            f"{text} They misled (rank correlation {told.rank_correlation:.2f}) and were dropped."
+        )
+    return f"{text} They rank configurations alike, by {told.rank_correlation:.2f} (Spearman)."
+
+
+def time_spent(result: Result) -> str:
+    """Write where the seconds of a study went."""
+    spent = result.seconds
+    known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
+    entry = FRAMEWORKS.get(result.framework)
+    is_virtual = entry is not None and entry.is_virtual
+    whose = "of the launches' virtual seconds: " if is_virtual else ""
+    rest = (
+        "" if is_virtual else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
+    )
+    return (
+        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
+        f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up, output checks and "
+        f"profiles {spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
+        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s{rest}."
+    )
+
+
+def drift(check: OutputCheck | None) -> str:
+    """Write how far the outputs are from the default's; top-1 where enough inputs were compared."""
+    if check is None:
+        return "-"
+    if not check.n_inputs:
+        return "not compared"
+    text = f"{check.drift:.2g}"
+    if check.accuracy is not None and check.default_accuracy is not None:
+        text += f", accuracy {check.accuracy:.4g} (default {check.default_accuracy:.4g})"
+    if check.top1_agreement is not None and check.n_inputs >= _N_TOP1:
+        meaning = "" if check.top1_informative else " (uninformative)"
+        text += f", top-1 {check.top1_agreement:.1%}{meaning}"
+    return text
+
+
+def compiling(cost: CompileSeconds) -> str:
+    """Write what compiling costs, cold / warm, and after how many items a start has paid."""
+    cold, warm = ("-" if s is None else f"{s:.1f} s" for s in (cost.cold, cost.warm))
+    pays = f", pays after {cost.items_to_pay:,.0f} items" if cost.items_to_pay else ""
+    return f"{cold} / {warm}{pays}"
+
+
+def evidence(contribution: Contribution) -> str:
+    """Say what a contribution rests on."""
+    if n := contribution.n_rounds:
+        return f"{n} rounds of fresh, interleaved launches"
+    too_few = ", from too few launches to remove it" if contribution.ratio < 1 else ""
+    return f"the search: a hint, no claim{too_few}"
+
+
+def beside(fared: BesideNeighbour) -> str:
+    """Write how a configuration fares beside a busy neighbour, against the default there."""
+    if fared.interval is not None and fared.interval.low < fared.interval.high:
+        return ratio(fared.interval)
+    if fared.interval is not None:  # the default itself
+        return "1.00x"
+    rounds = "1 round" if fared.n_rounds == 1 else f"{fared.n_rounds} rounds"
+    return f"{fared.speedup:.2f}x (from {rounds})"
+
+
+def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
+    """Return by name what was measured beside a busy neighbour, the default first."""
+    baselines = {b.name: b.beside_neighbour for b in result.baselines if not b.same_as}
+    winners = {
+        name: w.beside_neighbour for name, w in result.winners.items() if w.verdict == "faster"
+    }
+    of_winners = list(winners.values())
+    baselines = {name: fared for name, fared in baselines.items() if fared not in of_winners}
+    everything = {"the default": result.default.beside_neighbour, **baselines, **winners}
+    return {name: fared for name, fared in everything.items() if fared is not None}
+
+
+def profiles(result: Result) -> dict[str, OperatorProfile]:
+    """Return where the time of a call goes, by name: in the default, and in what is recommended."""
+    winner = result.winners[result.recommended_class]
+    found = {"default": result.default.profile}
+    if winner.verdict == "faster":
+        found[result.recommended_class] = winner.profile
+    return {n: p for n, p in found.items() if p is not None and any(o.seconds for o in p.operators)}
+
+
+def profiled_how(result: Result) -> str:
+    """Say what the profiles are of, and what they do not tell."""
+    parts = []
+    for name, profile in profiles(result).items():
+        section = result.winners.get(name)
+        n = section.configuration.get(INSTANCES, 1) if section else 1
+        alone = f", one of {n} instances while the others waited" if n != 1 else ""
+        parts.append(f"{name}: {_time(profile.call_s)} a call at batch {profile.batch}{alone}")
+    hows = dict.fromkeys(profile.how for profile in profiles(result).values())
+    return (
+        f"Shares of what all operators took, by {'; '.join(hows)}, outside scored slices. A "
+        f"profiler slows what it watches. {'; '.join(parts)}."
+    )
+
+
+def mebibytes(size: int | None) -> str:
+    """Write a size."""
+    return "-" if size is None else f"{size / 2**20:.0f} MiB"
+
+
+def calling(winner: WinnerSection, result: Result) -> str:
+    """Say what a call takes beside the default's: instances answer more often, and later."""
+    mine, default = winner.call, result.default.call
+    if mine is None or default is None or not winner.configuration:
+        return ""
+    batch = winner.configuration.get(BATCH, result.reference_batch)
+    n = winner.configuration.get(INSTANCES, 1)
+    team = f" of each of {n} instances" if n != 1 else ""
+    summed = "Its rate is the sum of its instances'. " if n != 1 else ""
+    return summed + (
+        f"Half of the calls{team} with {_items(batch)} take at most {_time(mine.p50_s)}, "
+        f"99 % at most {_time(mine.p99_s)}; the default's with {_items(result.default.batch)}: "
+        f"{_time(default.p50_s)} and {_time(default.p99_s)} ({mine.n_calls} and "
+        f"{default.n_calls} calls were timed)."
+    )
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.3g} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+def _items(n: Value) -> str:
+    return "1 item" if n == 1 else f"{n} items"

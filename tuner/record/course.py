@@ -1,0 +1,82 @@
+"""How a study went, as its result tells: where its seconds went, its noise, its rounds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.record.configuration import Value
+
+
+class Seconds(msgspec.Struct, frozen=True):
+    """Where the budget went."""
+
+    wall: float
+    scored: float
+    """Timed slices of everything but the pacer."""
+    warm_up: float
+    """Warm-up, output checks, profiles and discarded calls."""
+    pacer: float
+    compile: float
+    start_up: float
+    waiting: float
+    """Waiting for a quiet moment, and slices during which something else used the CPUs."""
+
+
+class LearntFrom(msgspec.Struct, frozen=True):
+    """Earlier studies that told the search where to look."""
+
+    studies: list[str]
+    n_configurations: int
+    """Configurations that they had measured and that exist here."""
+    rank_correlation: float | None
+    """Spearman's, of what they let expect and what was measured; None if too little was."""
+    is_dropped: bool
+    """Whether they misled, so that they were not listened to any more."""
+
+
+class Disturbance(msgspec.Struct, frozen=True):
+    """Something that disturbed slices, and what to do about it."""
+
+    what: str
+    remedy: str
+
+
+class Noise(msgspec.Struct, frozen=True):
+    """How much two identical configurations differ here."""
+
+    floor: float
+    launch_sd: float | None
+    """Standard deviation of one launch's worth within a round."""
+    dirty_slices: int
+    slices: int
+    disturbances: list[Disturbance] = []
+    """What disturbed most slices first; empty in results of earlier versions."""
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A slice, as far as it tells how noisy the host was."""
+
+    at_s: float
+    """Seconds of the study at its middle; a resumed study's go on where the last slice was."""
+    foreign: float
+    """Share of the allowed CPUs' time that others used or the hypervisor took."""
+    dirty: list[str]
+    """Why it does not count as clean; empty if it does."""
+    pacer: float | None
+    """Of a slice of the pacer, its rate over the mean of that pacer; None for others."""
+
+
+class ConfirmationRound(msgspec.Struct, frozen=True):
+    """Worth of each arm in a round (record/objective.py), in the order of `arms`."""
+
+    number: int
+    log_rates: list[float | None]
+
+
+class ConfirmationSection(msgspec.Struct, frozen=True):
+    """The measurements from which alone claims are made."""
+
+    arms: list[dict[str, Value]]
+    rounds: list[ConfirmationRound]
+    looks: list[int]
+    alpha: float

@@ -1,0 +1,46 @@
+"""What a space holds, to be listed and counted."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tuner.record.configuration import Configuration, Value
+from tuner.record.journal import WinnerClass
+from tuner.space.catalogue import winner_class
+from tuner.space.knobs_of.launch import BATCH
+from tuner.space.resolved_knob import ResolvedKnob
+from tuner.space.space import Space
+
+
+def upper_size(space: Space) -> int:
+    """Return the number of combinations before canonicalisation."""
+    return math.prod(len(knob.choices) for knob in space.knobs)
+
+
+def choices_within(space: Space, klass: WinnerClass) -> dict[str, tuple[Value, ...]]:
+    """Return the choices of the searched knobs that a winner class allows."""
+    return {
+        knob.id: knob.choices if knob.id == BATCH or _allows(klass, knob) else (knob.default,)
+        for knob in space.searched
+    }
+
+
+def describe(space: Space) -> list[dict[str, Any]]:
+    """Return the space as plain data: what identity and listings are made of."""
+    return [
+        {
+            "knob": knob.id,
+            "applies": str(knob.knob.applies),
+            "default": knob.default,
+            "choices": list(knob.choices),
+            "when": knob.when,
+        }
+        for knob in space.knobs
+    ]
+
+
+def _allows(klass: WinnerClass, knob: ResolvedKnob) -> bool:
+    order = list(WinnerClass)
+    narrowest = winner_class(Configuration(((knob.id, True),)))
+    return order.index(narrowest) <= order.index(klass)
