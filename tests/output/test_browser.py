@@ -92,6 +92,18 @@ def test_nothing_makes_the_page_wider_than_the_screen(
     assert min(sizes) >= 9  # pixels: text of a figure is not shrunk until nobody can read it
 
 
+@pytest.mark.parametrize("width", [1100, 400])
+def test_no_table_is_cut_off_nor_scrolls(browser: Any, report: Path, width: int) -> None:
+    """On a telephone a row stands below the other, each cell behind the head of its column."""
+    seen = opened(browser, report, {"width": width, "height": 900})
+    seen.look("document.querySelectorAll('details').forEach(d => d.open = true)")
+    script = """[...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > e.clientWidth)
+      .map(e => e.getAttribute('aria-label'))"""
+    assert seen.look(script) == []
+    label = "getComputedStyle(document.querySelector('.stacks td'), '::before').content"
+    assert seen.look(label) == ('"winner"' if width == 400 else "none")
+
+
 LUMINANCE = """selector => {
   const style = getComputedStyle(document.querySelector(selector));
   const parts = text => text.match(/[\\d.]+/g).slice(0, 3).map(Number)

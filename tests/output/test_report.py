@@ -13,6 +13,7 @@ import pytest
 from tests.output.test_figures import whole
 from tuner.cli import report
 from tuner.cli.summary import show
+from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.report import render
 from tuner.output.values import ratio
 from tuner.record.course import Disturbance, Noise, Seconds
@@ -341,6 +342,38 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
     text = render(msgspec.structs.replace(result, default=default, n_parameters=0), template)
     assert "not known: too few rounds confirmed it" in text
     assert "0 parameters" not in text
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_it_begins_with_what_to_do(result: Result, template: str) -> None:
+    """The settings in words and the lines that apply them stand before any table."""
+    text = html.unescape(render(result, template))
+    first_table = text.index("<table" if template.endswith("html.j2") else "|---|")
+    winner = result.winners[result.recommended_class].configuration
+    for wanted in (*to_apply(result), *(what for what, _ in in_words(result))):
+        assert -1 < text.index(wanted) < first_table
+    assert len(in_words(result)) == len(winner)
+    nothing = msgspec.structs.replace(result, verdict="keep_default")
+    assert "tuner.apply" not in render(nothing, template)
+
+
+def test_an_arm_of_the_confirmation_has_a_letter_and_its_settings_once(result: Result) -> None:
+    lettered = arms(result)
+    assert [arm.letter for arm in lettered[:3]] == ["A", "B", "C"]
+    assert lettered[0].who == "the default"
+    assert any(result.recommended_class in arm.who for arm in lettered)
+    text = render(result, "report.md.j2")
+    table = text[text.index("## The confirmation") : text.index("## Trials")]
+    for arm in lettered:
+        assert f"- **{arm.letter}** {arm.who}" in table
+    assert max(len(line) for line in table.splitlines() if line.startswith("| round")) < 120
+
+
+def test_letters_go_on_after_the_alphabet(result: Result) -> None:
+    many = [{"workload.batch": i} for i in range(1, 30)]
+    confirmation = msgspec.structs.replace(result.confirmation, arms=many)
+    found = arms(msgspec.structs.replace(result, confirmation=confirmation))
+    assert [arm.letter for arm in found[25:28]] == ["Z", "AA", "AB"]
 
 
 @pytest.mark.parametrize(

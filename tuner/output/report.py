@@ -13,6 +13,7 @@ import jinja2
 from markupsafe import Markup
 
 from tuner.galleries import TEMPLATES
+from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.compare import Comparison
 from tuner.output.figures import FIGURES
 from tuner.output.figures.chart import Chart, in_page, specification
@@ -59,6 +60,7 @@ def _template(name: str) -> jinja2.Template:
     )
     environment.filters |= FILTERS
     environment.globals["is_recommended"] = is_recommended
+    environment.filters |= {"in_words": in_words, "to_apply": to_apply, "arms": arms}
     return environment.get_template(name)
 
 

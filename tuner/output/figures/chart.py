@@ -160,7 +160,7 @@ _LEAST_RATIOS = (0.95, 1.05)
 """Of an axis, at the least: a difference of a thousandth does not look like one."""
 
 
-def ratio_axis(field: str, title: str = "against the default; above 1 is better") -> Layer:
+def ratio_axis(field: str, title: str = "against the default") -> Layer:
     """Place marks by a ratio: half as fast is as far from 1 as twice as fast."""
     return {
         "field": field,

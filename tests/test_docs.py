@@ -1,0 +1,86 @@
+"""What README.md and docs/ show is so: commands run, options exist, links lead somewhere."""
+
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.command import Here, run
+from tuner.record.load import SCENARIOS
+from tuner.record.objective import GOALS
+from tuner.space.profile_file import gallery
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+MOST_WORDS = 1500
+"""Of the README: what is worth more words has a page of its own."""
+TEXTS = {page.name: page.read_text() for page in PAGES}
+COMMAND = re.compile(r"^(?: {4})?(tune-framework .*?)(?:\s{2,}#.*)?$", re.MULTILINE)
+COMMANDS = sorted({line for text in TEXTS.values() for line in COMMAND.findall(text)})
+TUNING = [line for line in COMMANDS if line.split()[1].startswith("--")]
+OTHERS = [line for line in COMMANDS if line not in TUNING]
+MINE = re.search(r"```python\n(# mine.py\n.*?)```", TEXTS["README.md"], re.DOTALL)
+QUICK = {"resnet50": "fake", "bert-base": "fake"}
+"""Models whose command is tried on the fake: what it takes to describe them is tested elsewhere."""
+
+
+def test_the_readme_is_read_to_its_end() -> None:
+    assert len(TEXTS["README.md"].split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_links_lead_somewhere(name: str) -> None:
+    page = next(page for page in PAGES if page.name == name)
+    for target in re.findall(r"\]\(((?!https?:|#)[^)#]+)", TEXTS[name]):
+        assert (page.parent / target).exists(), target
+
+
+def test_every_page_is_in_the_readme() -> None:
+    assert [
+        page.name for page in PAGES[1:] if f"(docs/{page.name})" not in TEXTS["README.md"]
+    ] == []
+
+
+@pytest.mark.parametrize("line", TUNING)
+def test_a_tuning_command_could_begin(here: Here, line: str) -> None:
+    """Its model, options and values are what the tool takes: all but the measuring is done."""
+    words = [QUICK.get(word, word) for word in shlex.split(line)[1:]]
+    if "fake" in words and "--hw" in words:
+        words[words.index("--hw") + 1] = "fake"
+    if "mine.py:function" in words:
+        pytest.importorskip("torch", reason="torch is not installed")
+        assert MINE is not None
+        Path("mine.py").write_text(MINE[1])
+    done = here(*words, "--dry-run")
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_a_command_about_a_study_does_what_it_says(
+    finished_study: Path, tmp_path: Path, line: str
+) -> None:
+    shutil.copytree(ROOT / "reports/samples", tmp_path / "reports/samples")
+    shutil.copytree(finished_study, tmp_path / "reports/study")
+    (tmp_path / "serve.py").write_text("")
+    words: list[str] = []
+    for word in shlex.split(line.replace("$S", str(finished_study)))[1:]:
+        words += map(str, sorted(tmp_path.glob(word))) if "*" in word else [word]
+    done = run(*words, cwd=tmp_path, is_virtual="verify" in words)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("name", ["options.md", "scenarios.md"])
+def test_what_can_be_chosen_is_named(name: str) -> None:
+    text = TEXTS[name]
+    for choice in (*SCENARIOS, *GOALS):
+        assert f"`{choice}`" in text, choice
+
+
+def test_every_option_has_its_line(here: Here) -> None:
+    options = set(re.findall(r"--[a-z][a-z-]+", here("--help").stdout)) - {"--help"}
+    told = set(re.findall(r"--[a-z][a-z-]+", TEXTS["options.md"]))
+    assert options <= told
+    names = set(gallery(ROOT / "search_spaces")) - {"fake"}
+    assert all(f"`{name}`" in TEXTS["options.md"] for name in names)

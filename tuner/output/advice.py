@@ -1,0 +1,81 @@
+"""What to do with a result: its settings in words, what applies them, arms by short names."""
+
+from __future__ import annotations
+
+import string
+
+import msgspec
+
+from tuner.output.phrases import settings
+from tuner.record.configuration import Value
+from tuner.record.journal import WinnerClass
+from tuner.record.result import Result
+from tuner.space.catalogue import describe
+from tuner.space.knobs_of.launch import BATCH
+
+_ANY_PROGRAM = "python serve.py"
+
+
+class Arm(msgspec.Struct, frozen=True):
+    """A configuration of the confirmation, by the letter that stands for it."""
+
+    letter: str
+    who: str
+    """What it is: the default, a winner, a baseline."""
+    settings: str
+
+
+def in_words(result: Result) -> list[tuple[str, str]]:
+    """Return each recommended setting, in words, with its value; nothing where none is."""
+    if result.verdict != "faster":
+        return []
+    winner = result.winners[result.recommended_class].configuration
+    return [(describe(knob).title, str(value)) for knob, value in winner.items()]
+
+
+def to_apply(result: Result) -> list[str]:
+    """Return the lines that put the recommendation into force, and nothing where there is none."""
+    if result.verdict != "faster":
+        return []
+    winner = result.winners[result.recommended_class].configuration
+    knobs = [describe(knob) for knob in winner if knob != BATCH]
+    lines = [f"tune-framework run recommended.toml -- {_ANY_PROGRAM}"]
+    if any(knob.needs_code_change for knob in knobs):
+        lines.append('model = tuner.apply("recommended.toml").prepare(model)')
+    else:
+        lines.append("tune-framework verify recommended.toml")
+    return lines
+
+
+def arms(result: Result) -> list[Arm]:
+    """Return what was confirmed, lettered in the order of the rounds' columns."""
+    return [
+        Arm(_letter(i), _who(result, configuration), settings(configuration))
+        for i, configuration in enumerate(result.confirmation.arms)
+    ]
+
+
+def _letter(i: int) -> str:
+    """Return A, B, ... Z, AA, AB, ... as spreadsheets number their columns."""
+    letters = string.ascii_uppercase
+    before = _letter(i // len(letters) - 1) if i >= len(letters) else ""
+    return before + letters[i % len(letters)]
+
+
+def _who(result: Result, configuration: dict[str, Value]) -> str:
+    """Say what an arm is; the default at another batch is the default as well."""
+    bare = {knob: value for knob, value in configuration.items() if knob != BATCH}
+    if not bare:
+        return "the default"
+    winners = [str(k) for k in WinnerClass if result.winners[k].configuration == configuration]
+    names = [b.name for b in result.baselines if b.configuration == bare and not b.same_as]
+    at_reference = [
+        f"{k} at the reference batch"
+        for k in WinnerClass
+        if not winners and _bare(result.winners[k].configuration) == bare
+    ]
+    return ", ".join([*winners, *names, *at_reference[:1]]) or "a finalist"
+
+
+def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
+    return {knob: value for knob, value in configuration.items() if knob != BATCH}
