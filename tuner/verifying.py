@@ -15,7 +15,7 @@ from tuner.record.recommendation import Recommendation
 from tuner.request import Request
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
-from tuner.study.verification import Verdict, Verification, unmeasured
+from tuner.study.verification import Conclusion, Verification, unmeasured
 from tuner.study.verify import nothing_to_prove, verify
 
 
@@ -52,7 +52,7 @@ def prove(proof: Proof, listen: Listener) -> Verification:
             raise
         reason = f"the time was up: {error}"
         known = differences(recommendation, host)
-        found = unmeasured(recommendation, Verdict.INCONCLUSIVE, reason, known)
+        found = unmeasured(recommendation, Conclusion.INCONCLUSIVE, reason, known)
     return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
 
 

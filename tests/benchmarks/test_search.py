@@ -72,7 +72,7 @@ def test_a_space_that_starts_elsewhere_is_the_same_space() -> None:
     for configuration in space.configurations():
         assert space.contains(configuration)
         assert space.of(space.row(configuration)) == configuration
-        around = space.neighbours(configuration)
+        around = space.adjacent(configuration)
         assert configuration not in around
         assert all(space.contains(c) for c in around)
 

@@ -11,12 +11,12 @@ from tuner.record.files import write_recommendation
 from tuner.record.interval import Interval
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
-    Claim,
     Placement,
     Recommendation,
     RecommendedHost,
     RecommendedWorkload,
     Setting,
+    ShippedClaim,
     Tolerances,
 )
 from tuner.space.catalogue import describe, winner_class
@@ -50,9 +50,9 @@ def recommendation(
         ),
         host=RecommendedHost(host.fingerprint(), host.processor.model, host.physical_cores),
         claim=(
-            Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
+            ShippedClaim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
             if settings
-            else Claim("keep_default", 6, 0.01)
+            else ShippedClaim("keep_default", 6, 0.01)
         ),
         tolerances=Tolerances("same", 1e-4),
         versions={},

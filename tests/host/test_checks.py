@@ -199,9 +199,9 @@ def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
     """The tests above name every id that the checks can give."""
     import re
 
-    from tuner.host import checks
+    from tuner.host import checks, checks_of_software
 
-    source = Path(checks.__file__).read_text()
+    source = "".join(Path(m.__file__).read_text() for m in (checks, checks_of_software))
     ids = set(re.findall(r'Finding\(\s*"(\w+)"', source))
     packages = ("torch", "tensorflow", "tcmalloc", "jemalloc", "mimalloc", "libnuma")
     ids |= {f"no_{name}" for name in (*packages, "openmp")}

@@ -16,7 +16,7 @@ from tuner.cli.summary import show
 from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Disturbance, Noise, Seconds
+from tuner.record.course import Disturbance, NoiseSection, Seconds
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
@@ -394,7 +394,7 @@ def test_letters_go_on_after_the_alphabet(result: Result) -> None:
 def test_a_host_that_was_too_noisy_is_said_to_be_with_what_to_do_and_without_a_percentage(
     disturbances: list[Disturbance], what: str, todo: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    noise = Noise(9.982, 1.2, 51, 51, disturbances)
+    noise = NoiseSection(9.982, 1.2, 51, 51, disturbances)
     noisy = msgspec.structs.replace(whole(), verdict="ambiguous", noise_floor=9.982, noise=noise)
     show(noisy, Path("out"))
     shown = [capsys.readouterr().out]
@@ -408,7 +408,7 @@ def test_a_host_that_was_too_noisy_is_said_to_be_with_what_to_do_and_without_a_p
 
 
 def test_a_noise_floor_of_too_few_rounds_is_not_blamed_on_the_host() -> None:
-    few = Noise(0.57, 0.05, 0, 40)
+    few = NoiseSection(0.57, 0.05, 0, 40)
     text = render(
         msgspec.structs.replace(whole(), verdict="ambiguous", noise_floor=0.57, noise=few),
         "report.md.j2",

@@ -89,10 +89,10 @@ def test_every_configuration_is_canonical_and_comes_once(space: Space) -> None:
 
 def test_neighbours_differ_in_one_knob_and_are_mutual(space: Space) -> None:
     here = Configuration.of({"fake.layout": "packed", "env.FAKE_THREADS": 8})
-    around = space.neighbours(here)
+    around = space.adjacent(here)
     assert len(around) == 3 + 2 + 1 + 2 + 2 + 1 + 1
     for other in around:
-        assert here in space.neighbours(other)
+        assert here in space.adjacent(other)
         assert len(set(here.settings) ^ set(other.settings)) in (1, 2)
 
 
@@ -103,7 +103,7 @@ def test_every_choice_of_a_live_knob_is_a_neighbour_of_the_default(
 ) -> None:
     defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
     space = resolved(machine(tmp_path, cores=8), framework, defaults, profile)
-    reached = {knob for c in space.neighbours(Configuration()) for knob, _ in c.settings}
+    reached = {knob for c in space.adjacent(Configuration()) for knob, _ in c.settings}
     live = {
         knob.id for knob in space.searched
         if not space.dead({knob.id: next(v for v in knob.choices if v != knob.default)})
@@ -226,7 +226,7 @@ def test_set_narrows_fix_pins_exclude_leaves_alone(tmp_path: Path) -> None:
     assert space.by_id["env.FAKE_THREADS"].choices == (2, 4, 16)
     space = restricted(tmp_path, fix="fake.layout=packed")
     assert all(c.get("fake.layout") == "packed" for c in space.configurations())
-    assert space.neighbours(Configuration.of({"fake.layout": "packed"}))
+    assert space.adjacent(Configuration.of({"fake.layout": "packed"}))
     space = restricted(tmp_path, exclude="fake.compile")
     assert all(c.get("fake.compile") is None for c in space.configurations())
 
@@ -354,7 +354,7 @@ def test_another_name_of_a_knob_narrows_the_knob(tmp_path: Path) -> None:
         asked = parse_restrictions(set_, fix, [], "both")
         space = resolved(host, "torch", TORCH_DEFAULTS, restrictions=asked)
         assert 3 in space.by_id["env.OMP_NUM_THREADS"].choices
-        assert space.neighbours(space.canonical({"env.OMP_NUM_THREADS": 3}))
+        assert space.adjacent(space.canonical({"env.OMP_NUM_THREADS": 3}))
     both = parse_restrictions(["env.MKL_NUM_THREADS=3"], ["env.OMP_NUM_THREADS=2"], [], "both")
     with pytest.raises(UsageError, match="another name of"):
         resolved(host, "torch", TORCH_DEFAULTS, restrictions=both)
@@ -403,10 +403,10 @@ def test_one_step_leads_from_one_way_to_lower_precision_to_the_other(tmp_path: P
     tensorflow = resolved(machine(tmp_path, cores=8), "tensorflow", TENSORFLOW_DEFAULTS)
     guide = Configuration.of({"tensorflow.keras_policy": "mixed_bfloat16"})
     other = Configuration.of({"tensorflow.auto_mixed_precision": "bf16"})
-    assert other in tensorflow.neighbours(guide)
+    assert other in tensorflow.adjacent(guide)
     torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS)
     guide = Configuration.of({"torch.autocast": "bf16"})
-    assert Configuration.of({"torch.dtype": "bf16"}) in torch.neighbours(guide)
+    assert Configuration.of({"torch.dtype": "bf16"}) in torch.adjacent(guide)
 
 
 def test_memory_is_bound_or_interleaved_but_not_both(tmp_path: Path) -> None:

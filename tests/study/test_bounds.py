@@ -88,7 +88,7 @@ def test_the_fastest_is_no_finalist_beyond_the_bound(store: Store, tmp_path: Pat
     add(store, SMALL, 2.0, 0.3)
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
-    assert study.contenders.candidate(WinnerClass.SAME) == SMALL
+    assert study.contenders.contender(WinnerClass.SAME) == SMALL
     assert LARGE not in study.ledger.leaders.measured(WinnerClass.SAME)
     assert study.ledger.tried()[LARGE] is None  # the search learns to keep away from there
     assert "more than --max-memory 4G" in study.ledger.eligible.refusal(LARGE)
@@ -116,7 +116,7 @@ def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
         "a memory of 5.00 GiB is more than --max-memory 4G"
         in study.ledger.eligible.default_beyond()
     )
-    assert study.contenders.candidate(WinnerClass.SAME) == SMALL
+    assert study.contenders.contender(WinnerClass.SAME) == SMALL
 
 
 def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(

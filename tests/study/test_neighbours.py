@@ -180,12 +180,12 @@ def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None
 def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path)
-    assert study.contenders.candidate(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
+    assert study.contenders.contender(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
     probe_finalists(study)
-    assert study.contenders.candidate(WinnerClass.SAME) == FIRM
+    assert study.contenders.contender(WinnerClass.SAME) == FIRM
     assert study.ledger.eligible.kept(FIRM) is not None
     study.ledger.objective = Objective.of("throughput")
-    assert study.contenders.candidate(WinnerClass.SAME) == FRAGILE
+    assert study.contenders.contender(WinnerClass.SAME) == FRAGILE
 
 
 def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path) -> None:
@@ -203,7 +203,7 @@ def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_
     search(store, DEFAULT, FRAGILE)
     study = robust(store, tmp_path)
     probe_finalists(study)
-    assert study.contenders.candidate(WinnerClass.SAME) == DEFAULT
+    assert study.contenders.contender(WinnerClass.SAME) == DEFAULT
     claim = make_claims(study).claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"
     assert "collapses beside a busy neighbour" in claim.reason

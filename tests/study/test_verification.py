@@ -24,11 +24,11 @@ from tuner.record.recommendation import Recommendation
 from tuner.space.differences import Difference
 from tuner.study.verification import (
     EXIT_CODES,
+    Conclusion,
     Shown,
-    Verdict,
     Verification,
+    against_claim,
     conclude,
-    judge,
 )
 from tuner.study.verify import nothing_to_prove
 
@@ -85,7 +85,7 @@ def concluded(
 
 def test_confirmed_is_what_was_read_back_in_force(claimed: Recommendation) -> None:
     found = concluded(claimed)
-    assert found.verdict is Verdict.CONFIRMED
+    assert found.verdict is Conclusion.CONFIRMED
     assert found.reason == f"faster than the default, as claimed; {UNSEEN}"
     seen = concluded(claimed, read_backs=[[IN_FORCE[0], read_back("env.MY_MODE", "accepted")]])
     assert seen.reason == "faster than the default, as claimed"
@@ -95,7 +95,7 @@ def test_confirmed_is_what_was_read_back_in_force(claimed: Recommendation) -> No
 def test_what_one_round_lacked_is_not_in_force(claimed: Recommendation, lacking: int) -> None:
     odd = [read_back("fake.layout", observed="plain"), IN_FORCE[1]]
     found = concluded(claimed, read_backs=[odd if k == lacking else IN_FORCE for k in range(3)])
-    assert (found.verdict, found.not_in_force) == (Verdict.REFUTED, ["fake.layout"])
+    assert (found.verdict, found.not_in_force) == (Conclusion.REFUTED, ["fake.layout"])
     assert found.read_back == odd
 
 
@@ -115,7 +115,7 @@ def test_what_was_not_read_back_is_not_in_force(
 ) -> None:
     assert {s.knob for s in claimed.settings} == SETTINGS.keys()
     found = concluded(claimed, read_backs=[seen])
-    assert (found.verdict, found.not_in_force) == (Verdict.REFUTED, missing)
+    assert (found.verdict, found.not_in_force) == (Conclusion.REFUTED, missing)
     assert found.reason == f"not in force here: {', '.join(missing)}"
 
 
@@ -124,7 +124,7 @@ def test_where_no_launch_got_so_far_nothing_is_said_of_the_settings(
 ) -> None:
     found = concluded(claimed, interval=None, ratios=[], default_value=None, read_backs=[],
                       launches=[], stopped="the time was up")  # fmt: skip
-    assert (found.verdict, found.not_in_force) == (Verdict.INCONCLUSIVE, [])
+    assert (found.verdict, found.not_in_force) == (Conclusion.INCONCLUSIVE, [])
     assert found.reason == "the time was up: too few rounds for an interval: give it more time"
 
 
@@ -134,11 +134,11 @@ def test_another_default_on_the_same_host_decides_nothing(
     claimed: Recommendation, rate: float, interval: Interval
 ) -> None:
     here = concluded(claimed, default_value=rate, interval=interval)
-    assert here.verdict is Verdict.INCONCLUSIVE
+    assert here.verdict is Conclusion.INCONCLUSIVE
     said = f"the default is at {rate:.0f} items/s here, and was at 100 where it was confirmed"
     assert said in here.reason
     elsewhere = concluded(claimed, ELSEWHERE, default_value=rate, interval=interval)
-    assert elsewhere.verdict is judge(interval, claimed.claim.speedup)[0]
+    assert elsewhere.verdict is against_claim(interval, claimed.claim.speedup)[0]
     assert said in elsewhere.reason
 
 
@@ -154,17 +154,17 @@ def test_a_default_that_is_much_the_same_is_not_spoken_of(claimed: Recommendatio
     older = msgspec.structs.replace(claimed, claim=unknown)
     for found in (concluded(claimed, default_value=140.0), concluded(older, default_value=1.0)):
         assert (found.verdict, found.reason) == (
-            Verdict.CONFIRMED, f"faster than the default, as claimed; {UNSEEN}",
+            Conclusion.CONFIRMED, f"faster than the default, as claimed; {UNSEEN}",
         )  # fmt: skip
 
 
 def test_a_busy_host_is_said_whatever_the_verdict(claimed: Recommendation) -> None:
     said = "the host is busy (75% of the slices were disturbed: others used 40 % of the CPUs)"
     decided = concluded(claimed, launches=launches(3))
-    assert decided.verdict is Verdict.CONFIRMED  # the rounds' own interval decides
+    assert decided.verdict is Conclusion.CONFIRMED  # the rounds' own interval decides
     assert decided.reason == f"faster than the default, as claimed, although {said}; {UNSEEN}"
     open_ = concluded(claimed, launches=launches(3), interval=None)
-    assert open_.verdict is Verdict.INCONCLUSIVE
+    assert open_.verdict is Conclusion.INCONCLUSIVE
     assert open_.reason.startswith(said)
     assert concluded(claimed, launches=launches(1)).disturbed == 0.25
     assert "busy" not in concluded(claimed, launches=launches(1)).reason
@@ -174,22 +174,22 @@ def test_a_failure_is_refuted_however_fast_it_was(claimed: Recommendation) -> No
     failure = Ending(Outcome.WRONG_OUTPUT, "drift 0.3")
     for busy in (0, 3):
         found = concluded(claimed, failure=failure, default_value=10.0, launches=launches(busy))
-        assert found.verdict is Verdict.REFUTED
+        assert found.verdict is Conclusion.REFUTED
         assert found.reason == "the recommendation fails here (wrong_output: drift 0.3)"
 
 
 def test_a_busy_host_refutes_by_what_its_load_cannot_do(claimed: Recommendation) -> None:
     slow, late = Interval(1.1, 1.05, 1.15, 0.95), Ending(Outcome.TIMED_OUT, "no slice in 20 s")
     for parts in ({"interval": slow}, {"failure": late}):
-        assert concluded(claimed, **parts).verdict is Verdict.REFUTED
+        assert concluded(claimed, **parts).verdict is Conclusion.REFUTED
         busy = concluded(claimed, **parts, launches=launches(3))
-        assert busy.verdict is Verdict.INCONCLUSIVE
+        assert busy.verdict is Conclusion.INCONCLUSIVE
         assert busy.reason.startswith("the host is busy (75% of the slices were disturbed")
         odd = [[read_back("fake.layout", observed="plain"), IN_FORCE[1]]]
         lacking = concluded(claimed, **parts, launches=launches(3), read_backs=odd)
-        assert lacking.verdict is Verdict.REFUTED
+        assert lacking.verdict is Conclusion.REFUTED
         assert lacking.reason == "not in force here: fake.layout"
-    for undisturbed, verdict in ((slow, Verdict.REFUTED), (FASTER, Verdict.INCONCLUSIVE)):
+    for undisturbed, verdict in ((slow, Conclusion.REFUTED), (FASTER, Conclusion.INCONCLUSIVE)):
         found = concluded(claimed, interval=slow, undisturbed=undisturbed, launches=launches(3))
         assert found.verdict is verdict
 
@@ -220,21 +220,21 @@ def interval(point: float, low: float, high: float) -> Interval:
 @pytest.mark.parametrize(
     ("found", "claimed", "verdict"),
     [
-        (interval(1.5, 1.4, 1.6), interval(1.55, 1.5, 1.7), Verdict.CONFIRMED),
-        (interval(1.2, 1.1, 1.3), interval(1.55, 1.5, 1.7), Verdict.REFUTED),
-        (interval(2.0, 1.9, 2.1), interval(1.55, 1.5, 1.7), Verdict.CONFIRMED),
-        (interval(1.2, 0.9, 1.6), interval(1.55, 1.5, 1.7), Verdict.INCONCLUSIVE),
-        (interval(0.9, 0.8, 1.0), None, Verdict.REFUTED),
-        (None, interval(1.55, 1.5, 1.7), Verdict.INCONCLUSIVE),
+        (interval(1.5, 1.4, 1.6), interval(1.55, 1.5, 1.7), Conclusion.CONFIRMED),
+        (interval(1.2, 1.1, 1.3), interval(1.55, 1.5, 1.7), Conclusion.REFUTED),
+        (interval(2.0, 1.9, 2.1), interval(1.55, 1.5, 1.7), Conclusion.CONFIRMED),
+        (interval(1.2, 0.9, 1.6), interval(1.55, 1.5, 1.7), Conclusion.INCONCLUSIVE),
+        (interval(0.9, 0.8, 1.0), None, Conclusion.REFUTED),
+        (None, interval(1.55, 1.5, 1.7), Conclusion.INCONCLUSIVE),
     ],
 )
 def test_an_interval_confirms_where_it_is_above_one_and_not_below_the_claim(
-    found: Interval | None, claimed: Interval | None, verdict: Verdict
+    found: Interval | None, claimed: Interval | None, verdict: Conclusion
 ) -> None:
-    assert judge(found, claimed)[0] is verdict
+    assert against_claim(found, claimed)[0] is verdict
 
 
 def test_more_than_was_claimed_is_confirmed_and_worth_tuning_for() -> None:
-    verdict, reason = judge(interval(5.0, 4.49, 5.57), interval(2.07, 1.79, 2.4))
-    assert verdict is Verdict.CONFIRMED
+    verdict, reason = against_claim(interval(5.0, 4.49, 5.57), interval(2.07, 1.79, 2.4))
+    assert verdict is Conclusion.CONFIRMED
     assert "by more than was claimed, so that it may pay to tune here" in reason

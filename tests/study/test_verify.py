@@ -16,7 +16,7 @@ from tuner.record.identities import differing
 from tuner.record.interval import Interval
 from tuner.record.recommendation import Recommendation, Setting
 from tuner.space.differences import differences
-from tuner.study.verification import Verdict
+from tuner.study.verification import Conclusion
 from tuner.study.verify import refused_here
 
 
@@ -169,7 +169,7 @@ def test_a_library_that_is_not_here_refutes(recommended: Recommendation) -> None
     there = msgspec.structs.replace(recommended.host, fingerprint=here)
     found = refused_here(changed(recommended, settings=[gone], host=there), host)
     assert found is not None
-    assert found.verdict is Verdict.REFUTED
+    assert found.verdict is Conclusion.REFUTED
     assert "no such library is installed here" in found.reason
 
 

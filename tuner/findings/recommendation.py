@@ -12,12 +12,12 @@ from tuner.record.journal import WinnerClass
 from tuner.record.launch import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
-    Claim,
     Placement,
     Recommendation,
     RecommendedHost,
     RecommendedWorkload,
     Setting,
+    ShippedClaim,
     Tolerances,
 )
 from tuner.record.result import Result
@@ -74,7 +74,7 @@ def _recommendation(
             max(1, round(len(host.cpus) / host.physical_cores)),
             result.host.identity,
         ),
-        claim=Claim(
+        claim=ShippedClaim(
             winner.verdict,
             winner.n_rounds,
             winner.noise_floor,

@@ -20,7 +20,7 @@ from tuner.study.proofs import DEAR
 from tuner.study.study import Study
 
 _DISTURBED = 0.1
-"""Of all slices: more disturbed ones than this are worth a remark."""
+"""Share of all slices: if more were disturbed, the result says so."""
 _OVERRUN = 1.1
 """A study that takes this many times its budget says so."""
 _UNUSED = 0.75

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.host.interference import n_disturbed
 from tuner.measurement.confirmation import ALPHA
-from tuner.record.course import ConfirmationRound, ConfirmationSection, Noise
+from tuner.record.course import ConfirmationRound, ConfirmationSection, NoiseSection
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.store import Store
 from tuner.study.claims import Claims
@@ -32,10 +32,10 @@ def confirmation_section(store: Store, claims: Claims) -> ConfirmationSection:
     )
 
 
-def noise_section(store: Store, claims: Claims, klass: WinnerClass) -> Noise:
+def noise_section(store: Store, claims: Claims, klass: WinnerClass) -> NoiseSection:
     """Return what all slices tell of the noise; the floor is that of a class."""
     slices = [s for record in store.launches.values() for s in record.slices]
-    return Noise(
+    return NoiseSection(
         floor=claims.noise_floor(klass),
         launch_sd=round(claims.noise.launch_sd, 6),
         dirty_slices=n_disturbed(slices),

@@ -78,7 +78,7 @@ class Host(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     observations: Observations
     packages: dict[str, str] = {}
-    """Of the libraries that pip installed: the package, NAME==VERSION."""
+    """The package, NAME==VERSION, of each library that pip installed."""
     unusable: dict[str, str] = {}
     """Libraries that pip installed and that cannot be preloaded, with the reason and the remedy."""
 

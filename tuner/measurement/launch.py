@@ -208,7 +208,7 @@ class ProcessLaunch:
             self.file.add(SliceTaken(measured.slice))
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
-        """Take a slice beside so many busy processes; what does not bear them has ended well."""
+        """Take a slice beside busy processes; a launch that does not bear them has ended well."""
         order, when = Measure(index, seconds, 1), "beside a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)
         if measured is not None:

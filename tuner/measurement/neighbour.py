@@ -23,7 +23,7 @@ def n_neighbours(host: Host) -> int:
 
 @contextmanager
 def neighbour(n_processes: int, log: Path) -> Iterator[bool]:
-    """Keep so many processes busy on the allowed CPUs, until the block ends or the tool does.
+    """Keep `n_processes` busy on the allowed CPUs, until the block ends or the tool does.
 
     Yields whether all of them work; each says so in the log.
     """

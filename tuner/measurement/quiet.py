@@ -18,7 +18,7 @@ from tuner.record.launch import Interference
 from tuner.record.store import Store
 
 WAITING_SHARE = 0.2
-"""Of the budget, the most that all waits together may take."""
+"""Share of the budget: the most that all waits together may take."""
 _SHARE_OF_LEFT = 0.1
 """Of the seconds that are left, the most that one wait may take: rounds have to fit as well."""
 _PROBE_S = 0.5

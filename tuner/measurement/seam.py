@@ -48,7 +48,7 @@ class Launch(Protocol):
         """Time calls for so long, at least one; the first after a pause is made and not timed."""
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
-        """Take a slice beside so many busy processes.
+        """Take a slice beside `n_neighbours` busy processes.
 
         One that does not bear them has ended well: what was measured undisturbed stands.
         """

@@ -182,7 +182,7 @@ def _default_value(result: Result) -> Interval | None:
 
 
 def _speed(value: Interval | None, result: Result) -> Interval | None:
-    """Return a value such that more is better, of which quotients are taken."""
+    """Turn a value so that more is better: quotients of speeds mean something."""
     return None if value is None else result.objective.in_unit(value)
 
 

@@ -271,4 +271,4 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "same_winner": same_winner,
     "verdict": verdict_line,
 }
-"""Of the templates: each writes one thing."""
+"""What templates may call: each writes one thing."""

@@ -11,7 +11,7 @@ import msgspec
 Value: TypeAlias = str | int | float | bool
 
 VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Of an environment variable: what every shell can set."""
+"""Names of environment variables that every shell can set."""
 
 
 class Configuration(msgspec.Struct, frozen=True, order=False):

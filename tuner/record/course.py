@@ -41,7 +41,7 @@ class Disturbance(msgspec.Struct, frozen=True):
     remedy: str
 
 
-class Noise(msgspec.Struct, frozen=True):
+class NoiseSection(msgspec.Struct, frozen=True):
     """How much two identical configurations differ here."""
 
     floor: float
@@ -63,7 +63,7 @@ class Moment(msgspec.Struct, frozen=True):
     dirty: list[str]
     """Why it does not count as clean; empty if it does."""
     pacer: float | None
-    """Of a slice of the pacer, its rate over the mean of that pacer; None for others."""
+    """A pacer's slice: its rate over the pacer's mean. None for the slices of others."""
 
 
 class ConfirmationRound(msgspec.Struct, frozen=True):

@@ -116,7 +116,7 @@ class Slice(msgspec.Struct, frozen=True):
     shares: tuple[Share, ...] = ()
     """Of each instance by rank; empty where there is one process."""
     latency: Latency | None = None
-    """Of the calls below: most readers need no more of them."""
+    """Percentiles of the calls below, for readers who need no more."""
     packed_calls: bytes = b""
     """Seconds of every call, in their order; a team's, instance by instance. Empty where calls were
     not timed one by one, and in launches of earlier versions. Single precision, little-endian."""
@@ -209,7 +209,7 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     """Anonymous memory resident after the warm-up: what a waiting launch holds."""
     read_back: tuple[ReadBack, ...]
     memory_shared_bytes: int = 0
-    """Of the peak, mapped files: another process that maps them needs no more memory for them."""
+    """The part of the peak that is mapped files: another process that maps them shares it."""
     cpus: tuple[int, ...] = ()
     """The affinity mask before any library bound its threads."""
 
@@ -301,7 +301,7 @@ class LaunchRecord(msgspec.Struct):
     total_s: float = 0.0
     """Seconds that the tool spent on this launch; other launches' slices in between are not in."""
     slicing_s: float = 0.0
-    """Of these, on its slices: discarded calls, resuming and stopping included."""
+    """The part of these that its slices took: discarded calls, resuming, stopping included."""
 
     @property
     def clean_slice(self) -> Slice | None:

@@ -1,9 +1,9 @@
 """What is better: the metric of a study, the bounds that its winner keeps, and the goal.
 
 Two scales are used. A *value* is what a person reads, in the metric's unit: 39 items/s, 25.6 ms. A
-*worth* is what the search and the claims compute with: a logarithm of which more is better whatever
-the metric. A difference of worths is therefore the logarithm of a ratio that is above 1 where the
-first of the two is better: 39 against 26 items/s, and 26 against 39 ms, are both 1.5x.
+*worth* is what the search and the claims compute with: a logarithm, turned so that more is better.
+The difference of two worths is the logarithm of a ratio, above 1 where the first is better: both 39
+against 26 items/s and 26 against 39 ms are 1.5x.
 
 A metric is an entry in METRICS, a goal one in GOALS: nothing else knows what either of them means.
 """

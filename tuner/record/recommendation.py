@@ -29,7 +29,7 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
     default_batch: int | None = None
     """The batch at which the default was fastest: what the claim compares with."""
     form: str = ""
-    """Of the model: code, script, export, saved or program (record/workload.py)."""
+    """What the model was given as: code, script, export, saved or program."""
     source_sha256: str = ""
     """Of the model's file."""
 
@@ -68,7 +68,7 @@ class Setting(msgspec.Struct, frozen=True):
     """How to set it, in one line."""
 
 
-class Claim(msgspec.Struct, frozen=True):
+class ShippedClaim(msgspec.Struct, frozen=True):
     """What was confirmed."""
 
     verdict: Verdict
@@ -103,7 +103,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     winner_class: str
     workload: RecommendedWorkload
     host: RecommendedHost
-    claim: Claim
+    claim: ShippedClaim
     tolerances: Tolerances
     versions: dict[str, str]
     environment: dict[str, str]
@@ -193,7 +193,7 @@ def _fault_of_counts(r: Recommendation) -> str | None:
     return None
 
 
-def _fault_of_claim(claim: Claim) -> str | None:
+def _fault_of_claim(claim: ShippedClaim) -> str | None:
     if claim.verdict == "faster" and claim.speedup is None:
         return "its claim is 'faster' and has no speedup"
     figures = {

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.course import ConfirmationSection, LearntFrom, Moment, Noise, Seconds
+from tuner.record.course import ConfirmationSection, LearntFrom, Moment, NoiseSection, Seconds
 from tuner.record.interval import Interval
 from tuner.record.launch import Latency, Operator, OutputCheck, ReadBack
 from tuner.record.objective import Objective
@@ -242,7 +242,7 @@ class Result(msgspec.Struct, frozen=True):
     winners: dict[str, WinnerSection]
     baselines: list[BaselineSection]
     noise_floor: float
-    noise: Noise
+    noise: NoiseSection
     confirmation: ConfirmationSection
     trials: list[TrialSection]
     contributions: list[Contribution] | None

@@ -122,7 +122,7 @@ class Features:
 
 
 _DOUBLINGS = 3.0
-"""Counts of a placement are as far apart as the ends of another axis after so many doublings."""
+"""Doublings of a placement's count that are as far apart as the ends of another axis."""
 
 
 def _counts(choices: tuple[Value, ...]) -> bool:

@@ -21,9 +21,9 @@ from tuner.space.space import Space
 MOST_LISTED = 20_000
 """Configurations of a space that is looked at as a whole."""
 _SHORTLIST = 1500
-"""Of a listed space, so many are looked at again until the surrogate has learnt anew."""
+"""Configurations of a listed space that are looked at again until the surrogate learns anew."""
 _KEPT, _DRAWN = 400, 40
-"""Of a space that is not: configurations that are kept, and those that join them at every look."""
+"""Configurations of an unlisted space: how many are kept, and how many join at every look."""
 
 Gains = Callable[[Sequence[Configuration]], np.ndarray]
 

@@ -50,7 +50,7 @@ _ELSEWHERE = (*UNGUIDED, "surrogate")
 _N_BEST = 5
 """Configurations around which `nearby` looks."""
 _STEPS = 3
-"""In a space that is not listed, so many steps of one knob each are followed from the best."""
+"""Steps of one knob each that are followed from the best, in a space that is not listed."""
 _OWN_CLASS = 2.0
 """By how much an expected gain counts more in the only class that allows it: what narrower classes
 allow is proposed in their own turns."""
@@ -105,7 +105,7 @@ class PortfolioSampler(BaseSampler):
         self.around: dict[WinnerClass, Configuration] = {}
         """By class: whose neighbours are all to be tried before anything else."""
         self.looks_elsewhere: set[WinnerClass] = set()
-        """Classes of which the surrogate expects nothing: others are to confirm or refute it."""
+        """Classes where the surrogate expects no gain: proposals elsewhere confirm or refute it."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
@@ -194,7 +194,7 @@ class PortfolioSampler(BaseSampler):
         self, configuration: Configuration, tried: Mapping[Configuration, float | None]
     ) -> list[Configuration]:
         """Return the untried configurations of the class in focus that are one knob away."""
-        return [c for c in self.space.neighbours(configuration) if self._is_new(c, tried)]
+        return [c for c in self.space.adjacent(configuration) if self._is_new(c, tried)]
 
     def n_left(self, tried: Mapping[Configuration, float | None]) -> float:
         """Return how many configurations of the class in focus are untried; of many, infinity."""
@@ -221,7 +221,7 @@ class PortfolioSampler(BaseSampler):
         if candidates:
             pass
         elif is_nearby:
-            around = dict.fromkeys(c for b in best for c in self.space.neighbours(b))
+            around = dict.fromkeys(c for b in best for c in self.space.adjacent(b))
             candidates = [c for c in around if is_new(c)]
         else:
             learnt = self.surrogate.n_learnt
@@ -250,7 +250,7 @@ class PortfolioSampler(BaseSampler):
         looked = set()
         for _ in range(_STEPS):
             looked.add(here)
-            around = [c for c in self.space.neighbours(here) if c not in looked]
+            around = [c for c in self.space.adjacent(here) if c not in looked]
             around = [c for c in around if allowed_in(self.focus, c)]
             if not around:
                 break

@@ -33,15 +33,15 @@ from tuner.space.space import Space
 _MOST_BELIEVED = 300
 """Configurations that are learnt from: the best half of these and the latest."""
 _MOST_FITTED = 120
-"""Of these, so many are enough to say how much each setting matters."""
+"""How many of these suffice to say how much each setting matters."""
 _REFIT = 1.15
-"""How much the settings matter is asked again when so many times more has been seen."""
+"""The settings' weights are learnt anew when this many times more has been seen."""
 _LENGTH = 1.0
 """Prior median of a feature's length scale, in units of its range, for one feature; it grows with
 the square root of their number."""
 _LENGTH_SD = 1.0
 _LATE = 2.0
-"""Times as long for settings of which little is expected."""
+"""Factor on the length scale of settings that promise little."""
 _PART_SD = 1.0
 _LEAST_SPREAD = 0.03
 """SD of worths that is reckoned with at the least."""
@@ -50,7 +50,7 @@ _OWN = 0.1
 _AT_ONCE = 2000
 """Configurations that are predicted together: memory, not time."""
 _TRUST, _TRUST_SD = 0.5, 0.5
-"""Of a hint: the multiple that is believed in at first, and by how much that may be off."""
+"""Factor on a hint that is believed in at first, and by how much it may be off (SD)."""
 _JUDGED_FROM = 10
 """Scores from which on a hint is compared with them."""
 LEAST_CORRELATION = 0.2

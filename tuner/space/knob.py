@@ -16,7 +16,7 @@ import msgspec
 from tuner.record.configuration import Value
 
 _LARGEST = 2**31 - 1
-"""Of a C int: libraries read counts into one."""
+"""The largest C int: libraries read counts into one."""
 
 
 class Applies(StrEnum):

@@ -32,7 +32,7 @@ class Space:
         self._facts = {**facts, **self._instance_facts({})}
         self._unread = dict(unread or {})
         self._formulas: dict[str, Expression] = {}
-        self._neighbours: dict[Configuration, tuple[Configuration, ...]] = {}
+        self._adjacent: dict[Configuration, tuple[Configuration, ...]] = {}
         self._contained: dict[Configuration, bool] = {}
         self.knobs: tuple[ResolvedKnob, ...] = ()
         self.by_id: dict[str, ResolvedKnob] = {}
@@ -80,9 +80,9 @@ class Space:
         """Return the one configuration with the effect of these settings.
 
         Settings of knobs that the space does not have are kept: they are the user's business.
-        is_literal: what is written is meant, as in baselines: where the settings narrow the CPUs,
-        every thread count is kept, because the default narrows with them, and be it larger than
-        what they leave. The search means "left alone" by a default value.
+        is_literal: a baseline means every value that it writes. Example: a guide that pins the
+        program to 4 CPUs and sets 8 threads means 8, although PyTorch's own default would be 4
+        there. The search means "left alone" by a default value.
         """
         return self._settle(settings, is_literal=is_literal)[0]
 
@@ -294,14 +294,14 @@ class Space:
         probe = {**configuration.as_dict(), knob.id: knob.choices[0]}
         return self.canonical(probe) == configuration
 
-    def neighbours(self, configuration: Configuration) -> tuple[Configuration, ...]:
+    def adjacent(self, configuration: Configuration) -> tuple[Configuration, ...]:
         """Return the feasible configurations that differ in one knob, in the order of the knobs.
 
         Asked again and again about the same few configurations: the answers are kept.
         """
-        if configuration not in self._neighbours:
-            self._neighbours[configuration] = self._one_step_from(configuration)
-        return self._neighbours[configuration]
+        if configuration not in self._adjacent:
+            self._adjacent[configuration] = self._one_step_from(configuration)
+        return self._adjacent[configuration]
 
     def _one_step_from(self, configuration: Configuration) -> tuple[Configuration, ...]:
         found: dict[Configuration, None] = {}

@@ -16,7 +16,7 @@ from tuner.study.study import LONG_BUDGET_S, Study
 _NEARLY_BEST = 0.05
 """A default this close (log) to the default's best batch may yet be the best."""
 _SHARE = 1 / 4
-"""Of the budget, the most that is kept to confirm how the user runs it."""
+"""Share of the budget: the most that is kept to confirm how the user runs it."""
 
 
 def configuration_as_run(study: Study) -> Configuration | None:

@@ -28,10 +28,10 @@ class Contenders:
         found: dict[WinnerClass, Configuration] = {}
         for klass in WinnerClass:
             named = [n for n in self._store.all(FinalistNamed) if n.klass is klass]
-            found[klass] = named[-1].configuration if named else self.candidate(klass)
+            found[klass] = named[-1].configuration if named else self.contender(klass)
         return found
 
-    def candidate(
+    def contender(
         self, klass: WinnerClass, allows: Callable[[Configuration], bool] = lambda _: True
     ) -> Configuration:
         """Return what a class would confirm: its best beside the default, if it may be better.
@@ -64,7 +64,7 @@ class Contenders:
             self._beliefs = dict(zip(measured, found, strict=True))
         return self._beliefs
 
-    def standing(self, klass: WinnerClass) -> Configuration:
+    def leader(self, klass: WinnerClass) -> Configuration:
         """Return what a class would recommend if nothing more were measured; maybe the default."""
         believed = self.believed()
         allowed = [c for c in believed if allowed_in(klass, c)]

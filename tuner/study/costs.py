@@ -18,7 +18,7 @@ from tuner.space.catalogue import winner_class
 from tuner.study.ledger import Ledger
 
 _UNKNOWN_S = 30.0
-"""Of a launch, before any was measured."""
+"""Seconds of a launch, before any was measured."""
 _RECKONED = 8
 """Slices of a confirming launch that time is kept for, at the most: rounds take more where time is
 left, and are cut short where a first look would not fit; the search needs time as well."""

@@ -127,7 +127,7 @@ def prove_leader(study: Study, klass: WinnerClass) -> None:
     would lead it astray. What launches of one configuration differ by is learnt from this, too.
     """
     beliefs = study.contenders.beliefs()
-    leader = study.contenders.standing(klass)
+    leader = study.contenders.leader(klass)
     if leader not in beliefs or study.ledger.n_launches(leader) >= PROVED:
         return
     others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(klass, c)]

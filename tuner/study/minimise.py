@@ -90,13 +90,13 @@ def _why_not(study: Study, configuration: Configuration) -> str:
 
 def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
     """Return the class's best candidate that holds nothing unseen or unproven; else the default."""
-    return study.contenders.candidate(
+    return study.contenders.contender(
         klass, lambda c: not study.ledger.unobservable(c) and not unproven(study, c)
     )
 
 
 class _Reduction:
-    """The reduction of one finalist, each step until so many seconds of the budget are used.
+    """The reduction of one finalist, each step with an end in seconds of the budget.
 
     First away with what is too dear; then at once with all that the trials make look useless: often
     one launch for many settings. The rest one by one: k settings cost k launches, and some for what

@@ -25,13 +25,13 @@ NEIGHBOUR_ROUNDS = 4
 _ENOUGH_ROUNDS = LOOKS[2]
 """On a busy host, the four rounds of the first look seldom decide an effect below 10 %."""
 _CONFIRM_SHARE = 1 / 3
-"""Of the budget, the most that is kept for the confirmation beyond its first look."""
+"""Share of the budget: the most that is kept for the confirmation beyond its first look."""
 _FEW = 6
-"""Proposals, two for each question: up to so many, only what a verdict needs is kept for the
-confirmation. A study that looks beyond the recommendations a little tells more than one whose
+"""Proposals, two for each winner class. Up to this number only the first look is kept for the
+confirmation: a study that looks beyond the recommendations a little tells more than one whose
 intervals of them are narrower."""
 _BESIDE = 2.5
-"""Beside a busy neighbour a slice is reckoned to take so many times as long."""
+"""How many times as long a slice takes beside a busy neighbour, as a guess."""
 _PROFILE_SLICES, _PROFILE_S = 3.0, 2.0
 """What a profile takes: some slices, because a profiler slows what it watches, and its own work."""
 
@@ -45,7 +45,7 @@ class PhaseCosts:
         self._total_s = study.budget.total_s
 
     def looking_s(self, arms: Iterable[Configuration], n_rounds: int = 0) -> float:
-        """Return the seconds of the confirmation's first look, of which some rounds are there."""
+        """Return the seconds that the first look still takes after `n_rounds` rounds."""
         return max(0, FIRST_LOOK - n_rounds) * self._costs.round_s(arms)
 
     def first_look_s(self) -> float:

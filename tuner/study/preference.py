@@ -16,7 +16,7 @@ class Preference(msgspec.Struct, frozen=True):
 
     bears_neighbours: bool
     neighbours_share: float
-    """Of the budget, the most that slices beside a busy neighbour may take."""
+    """Share of the budget: the most that slices beside a busy neighbour may take."""
     neighbours_from_s: float
     """A smaller budget has no time for them."""
 

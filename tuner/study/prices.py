@@ -21,9 +21,9 @@ class Price(msgspec.Struct, frozen=True):
     """The price of a configuration, as logarithms; None where its launches do not tell."""
 
     memory: float | None
-    """Of the most bytes that were resident."""
+    """Logarithm of the most bytes that were resident."""
     call: float | None
-    """Of the seconds of a call at the configuration's own batch, by each of its instances."""
+    """Logarithm of the seconds of a call at the configuration's own batch, in each instance."""
 
     def rises(self, other: Price) -> dict[str, float]:
         """Return by how much (log) this costs more than another price, by what is known of both."""

@@ -14,7 +14,7 @@ _PROPOSALS = 20
 _REMOVALS = 15
 """Launches of minimising: each of five settings away from each of three finalists."""
 _FEWEST_ARMS = 2
-"""Of the smallest confirmation: the default and one other."""
+"""Arms of the smallest confirmation: the default and one other."""
 
 
 def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
@@ -58,5 +58,5 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
 
 
 def _look_s(study: Study, n_arms: int) -> float:
-    """Estimate the seconds of the confirmation's first look at so many arms like the default."""
+    """Estimate the seconds of a first look at `n_arms` arms that cost as much as the default."""
     return Schedule(study).phases.looking_s([Configuration()] * n_arms)

@@ -21,9 +21,9 @@ _MAX_LAUNCHES = 30
 def race(study: Study) -> None:
     """Name one finalist per class: what is believed to be the best after repeated launches.
 
-    Launched again are, two by two, the leader of a class and whoever is most likely to be more
-    than the slack faster (top-two sampling: Russo 2020, Operations Research 68(6); Jourdan et al.
-    2023 with a slack), until nobody is.
+    Launch the leader of a class and its likeliest rival again, in pairs, until no rival is likely
+    to be faster by more than the slack (top-two sampling: Russo 2020, Operations Research 68(6);
+    Jourdan et al. 2023 with a slack).
     """
     if study.notes.is_done(Phase.RACE):
         return
@@ -40,7 +40,7 @@ def race(study: Study) -> None:
             study.notes.warn(f"{runner.label()} failed when it was launched again, and is out")
     probe_finalists(study)
     for klass in WinnerClass:
-        study.store.add(FinalistNamed(Phase.RACE, klass, study.contenders.candidate(klass)))
+        study.store.add(FinalistNamed(Phase.RACE, klass, study.contenders.contender(klass)))
     study.notes.done(Phase.RACE, reason)
 
 
@@ -60,7 +60,7 @@ def _open_pair(study: Study, klass: WinnerClass) -> list[Configuration]:
     beliefs = {c: b for c, b in study.contenders.beliefs().items() if allowed_in(klass, c)}
     if not beliefs:
         return []
-    leader = study.contenders.standing(klass)
+    leader = study.contenders.leader(klass)
     if leader not in beliefs:
         return []
 

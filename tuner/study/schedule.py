@@ -17,20 +17,19 @@ from tuner.study.phase_costs import NEIGHBOUR_ROUNDS, PhaseCosts
 from tuner.study.study import Study
 
 LEAST_SHARE = 0.1
-"""Of the budget, the most that is kept for minimising while the search still finds something."""
+"""Share of the budget: the most that minimising keeps while the search still finds something."""
 BASELINES_SHARE = 0.1
-"""Of the budget, this much goes to recommendations at further batches, but for the best ones."""
+"""Share of the budget that goes to baselines at further batches; the best ones come on top."""
 _PROOFS_SHARE = 0.2
-"""Of the budget, the most that is kept for trying without what is dear: else it cannot ship."""
+"""Share of the budget: the most that is kept to prove dear settings, which ship proven only."""
 _PROFILES_SHARE = 0.04
-"""Of the budget, the most that is kept for profiles: where they take longer, they find their time
-or there are none."""
+"""Share of the budget: the most that is kept for profiles. If they take longer, nothing is kept."""
 _MINIMISE_SHARE = 0.2
-"""Of the budget, the most that a search which finds nothing more leaves to minimising."""
+"""Share of the budget: the most that a stalled search leaves to minimising."""
 _EXPLAIN_SHARE = 0.15
-"""Of the budget, the most that it leaves to explaining."""
+"""Share of the budget: the most that a stalled search leaves to explaining."""
 _RACE_LAUNCHES = 4
-"""Launches that it leaves to the race."""
+"""Launches that a stalled search leaves to the race."""
 _PROFILE_LAUNCHES = 1.5
 """What a profile takes in a launch of its own, in launches."""
 
@@ -45,7 +44,7 @@ class Schedule:
         self.phases = PhaseCosts(study)
 
     def has_time_before_confirming(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
-        """Tell whether a launch leaves what the confirmation needs, and so many seconds more."""
+        """Tell whether a launch leaves the confirmation's seconds and `kept_s` more."""
         left_s = self._study.budget.left_s()
         return left_s >= self.phases.confirming_s() + kept_s + self._costs.launch_s(configuration)
 
@@ -129,7 +128,7 @@ class Schedule:
         return self._costs.launch_s(Configuration()) if n_rounds < FIRST_LOOK else 0.0
 
     def has_time_for_a_look(self, arms: list[Configuration], kept_s: float) -> bool:
-        """Tell whether a first look at so many arms fits, and leaves so many seconds."""
+        """Tell whether a first look at these arms fits and leaves `kept_s`."""
         needed_s = self.phases.looking_s(confirmation_arms(self._study, arms))
         return self._study.budget.left_s() + self._allowance_s(0) >= needed_s + kept_s
 
@@ -172,9 +171,9 @@ class Schedule:
         return self._study.budget.left_s() > needed_s
 
     def has_time_to_explain(self, arms: list[Configuration], n_missing: int) -> bool:
-        """Tell whether so many rounds of these arms still fit."""
+        """Tell whether `n_missing` rounds of these arms still fit."""
         return self._study.budget.left_s() >= n_missing * self._costs.round_s(arms)
 
     def has_time_for_looks(self, launched: list[Configuration], n_rounds: int) -> bool:
-        """Tell whether so many rounds of what is launched still fit."""
+        """Tell whether `n_rounds` rounds of what is launched still fit."""
         return self._study.budget.left_s() > n_rounds * self._costs.round_s(launched)

@@ -32,11 +32,12 @@ LONG_BUDGET_S = 1800.0
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 HOPELESS = 0.5
-"""Of what the default is worth: a proposal worse than this is not measured to its end."""
-_CLEARLY_SLOWER = 0.1
+"""Share of the default's speed: a proposal slower than this is not measured to its end."""
+_CLEARLY_WORSE = 0.1
+"""Logarithm. Stop a launch after its first slice if it is this much worse than the leader of its
+class: 34 where the leader does 38 items/s."""
 _SURELY = 4.0
-"""A first slice is enough of what is worse (log) than the best of its class by the
-former, and by so many standard errors."""
+"""Standard errors that this gap must be wide as well: one slice alone is noisy."""
 
 
 class Study:
@@ -112,16 +113,14 @@ class Study:
         is worth more either.
         """
         default = self.ledger.leaders.default_at_best()
-        leader = self.contenders.beliefs().get(
-            self.contenders.standing(winner_class(configuration))
-        )
+        leader = self.contenders.beliefs().get(self.contenders.leader(winner_class(configuration)))
         if default is None or leader is None:
             return -math.inf
         scatter = self.ledger.estimates.scatter
         noise = math.hypot(self.ledger.estimates.launch_sd, scatter.within, leader.sd)
         hopeless = default[1] + math.log(HOPELESS)
         if not self.preference.bears_neighbours:  # else what is behind a leader that collapses wins
-            hopeless = max(hopeless, leader.mean - max(_CLEARLY_SLOWER, _SURELY * noise))
+            hopeless = max(hopeless, leader.mean - max(_CLEARLY_WORSE, _SURELY * noise))
         # scores have the machine's drift taken out, a slice that is measured now has not
         return hopeless + self.ledger.estimates.swing(self.bench.pacer.block())
 

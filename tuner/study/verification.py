@@ -15,7 +15,7 @@ from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.noisiness import MOSTLY_DISTURBED
 from tuner.record.objective import METRICS
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.recommendation import Claim, Recommendation
+from tuner.record.recommendation import Recommendation, ShippedClaim
 from tuner.space.differences import Difference
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.bounds import beyond
@@ -24,7 +24,7 @@ _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""
 
 
-class Verdict(StrEnum):
+class Conclusion(StrEnum):
     """What came of it; each has an exit code."""
 
     CONFIRMED = "confirmed"
@@ -32,13 +32,13 @@ class Verdict(StrEnum):
     INCONCLUSIVE = "inconclusive"
 
 
-EXIT_CODES = {Verdict.CONFIRMED: 0, Verdict.REFUTED: 4, Verdict.INCONCLUSIVE: 5}
+EXIT_CODES = {Conclusion.CONFIRMED: 0, Conclusion.REFUTED: 4, Conclusion.INCONCLUSIVE: 5}
 
 
 class Verification(msgspec.Struct, frozen=True):
     """What was found on this host."""
 
-    verdict: Verdict
+    verdict: Conclusion
     reason: str
     claimed: Interval | None
     speedup: Interval | None
@@ -50,7 +50,7 @@ class Verification(msgspec.Struct, frozen=True):
     ratios: list[float] = []
     """Of each round: the recommendation against the default; above 1 is better."""
     default_value: float | None = None
-    """Of the default here, in the unit of the claim's objective; None where no round ended."""
+    """The default's value here, in the unit of the claim; None where no round ended."""
     claimed_default_value: float | None = None
     """The same where the claim was made; None in older files."""
     unit: str = ""
@@ -69,7 +69,7 @@ class Shown(msgspec.Struct, frozen=True):
     read_backs: list[list[ReadBack]]
     """Of each launch of the recommendation that got so far."""
     undisturbed: Interval | None = None
-    """Of the rounds that were not mostly disturbed; None where they are too few."""
+    """The interval over quiet rounds alone; None where they are too few."""
     failure: Ending | None = None
     """How the recommendation failed to be measured."""
     stopped: str = ""
@@ -77,14 +77,14 @@ class Shown(msgspec.Struct, frozen=True):
 
 
 def unmeasured(
-    recommendation: Recommendation, verdict: Verdict, reason: str, found: list[Difference]
+    recommendation: Recommendation, verdict: Conclusion, reason: str, found: list[Difference]
 ) -> Verification:
     """Return a verdict that needs no measuring."""
     claimed = _claimed(recommendation.claim)
     return Verification(verdict, reason, claimed, None, 0, 0.0, found, [], [])
 
 
-def _claimed(claim: Claim) -> Interval | None:
+def _claimed(claim: ShippedClaim) -> Interval | None:
     """Return the speedup that is claimed; a study that did not decide claims none."""
     return claim.speedup if claim.verdict == "faster" else None
 
@@ -99,27 +99,27 @@ def conclude(
     """
     claim = recommendation.claim
     verdict, reason = decide(shown.interval, shown.undisturbed, claim.speedup, shown.launches)
-    if shown.stopped and verdict is Verdict.INCONCLUSIVE:
+    if shown.stopped and verdict is Conclusion.INCONCLUSIVE:
         reason = f"{shown.stopped}: {reason}"
     if why := _disturbance(shown.launches):
-        is_open = verdict is Verdict.INCONCLUSIVE
+        is_open = verdict is Conclusion.INCONCLUSIVE
         reason = f"{why}: {reason}" if is_open else f"{reason}, although {why}"
     # what older files hold is items per second, the only objective that there was
     claimed_value = claim.default_value or claim.default_rate
     unit = METRICS[claim.metric].unit
     if why := _other_default(shown.default_value, claimed_value, unit):
         if not found:
-            verdict, reason = Verdict.INCONCLUSIVE, f"{why}, and it is the same host: {reason}"
+            verdict, reason = Conclusion.INCONCLUSIVE, f"{why}, and it is the same host: {reason}"
         else:
             reason = f"{reason}; {why}"
     if shown.failure is not None:
         verdict, reason = _of_failure(shown.failure, shown.launches)
     if over := _over_bounds(recommendation, shown.launches):
-        verdict, reason = Verdict.REFUTED, over
+        verdict, reason = Conclusion.REFUTED, over
     missing, read_back = _in_every_round(recommendation, shown.read_backs)
-    if missing and not (shown.failure and verdict is Verdict.REFUTED):
-        verdict, reason = Verdict.REFUTED, f"not in force here: {', '.join(missing)}"
-    if verdict is Verdict.CONFIRMED and (unseen := _not_observable(recommendation, read_back)):
+    if missing and not (shown.failure and verdict is Conclusion.REFUTED):
+        verdict, reason = Conclusion.REFUTED, f"not in force here: {', '.join(missing)}"
+    if verdict is Conclusion.CONFIRMED and (unseen := _not_observable(recommendation, read_back)):
         reason = f"{reason}; not observable here: {', '.join(unseen)}"
     return Verification(
         verdict, reason, _claimed(claim), shown.interval, len(shown.ratios), round(seconds, 1),
@@ -133,22 +133,22 @@ def decide(
     undisturbed: Interval | None,
     claimed: Interval | None,
     launches: Iterable[LaunchRecord],
-) -> tuple[Verdict, str]:
+) -> tuple[Conclusion, str]:
     """Say what the rounds make of the claim; on a busy host, the undisturbed ones alone refute."""
-    verdict, reason = judge(found, claimed)
-    if verdict is not Verdict.REFUTED or not is_busy(launches):
+    verdict, reason = against_claim(found, claimed)
+    if verdict is not Conclusion.REFUTED or not is_busy(launches):
         return verdict, reason
-    if judge(undisturbed, claimed)[0] is Verdict.REFUTED:
+    if against_claim(undisturbed, claimed)[0] is Conclusion.REFUTED:
         return verdict, reason
-    return Verdict.INCONCLUSIVE, f"{reason}, by rounds that prove nothing: try a quieter host"
+    return Conclusion.INCONCLUSIVE, f"{reason}, by rounds that prove nothing: try a quieter host"
 
 
-def _of_failure(failure: Ending, launches: Iterable[LaunchRecord]) -> tuple[Verdict, str]:
+def _of_failure(failure: Ending, launches: Iterable[LaunchRecord]) -> tuple[Conclusion, str]:
     """Say what a failure means: beside other programs a launch may want for time or memory."""
     told = f"{failure.outcome}: {failure.reason}"
     if failure.outcome is not Outcome.WRONG_OUTPUT and (why := _disturbance(list(launches))):
-        return Verdict.INCONCLUSIVE, f"{why}, and the recommendation failed ({told})"
-    return Verdict.REFUTED, f"the recommendation fails here ({told})"
+        return Conclusion.INCONCLUSIVE, f"{why}, and the recommendation failed ({told})"
+    return Conclusion.REFUTED, f"the recommendation fails here ({told})"
 
 
 def _over_bounds(recommendation: Recommendation, launches: Sequence[LaunchRecord]) -> str:
@@ -171,7 +171,7 @@ def _in_every_round(
 
 
 def _not_observable(recommendation: Recommendation, read_back: Iterable[ReadBack]) -> list[str]:
-    """Return the settings of which nothing but the environment was seen."""
+    """Return the settings that only the environment shows."""
     observed = {item.knob for item in read_back if item.evidence != "environment_only"}
     knobs = [setting.knob for setting in recommendation.settings if setting.knob != BATCH]
     return [knob for knob in knobs if knob not in observed]
@@ -197,25 +197,25 @@ def not_in_force(recommendation: Recommendation, read_back: Iterable[ReadBack]) 
     return [knob for knob in knobs if not is_in_force(knob)]
 
 
-def judge(found: Interval | None, claimed: Interval | None) -> tuple[Verdict, str]:
+def against_claim(found: Interval | None, claimed: Interval | None) -> tuple[Conclusion, str]:
     """Say what an interval makes of the claim: it must lie above 1, and not below the claim."""
     if found is None:
-        return Verdict.INCONCLUSIVE, "too few rounds for an interval: give it more time"
+        return Conclusion.INCONCLUSIVE, "too few rounds for an interval: give it more time"
     if claimed is not None and found.high < claimed.low:
-        return Verdict.REFUTED, "it gains less here than was claimed"
+        return Conclusion.REFUTED, "it gains less here than was claimed"
     if found.high <= 1:
-        return Verdict.REFUTED, "it is no faster than the default here"
+        return Conclusion.REFUTED, "it is no faster than the default here"
     if found.low <= 1:
-        return Verdict.INCONCLUSIVE, "the interval holds 1: give it more time, or a quieter host"
+        return Conclusion.INCONCLUSIVE, "the interval holds 1: give it more time, or a quieter host"
     if claimed is not None and found.low > claimed.high:
-        return Verdict.CONFIRMED, (
+        return Conclusion.CONFIRMED, (
             "faster than the default, by more than was claimed, so that it may pay to tune here"
         )
-    return Verdict.CONFIRMED, "faster than the default, as claimed"
+    return Conclusion.CONFIRMED, "faster than the default, as claimed"
 
 
 def is_busy(launches: Iterable[LaunchRecord]) -> bool:
-    """Tell whether so many slices were disturbed that rounds elsewhere say nothing of these."""
+    """Tell whether too many slices were disturbed to compare these rounds with others."""
     return disturbed_share(launches) > MOSTLY_DISTURBED
 
 

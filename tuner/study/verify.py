@@ -44,8 +44,8 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
 from tuner.space.placing import plans_here
 from tuner.study.verification import (
+    Conclusion,
     Shown,
-    Verdict,
     Verification,
     conclude,
     decide,
@@ -68,7 +68,7 @@ def verify(
     seconds: float,
     listen: Listener,
 ) -> Verification:
-    """Measure the default and the recommendation again, for so many seconds at the most.
+    """Measure the default and the recommendation again, for `seconds` at the most.
 
     What has not ended by then is given up, preparation included. Raises NothingMeasured where the
     default cannot be measured, UsageError where the placements are not what the settings mean.
@@ -99,7 +99,7 @@ def refused_here(recommendation: Recommendation, host: Host) -> Verification | N
     except UsageError as error:
         reason = f"it cannot be applied here: {error}"
         found = differences(recommendation, host)
-        return unmeasured(recommendation, Verdict.REFUTED, reason, found)
+        return unmeasured(recommendation, Conclusion.REFUTED, reason, found)
     if meant != given:
         raise UsageError(
             "its [[placements]] are not what its settings mean on this host, and only those are "
@@ -116,9 +116,9 @@ def nothing_to_prove(recommendation: Recommendation, host: Host) -> Verification
     found = differences(recommendation, host)
     if recommendation.claim.verdict == "keep_default":
         reason = "nothing is recommended (keep_default): the default stays as it is"
-        return unmeasured(recommendation, Verdict.CONFIRMED, reason, found)
+        return unmeasured(recommendation, Conclusion.CONFIRMED, reason, found)
     reason = "nothing was claimed: the study did not decide; tune again with a larger --budget"
-    return unmeasured(recommendation, Verdict.INCONCLUSIVE, reason, found)
+    return unmeasured(recommendation, Conclusion.INCONCLUSIVE, reason, found)
 
 
 def _settings_of(recommendation: Recommendation) -> Configuration:
@@ -257,7 +257,7 @@ class _Trial:
     def _is_decided(self) -> bool:
         claimed = self._recommendation.claim.speedup
         verdict, _ = decide(self._interval, self._undisturbed(), claimed, self._launches())
-        return verdict is not Verdict.INCONCLUSIVE
+        return verdict is not Conclusion.INCONCLUSIVE
 
     def _undisturbed(self) -> Interval | None:
         """Return the ratio by the rounds that were not mostly disturbed; None where too few are."""

@@ -1,4 +1,4 @@
-"""A synthetic busy neighbour: so many processes that compute and copy memory until they are killed.
+"""A synthetic busy neighbour: N processes that compute and copy memory until they are killed.
 
 Each says "busy" once, when it has begun.
 
@@ -16,7 +16,7 @@ _BLOCK_BYTES = 32 << 20
 
 
 def main(n_processes: int) -> NoReturn:
-    """Be busy in so many processes, one thread each."""
+    """Be busy in `n_processes` processes, one thread each."""
     for _ in range(n_processes - 1):
         if os.fork() == 0:
             break

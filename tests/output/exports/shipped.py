@@ -5,12 +5,12 @@ from tuner.record.configuration import Value
 from tuner.record.interval import Interval
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
-    Claim,
     Placement,
     Recommendation,
     RecommendedHost,
     RecommendedWorkload,
     Setting,
+    ShippedClaim,
     Tolerances,
 )
 from tuner.space.catalogue import describe
@@ -56,9 +56,9 @@ def shipped(
         workload=RecommendedWorkload(model, framework, "offline", batch),
         host=RecommendedHost("0" * 64, "A Xeon", 8, 16, 2),
         claim=(
-            Claim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
+            ShippedClaim("faster", 6, 0.01, Interval(1.5, 1.4, 1.6, 0.95))
             if settings or launch
-            else Claim("keep_default", 6, 0.01)
+            else ShippedClaim("keep_default", 6, 0.01)
         ),
         tolerances=Tolerances("same", 1e-4),
         versions={framework: "2.0"},

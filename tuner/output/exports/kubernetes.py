@@ -58,7 +58,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
 
 
 def _literal(text: str) -> str:
-    """Return a text of which Kubernetes expands nothing: $(NAME) would be a variable."""
+    """Escape $(NAME), which Kubernetes would take for a variable."""
     return text.replace("$", "$$")
 
 

@@ -69,7 +69,7 @@ class Chart(msgspec.Struct, frozen=True):
 
 
 def specification(chart: Chart, width: int) -> Layer:
-    """Return a chart in Vega-Lite, so many pixels wide where it stands on a screen."""
+    """Return a chart in Vega-Lite, `width` pixels wide on a screen."""
     spec = {**_THEME, **chart.spec}
     if width < _NARROW:  # one row of a legend would be cut off at the right
         legend = {**_THEME["config"]["legend"], "columns": 2}
@@ -157,7 +157,7 @@ def colours(field: str, by_name: dict[str, str]) -> Layer:
 
 
 _LEAST_RATIOS = (0.95, 1.05)
-"""Of an axis, at the least: a difference of a thousandth does not look like one."""
+"""The least span of an axis: a difference of a thousandth must not look large."""
 
 
 def ratio_axis(field: str, title: str = "against the default") -> Layer:

@@ -22,7 +22,7 @@ _WINDOW_SECONDS = 0.25
 _TOLERANCE = 0.05
 _MAX_SECONDS = 6.0
 _MOST_LATE = 0.02
-"""Of a slice's seconds: an instance that begins later has left the others alone for too long."""
+"""Share of a slice's seconds. An instance that begins later left the others alone for too long."""
 
 
 class WarmUp(msgspec.Struct, frozen=True):

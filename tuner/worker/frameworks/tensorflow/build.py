@@ -27,7 +27,7 @@ class TensorFlowBuild:
     channels_first = False
     tf: Any
     context: Any
-    """TensorFlow's module of that name, of which its eager context is one."""
+    """The module tensorflow.python.eager.context, which makes the eager context."""
     model: Any
 
     def __init__(self) -> None:

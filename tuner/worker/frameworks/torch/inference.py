@@ -13,7 +13,7 @@ from tuner.worker.frameworks.torch.build import TorchBuild
 
 
 def fault_of(tensor: Any) -> str:
-    """Return what an output is of which only a part, or nothing, could be compared as floats."""
+    """Say what kind of tensor cannot be compared as floats; empty for one that can."""
     import torch
 
     if tensor.layout is not torch.strided:

@@ -20,7 +20,7 @@ from tuner.worker.frameworks.torch.forms import PACKAGES
 
 WEIGHTS = "torch.weights"
 _MOST = 0.9
-"""Of the parameters' bytes, the share that must lie in mapped files to call the weights mapped."""
+"""Share of the parameters' bytes that must lie in mapped files to call the weights mapped."""
 
 
 def _folder() -> Path:
