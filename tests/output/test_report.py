@@ -21,6 +21,7 @@ from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
 from tuner.record.result import OperatorProfile, Result, WinnerSection
+from tuner.record.result_faults import fault_of_result
 
 REDUCING = "fake.precision"
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
@@ -415,3 +416,12 @@ def test_a_noise_floor_of_too_few_rounds_is_not_blamed_on_the_host() -> None:
     )
     assert "| noise floor | not known: too few rounds |" in text
     assert "The host was too noisy" not in text
+
+
+def test_a_round_that_holds_no_logarithm_is_damage(result: Result) -> None:
+    """A report writes what a launch was worth in the objective's unit: as an exponential."""
+    first = result.confirmation.rounds[0]
+    wrong = msgspec.structs.replace(first, log_rates=[1e6] * len(first.log_rates))
+    confirmation = msgspec.structs.replace(result.confirmation, rounds=[wrong])
+    damaged = msgspec.structs.replace(result, confirmation=confirmation)
+    assert "no logarithm" in (fault_of_result(damaged) or "")

@@ -18,6 +18,7 @@ from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
 from tuner.record.interval import Interval
+from tuner.record.objective import Bound
 from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
 from tuner.space.recommended import fault_of, read_recommended
 from tuner.verifying import Proof, prove
@@ -246,6 +247,12 @@ IMPOSSIBLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "a boundless high": ("claim", {"speedup": Interval(1.5, 1.4, 1e9, 0.95)}, "claim.speedup.high"),
     "a scatter below none": ("claim", {"launch_sd": -0.1}, "claim.launch_sd is -0.1"),
     "another scenario": ("workload", {"scenario": "server"}, "scenario is 'server'; allowed are: "),
+    "another metric": ("claim", {"metric": "joy"}, "claim.metric is 'joy'; allowed are: "),
+    "a bound of nothing": (
+        "",
+        {"bounds": [Bound("memory", 0.0, "--max-memory 0G")]},
+        "its bound on memory is 0.0",
+    ),
     "another form": ("workload", {"form": "weird"}, "form is 'weird'; allowed are: code, script"),
     "other numerics": ("tolerances", {"numerics": "nonsense"}, "numerics is 'nonsense'"),
     "a drift below none": ("tolerances", {"max_drift": -1.0}, "tolerances.max_drift is -1.0"),

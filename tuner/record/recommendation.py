@@ -159,6 +159,7 @@ def fault_of(recommendation: Recommendation) -> str | None:
         or _fault_of_counts(r)
         or _fault_of_claim(r.claim)
         or _fault_of_tolerances(r.tolerances)
+        or _fault_of_bounds(r.bounds)
         or (None if r.placements else "it places no instance")
     )
 
@@ -217,6 +218,13 @@ def _fault_of_tolerances(tolerances: Tolerances) -> str | None:
         },
         math.inf,  # a user may allow any
     )
+
+
+def _fault_of_bounds(bounds: list[Bound]) -> str | None:
+    for bound in bounds:
+        if not 0 < bound.most < _MOST:
+            return f"its bound on {bound.figure} is {bound.most}, which is none"
+    return None
 
 
 def _fault_of_figures(figures: Mapping[str, float | None], below: float) -> str | None:

@@ -16,6 +16,8 @@ from tuner.record.result import SCHEMA_VERSION, Result
 
 _LARGEST = 2**63
 """No count of ours reaches it, and no float is too small to hold it."""
+_LARGEST_LOG = 700
+"""No float holds the exponential of a larger one."""
 
 
 class _Processor(msgspec.Struct):
@@ -83,6 +85,8 @@ def _fault_of_figures(result: Result) -> str | None:
     for done in result.confirmation.rounds:
         if len(done.log_rates) != len(result.confirmation.arms):
             return f"round {done.number} of its confirmation has not one rate for each arm"
+        if any(worth is not None and not abs(worth) < _LARGEST_LOG for worth in done.log_rates):
+            return f"round {done.number} of its confirmation holds what is no logarithm of a value"
     return None
 
 
