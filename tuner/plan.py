@@ -175,7 +175,7 @@ def _plan_one(
     baselines = resolve_baselines(profile, host, workload, facts, space)
     parts = {
         "method": str(METHOD),
-        "objective": fingerprint(msgspec.to_builtins(objective)),
+        "objective": fingerprint(objective.identity()),
         "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
         "versions": fingerprint({**host.versions, **facts.versions}),
         "workload": fingerprint(msgspec.to_builtins(workload)),

@@ -14,6 +14,7 @@ from tuner.record.objective import Bound, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.bounds import beyond
+from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
 from tuner.study.proofs import looks_needed
 from tuner.study.study import Study
@@ -127,3 +128,29 @@ def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(
     study = bounded(store, tmp_path)
     claim = make_claims(study)._claim_of(WinnerClass.SAME, LARGE)
     assert (claim.verdict, "more than" in claim.reason) == ("ambiguous", True)
+
+
+def test_a_batch_beyond_the_bound_is_not_what_winners_are_compared_with(
+    store: Store, tmp_path: Path
+) -> None:
+    """The default at batch 16 is the fastest, and nobody who asks for 4 GiB can run it."""
+    add(store, DEFAULT, 1.0, 0.0)
+    add(store, Configuration.of({"workload.batch": 16}), 8.0, 0.7)
+    add(store, SMALL, 1.0, 0.3)
+    study = bounded(store, tmp_path)
+    study.ledger.batches = (4, 16)
+    study.ledger.refresh()
+    best = study.ledger.leaders.best_in(WinnerClass.SAME)
+    assert best is not None and best[0] == SMALL
+    assert confirmation_arms(study, [SMALL]) == [DEFAULT, SMALL]
+    assert make_claims(study).default == DEFAULT
+
+
+def test_nothing_within_the_bound_is_no_reason_to_keep_the_default(
+    store: Store, tmp_path: Path
+) -> None:
+    add(store, DEFAULT, 1.0, 0.0)
+    add(store, LARGE, 8.0, 0.7)
+    claim = make_claims(bounded(store, tmp_path)).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert "within what is allowed" in claim.reason

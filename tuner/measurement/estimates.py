@@ -56,16 +56,25 @@ def round_worths(
     if not there:
         return [None] * len(records)
     if objective.is_of_calls:
-        values = [_worth_of_calls(r, objective, only_clean=only_clean) for r in there]
+        values: list[float | None] = [
+            _worth_of_calls(r, objective, only_clean=only_clean) for r in there
+        ]
     else:
-        values = passes_of(there, objective).values()
+        values = [*passes_of(there, objective).values()]
     by_launch = {r.request.id: value for r, value in zip(there, values, strict=True)}
     return [by_launch.get(r.request.id) for r in records]
 
 
-def _worth_of_calls(record: LaunchRecord, objective: Objective, *, only_clean: bool) -> float:
-    slices = clean_slices(record) if only_clean else record.slices
-    return objective.of_calls([seconds for s in slices for seconds in s.call_s])
+def _worth_of_calls(
+    record: LaunchRecord, objective: Objective, *, only_clean: bool
+) -> float | None:
+    """Return what a launch's calls are worth; only_clean: None where every slice was disturbed."""
+    slices = [s for s in record.slices if not (only_clean and s.interference.dirty)]
+    return (
+        None
+        if not slices
+        else objective.of_calls([seconds for s in slices for seconds in s.call_s])
+    )
 
 
 def beside(record: LaunchRecord, objective: Objective) -> float:

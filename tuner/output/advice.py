@@ -42,7 +42,7 @@ def to_apply(result: Result) -> list[str]:
     lines = [f"tune-framework run recommended.toml -- {_ANY_PROGRAM}"]
     if any(knob.needs_code_change for knob in knobs):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
-    else:
+    elif result.model_facts is None or result.model_facts.form != "program":
         lines.append("tune-framework verify recommended.toml")
     return lines
 

@@ -106,6 +106,11 @@ class Objective(msgspec.Struct, frozen=True):
         known = METRICS[name]
         return cls(name, known.unit, known.direction, list(bounds), wanted.bears_neighbours)
 
+    def identity(self) -> list[object]:
+        """Return what tells two objectives apart, however a bound was written."""
+        bounds = [(bound.figure, bound.most) for bound in self.bounds]
+        return [self.metric, bounds, self.bears_neighbours]
+
     @property
     def least_calls(self) -> int:
         """So many calls a confirming launch makes at the least."""

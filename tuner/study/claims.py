@@ -117,6 +117,8 @@ class Claims:
         means = {}
         for batch in self._ledger.batches:
             configuration = self._ledger.at_batch(Configuration(), batch)
+            if self._ledger.eligible.over_bound(configuration):
+                continue
             known = self.series(configuration).known()
             if known:
                 means[configuration] = statistics.fmean(known)
@@ -228,7 +230,10 @@ class Claims:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
         n = self._ledger.leaders.n_tried(klass)
         if n == 0:
-            reason = "nothing but the default was tried: no time, or the options rule it out"
+            reason = (
+                "nothing but the default was tried within what is allowed: no time, or the options "
+                "rule it out"
+            )
             return Claim(default, "ambiguous", reason)
         best = self._ledger.leaders.challenger(klass)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):

@@ -127,6 +127,8 @@ def confirmation_arms(
     arms = [default[0] if default else Configuration()]
     for batch in ledger.batches:
         at_batch = ledger.at_batch(Configuration(), batch)
+        if ledger.eligible.over_bound(at_batch):
+            continue
         score = ledger.score(at_batch)
         if default and score is not None and score > default[1] - _NEARLY_BEST:
             arms.append(at_batch)

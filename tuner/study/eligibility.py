@@ -48,11 +48,19 @@ class Eligibility:
     def over_bound(self, configuration: Configuration) -> str:
         """Say which bound a configuration surely exceeds; empty if none.
 
-        The default is never out of the question for it: it is what everything is compared with.
+        The default is what everything is compared with: it is out of the question at a batch only
+        if it was measured within all bounds at another.
         """
-        return (
-            "" if not configuration.without(BATCH).settings else self._beyond.get(configuration, "")
-        )
+        is_default = not configuration.without(BATCH).settings
+        if is_default and not self._is_default_within():
+            return ""
+        return self._beyond.get(configuration, "")
+
+    def _is_default_within(self) -> bool:
+        """Tell whether the default was measured within all bounds, at whatever batch."""
+        ledger = self._ledger
+        at_batches = (ledger.at_batch(Configuration(), batch) for batch in ledger.batches)
+        return any(ledger.score(c) is not None and not self.is_beyond(c) for c in at_batches)
 
     def default_beyond(self) -> str:
         """Say which bound the default exceeds, at its best batch; empty if none."""

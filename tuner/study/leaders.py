@@ -36,7 +36,7 @@ class Leaders:
         return sum(
             allowed_in(klass, t.configuration) and not is_default(t.configuration)
             for t in self._ledger.trials()
-            if t.ending.outcome in good
+            if t.ending.outcome in good and not self._ledger.eligible.over_bound(t.configuration)
         )
 
     def measured(self, klass: WinnerClass) -> dict[Configuration, float]:
