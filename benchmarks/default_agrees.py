@@ -37,6 +37,7 @@ from tuner.measurement.confirmation import t_interval
 from tuner.measurement.describe import describe_model, find_model, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
+from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import (
     Begin,
     Command,
@@ -92,7 +93,7 @@ def one_round(
             begin = Begin(number, workload.model, workload.framework, 0, {}, plan.memory_policy,
                           str(reference))  # fmt: skip
             ask(worker, begin)
-            ask(worker, Prepare(workload.load(None)))
+            ask(worker, Prepare(Load(OFFLINE, workload.card.reference_batch)))
             ask(worker, WarmUp())
             return mean(log_ratio(worker, script, index) for index in range(N_PAIRS))
         finally:

@@ -39,7 +39,7 @@ from tuner.space.restrictions import Restrictions, check_known
 from tuner.space.space import Space
 
 _LONGEST_NAME = 120
-METHOD = 2
+METHOD = 3
 """Part of the identity: raise it when studies of two versions must not be mixed."""
 
 
@@ -197,7 +197,7 @@ def _plan_one(
         identity_parts=parts,
         folder=folder,
         objective=objective,
-        earlier=earlier_studies(request.learn_from, framework, folder),
+        earlier=earlier_studies(request.learn_from, framework, objective.metric, folder),
         environment=environment,
     )
 
@@ -213,8 +213,10 @@ def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:
     return opened.environment or {}
 
 
-def earlier_studies(folders: Iterable[Path], framework: str, own: Path) -> list[Earlier]:
-    """Return every other study of a framework below some folders, each once.
+def earlier_studies(
+    folders: Iterable[Path], framework: str, metric: str, own: Path
+) -> list[Earlier]:
+    """Return every other study of a framework and a metric below some folders, each once.
 
     Raises UsageError for a folder below which there is none, or none that can be read.
     """
@@ -232,7 +234,7 @@ def earlier_studies(folders: Iterable[Path], framework: str, own: Path) -> list[
                 why = str(error)
                 continue
             readable += 1
-            if result.framework == framework:
+            if (result.framework, result.objective.metric) == (framework, metric):
                 name = f"{result.model} ({path.parent})"
                 found[place] = Earlier(name, _log_ratios(result))
         if not readable:

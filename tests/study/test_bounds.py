@@ -59,10 +59,11 @@ def test_an_interval_beyond_the_bound_is_over_it(figures: list[float], is_beyond
         assert "--max-memory 4G" in found[LARGE]
 
 
-def test_launches_that_scatter_widely_decide_less() -> None:
-    scattering = [launched(k, SMALL, gib) for k, gib in enumerate((2.0, 3.0, 2.0, 3.0), 1)]
-    assert LARGE in beyond([launched(9, LARGE, 4.5)], [BOUND])
-    assert LARGE not in beyond([*scattering, launched(9, LARGE, 4.5)], [BOUND])
+def test_launches_that_scatter_widely_decide_less_about_their_own_configuration() -> None:
+    """A cold compiler may take twice the memory of a warm one: that excuses no other setting."""
+    scattering = [launched(k, SMALL, gib) for k, gib in enumerate((3.0, 6.0, 3.0, 6.5), 1)]
+    assert SMALL not in beyond(scattering, [BOUND])
+    assert LARGE in beyond([*scattering, launched(9, LARGE, 4.5)], [BOUND])
 
 
 def add(store: Store, configuration: Configuration, gib: float, worth: float, n: int = 2) -> None:
@@ -153,4 +154,4 @@ def test_nothing_within_the_bound_is_no_reason_to_keep_the_default(
     add(store, LARGE, 8.0, 0.7)
     claim = make_claims(bounded(store, tmp_path)).claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"
-    assert "within what is allowed" in claim.reason
+    assert claim.reason.startswith("all of the 1 configurations tried exceed --max-memory 4G")

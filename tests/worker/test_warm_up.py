@@ -5,7 +5,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from tuner.host.interference import Watch
-from tuner.worker.scenarios.offline import measure, warm_up
+from tuner.worker.scenarios import SCENARIOS
+
+measure, warm_up = SCENARIOS["offline"].measure, SCENARIOS["offline"].warm_up
 
 
 class Clock:

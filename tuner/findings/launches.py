@@ -7,7 +7,8 @@ import statistics
 import numpy as np
 
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Latency, LaunchRecord, OutputCheck
+from tuner.record.launch import Latency, LaunchRecord, OutputCheck, Purpose, latency
+from tuner.record.objective import Objective
 from tuner.record.result import OperatorProfile
 from tuner.record.store import Store
 
@@ -26,8 +27,27 @@ def memory_peak(records: list[LaunchRecord]) -> int | None:
     return max((r.prepared.memory_peak_bytes for r in records if r.prepared), default=None)
 
 
-def call_times(records: list[LaunchRecord]) -> Latency | None:
-    """Return what a call takes; None where no slice tells.
+def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | None:
+    """Return what a call takes; None where no launch tells.
+
+    Where calls are what counts, by the very calls that the value rests on: those of confirming
+    launches, all of them, as means over launches. Else by undisturbed slices.
+    """
+    if not objective.is_of_calls:
+        return _of_slices(records)
+    confirming = [r for r in records if r.request.purpose is Purpose.CONFIRM and r.slices]
+    told = [latency([seconds for s in r.slices for seconds in s.call_s]) for r in confirming]
+    if not told:
+        return None
+    return Latency(
+        p50_s=statistics.geometric_mean(each.p50_s for each in told),
+        p99_s=statistics.geometric_mean(each.p99_s for each in told),
+        n_calls=sum(each.n_calls for each in told),
+    )
+
+
+def _of_slices(records: list[LaunchRecord]) -> Latency | None:
+    """Return what a call takes by the percentiles of slices; None where no slice tells.
 
     Of the undisturbed slices, or of all if there is none: the median of the slices' medians, and
     that of their 99th percentiles, where a slice holds enough calls to have one. Of a few calls
@@ -40,12 +60,12 @@ def call_times(records: list[LaunchRecord]) -> Latency | None:
     seen = [s.latency for s in told if s.latency is not None]
     if not seen:
         return None
-    n_usual = statistics.median(latency.n_calls for latency in seen)
+    n_usual = statistics.median(each.n_calls for each in seen)
     level = max(0.5, 0.99**n_usual)
     return Latency(
-        p50_s=statistics.median(latency.p50_s for latency in seen),
-        p99_s=float(np.quantile([latency.p99_s for latency in seen], level)),
-        n_calls=sum(latency.n_calls for latency in seen),
+        p50_s=statistics.median(each.p50_s for each in seen),
+        p99_s=float(np.quantile([each.p99_s for each in seen], level)),
+        n_calls=sum(each.n_calls for each in seen),
     )
 
 

@@ -42,7 +42,7 @@ def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSect
         memory_peak_bytes=memory_peak(records),
         read_back=_read_back(records),
         beside_neighbour=beside_neighbour(claims, claims.default),
-        call=call_times(records),
+        call=call_times(records, claims.objective),
         profile=profile_of(records),
         over_bound=ledger.eligible.default_beyond(),
     )
@@ -68,7 +68,7 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         output_drift=check_of(records),
         compile_seconds=compile_seconds(study.store, claims, claim),
         memory_peak_bytes=memory_peak(records),
-        call=call_times(records),
+        call=call_times(records, claims.objective),
         profile=profile_of(records),
         read_back=read_back,
         not_in_force=[item.knob for item in read_back if not item.in_force],

@@ -211,6 +211,11 @@ class ProcessLauncher:
     def _announce(self, record: LaunchRecord) -> None:
         request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
         slices, objective = clean_slices(record), self._objective
+        unit, value = objective.unit, None
+        if slices and objective.is_of_calls:
+            unit += " a call, on average"  # what the search goes by; a claim's value is another
+        if slices:
+            value = objective.value(statistics.median(map(objective.of_slice, slices)))
         self._listen(
             LaunchDone(
                 launch=request.id,
@@ -219,10 +224,8 @@ class ProcessLauncher:
                 outcome=ending.outcome,
                 reason=ending.reason,
                 rate=statistics.median(s.rate for s in slices) if slices else None,
-                value=objective.value(statistics.median(map(objective.of_slice, slices)))
-                if slices
-                else None,
-                unit=objective.unit,
+                value=value,
+                unit=unit,
                 seconds=record.total_s,
                 n_slices=len(record.slices),
                 n_disturbed=n_disturbed(record.slices),

@@ -43,7 +43,8 @@ def to_apply(result: Result) -> list[str]:
     if any(knob.needs_code_change for knob in knobs):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
     elif result.model_facts is None or result.model_facts.form != "program":
-        lines.append("tune-framework verify recommended.toml")
+        named = f" --model {result.model}" if "/" in result.model or ".py" in result.model else ""
+        lines.append(f"tune-framework verify recommended.toml{named}")
     return lines
 
 

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.output.values import value_of
+from tuner.output.values import bounds, value_of
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, results_below
 from tuner.record.identities import differing, said
@@ -246,6 +246,8 @@ def _differing_ways(a: Result, b: Result) -> list[str]:
             "recommended class": (a.recommended_class, b.recommended_class),
             "default's batch": (a.default.batch, b.default.batch),
             "tolerance": (a.tolerance, b.tolerance),
+            "bounds": (bounds(a) or "none", bounds(b) or "none"),
+            "metric": (a.objective.metric, b.objective.metric),
         }
     )
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tuner.output.values import compared
+from tuner.record.objective import THROUGHPUT
 from tuner.record.result import DefaultSection, Result, WinnerSection
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
@@ -14,7 +16,11 @@ def price(result: Result) -> str:
     if result.verdict != "faster":
         return ""
     winner, default = result.winners[result.recommended_class], result.default
-    parts = [_memory(winner, default), _call(winner, default, result.reference_batch)]
+    if result.objective.metric == THROUGHPUT.metric:
+        call = _call(winner, default, result.reference_batch)
+    else:
+        call = compared(winner, result)
+    parts = [_memory(winner, default), call]
     return "; ".join(part for part in parts if part)
 
 

@@ -35,7 +35,8 @@ def default_value(result: Result) -> str:
     interval = value_of(result.default)
     if interval is None:
         return "not known: too few rounds confirmed it"
-    return f"{in_unit(interval, result)} at batch {result.default.batch}{_undisturbed(result)}"
+    undisturbed = _undisturbed(result.default, result)
+    return f"{in_unit(interval, result)} at batch {result.default.batch}{undisturbed}"
 
 
 def in_unit(interval: Interval, result: Result) -> str:
@@ -44,9 +45,21 @@ def in_unit(interval: Interval, result: Result) -> str:
     return f"{figure(interval.point)} ({low} - {high}) {result.objective.unit}"
 
 
-def _undisturbed(result: Result) -> str:
-    without = result.default.value_undisturbed
-    return "" if without is None else f"; {in_unit(without, result)} without disturbed calls"
+def compared(winner: WinnerSection, result: Result) -> str:
+    """Write a winner's value beside the default's; empty where one is not known."""
+    mine, other = value_of(winner), value_of(result.default)
+    if mine is None or other is None:
+        return ""
+    unit = result.objective.unit
+    return f"{metric(result)} {figure(mine.point)} {unit} (default {figure(other.point)} {unit})"
+
+
+def _undisturbed(section: DefaultSection | WinnerSection, result: Result) -> str:
+    """Say what the value is without disturbed calls; empty where there were none, or only such."""
+    without = section.value_undisturbed
+    if without is None or without == section.value:
+        return ""
+    return f"; {in_unit(without, result)} without disturbed calls"
 
 
 def winner_value(winner: WinnerSection, result: Result) -> str:
@@ -54,10 +67,8 @@ def winner_value(winner: WinnerSection, result: Result) -> str:
     interval = value_of(winner)
     if interval is None or not winner.configuration:
         return ""
-    text = f"{metric(result).capitalize()}: {in_unit(interval, result)}"
-    if winner.value_undisturbed is not None:
-        text += f"; {in_unit(winner.value_undisturbed, result)} without disturbed calls"
-    return f"{text}. "
+    name = metric(result).capitalize()
+    return f"{name}: {in_unit(interval, result)}{_undisturbed(winner, result)}. "
 
 
 def worth_in_unit(worth: float | None, result: Result) -> str:

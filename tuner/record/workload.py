@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.load import SCENARIOS, Load, Scenario
+from tuner.record.load import SCENARIOS, Scenario
 
 INFERENCE = "inference"
 """The mode in which a model answers; of the modes, the only one so far."""
@@ -135,10 +135,6 @@ class Workload(msgspec.Struct, frozen=True):
     def means(self) -> Scenario:
         """Return what its scenario means."""
         return SCENARIOS[self.scenario]
-
-    def load(self, batch: int | None) -> Load:
-        """Return what is offered to a launch; batch: of the model's own reference batch if None."""
-        return Load(self.scenario, batch or self.card.reference_batch)
 
     def label(self) -> str:
         """Name it as folders and reports do."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from scipy.special import stdtrit
@@ -34,9 +34,9 @@ def beyond(launches: Iterable[LaunchRecord], bounds: Sequence[Bound]) -> dict[Co
         for record in records:
             if figure := bound.of(record):
                 figures[record.request.configuration].append(math.log(figure))
-        sd, freedom = _scatter(figures)
-        quantile = -float(stdtrit(freedom, _LEVEL / 2))
         for configuration, logs in figures.items():
+            sd, freedom = _scatter(logs)
+            quantile = -float(stdtrit(freedom, _LEVEL / 2))
             least = statistics.fmean(logs) - quantile * sd / math.sqrt(len(logs))
             if least > math.log(bound.most):
                 words = (
@@ -46,11 +46,14 @@ def beyond(launches: Iterable[LaunchRecord], bounds: Sequence[Bound]) -> dict[Co
     return found
 
 
-def _scatter(figures: Mapping[Configuration, Sequence[float]]) -> tuple[float, float]:
-    """Return the SD of a launch's figure (log), over repeated launches, with its freedom."""
-    squares, freedom = _PRIOR_SD**2 * _PRIOR_FREEDOM, float(_PRIOR_FREEDOM)
-    for logs in figures.values():
-        if len(logs) > 1:
-            squares += float(np.var(logs, ddof=1)) * (len(logs) - 1)
-            freedom += len(logs) - 1
-    return math.sqrt(squares / freedom), freedom
+def _scatter(logs: Sequence[float]) -> tuple[float, float]:
+    """Return the SD of a launch's figure (log) with its freedom, by a configuration's own launches.
+
+    Not by others': a compiler's cold start may take twice the memory of a warm one, which excuses
+    no other configuration.
+    """
+    squares = _PRIOR_SD**2 * _PRIOR_FREEDOM
+    if len(logs) > 1:
+        squares += float(np.var(logs, ddof=1)) * (len(logs) - 1)
+    freedom = _PRIOR_FREEDOM + len(logs) - 1
+    return math.sqrt(squares / freedom), float(freedom)

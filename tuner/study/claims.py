@@ -229,11 +229,12 @@ class Claims:
     def _nothing_better(self, klass: WinnerClass, default: Configuration) -> Claim:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
         n = self._ledger.leaders.n_tried(klass)
+        if n == 0 and (n_over := self._ledger.leaders.n_over_bounds(klass)):
+            asked = ", ".join(bound.asked for bound in self.objective.bounds)
+            reason = f"all of the {n_over} configurations tried exceed {asked}; the default stays"
+            return Claim(default, "ambiguous", reason)
         if n == 0:
-            reason = (
-                "nothing but the default was tried within what is allowed: no time, or the options "
-                "rule it out"
-            )
+            reason = "nothing but the default was tried: no time, or the options rule it out"
             return Claim(default, "ambiguous", reason)
         best = self._ledger.leaders.challenger(klass)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):

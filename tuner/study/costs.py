@@ -48,11 +48,23 @@ class Costs:
 
     def round_s(self, arms: Iterable[Configuration]) -> float:
         """Estimate the seconds of one confirmation round, rather too many than too few."""
-        return SAFETY * sum(self.repeat_s(arm) for arm in arms)
+        return SAFETY * self._rounds_s(list(arms))
 
     def hasty_round_s(self, arms: Iterable[Configuration]) -> float:
         """Estimate the seconds of one confirmation round with the fewest slices that count."""
-        return sum(self.repeat_s(arm, in_haste=True) for arm in arms)
+        return self._rounds_s(list(arms), in_haste=True)
+
+    def _rounds_s(self, arms: list[Configuration], *, in_haste: bool = False) -> float:
+        """Sum up a round: all arms take as many passes as the one that needs most for its calls."""
+        least = max(map(self._passes_for_calls, arms), default=0)
+        return sum(self.repeat_s(arm, in_haste=in_haste, least=least) for arm in arms)
+
+    def _passes_for_calls(self, configuration: Configuration) -> int:
+        """Return in how many slices an arm makes as many calls as it has to; 0 if any will do."""
+        self._refresh()
+        slices = [s for r in self._ended.get(configuration, []) for s in r.slices]
+        n_calls = sum(s.calls for s in slices) / max(1, len(slices))
+        return math.ceil(self._ledger.objective.least_calls / n_calls) if n_calls else 0
 
     def slice_s(self, configuration: Configuration) -> float:
         """Return the seconds of a slice with its discarded call, in an earlier launch; 1 if none.
@@ -94,11 +106,14 @@ class Costs:
             return statistics.fmean(r.total_s for r in self._ended[configuration])
         return self._class_cost_s.get(winner_class(configuration), self._mean_cost_s)
 
-    def repeat_s(self, configuration: Configuration, *, in_haste: bool = False) -> float:
+    def repeat_s(
+        self, configuration: Configuration, *, in_haste: bool = False, least: int = 0
+    ) -> float:
         """Estimate the seconds of a configuration's launch in the confirmation.
 
         It was launched before, so that the compiler's cache is warm and its outputs are checked; a
-        confirming launch takes more slices, each after a discarded call; in_haste: the fewest.
+        confirming launch takes more slices, each after a discarded call. in_haste: the fewest.
+        least: passes that other arms of its round need.
         """
         self._refresh()
         own = self._ended.get(configuration, [])
@@ -111,9 +126,8 @@ class Costs:
         if not in_haste:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
             needed = min(_RECKONED, wanted)
-        n_calls = sum(s.calls for s in shortest.slices) / max(1, len(shortest.slices))
-        least = math.ceil(self._ledger.objective.least_calls / n_calls) if n_calls else 0
-        return fixed_s + max(needed, least) * slice_s
+        needed = max(needed, least, self._passes_for_calls(configuration))
+        return fixed_s + needed * slice_s
 
     def compiling_s(self, configuration: Configuration) -> float:
         """Return what the only launch of a configuration took to compile; 0 after several.

@@ -39,6 +39,11 @@ class Leaders:
             if t.ending.outcome in good and not self._ledger.eligible.over_bound(t.configuration)
         )
 
+    def n_over_bounds(self, klass: WinnerClass) -> int:
+        """Return how many configurations of a class lie beyond a bound."""
+        over = (t.configuration for t in self._ledger.trials())
+        return sum(allowed_in(klass, c) and bool(self._ledger.eligible.over_bound(c)) for c in over)
+
     def measured(self, klass: WinnerClass) -> dict[Configuration, float]:
         """Return the score of every configuration that may win a class.
 

@@ -1,7 +1,6 @@
-"""How a worker serves its model: one file per scenario of tuner/record/load.py.
+"""How a worker serves its model: one file and one entry per scenario of tuner/record/load.py.
 
-A scenario is a module with the functions of `Scenario` below, and an entry in SCENARIOS. It gets
-the model's calls, one per shape of its inputs, and the clock of the framework.
+A scenario gets the model's calls, one per shape of its inputs, and the clock of the framework.
 """
 
 from __future__ import annotations
@@ -12,7 +11,8 @@ from typing import Protocol
 from tuner.host.interference import Watch
 from tuner.record.protocol import Measured
 from tuner.worker.company import Company
-from tuner.worker.scenarios import offline, single_stream
+from tuner.worker.scenarios.offline import OFFLINE
+from tuner.worker.scenarios.single_stream import SINGLE_STREAM
 from tuner.worker.scenarios.timing import Call, WarmUp
 
 
@@ -40,4 +40,4 @@ class Scenario(Protocol):
         """
 
 
-SCENARIOS: dict[str, Scenario] = {"offline": offline, "single-stream": single_stream}
+SCENARIOS: dict[str, Scenario] = {"offline": OFFLINE, "single-stream": SINGLE_STREAM}

@@ -6,30 +6,14 @@ same mixture; each request is timed by itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from tuner.host.interference import Watch
-from tuner.record.protocol import Measured
-from tuner.worker.company import Company
-from tuner.worker.scenarios.timing import Call, WarmUp, in_turn, take_slice, until_steady
+from tuner.worker.scenarios.timing import BackToBack, Call, Requests
 
 
-def warm_up(calls: Sequence[Call], clock: Callable[[], float]) -> WarmUp:
-    """Send rounds of requests until they are steady."""
-    return until_steady(in_turn(calls), clock)
+def requests(calls: Sequence[Call]) -> Requests:
+    """Return a request for each shape."""
+    return Requests(calls, batches=1)
 
 
-def measure(
-    calls: Sequence[Call],
-    clock: Callable[[], float],
-    watch: Watch,
-    *,
-    index: int,
-    batch: int,
-    seconds: float,
-    company: Company | None = None,
-) -> Measured:
-    """Time each request of whole rounds, for at least `seconds`."""
-    return take_slice(
-        calls, clock, watch, index=index, batch=batch, seconds=seconds, company=company
-    )
+SINGLE_STREAM = BackToBack(requests)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -57,56 +57,77 @@ def until_steady(call: Call, clock: Callable[[], float]) -> WarmUp:
             return WarmUp(elapsed, recent, is_steady)
 
 
-def take_slice(
-    requests: Sequence[Call],
-    clock: Callable[[], float],
-    watch: Watch,
-    *,
-    index: int,
-    batch: int,
-    seconds: float,
-    batches_per_request: int = 1,
-    company: Company | None = None,
-) -> Measured:
-    """Make each of the requests in turn, timed one by one, in whole rounds for at least `seconds`.
+class Requests(NamedTuple):
+    """What is timed, request by request, in whole rounds."""
 
-    company: the other instances of a team, with which this one begins and ends its work.
-    """
-    moment = company.agree() if company else 0.0
-    before = watch.read()
-    if company:
-        sleep_until(moment)
-        late_s = time.monotonic() - moment
-    took_s: list[float] = []
-    start = last = clock()
-    while last - start < seconds:
-        for request in requests:
-            request()
-            now = clock()
-            took_s.append(now - last)
-            last = now
-    after = watch.read()
-    interference = watch.between(before, after)
-    if company:
-        company.keep_up(in_turn(requests))
-        if late_s > _MOST_LATE * seconds:
-            late = f"an instance began {1000 * late_s:.0f} ms after the others"
-            dirty = (*interference.dirty, late)
-            interference = msgspec.structs.replace(interference, dirty=dirty)
-    # a request of several batches is none that a user's program makes
-    is_usual = batches_per_request == 1
-    return Measured(
-        Slice(
-            index=index,
-            batch=batch,
-            calls=len(took_s) * batches_per_request,
-            seconds=last - start,
-            at=(before.at + after.at) / 2,
-            interference=interference,
-            latency=latency(took_s) if is_usual else None,
-            packed_calls=packed(took_s) if is_usual else b"",
+    calls: Sequence[Call]
+    """A call for each request of a round."""
+    batches: int
+    """Batches of the model in a request. One of several is none that a user's program makes, so
+    that its seconds are not kept."""
+
+
+class BackToBack:
+    """A scenario in which a request is sent as soon as the one before is answered."""
+
+    def __init__(self, requests: Callable[[Sequence[Call]], Requests]) -> None:
+        """requests: makes requests of the model's calls."""
+        self._requests = requests
+
+    def warm_up(self, calls: Sequence[Call], clock: Callable[[], float]) -> WarmUp:
+        """Make rounds of requests until they are steady."""
+        return until_steady(in_turn(self._requests(calls).calls), clock)
+
+    def measure(
+        self,
+        calls: Sequence[Call],
+        clock: Callable[[], float],
+        watch: Watch,
+        *,
+        index: int,
+        batch: int,
+        seconds: float,
+        company: Company | None = None,
+    ) -> Measured:
+        """Time each request of whole rounds, for at least `seconds`.
+
+        company: the other instances of a team, with which this one begins and ends its work.
+        """
+        requests = self._requests(calls)
+        moment = company.agree() if company else 0.0
+        before = watch.read()
+        if company:
+            sleep_until(moment)
+            late_s = time.monotonic() - moment
+        took_s: list[float] = []
+        start = last = clock()
+        while last - start < seconds:
+            for request in requests.calls:
+                request()
+                now = clock()
+                took_s.append(now - last)
+                last = now
+        after = watch.read()
+        interference = watch.between(before, after)
+        if company:
+            company.keep_up(in_turn(requests.calls))
+            if late_s > _MOST_LATE * seconds:
+                late = f"an instance began {1000 * late_s:.0f} ms after the others"
+                dirty = (*interference.dirty, late)
+                interference = msgspec.structs.replace(interference, dirty=dirty)
+        is_usual = requests.batches == 1
+        return Measured(
+            Slice(
+                index=index,
+                batch=batch,
+                calls=len(took_s) * requests.batches,
+                seconds=last - start,
+                at=(before.at + after.at) / 2,
+                interference=interference,
+                latency=latency(took_s) if is_usual else None,
+                packed_calls=packed(took_s) if is_usual else b"",
+            )
         )
-    )
 
 
 def in_turn(calls: Sequence[Call]) -> Call:
