@@ -425,3 +425,17 @@ def test_a_round_that_holds_no_logarithm_is_damage(result: Result) -> None:
     confirmation = msgspec.structs.replace(result.confirmation, rounds=[wrong])
     damaged = msgspec.structs.replace(result, confirmation=confirmation)
     assert "no logarithm" in (fault_of_result(damaged) or "")
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_what_disturbed_calls_did_to_a_latency_is_shown_beside_it(
+    result: Result, template: str
+) -> None:
+    """Only where it did something: the same figure twice would say that disturbance does nothing."""
+    value, quiet = Interval(25.0, 24.0, 26.0, 0.95), Interval(20.0, 19.5, 20.5, 0.95)
+    for undisturbed, is_shown in ((quiet, True), (value, False), (None, False)):
+        default = msgspec.structs.replace(
+            result.default, value=value, value_undisturbed=undisturbed
+        )
+        text = render(msgspec.structs.replace(result, default=default), template)
+        assert ("20 (19.5 - 20.5) items/s without disturbed calls" in text) == is_shown
