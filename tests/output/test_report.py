@@ -431,7 +431,7 @@ def test_a_round_that_holds_no_logarithm_is_damage(result: Result) -> None:
 def test_what_disturbed_calls_did_to_a_latency_is_shown_beside_it(
     result: Result, template: str
 ) -> None:
-    """Only where it did something: the same figure twice would say that disturbance does nothing."""
+    """Only where they differ: the same figure twice would say that disturbance does nothing."""
     value, quiet = Interval(25.0, 24.0, 26.0, 0.95), Interval(20.0, 19.5, 20.5, 0.95)
     for undisturbed, is_shown in ((quiet, True), (value, False), (None, False)):
         default = msgspec.structs.replace(
