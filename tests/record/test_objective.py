@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tuner.record.interval import Interval
-from tuner.record.launch import Share, Slice, nearest_rank, packed
+from tuner.record.launch import Share, Slice, percentile, packed
 from tuner.record.objective import GOALS, METRICS, Bound, Objective
 
 FAST = Slice(1, 4, 10, 1.0, 0.5, packed_calls=packed([0.1] * 10))
@@ -49,10 +49,10 @@ def test_calls_of_a_team_take_as_long_as_one_instance_needs() -> None:
     assert team.call_mean_s == pytest.approx(0.1)
 
 
-def test_the_nearest_rank_is_one_of_the_values() -> None:
-    assert nearest_rank([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert nearest_rank([5.0], 0.99) == 5.0
-    assert nearest_rank(list(range(1, 31)), 0.9) == 27
+def test_a_percentile_is_one_of_the_values() -> None:
+    assert percentile([3.0, 1.0, 2.0], 0.5) == 2.0
+    assert percentile([5.0], 0.99) == 5.0
+    assert percentile(list(range(1, 31)), 0.9) == 28
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.inf, math.nan])

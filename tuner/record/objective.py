@@ -17,7 +17,7 @@ from typing import Literal
 import msgspec
 
 from tuner.record.interval import Interval
-from tuner.record.launch import LaunchRecord, Slice, nearest_rank
+from tuner.record.launch import LaunchRecord, Slice, percentile
 
 Direction = Literal["maximize", "minimize"]
 
@@ -42,13 +42,13 @@ def _mean_call_ms(taken: Slice) -> float:
 
 
 def _p90_ms(call_s: Sequence[float]) -> float:
-    return 1000 * nearest_rank(call_s, 0.9)
+    return 1000 * percentile(call_s, 0.9)
 
 
 METRICS = {
     "throughput": Metric("items per second", "items/s", "maximize", lambda s: s.rate),
-    # a slice of 0.3 s holds four calls of resnet50: no quantile, but a mean. Of 30 calls, three lie
-    # beyond the 90th percentile
+    # a slice of 0.3 s holds four calls of resnet50: no quantile, but a mean. The 90th
+    # percentile of 30 calls is the third from the top
     "latency_p90": Metric(
         "90th percentile of the latency", "ms", "minimize", _mean_call_ms, _p90_ms, least_calls=30
     ),
