@@ -28,7 +28,7 @@ def test_latencies_are_milliseconds_of_a_call() -> None:
     objective = Objective.of("latency_p90")
     assert objective.value(objective.of_slice(SLOW)) == pytest.approx(200.0)
     calls = [k / 1000 for k in range(1, 41)]
-    assert objective.value(objective.of_calls(calls)) == pytest.approx(36.0)
+    assert objective.value(objective.of_calls(calls)) == pytest.approx(37.0)
 
 
 def test_an_interval_in_a_unit_of_which_less_is_better_is_turned_round() -> None:
