@@ -256,6 +256,8 @@ def _safe(name: str) -> str:
 
 def difference(opened: StudyOpened, plan: Plan) -> str:
     """Name the parts of the identity in which a begun study differs from a plan."""
+    if opened.identity_parts.get("method") != plan.identity_parts["method"]:
+        return f"how this tool measures (the study is of version {opened.tool_version})"
     differs = [
         name
         for name, value in plan.identity_parts.items()

@@ -46,7 +46,7 @@ def test_percentiles_beside_a_latency_are_of_the_calls_that_it_rests_on() -> Non
     """Else a report could say that 99 % take less than the 90th percentile."""
     objective = Objective.of("latency_p90")
     busy = Interference(dirty=("foreign",))
-    calls = [0.01] * 10 + [0.05] * 10
+    calls = [0.01] * 11 + [0.05] * 9
     rounds = [
         launch([Slice(k, 1, 20, sum(calls), 0.0, busy, packed_calls=packed(calls))])
         for k in range(3)

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tuner.record.interval import Interval
-from tuner.record.launch import Share, Slice, percentile, packed
+from tuner.record.launch import Share, Slice, packed, percentile
 from tuner.record.objective import GOALS, METRICS, Bound, Objective
 
 FAST = Slice(1, 4, 10, 1.0, 0.5, packed_calls=packed([0.1] * 10))

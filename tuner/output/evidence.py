@@ -101,6 +101,12 @@ def beside(fared: BesideNeighbour) -> str:
     return f"{fared.speedup:.2f}x (from {rounds})"
 
 
+def of_search(result: Result) -> str:
+    """Say what the ratios of the search are, and what they go by where claims go by another."""
+    by = ", by the mean time of a call" if result.objective.is_of_calls else ""
+    return f"The ratios of the search are hints with the machine's drift taken out{by}: no claims."
+
+
 def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
     """Return by name what was measured beside a busy neighbour, the default first."""
     baselines = {b.name: b.beside_neighbour for b in result.baselines if not b.same_as}

@@ -121,6 +121,8 @@ def read_recommendation(path: Path) -> Recommendation:
     """Read a `recommended.toml`, or a study's in its folder; raises UsageError if it is not one."""
     if path.is_dir():
         path /= "recommended.toml"
+    if path.name == "result.json":
+        raise UsageError(f"{path} is a study's result: name {path.with_name('recommended.toml')}")
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         found = msgspec.convert(raw, Recommendation)

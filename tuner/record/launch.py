@@ -91,9 +91,9 @@ def latency(call_s: Sequence[float]) -> Latency:
 def percentile(values: Sequence[float], share: float) -> float:
     """Return the value, of at least one, that so large a share of them lie below.
 
-    The rank is the one that MLPerf's LoadGen takes. The nearest rank, one less where the share is a
-    whole number of values, is expected at the 87th percentile of 30 calls and at the 90th of 300: an
-    arm would look the faster, the fewer its calls.
+    The rank is the one that MLPerf's LoadGen takes. The nearest rank, which is one less, is
+    expected at the 87th percentile of 30 calls and at the 90th of 300: an arm would look the
+    faster, the fewer its calls.
     """
     return sorted(values)[math.floor(share * len(values))]
 

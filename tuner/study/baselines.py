@@ -7,6 +7,7 @@ from collections import Counter
 
 from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
+from tuner.record.events import Warned
 from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
@@ -45,6 +46,8 @@ def measure_baselines(study: Study) -> None:
             "the default configuration cannot be measured: "
             + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         )
+    if beyond := ledger.eligible.default_beyond():
+        study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     warn_of_a_short_budget(study, len(chosen))
     first = int(best[0].get(BATCH) or ledger.reference_batch)
     skipped = [b.name for b in chosen if not _measure(study, b.configuration, first, b.name)]

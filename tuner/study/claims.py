@@ -250,6 +250,8 @@ class Claims:
             f"none of the {n} other configurations tried came within the noise of the default in "
             "the search"
         )
+        if self.objective.is_of_calls:
+            reason += ", by the mean time of a call"
         if best is not None:
             reason += f" when the finalists were named; after more launches {best.label()} does"
             return Claim(default, "ambiguous", reason)

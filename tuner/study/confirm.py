@@ -45,10 +45,10 @@ def confirm(study: Study) -> None:
         last_look = max((look for look in LOOKS if look <= n), default=0)
         open_arms = make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
         open_arms = [c for c in open_arms if study.ledger.eligible.may_win(c)]
-        if last_look and not open_arms:
-            reason = f"decided after {n} rounds"
-        elif chosen.arms and not open_arms:
+        if not any(map(study.ledger.eligible.may_win, chosen.arms)):
             reason = f"no arm was left after {n} rounds: {_why_none(study, chosen.arms)}"
+        elif last_look and not open_arms:
+            reason = f"decided after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         elif lacking := schedule.why_no_round(n, _launched(study, open_arms)):

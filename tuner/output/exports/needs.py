@@ -14,6 +14,11 @@ _COMPILED = ("torch.compile.mode", "torch.export.mode")
 """Settings with which TorchInductor builds C++ where the program runs."""
 _HUGE = ("hugetlb", "MIMALLOC_LARGE_OS_PAGES", "THP_MEM_ALLOC_ENABLE", "thp:")
 
+_NOTHING = {
+    "keep_default": "keep the default: nothing that was tried is faster, and nothing is set",
+    "ambiguous": "not decided: nothing was confirmed to be faster, and nothing is set",
+}
+
 
 def comments(lines: Sequence[str]) -> list[str]:
     """Return lines as comments: one line each, whatever is in them."""
@@ -30,8 +35,8 @@ def _one_line(text: str) -> str:
 def heading(recommendation: Recommendation) -> list[str]:
     """Say what was confirmed, of what and where."""
     r = recommendation
-    claim: str = r.claim.verdict
-    if r.claim.speedup is not None and r.claim.verdict == "faster":
+    claim = _NOTHING.get(r.claim.verdict, "")
+    if r.claim.speedup is not None and not claim:
         s = r.claim.speedup
         claim = f"{s.point:.2f} times as fast as the default ({s.low:.2f} - {s.high:.2f})"
     workload = r.workload
