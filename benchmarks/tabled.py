@@ -228,9 +228,17 @@ def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
 
 @contextmanager
 def study_of(
-    table: Table, deck: Deck, budget_s: float, seed: int, earlier: Sequence[Earlier] = ()
+    table: Table,
+    deck: Deck,
+    budget_s: float,
+    seed: int,
+    earlier: Sequence[Earlier] = (),
+    turns: tuple[WinnerClass, ...] = (REDUCED,),
 ) -> Iterator[Watched]:
-    """Assemble a study on a table's launches."""
+    """Assemble a study on a table's launches.
+
+    turns: the questions that it asks.
+    """
     space = TabledSpace(table, start_of(table, seed))
     source = DeckSource(deck, space.row)
     budget = VirtualBudget(budget_s, source)
@@ -252,6 +260,6 @@ def study_of(
             cost_s=costs.own_s,
         )
         study = Watched(store, space, baselines_of(table, space), bench, ledger, costs, search,
-                        budget, lambda _: None, REDUCED, turns=(REDUCED,))  # fmt: skip
+                        budget, lambda _: None, turns[0], turns=turns)  # fmt: skip
         study.tabled, study.steps = space, []
         yield study

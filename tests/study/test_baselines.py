@@ -13,6 +13,7 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 
@@ -87,6 +88,23 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
         assert "takes about 10 s here and the smallest claim 100 s" in text
         assert told in text
         assert text.endswith("--budget 11m holds all of it")
+
+
+def test_at_other_batches_only_the_best_of_each_class_is_measured(
+    store: Store, tmp_path: Path
+) -> None:
+    study = new_study(store, tmp_path, 100_000.0, TenSecondsEach)
+    study.ledger.batches = (4, 16)
+    behind = Configuration.of({"env.FAKE_THREADS": 8})  # of the class of new_study's own baseline
+    for name, configuration in (("behind", behind), ("other", ANOTHER)):
+        study.baselines.append(Baseline(name, "a guide", configuration, True, "", None, ()))
+    measure_baselines(study)
+    at_16 = {
+        record.request.configuration.without(BATCH)
+        for record in store.launches.values()
+        if record.request.configuration.get(BATCH) == 16
+    }
+    assert at_16 == {DEFAULT, BASELINE, ANOTHER}
 
 
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:

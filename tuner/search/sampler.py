@@ -1,7 +1,8 @@
 """A portfolio of proposals as an Optuna sampler: never a configuration that was tried before.
 
 Plain TPE proposes 9-25 % of its configurations twice. Here every proposal is canonical, feasible,
-in the winner class that is asked about, and new; its source takes turns:
+in the winner class that is asked about, and new. First come the unions of what a study was given,
+then what their leader sets at values that nobody tried (search/unions.py). After them take turns:
 
 surrogate   what a Gaussian process over everything tried (search/surrogate.py) expects most of, for
             its seconds, in the whole class (search/pool.py)
@@ -13,6 +14,7 @@ random      uniform over what is left: keeps an eye on what the others would nev
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import random
@@ -34,6 +36,7 @@ from tuner.search.pool import Pool
 from tuner.search.proposals import Belief, Exhausted
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
+from tuner.search.unions import Unions
 from tuner.space.catalogue import allowed_in, winner_class
 from tuner.space.listing import choices_within
 from tuner.space.space import Space
@@ -43,6 +46,8 @@ _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
 _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
 """In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
+SOURCES = ("union", "surrogate", "nearby", "tpe", "random")
+"""Every name under which something is proposed here."""
 UNGUIDED = ("tpe", "random")
 """Sources that do not ask the surrogate."""
 _ELSEWHERE = (*UNGUIDED, "surrogate")
@@ -96,6 +101,7 @@ class PortfolioSampler(BaseSampler):
         self.surrogate = Surrogate(
             space, self.transfer.hints if self.transfer.tells_anything else None
         )
+        self.unions = Unions(space)
         self._pool = Pool(space, self._random)
         self._fitted: Mapping[Configuration, Score | None] = {}
         self.source = ""
@@ -120,6 +126,9 @@ class PortfolioSampler(BaseSampler):
     def propose(self, study: Study) -> Configuration:
         """Return a new configuration of the class in focus; raises Exhausted."""
         tried = self._scores()
+        if (first := self._united(tried)) is not None:
+            self.source = "union"
+            return first
         for source in self._in_turn():
             proposal = {
                 "surrogate": lambda: self._by_surrogate(tried, is_nearby=False),
@@ -135,6 +144,15 @@ class PortfolioSampler(BaseSampler):
             raise Exhausted(f"every configuration of class {self.focus} has been tried")
         self.source = "random"
         return proposal
+
+    def _united(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
+        """Return a union of what gained, or its leader with a value that nobody has tried."""
+        best = self.best_few(tried)
+        if not best:
+            return None
+        return self.unions.propose(
+            best[0], self.focus, tried, self._sd, functools.partial(self._is_new, tried=tried)
+        )
 
     def _in_turn(self) -> Iterator[str]:
         """Yield the source whose turn it is, then each other one: the first that has something."""
@@ -209,12 +227,8 @@ class PortfolioSampler(BaseSampler):
         if not best:
             return None
 
-        def is_new(c: Configuration) -> bool:
-            return self._is_new(c, tried)
-
-        def gains(configurations: Sequence[Configuration]) -> np.ndarray:
-            return self.surrogate.expected_gains(configurations, best)
-
+        is_new = functools.partial(self._is_new, tried=tried)
+        gains = functools.partial(self.surrogate.expected_gains, over=best)
         last = self.around.get(self.focus)
         candidates = [] if last is None else self.open_neighbours(last, tried)
         is_whole = not candidates and not is_nearby

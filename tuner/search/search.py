@@ -16,7 +16,7 @@ from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.search.effects import Effects
 from tuner.search.proposals import Belief, Proposal
-from tuner.search.sampler import PortfolioSampler, Scores
+from tuner.search.sampler import SOURCES, PortfolioSampler, Scores
 from tuner.search.settling import Settling, Standing
 from tuner.search.transfer import Earlier, Transfer
 from tuner.search.trials import Trials
@@ -56,6 +56,9 @@ class Search:
         self._transfer = Transfer(space, earlier)
         self._sampler = PortfolioSampler(space, scores, seed, transfer=self._transfer, **known)
         self._trials = Trials(path, self._sampler, scores, noted)
+        for note in noted:
+            if note.source not in SOURCES:
+                self._sampler.unions.give(note.configuration)
         self._scores = scores
         self._effects = Effects(space)
         self._settling = Settling(self._sampler, scores)
@@ -71,6 +74,7 @@ class Search:
 
     def enter(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration that the search did not propose: the default, a baseline."""
+        self._sampler.unions.give(configuration)
         return self._trials.enter(configuration, source)
 
     def tell(self, proposal: Proposal, outcome: Outcome, reason: str, score: float | None) -> None:

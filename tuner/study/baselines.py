@@ -1,4 +1,4 @@
-"""First the default, then every recommendation, each over the batches that the default bears."""
+"""First the default, then every recommendation; who leads, at the other batches too."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
 from tuner.study.leaders import is_default
 from tuner.study.prospect import warn_of_a_short_budget
-from tuner.study.schedule import BASELINES_SHARE, Schedule
+from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 
 def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
-    The default comes first and always. Then every baseline at the default's best batch, and then at
-    the others at which the default does not fail: the best of each winner class and how the user
-    runs it, and, the fastest first, as many of the rest as a share of the budget allows; the others
-    are warned of. Whether a baseline works where the default does not is left to the search, and
+    The default comes first and always. Then every baseline at the default's best batch, and then,
+    at the others at which the default does not fail, the best of each winner class and how the user
+    runs it: what is behind at one batch seldom leads at another, and the search looks there too.
+    Whether a baseline works where the default does not is left to the search, and
     warned of. Nothing but the first baseline is measured that would eat what the confirmation
     needs. Raises NothingMeasured if the default cannot be measured.
     """
@@ -60,24 +60,16 @@ def measure_baselines(study: Study) -> None:
     klass_of = {b.name: winner_class(b.configuration) for b in ranked}
     first_of_class = {klass_of[b.name]: b for b in reversed(ranked)}.values()
     leaders = dict.fromkeys([*first_of_class, *(b for b in chosen if b.configuration == own)])
-    began_s = study.budget.used_s()
     working = [b for b in ledger.batches if not _fails_at(study, b)]
     if chosen and len(working) < len(ledger.batches):
         failing = ", ".join(str(b) for b in ledger.batches if b not in working)
         study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
-    for baseline in [*leaders, *(b for b in ranked if b not in leaders)]:
-        is_leader = baseline in leaders
+    for baseline in leaders:
         for batch in working:
-            has_time = (
-                is_leader
-                or study.budget.used_s() - began_s < BASELINES_SHARE * study.budget.total_s
-            )
-            if not _is_tried(study, ledger.at_batch(baseline.configuration, batch)) and not (
-                has_time and _measure(study, baseline.configuration, batch, baseline.name)
-            ):
+            if not _measure(study, baseline.configuration, batch, baseline.name):
                 skipped.append(baseline.name)
     if skipped:
-        study.notes.leave_undone(f"to measure at every batch: {', '.join(dict.fromkeys(skipped))}")
+        study.notes.leave_undone(f"to measure {', '.join(dict.fromkeys(skipped))}")
     study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 

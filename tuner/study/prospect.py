@@ -29,7 +29,8 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     claim_s = _look_s(study, _FEWEST_ARMS)
     left_s = max(0.0, study.budget.left_s())
     looking_s = _look_s(study, 1 + len(study.turns) + min(1, n_baselines))
-    n_before = n_baselines * len(study.ledger.batches)
+    n_leading = min(n_baselines, len(study.turns))
+    n_before = n_baselines + n_leading * (len(study.ledger.batches) - 1)
     wanted_s = looking_s + (n_before + _PROPOSALS + _REMOVALS) * launch_s
     if left_s >= wanted_s:
         return

@@ -18,8 +18,6 @@ from tuner.study.study import Study
 
 LEAST_SHARE = 0.1
 """Share of the budget: the most that minimising keeps while the search still finds something."""
-BASELINES_SHARE = 0.1
-"""Share of the budget that goes to baselines at further batches; the best ones come on top."""
 _PROOFS_SHARE = 0.2
 """Share of the budget: the most that is kept to prove dear settings, which ship proven only."""
 _PROFILES_SHARE = 0.04
