@@ -41,7 +41,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, 
     """One study with a crash and a wrong output in its space."""
     cwd = tmp_path_factory.mktemp("finished")
     secrets = {"MY_TOKEN": "s3cr3t-t0ken", "TF_API_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
-    return cwd, study(cwd, FAULTY, "15s", environment={**secrets, **SET})
+    return cwd, study(cwd, FAULTY, "20s", environment={**secrets, **SET})
 
 
 def test_files_of_the_contract_are_there_and_valid(
