@@ -38,11 +38,11 @@ from tuner.record.outcome import Ending
 from tuner.record.store import Store
 from tuner.request import Request
 from tuner.search.search import Search
+from tuner.space.catalogue import is_default
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Costs
 from tuner.study.explore import explore
-from tuner.study.leaders import is_default
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.race import race

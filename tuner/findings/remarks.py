@@ -11,9 +11,8 @@ from tuner.host.interference import disturbances, n_disturbed
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import is_default, winner_class
 from tuner.study.claims import Claim, Claims
-from tuner.study.leaders import is_default
 from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR

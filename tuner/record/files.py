@@ -12,7 +12,12 @@ import msgspec
 import tomli_w
 
 from tuner.errors import StorageFailed, UsageError
-from tuner.record.recommendation import RECOMMENDATION_VERSION, Recommendation, fault_of
+from tuner.record.recommendation import (
+    RECOMMENDATION_VERSION,
+    WITHOUT_SETTINGS,
+    Recommendation,
+    fault_of,
+)
 from tuner.record.result import SCHEMA_VERSION, Result
 from tuner.record.result_faults import fault_of_result
 
@@ -86,10 +91,6 @@ def results_below(folder: Path, option: str = "") -> list[Path]:
     return paths
 
 
-_NOTHING_HEADER = {
-    "keep_default": "# Keep the default: nothing that was tried is faster.\n\n",
-    "ambiguous": "# Not decided: nothing was confirmed to be faster, so that nothing is set.\n\n",
-}
 _SETTINGS_HEADER = """\
 # What to set, as confirmed by tune-framework. Launch settings stand in [environment] as
 # variables; where needs_code_change is true, `how` says what the program must do.
@@ -99,7 +100,8 @@ _SETTINGS_HEADER = """\
 
 def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     """Write a `recommended.toml`."""
-    header = _NOTHING_HEADER.get(recommendation.claim.verdict, _SETTINGS_HEADER)
+    nothing = WITHOUT_SETTINGS.get(recommendation.claim.verdict)
+    header = f"# {nothing[0].upper()}{nothing[1:]}.\n\n" if nothing else _SETTINGS_HEADER
     write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
 
 

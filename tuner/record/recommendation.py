@@ -19,6 +19,13 @@ from tuner.record.result_faults import fault_of_interval
 RECOMMENDATION_VERSION = 1
 
 
+WITHOUT_SETTINGS = {
+    "keep_default": "keep the default: nothing that was tried is faster",
+    "ambiguous": "not decided: nothing was confirmed to be faster, so that nothing is set",
+}
+"""What a recommendation without settings says, by its claim's verdict."""
+
+
 class RecommendedWorkload(msgspec.Struct, frozen=True):
     """What the settings were confirmed for."""
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.search.effects import Effects
-from tuner.space.catalogue import allowed_in, winner_class
+from tuner.space.catalogue import allowed_in, is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 
@@ -66,7 +66,7 @@ class Unions:
         self, scores: Mapping[Configuration, float], sd: Callable[[Configuration], float]
     ) -> list[Configuration]:
         """Return what was given and gained more than noise over the default, the best first."""
-        default = max((s for c, s in scores.items() if _is_default(c)), default=math.inf)
+        default = max((s for c, s in scores.items() if is_default(c)), default=math.inf)
         gains = {c: scores[c] - default for c in self._given if c in scores}
         better = [c for c, gain in gains.items() if gain > max(_LEAST_GAIN, sd(c))]
         return sorted(better, key=gains.__getitem__, reverse=True)
@@ -108,7 +108,3 @@ class Unions:
                 if (knob, value) not in known and is_new(other):
                     return other
         return None
-
-
-def _is_default(configuration: Configuration) -> bool:
-    return not configuration.without(BATCH).settings

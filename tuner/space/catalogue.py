@@ -84,6 +84,11 @@ def winner_class(configuration: Configuration) -> WinnerClass:
     return WinnerClass.LAUNCH_ONLY
 
 
+def is_default(configuration: Configuration) -> bool:
+    """Tell whether a configuration is the default, at whatever batch."""
+    return not configuration.without(BATCH).settings
+
+
 def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
     """Tell whether a winner class allows a configuration."""
     return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)

@@ -11,10 +11,9 @@ from tuner.record.events import Warned
 from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
-from tuner.study.leaders import is_default
 from tuner.study.prospect import warn_of_a_short_budget
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
@@ -26,9 +25,9 @@ def measure_baselines(study: Study) -> None:
     The default comes first and always. Then every baseline at the default's best batch, and then,
     at the others at which the default does not fail, the best of each winner class and how the user
     runs it: what is behind at one batch seldom leads at another, and the search looks there too.
-    Whether a baseline works where the default does not is left to the search, and
-    warned of. Nothing but the first baseline is measured that would eat what the confirmation
-    needs. Raises NothingMeasured if the default cannot be measured.
+    Whether a baseline works where the default does not is left to the search, and warned of.
+    Nothing but the first baseline is measured that would eat what the confirmation needs. Raises
+    NothingMeasured if the default cannot be measured.
     """
     if study.notes.is_done(Phase.BASELINES):
         return

@@ -31,8 +31,8 @@ from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_HIGH, TOO_NOISY, is_too
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.result import Verdict
 from tuner.record.store import Store
-from tuner.space.catalogue import allowed_in
-from tuner.study.leaders import BEHIND, is_default
+from tuner.space.catalogue import allowed_in, is_default
+from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
 
 _MANY = 10**6

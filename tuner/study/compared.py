@@ -8,9 +8,8 @@ from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.space.as_run import named
 from tuner.space.baselines import to_measure
-from tuner.space.catalogue import allowed_in
+from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.leaders import is_default
 from tuner.study.study import LONG_BUDGET_S, Study
 
 _NEARLY_BEST = 0.05

@@ -10,6 +10,7 @@ from tuner.record.events import RoundEnds, TimeLeft
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.as_run import AS_RUN
+from tuner.space.catalogue import is_default
 from tuner.study.claims import Claims
 from tuner.study.compared import (
     as_run,
@@ -18,7 +19,6 @@ from tuner.study.compared import (
     best_baseline,
     confirmation_arms,
 )
-from tuner.study.leaders import is_default
 from tuner.study.neighbours import wants_neighbour
 from tuner.study.profiles import to_profile
 from tuner.study.proofs import unproven

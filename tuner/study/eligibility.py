@@ -11,7 +11,7 @@ from tuner.measurement.estimates import kept
 from tuner.record.configuration import Configuration
 from tuner.record.launch import IN_ROUNDS, LaunchRecord
 from tuner.record.outcome import Outcome
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.catalogue import is_default
 from tuner.study.bounds import beyond
 
 if TYPE_CHECKING:
@@ -51,8 +51,7 @@ class Eligibility:
         The default is what everything is compared with: it is out of the question at a batch only
         if it was measured within all bounds at another.
         """
-        is_default = not configuration.without(BATCH).settings
-        if is_default and not self._is_default_within():
+        if is_default(configuration) and not self._is_default_within():
             return ""
         return self._beyond.get(configuration, "")
 

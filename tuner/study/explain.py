@@ -6,8 +6,8 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
 from tuner.record.journal import AblationRound, Phase
 from tuner.record.launch import Purpose
+from tuner.space.catalogue import is_default
 from tuner.study.confirm import make_claims
-from tuner.study.leaders import is_default
 from tuner.study.phase_costs import EXPLAIN_ROUNDS, explained
 from tuner.study.profiles import profile_alone
 from tuner.study.schedule import Schedule

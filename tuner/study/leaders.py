@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
-from tuner.space.catalogue import allowed_in
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.catalogue import allowed_in, is_default
 
 if TYPE_CHECKING:
     from tuner.study.ledger import Ledger
 
 BEHIND = 3.0
 """What lags behind the default by more standard errors than this is not confirmed any more."""
-
-
-def is_default(configuration: Configuration) -> bool:
-    """Tell whether a configuration is the default, at whatever batch."""
-    return not configuration.without(BATCH).settings
 
 
 class Leaders:

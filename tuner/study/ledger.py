@@ -11,9 +11,10 @@ from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
+from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.eligibility import Eligibility
-from tuner.study.leaders import Leaders, is_default
+from tuner.study.leaders import Leaders
 from tuner.study.prices import prices_of
 
 

@@ -8,7 +8,7 @@ from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.study.leaders import is_default
+from tuner.space.catalogue import is_default
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (

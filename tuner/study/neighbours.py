@@ -9,7 +9,7 @@ from __future__ import annotations
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
-from tuner.study.leaders import is_default
+from tuner.space.catalogue import is_default
 from tuner.study.phase_costs import NEIGHBOUR_ROUNDS
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study

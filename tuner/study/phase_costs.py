@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS, ONE_SIDED, expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
+from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import confirmation_arms, main_baselines
 from tuner.study.costs import SAFETY
-from tuner.study.leaders import is_default
 from tuner.study.proofs import dear, is_unmeasured
 from tuner.study.study import Study
 

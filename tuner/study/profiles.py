@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
-from tuner.study.leaders import is_default
+from tuner.space.catalogue import is_default
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 

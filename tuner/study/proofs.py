@@ -12,8 +12,8 @@ import math
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
+from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
-from tuner.study.leaders import is_default
 from tuner.study.ledger import Ledger
 from tuner.study.prices import CALL
 from tuner.study.study import LONG_BUDGET_S, Study

@@ -22,8 +22,9 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
 
     n_baselines: those that are still to be measured. Launches of the search take slices of a pacer
     between their own and may wait for quiet, those of a claim's rounds take turns without either.
-    What is kept from the search is reckoned as `least_s` does, which knows no finalist yet: every
-    question soon has one of its own, and the best baseline is confirmed beside them.
+    What is kept from the search is reckoned as Schedule.after_search_s does, which knows no
+    finalist yet: every question soon has one of its own, and the best baseline is confirmed beside
+    them.
     """
     launch_s = study.costs.launch_s(Configuration())
     claim_s = _look_s(study, _FEWEST_ARMS)

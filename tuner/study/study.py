@@ -17,12 +17,11 @@ from tuner.record.store import Store
 from tuner.search.proposals import Proposal
 from tuner.search.search import Search
 from tuner.space.baselines import Baseline
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import is_default, winner_class
 from tuner.space.space import Space
 from tuner.study.budget import Budget
 from tuner.study.contenders import Contenders
 from tuner.study.costs import Costs
-from tuner.study.leaders import is_default
 from tuner.study.ledger import Ledger
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of

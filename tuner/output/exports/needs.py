@@ -7,17 +7,12 @@ from collections.abc import Sequence
 from tuner.errors import UsageError
 from tuner.frameworks import DISTRIBUTIONS
 from tuner.output.exports.preloads import libraries, needed
-from tuner.record.recommendation import Placement, Recommendation
+from tuner.record.recommendation import WITHOUT_SETTINGS, Placement, Recommendation
 from tuner.space.knobs_of.launch import CPUS
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
 """Settings with which TorchInductor builds C++ where the program runs."""
 _HUGE = ("hugetlb", "MIMALLOC_LARGE_OS_PAGES", "THP_MEM_ALLOC_ENABLE", "thp:")
-
-_NOTHING = {
-    "keep_default": "keep the default: nothing that was tried is faster, and nothing is set",
-    "ambiguous": "not decided: nothing was confirmed to be faster, and nothing is set",
-}
 
 
 def comments(lines: Sequence[str]) -> list[str]:
@@ -35,7 +30,7 @@ def _one_line(text: str) -> str:
 def heading(recommendation: Recommendation) -> list[str]:
     """Say what was confirmed, of what and where."""
     r = recommendation
-    claim = _NOTHING.get(r.claim.verdict, "")
+    claim = WITHOUT_SETTINGS.get(r.claim.verdict, "")
     if r.claim.speedup is not None and not claim:
         s = r.claim.speedup
         claim = f"{s.point:.2f} times as fast as the default ({s.low:.2f} - {s.high:.2f})"

@@ -71,8 +71,8 @@ KNOBS = (
     model(
         "torch.compile.mode",
         "torch.compile, by TorchInductor",
-        "mode {value}: model = torch.compile(model), called under torch.inference_mode(); the mode "
-        "freezing needs torch._inductor.config.freezing = True before the first call",
+        "model = torch.compile(model), called under torch.inference_mode(); the mode freezing "
+        "needs torch._inductor.config.freezing = True before the first call",
         domain=one_of("off", "default", "freezing"),
     ),
     model(
