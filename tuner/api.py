@@ -66,9 +66,7 @@ def tune(
     """
     given = {k: v for k, v in locals().items() if k != "listen"}
     frameworks = (framework,) if isinstance(framework, str) else tuple(framework)
-    for name, several in (("exclude", exclude), ("learn_from", learn_from), *(set or {}).items()):
-        if isinstance(several, str | os.PathLike):
-            raise UsageError(f"{name} is a sequence; write [{several!r}]")
+    _refuse_single({"exclude": exclude, "learn_from": learn_from, **(set or {})})
     request = Request(
         model=os.fspath(model),
         hardware=os.fspath(hw),
@@ -97,6 +95,13 @@ def tune(
     if all(each.result is None for each in finished):
         raise NothingMeasured("; ".join(f"{each.framework}: {each.error}" for each in finished))
     return finished
+
+
+def _refuse_single(sequences: Mapping[str, object]) -> None:
+    """Raise UsageError for one value where several are meant: a text is a sequence of letters."""
+    for name, several in sequences.items():
+        if isinstance(several, str | os.PathLike):
+            raise UsageError(f"{name} is a sequence; write [{several!r}]")
 
 
 def verify(

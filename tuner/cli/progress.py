@@ -113,6 +113,23 @@ def _measured(event: LaunchDone) -> str:
     return f"{text}, {event.n_disturbed} of {event.n_slices} slices disturbed: not counted"
 
 
+def _ended(event: LaunchDone) -> str:
+    """Say how a launch ended; its name last: a narrow terminal cuts the end of a line off."""
+    outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
+    told, name = outcome or _measured(event), _named(event.label)
+    return f"  {event.purpose} {told} ({event.seconds:.1f} s): {name}"
+
+
+def _speedups(event: RoundEnds) -> str:
+    """Write the speedups by a round; empty before there are any."""
+    parts = [
+        f"{name} {point:.2f}x ({low:.2f} - {high:.2f})" if high < 1000 else f"{name} {point:.2f}x"
+        for name, (point, low, high) in event.speedups.items()
+    ]
+    early = ", preliminary" if event.is_preliminary and parts else ""
+    return ", ".join(parts) + early
+
+
 def _line(event: Event, state: _State) -> str | None:
     """Return what a plain log says about an event; None for nothing."""
     event = made_printable(event)
@@ -138,25 +155,15 @@ def _line(event: Event, state: _State) -> str | None:
         case LaunchDone():
             state.stage = ""
             state.count(event)
-            rate = _measured(event)
-            outcome = "" if event.outcome == "measured" else f"{event.outcome}: {event.reason}"
-            name = _named(event.label)
-            # the name last: a narrow terminal cuts the end of a line off
-            return f"  {event.purpose} {outcome or rate} ({event.seconds:.1f} s): {name}"
+            return _ended(event)
         case BestSoFar():
             text = f"{event.ratio:.2f}x the default in the search: {_named(event.label)}"
             is_new, state.best = text != state.best, text
             return f"  best so far {text}" if is_new else None
         case RoundEnds():
-            parts = [
-                f"{name} {point:.2f}x ({low:.2f} - {high:.2f})"
-                if high < 1000
-                else f"{name} {point:.2f}x"
-                for name, (point, low, high) in event.speedups.items()
-            ]
-            early = ", preliminary" if event.is_preliminary and parts else ""
-            state.confirmed = f"{', '.join(parts) or '-'} after {event.number} round(s){early}"
-            return f"  round {event.number}: {', '.join(parts) or 'measured'}{early}"
+            speedups = _speedups(event)
+            state.confirmed = f"{speedups or '-'} after {event.number} round(s)"
+            return f"  round {event.number}: {speedups or 'measured'}"
         case WaitingForModel():
             return (
                 f"waiting for {event.model}: {event.stage}, {duration(event.seconds)} so far, at "
