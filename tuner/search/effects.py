@@ -13,6 +13,9 @@ from tuner.space.space import Space
 
 _SHRINKAGE = 0.1
 """Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
+_DIGITS = 9
+"""Further ones of an effect (log) differ between processors: what is equal would be ordered by
+them, and the same study propose something else on another host."""
 
 
 class Effects:
@@ -45,7 +48,9 @@ class Effects:
         effects = self._of_values(figures)
         default = self._space.assignment(Configuration())
         return {
-            knob: effects.get((knob, value), 0.0) - effects.get((knob, default[knob]), 0.0)
+            knob: round(
+                effects.get((knob, value), 0.0) - effects.get((knob, default[knob]), 0.0), _DIGITS
+            )
             for knob, value in configuration.settings
             if knob in default
         }
