@@ -29,7 +29,7 @@ from benchmarks.described import described_host
 from benchmarks.tape import RecordedLaunch, Recording, Tape
 from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.findings.winners import recommended_class
-from tuner.measurement.bench import SLICE_S
+from tuner.measurement.steps import SLICE_S
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass

@@ -46,10 +46,13 @@ class Schedule:
         left_s = self._study.budget.left_s()
         return left_s >= self.phases.confirming_s() + kept_s + self._costs.launch_s(configuration)
 
-    def has_time_to_search(self, configuration: Configuration) -> bool:
-        """Tell whether a launch leaves enough for verdicts, proofs, profiles and one race."""
+    def has_time_to_search(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
+        """Tell whether a launch leaves enough for verdicts, proofs, profiles, one race and more.
+
+        kept_s: the more.
+        """
         cost_s = self._costs.launch_s(configuration)
-        return self._study.budget.left_s() >= self.after_search_s(cost_s) + cost_s
+        return self._study.budget.left_s() >= self.after_search_s(cost_s) + cost_s + kept_s
 
     def after_search_s(self, cost_s: float) -> float:
         """Return what must be left after a launch: for verdicts, and one launch more to race."""
