@@ -3,13 +3,14 @@
     python -m benchmarks.company seconds [--model resnet50] [--turns 4]
     python -m benchmarks.company agrees [--model mobilenet-v1] [--rounds 24]
 
-seconds: a fixed list of launches (as the search makes them) and of rounds (as the confirmation does)
-prepared side by side and one after another, in turns; the ratio of the seconds of the wall clock.
-The compiler's cache is warm in both.
+seconds: a fixed list of launches (as the search makes them) and of rounds (as the confirmation
+does), prepared side by side and one after another, in turns; the ratio of the seconds of the wall
+clock. The compiler's cache is warm in both.
 
 agrees: the default, a compiled, a frozen and a preloaded configuration, each prepared alone and
-beside a companion that compiles meanwhile; in every round one fresh launch of either kind, in random
-order, measured alone. The ratio of their rates with its 95 % interval over rounds must hold 1.
+beside a companion that compiles meanwhile; in every round one fresh launch of either kind, in
+random order, measured alone. The ratio of their rates with its 95 % interval over rounds must
+hold 1.
 Run nothing else meanwhile.
 """
 
@@ -33,7 +34,7 @@ from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
 from tuner.measurement.launcher import ProcessLauncher, bench_of_processes
 from tuner.measurement.replication import Scatter
-from tuner.measurement.seam import Launch
+from tuner.measurement.seam import Launch, Launcher
 from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
@@ -133,15 +134,15 @@ def compare_seconds(model: str, n_turns: int) -> None:
     with bench_for(model) as bench:
         together = bench.launcher
         assert isinstance(together, ProcessLauncher)
-        ways = {"together": together, "alone": Alone(together)}
+        ways: dict[str, Launcher] = {"together": together, "alone": Alone(together)}
         fixed_work(bench)  # fills the compiler's cache and checks outputs, which is done once
         taken: dict[str, list[dict[str, float]]] = {name: [] for name in ways}
         for turn in range(n_turns):
             for name in list(ways)[:: 1 if turn % 2 else -1]:
                 bench.launcher = ways[name]
                 taken[name].append(fixed_work(bench))
-                print(f"{name:9s} " + "  ".join(f"{k} {v:6.1f} s" for k, v in taken[name][-1].items()),
-                      flush=True)  # fmt: skip
+                told = "  ".join(f"{k} {v:6.1f} s" for k, v in taken[name][-1].items())
+                print(f"{name:9s} {told}", flush=True)
         for part in ("launches", "rounds", "all"):
             logs = [
                 math.log(a[part] / b[part])
@@ -181,10 +182,12 @@ def compare_rates(model: str, n_rounds: int, seed: int) -> None:
                     found[way] = log_rate(bench, launch)
                 differences[name].append(found["company"] - found["alone"])
             if number > 2:
-                told = {name: interval(logs) for name, logs in differences.items()}
-                print(f"{number:3d} rounds: " + "  ".join(
-                    f"{name} {p:.4f} ({low:.4f} - {high:.4f})" for name, (p, low, high) in told.items()
-                ), flush=True)  # fmt: skip
+                found_so_far = {name: interval(logs) for name, logs in differences.items()}
+                told = "  ".join(
+                    f"{name} {point:.4f} ({low:.4f} - {high:.4f})"
+                    for name, (point, low, high) in found_so_far.items()
+                )
+                print(f"{number:3d} rounds: {told}", flush=True)
 
 
 def main() -> None:

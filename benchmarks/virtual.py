@@ -88,7 +88,7 @@ class VirtualLaunch:
         source.now_s += self.fixed_s
         record.start_up_s = self.fixed_s / 2
         if played.failure is not None and not played.has_slices:
-            self.finish(played.failure)
+            self.finish(_beside_others(played.failure, record.request.n_companions))
         else:
             record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, ())
 
@@ -143,6 +143,13 @@ class VirtualLaunch:
     def abandon(self) -> None:
         """Let it stay without an ending."""
         self._is_gone = True
+
+
+def _beside_others(failure: Ending, n_companions: int) -> Ending:
+    """Return how a launch ends that fails while others are prepared: that is no outcome."""
+    if not n_companions or failure.outcome is Outcome.NOT_APPLICABLE:
+        return failure
+    return Ending(Outcome.INTERRUPTED, failure.reason)
 
 
 class Company(msgspec.Struct, frozen=True):

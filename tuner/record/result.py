@@ -53,6 +53,8 @@ class CompileSeconds(msgspec.Struct, frozen=True):
     items_to_pay: float | None = None
     """Items after which a start with the compiler's cache there is paid back by speed; None where
     nothing is gained, or nothing has to be paid back."""
+    in_company: bool = False
+    """Whether other launches were prepared beside the ones that tell: by itself it takes less."""
 
 
 class BesideNeighbour(msgspec.Struct, frozen=True):
