@@ -1,6 +1,7 @@
 """How much slower than the best there is what a study recommends, class by class?
 
-    python -m benchmarks.regret [--tables FILES] [--seeds 20] [--budget 600] [--json OUT]
+    python -m benchmarks.regret [--tables FILES] [--seeds 20] [--budget 600]
+                                [--together N --share S] [--json OUT]
 
 Whole studies, minimising and confirmation included, on recorded tables (benchmarks/tabled.py), all
 three classes as users ask about them. What a class recommends is its confirmed winner, or the
@@ -31,6 +32,7 @@ from benchmarks.golden import EXACTLY, TABLES
 from benchmarks.processes import processes
 from benchmarks.score import Truth
 from benchmarks.table import Table, read_table
+from benchmarks.virtual import Company, add_company
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
@@ -47,6 +49,7 @@ class Job(msgspec.Struct, frozen=True):
     path: Path
     budget_s: float
     seed: int
+    company: Company
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -74,7 +77,9 @@ def play(job: Job) -> list[Found]:
     """Carry out a study; return what came of each class."""
     table, truth = _known(job.path)
     deck = Deck(table, 0.0, job.seed)
-    with tabled.study_of(table, deck, job.budget_s, job.seed, turns=TURNS) as study:
+    with tabled.study_of(
+        table, deck, job.budget_s, job.seed, turns=TURNS, company=job.company
+    ) as study:
         for phase in PHASES:
             phase(study)
         claims, space = make_claims(study), study.tabled
@@ -128,10 +133,14 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, nargs="*", default=sorted(TABLES.glob("*.json.gz")))
     parser.add_argument("--seeds", type=int, default=20, help="studies of each table")
     parser.add_argument("--budget", type=float, default=600.0, help="virtual seconds of each")
+    add_company(parser)
     parser.add_argument("--json", type=Path, help="write the figures there as well")
     arguments = parser.parse_args()
+    company = Company(arguments.together, arguments.share)
     jobs = [
-        Job(p, arguments.budget, seed) for p in arguments.tables for seed in range(arguments.seeds)
+        Job(path, arguments.budget, seed, company)
+        for path in arguments.tables
+        for seed in range(arguments.seeds)
     ]
     found: list[Found] = []
     with processes(EXACTLY, most=len(jobs)) as pool:

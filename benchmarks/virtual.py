@@ -7,6 +7,7 @@ is the tool's own, and the clock advances by what they took.
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -158,6 +159,13 @@ class Company(msgspec.Struct, frozen=True):
     most: int = 1
     share: float = 1.0
     """Seconds of preparing so many side by side over those of one after another."""
+
+
+def add_company(parser: argparse.ArgumentParser) -> None:
+    """Have a command ask for a company: how many are prepared together, and what that takes."""
+    parser.add_argument("--together", type=int, default=1, help="launches prepared side by side")
+    parser.add_argument("--share", type=float, default=1.0,
+                        help="of the seconds of preparing so many one after another")  # fmt: skip
 
 
 class VirtualLauncher:
