@@ -53,6 +53,8 @@ class Found(msgspec.Struct, frozen=True):
     is_faster: bool
     half_width: float | None
     """Of the claim's interval (log); None without one."""
+    n_settings: int
+    """Of the winner, where it is called faster."""
     n_proposals: int
 
 
@@ -72,7 +74,11 @@ def play(job: Job) -> dict[WinnerClass, Found]:
             is_faster = claim.verdict == "faster"
             width = math.log(claim.speedup.high / claim.speedup.low) / 2 if claim.speedup else None
             found[klass] = Found(
-                math.expm1(worth) if is_faster else 0.0, is_faster, width, study.n_proposed()
+                math.expm1(worth) if is_faster else 0.0,
+                is_faster,
+                width,
+                len(claim.configuration.settings) if is_faster else 0,
+                study.n_proposed(),
             )
         return found
 
@@ -81,11 +87,13 @@ def line(found: Sequence[Found]) -> str:
     """Return the figures of a class in words."""
     gains = [f.gain for f in found]
     error = statistics.stdev(gains) / math.sqrt(len(gains))
+    settings = [f.n_settings for f in found if f.is_faster]
     widths = [f.half_width for f in found if f.half_width is not None]
     return (
         f"gains {statistics.fmean(gains):6.1%} +- {error:.1%}, faster "
         f"{statistics.fmean(f.is_faster for f in found):4.0%}, half-width "
-        f"{statistics.median(widths) if widths else math.nan:5.1%}, proposals "
+        f"{statistics.median(widths) if widths else math.nan:5.1%}, settings "
+        f"{statistics.fmean(settings) if settings else math.nan:3.1f}, proposals "
         f"{statistics.fmean(f.n_proposals for f in found):4.1f}"
     )
 
