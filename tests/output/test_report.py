@@ -16,7 +16,7 @@ from tuner.cli.summary import show
 from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Disturbance, NoiseSection, Seconds
+from tuner.record.course import Disturbance, NoiseSection, PhaseSeconds, Seconds
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
@@ -40,7 +40,7 @@ def result(finished_study: Path) -> Result:
 def test_everything_of_the_contract_is_told(result: Result, template: str) -> None:
     text = render(result, template)
     for heading in ("three winners", "Baselines", "in force", "confirmation", "Trials",
-                    "Where the time went", "How to use it"):  # fmt: skip
+                    "seconds went", "How to use it"):  # fmt: skip
         assert heading in text
     for name in ("launch_only", "same", "reduced", *(b.name for b in result.baselines)):
         assert name in text
@@ -305,9 +305,26 @@ def test_what_reduced_numerics_gain_beyond_the_recommendation_is_told_above_all_
 
 def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:
     real = msgspec.structs.replace(
-        result, framework="torch", seconds=Seconds(100.0, 20.0, 15.0, 10.0, 9.0, 8.0, 7.0)
-    )
-    assert "the tool itself and ending processes 31 s" in render(real, "report.md.j2")
+        result, framework="torch", seconds=Seconds(100.0, 20.0, 15.0, 10.0, 9.0, 8.0, 7.0),
+        seconds_by_phase=[],
+    )  # fmt: skip
+    for template in ("report.md.j2", "report.html.j2"):  # as of earlier versions
+        text = render(real, template)
+        assert "the tool itself and ending processes 31 s" in text
+        assert "Where the time went" in text
+        assert "before the first launch" not in text
+
+
+def test_the_seconds_of_each_phase_stand_in_a_table(result: Result) -> None:
+    rows = [PhaseSeconds("explore", 10.0, 1.5, scored=100.0, own=0.04), PhaseSeconds("race")]
+    seconds = msgspec.structs.replace(result.seconds, wall=111.54)
+    of_two = msgspec.structs.replace(result, seconds=seconds, seconds_by_phase=rows, budget_s=120.0)
+    page = render(of_two, "report.md.j2")
+    assert "## Where the 112 seconds went" in page
+    assert "112 s of 120 s: timed 100 s, starting 12 s." in page
+    assert "| explore | 100 |  | 12 |  |  |  |  |  | 112 |\n| race |" in page
+    html = render(of_two, "report.html.j2")
+    assert '<tr><td>explore</td><td class="n">100</td><td class="n"></td>' in html
 
 
 @pytest.mark.parametrize(

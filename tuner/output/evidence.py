@@ -1,10 +1,7 @@
-"""The evidence of a result in words: what launches and checks showed, and where the time went."""
+"""The evidence of a result in words: what launches and checks showed."""
 
 from __future__ import annotations
 
-import msgspec
-
-from tuner.frameworks import FRAMEWORKS
 from tuner.output.values import ratio
 from tuner.record.configuration import Value
 from tuner.record.journal import TRANSFERRED
@@ -41,24 +38,6 @@ def learnt(result: Result) -> str:
             f"{text} They misled (rank correlation {told.rank_correlation:.2f}) and were dropped."
         )
     return f"{text} They rank configurations alike, by {told.rank_correlation:.2f} (Spearman)."
-
-
-def time_spent(result: Result) -> str:
-    """Write where the seconds of a study went."""
-    spent = result.seconds
-    known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
-    entry = FRAMEWORKS.get(result.framework)
-    is_virtual = entry is not None and entry.is_virtual
-    whose = "of the launches' virtual seconds: " if is_virtual else ""
-    rest = (
-        "" if is_virtual else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
-    )
-    return (
-        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
-        f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up, output checks and "
-        f"profiles {spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
-        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s{rest}."
-    )
 
 
 def drift(check: OutputCheck | None) -> str:

@@ -18,9 +18,9 @@ from tuner.output.evidence import (
     of_search,
     profiled_how,
     profiles,
-    time_spent,
 )
 from tuner.output.price import price
+from tuner.output.spending import in_seconds, of_phase, time_spent, went
 from tuner.output.values import bounds, default_value, metric, ratio, winner_value, worth_in_unit
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
@@ -242,6 +242,9 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "changes": changes,
     "learnt": learnt,
     "time_spent": time_spent,
+    "went": went,
+    "of_phase": of_phase,
+    "in_seconds": in_seconds,
     "drift": drift,
     "over_best_baseline": over_best_baseline,
     "removed": removed,

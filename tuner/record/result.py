@@ -10,7 +10,14 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.course import ConfirmationSection, LearntFrom, Moment, NoiseSection, Seconds
+from tuner.record.course import (
+    ConfirmationSection,
+    LearntFrom,
+    Moment,
+    NoiseSection,
+    PhaseSeconds,
+    Seconds,
+)
 from tuner.record.interval import Interval
 from tuner.record.launch import Latency, Operator, OutputCheck, ReadBack
 from tuner.record.objective import Objective
@@ -279,3 +286,5 @@ class Result(msgspec.Struct, frozen=True):
     where no variable was set, where both are the same, or where rounds do not compare them."""
     model_facts: ModelSection | None = None
     """None in results of earlier versions."""
+    seconds_by_phase: list[PhaseSeconds] = []
+    """In the order of time; the sum is the wall clock. Empty in results of earlier versions."""
