@@ -21,6 +21,7 @@ from tuner.record.journal import (
 from tuner.record.launch import (
     Built,
     Checked,
+    Compiled,
     Interference,
     LaunchRequest,
     OutputCheck,
@@ -125,6 +126,18 @@ def test_launches_that_are_prepared_side_by_side_share_the_wall_clock(
     """Each tells six seconds of a first call; eight passed, and no more are counted."""
     one, other = launch(store), launch(store)
     for file, at_s in ((one, 7.0), (other, 8.0)):
+        clock.at(at_s)
+        file.add(PREPARED)
+    store.add(PhaseDone(Phase.BASELINES, ""))
+    assert spent(store, 8.0)["baselines"] == {"first_call": 7.0, "warm_up": 1.0}
+
+
+def test_a_first_call_that_has_its_own_line_ends_there(store: Store, clock: Clock) -> None:
+    one, other = launch(store), launch(store)
+    for file, at_s in ((one, 4.0), (other, 7.0)):
+        clock.at(at_s)
+        file.add(Compiled(6.0))
+    for file, at_s in ((one, 7.5), (other, 8.0)):
         clock.at(at_s)
         file.add(PREPARED)
     store.add(PhaseDone(Phase.BASELINES, ""))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from tuner.measurement.estimates import clean_slices
 from tuner.record.course import BEFORE, PhaseSeconds, Seconds
@@ -16,7 +16,7 @@ from tuner.record.journal import (
     Started,
     Waited,
 )
-from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, Profiled, Purpose
+from tuner.record.launch import Built, Checked, Compiled, LaunchRecord, Prepared, Profiled, Purpose
 from tuner.record.lines import Written
 from tuner.record.store import Store
 
@@ -75,26 +75,38 @@ def seconds_by_phase(store: Store, wall_s: float) -> list[PhaseSeconds]:
     done = [(line.used_s, line.note.phase) for line in lines if isinstance(line.note, PhaseDone)]
     sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     at_s = 0.0
+    called: set[int] = set()
     for line in lines:
         last = next((phase for done_s, phase in done if line.used_s <= done_s), Phase.EXPLAIN)
         row = sums[BEFORE if line.used_s <= first_s else str(last)]
-        for kind, part_s in _split(store, line, line.used_s - at_s):
+        for kind, part_s in _split(store, line, line.used_s - at_s, called):
             row[kind] += part_s
         at_s = line.used_s
+        if isinstance(line.note, Compiled):
+            called.add(line.launch)
     sums[str(Phase.EXPLAIN)]["own"] += max(0.0, wall_s - at_s)
     return [PhaseSeconds(phase, **row) for phase, row in sums.items()]
 
 
-def _split(store: Store, line: Written, passed_s: float) -> Iterator[tuple[str, float]]:
-    """Yield the kinds of what passed before a line, with the seconds of each."""
+def _split(
+    store: Store, line: Written, passed_s: float, called: Collection[int]
+) -> Iterator[tuple[str, float]]:
+    """Yield the kinds of what passed before a line, with the seconds of each.
+
+    called: launches whose first call has its own line.
+    """
     kind, rest, told_s = "own", "own", 0.0
     match line.note:
         case Started():
             rest = "start_up"
         case Built():
             kind, rest, told_s = "imports", "build", line.note.import_s
-        case Prepared():
+        case Compiled():
+            rest = "first_call"
+        case Prepared():  # in studies of earlier versions nothing stands between
             kind, rest, told_s = "first_call", "warm_up", line.note.first_call_s
+            if line.launch in called:
+                told_s = 0.0
         case SliceTaken():
             kind, rest = _kind_of(line.note, store.launches[line.launch]), "discarded"
             told_s = line.note.slice.seconds

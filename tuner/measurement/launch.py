@@ -15,13 +15,12 @@ from tuner.measurement.process import WorkerEnded
 from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
-from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, Profiled, ReadBack
+from tuner.record.launch import Built, Checked, Compiled, LaunchRecord, Prepared, Profiled, ReadBack
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Begin,
     Check,
     Command,
-    Compiled,
     Failed,
     Measure,
     Measured,
@@ -194,7 +193,9 @@ class ProcessLaunch:
             if built is not None:
                 self.file.add(built)
             load = Prepare(self.record.request.load)
-            yield from self._carrying_out(load, self._timeouts.prepare_s, Compiled)
+            compiled = yield from self._carrying_out(load, self._timeouts.prepare_s, Compiled)
+            if compiled is not None:
+                self.file.add(compiled)
             self.pause()
         finally:
             self._is_charged = False

@@ -19,6 +19,7 @@ from tuner.measurement.process import WorkerEnded, WorkerProcess
 from tuner.record.configuration import Value
 from tuner.record.launch import (
     Built,
+    Compiled,
     Interference,
     Prepared,
     ReadBack,
@@ -33,7 +34,6 @@ from tuner.record.protocol import (
     Begin,
     Check,
     Command,
-    Compiled,
     Failed,
     Go,
     Halt,

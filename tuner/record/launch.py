@@ -200,6 +200,12 @@ class Built(msgspec.Struct, frozen=True, tag="built"):
     versions: dict[str, str]
 
 
+class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
+    """The model is compiled and has made its first call; `Prepared` says the same, and more."""
+
+    first_call_s: float
+
+
 class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     """The model is compiled and warm at the launch's batch size."""
 

@@ -33,7 +33,15 @@ from tuner.record.journal import (
     StudyOpened,
     TrialNoted,
 )
-from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared, Profiled
+from tuner.record.launch import (
+    Built,
+    Checked,
+    Compiled,
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Profiled,
+)
 from tuner.record.lines import (
     AppendOnly,
     LaunchFileLine,
@@ -77,7 +85,9 @@ class LaunchFile:
         """Raise StorageFailed if the disk is all but full."""
         self._store.check_room()
 
-    def add(self, line: Started | Built | Prepared | SliceTaken | Checked | Profiled) -> None:
+    def add(
+        self, line: Started | Built | Compiled | Prepared | SliceTaken | Checked | Profiled
+    ) -> None:
         """Store what the worker told."""
         self._append(line)
         _apply(self.record, line)
