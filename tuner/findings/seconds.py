@@ -73,19 +73,19 @@ def seconds_by_phase(store: Store, wall_s: float) -> list[PhaseSeconds]:
     opened = (line.used_s for line in lines if isinstance(line.note, LaunchOpened))
     first_s = next(opened, wall_s)
     done = [(line.used_s, line.note.phase) for line in lines if isinstance(line.note, PhaseDone)]
-    sums: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    sums: dict[str, dict[str, float]] = {name: defaultdict(float) for name in (BEFORE, *Phase)}
     at_s = 0.0
     called: set[int] = set()
     for line in lines:
-        last = next((phase for done_s, phase in done if line.used_s <= done_s), Phase.EXPLAIN)
-        row = sums[BEFORE if line.used_s <= first_s else str(last)]
+        phase = next((each for done_s, each in done if line.used_s <= done_s), Phase.EXPLAIN)
+        row = sums[BEFORE if line.used_s <= first_s else phase]
         for kind, part_s in _split(store, line, line.used_s - at_s, called):
             row[kind] += part_s
         at_s = line.used_s
         if isinstance(line.note, Compiled):
             called.add(line.launch)
-    sums[str(Phase.EXPLAIN)]["own"] += max(0.0, wall_s - at_s)
-    return [PhaseSeconds(phase, **row) for phase, row in sums.items()]
+    sums[Phase.EXPLAIN]["own"] += max(0.0, wall_s - at_s)
+    return [PhaseSeconds(str(name), **row) for name, row in sums.items()]
 
 
 def _split(

@@ -287,4 +287,5 @@ class Result(msgspec.Struct, frozen=True):
     model_facts: ModelSection | None = None
     """None in results of earlier versions."""
     seconds_by_phase: list[PhaseSeconds] = []
-    """In the order of time; the sum is the wall clock. Empty in results of earlier versions."""
+    """Every phase in the order of time; the sum is the wall clock. Empty in results of earlier
+    versions."""
