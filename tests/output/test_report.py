@@ -16,7 +16,7 @@ from tuner.cli.summary import show
 from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Disturbance, NoiseSection, PhaseSeconds, Seconds
+from tuner.record.course import Disturbance, LeftToFind, NoiseSection, PhaseSeconds, Seconds
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
@@ -456,3 +456,22 @@ def test_what_disturbed_calls_did_to_a_latency_is_shown_beside_it(
         )
         text = render(msgspec.structs.replace(result, default=default), template)
         assert ("20 (19.5 - 20.5) items/s without disturbed calls" in text) == is_shown
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({}, ""),  # also in results of earlier versions
+        ({"same": (4, 0.527)}, ""),  # that more than half is no better is not worth a sentence
+        ({"same": (7, 0.348), "reduced": (2, 0.776)}, "35% of what only same allows (7 draws)"),
+    ],
+)
+def test_how_much_may_be_left_to_find_is_said_where_it_is_little(
+    template: str, left: dict[str, tuple[int, float]], said: str
+) -> None:
+    found = {name: LeftToFind(*figures) for name, figures in left.items()}
+    text = html.unescape(render(msgspec.structs.replace(whole(), left=found), template))
+    assert text.count("drawn at random") == bool(said)
+    assert said in text
+    assert "what only reduced allows" not in text

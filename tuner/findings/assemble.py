@@ -96,6 +96,7 @@ def assemble(study: Study, context: Context) -> Result:
         convergence_reason=next(
             (n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE), ""
         ),
+        left=left_to_find(ledger),
         learnt_from=learnt_from(store),
         warnings=remarks(study, claims, klass),
         command=context.command,

@@ -16,6 +16,8 @@ from tuner.record.result import (
 )
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
+_TELLING = 0.5
+"""Share of a class: to say that less than this may be better takes five draws."""
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 
@@ -85,6 +87,21 @@ def of_search(result: Result) -> str:
     """Say what the ratios of the search are, and what they go by where claims go by another."""
     by = ", by the mean time of a call" if result.objective.is_of_calls else ""
     return f"The ratios of the search are hints with the machine's drift taken out{by}: no claims."
+
+
+def left(result: Result) -> str:
+    """Say how much of the space may be better than the best; empty where draws say too little."""
+    told = [
+        f"{found.better_share:.0%} of what only {name} allows ({found.n_random} draws)"
+        for name, found in result.left.items()
+        if found.better_share <= _TELLING
+    ]
+    if not told:
+        return ""
+    return (
+        "By proposals drawn at random, what is better than the best that was tried is at most "
+        f"{', '.join(told)}, with 95 % confidence."
+    )
 
 
 def fared_beside(result: Result) -> dict[str, BesideNeighbour]:

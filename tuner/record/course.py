@@ -63,6 +63,15 @@ class PhaseSeconds(msgspec.Struct, frozen=True):
     """The tool's own work between launches: proposing, deciding, writing."""
 
 
+class LeftToFind(msgspec.Struct, frozen=True):
+    """How much of a class may be better than the best that was tried."""
+
+    n_random: int
+    """Proposals of the class that were drawn at random, of what no narrower class allows."""
+    better_share: float
+    """At most so much of that is better, with 95 % confidence: 1 - 0.05^(1 / n_random)."""
+
+
 class LearntFrom(msgspec.Struct, frozen=True):
     """Earlier studies that told the search where to look."""
 

@@ -11,6 +11,7 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.course import (
+    LeftToFind,
     ConfirmationSection,
     LearntFrom,
     Moment,
@@ -272,6 +273,8 @@ class Result(msgspec.Struct, frozen=True):
     learnt_from: LearntFrom | None = None
     convergence_reason: str = ""
     """Why the search for new configurations ended: settled, exhausted, or out of time."""
+    left: dict[str, LeftToFind] = {}
+    """Per class that anything was drawn at random of; empty in results of earlier versions."""
     timeline: list[Moment] = []
     """Every slice in the order of time; empty in results of earlier versions."""
     goal: str = "fastest"
