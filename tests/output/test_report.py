@@ -475,3 +475,27 @@ def test_how_much_may_be_left_to_find_is_said_where_it_is_little(
     assert text.count("drawn at random") == bool(said)
     assert said in text
     assert "what only reduced allows" not in text
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((0.0, 0.0, 0.185, 0, 12, "stable"), "Stable: nearly every start of your program gains"),
+        ((1 / 3, 0.11, 0.65, 3, 9, "unstable"), "some starts of your program are slower than the"),
+        ((0.0, 0.0, 0.445, 0, 4, "unknown"), "gains is unknown, for want of rounds (in 0 of 4"),
+        (None, ""),  # a result of an earlier version
+    ],
+)
+def test_whether_every_launch_of_a_winner_gains_is_told_in_words(
+    template: str, told: tuple[Any, ...] | None, words: str
+) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(whole()))
+    for winner in data["winners"].values():
+        winner.pop("stability")
+    if told is not None:
+        names = ("probability", "low", "high", "n_slower", "n_rounds", "word")
+        data["winners"]["same"]["stability"] = dict(zip(names, told, strict=True))
+    text = html.unescape(render(msgspec.convert(data, Result), template))
+    assert text.count("of all launches may be") == (told is not None)
+    assert words in text

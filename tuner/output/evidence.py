@@ -73,6 +73,23 @@ def evidence(contribution: Contribution) -> str:
     return f"the search: a hint, no claim{too_few}"
 
 
+def steadiness(winner: WinnerSection) -> str:
+    """Say whether every launch of a winner may be expected to gain; empty if nothing is claimed."""
+    found = winner.stability
+    if found is None:
+        return ""
+    meaning = {
+        "stable": "Stable: nearly every start of your program gains",
+        "unstable": "Unstable: faster on average, but some starts of your program are slower than "
+        "the default",
+        "unknown": "Whether every start of your program gains is unknown, for want of rounds",
+    }[found.word]
+    return (
+        f"{meaning} (in {found.n_slower} of {found.n_rounds} rounds its launch was slower than the "
+        f"default's beside it, so that {found.low:.0%} to {found.high:.0%} of all launches may be)."
+    )
+
+
 def beside(fared: BesideNeighbour) -> str:
     """Write how a configuration fares beside a busy neighbour, against the default there."""
     if fared.interval is not None and fared.interval.low < fared.interval.high:

@@ -19,6 +19,7 @@ from tuner.output.evidence import (
     of_search,
     profiled_how,
     profiles,
+    steadiness,
 )
 from tuner.output.price import price
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
@@ -261,6 +262,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "evidence": evidence,
     "beside": beside,
     "fared": fared_beside,
+    "steadiness": steadiness,
     "of_search": of_search,
     "profiles": profiles,
     "profiled_how": profiled_how,

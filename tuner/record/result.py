@@ -27,6 +27,7 @@ from tuner.record.outcome import Outcome
 SCHEMA_VERSION = 1
 
 Verdict = Literal["faster", "keep_default", "ambiguous"]
+Steadiness = Literal["stable", "unstable", "unknown"]
 
 
 class HostSection(msgspec.Struct, frozen=True):
@@ -84,6 +85,21 @@ class BesideNeighbour(msgspec.Struct, frozen=True):
     collapses: bool
 
 
+class Stability(msgspec.Struct, frozen=True):
+    """How likely a launch of a winner is slower than the default's beside it, from the rounds."""
+
+    probability: float
+    """Share of the rounds in which the winner's launch was the slower one."""
+    low: float
+    high: float
+    """Of its 95 % interval (Jeffreys)."""
+    n_slower: int
+    n_rounds: int
+    """Rounds in which both were measured: a launch of each."""
+    word: Steadiness
+    """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""
+
+
 class OperatorProfile(msgspec.Struct, frozen=True):
     """Where the time of a call goes, by the framework's profiler; taken outside scored slices.
 
@@ -136,6 +152,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """In the objective's unit; None in results of earlier versions, which knew rates only."""
     value_undisturbed: Interval | None = None
     """Where all calls count, disturbed ones too, what it is without those; else None."""
+    stability: Stability | None = None
+    """None unless the verdict is `faster`, and in results of earlier versions."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
