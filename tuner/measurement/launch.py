@@ -15,7 +15,16 @@ from tuner.measurement.process import WorkerEnded
 from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
-from tuner.record.launch import Built, Checked, Compiled, LaunchRecord, Prepared, Profiled, ReadBack
+from tuner.record.launch import (
+    Built,
+    Checked,
+    Compiled,
+    LaunchRecord,
+    Prepared,
+    Profiled,
+    Purpose,
+    ReadBack,
+)
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Begin,
@@ -229,6 +238,8 @@ class ProcessLaunch:
 
     def take_slice(self, index: int, seconds: float) -> None:
         """Take one slice; the first call after a pause is made and not timed."""
+        if self.goes_on and self.record.request.purpose is not Purpose.PACER:
+            self._tell("measuring")
         spent_before_s = self._spent_s
         order = Measure(index, seconds, int(self._is_paused))
         measured = self._carry_out(order, self._timeouts.slice_s, Measured)

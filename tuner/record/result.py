@@ -11,9 +11,9 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.course import (
-    LeftToFind,
     ConfirmationSection,
     LearntFrom,
+    LeftToFind,
     Moment,
     NoiseSection,
     PhaseSeconds,
