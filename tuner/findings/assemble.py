@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tuner.findings.baselines import baseline_section, over_as_run, over_best_baseline
+from tuner.findings.left import left_to_find
 from tuner.findings.remarks import remarks
 from tuner.findings.rounds import confirmation_section, noise_section
 from tuner.findings.seconds import seconds, seconds_by_phase, shares
