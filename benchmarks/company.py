@@ -1,16 +1,16 @@
 """What preparing launches side by side saves, and that it does not change what is measured.
 
     python -m benchmarks.company seconds [--model resnet50] [--turns 4]
-    python -m benchmarks.company agrees [--model mobilenet-v1] [--rounds 24]
+    python -m benchmarks.company agrees [--model fc] [--rounds 24]
 
 seconds: a fixed list of launches (as the search makes them) and of rounds (as the confirmation
 does), prepared side by side and one after another, in turns; the ratio of the seconds of the wall
 clock. The compiler's cache is warm in both.
 
 agrees: the default, a compiled, a frozen and a preloaded configuration, each prepared alone and
-beside a companion that compiles meanwhile; in every round one fresh launch of either kind, in
-random order, measured alone. The ratio of their rates with its 95 % interval over rounds must
-hold 1.
+beside a companion that compiles meanwhile; in every round one fresh launch of either kind, their
+slices in turn, each measured alone. The ratio of their rates with its 95 % interval over rounds
+must hold 1.
 Run nothing else meanwhile.
 """
 
@@ -48,13 +48,14 @@ COMPILED = Configuration.of({"torch.compile.mode": "default"})
 FROZEN = Configuration.of({"torch.compile.mode": "freezing"})
 PRELOADED = Configuration.of({"launch.allocator": "tcmalloc"})
 LAST = "torch.memory_format", "channels_last"
+DENORMALS = "torch.flush_denormal", True
 ARMS = {
     "default": Configuration(),
     "compiled": COMPILED,
     "frozen": FROZEN,
     "preloaded": PRELOADED,
 }
-COMPANION = FROZEN.with_value(*LAST)
+COMPANION = FROZEN.with_value(*DENORMALS)
 """Inductor's freezing passes its cache by: it compiles in every launch."""
 SEARCHED = (COMPILED, PRELOADED, FROZEN, COMPILED.with_value(*LAST))
 IN_ROUND = (Configuration(), COMPILED, PRELOADED)
@@ -153,14 +154,16 @@ def compare_seconds(model: str, n_turns: int) -> None:
             print(f"{part:9s} together / alone: {point:.3f} ({low:.3f} - {high:.3f})")
 
 
-def log_rate(bench: Bench, launch: Launch) -> float:
-    """Take slices of a launch that waits, alone; return the logarithm of its rate."""
+def difference(bench: Bench, company: Launch, alone: Launch, draw: random.Random) -> float:
+    """Take slices of two launches in turn; return the logarithm of the ratio of their rates."""
     for _ in range(N_SLICES):
-        launch.take_slice(bench.store.next_slice_index(), SLICE_S)
-        launch.pause()
-    record = launch.finish()
-    assert len(record.slices) == N_SLICES, record.ending
-    return statistics.median(math.log(s.rate) for s in record.slices)
+        for launch in draw.sample([company, alone], 2):
+            launch.take_slice(bench.store.next_slice_index(), SLICE_S)
+            launch.pause()
+    records = [launch.finish() for launch in (company, alone)]
+    assert all(len(r.slices) == N_SLICES for r in records), [r.ending for r in records]
+    rates = [statistics.median(math.log(s.rate) for s in r.slices) for r in records]
+    return rates[0] - rates[1]
 
 
 def compare_rates(model: str, n_rounds: int, seed: int) -> None:
@@ -170,18 +173,17 @@ def compare_rates(model: str, n_rounds: int, seed: int) -> None:
     with bench_for(model) as bench:
         for number in range(1, n_rounds + 1):
             for name, arm in draw.sample(list(ARMS.items()), len(ARMS)):
-                found = {}
+                found: dict[str, Launch] = {}
                 for way in draw.sample(["alone", "company"], 2):
                     if way == "alone":
-                        launch = bench.launcher.start(arm, Purpose.CONFIRM, round_number=number)
-                        launch.pause()
+                        found[way] = bench.launcher.start(arm, Purpose.CONFIRM, round_number=number)
+                        found[way].pause()
                     else:
-                        launch, companion = bench.launcher.start_together(
+                        found[way], companion = bench.launcher.start_together(
                             [arm, COMPANION], Purpose.CONFIRM, round_number=number
                         )
                         companion.finish()
-                    found[way] = log_rate(bench, launch)
-                differences[name].append(found["company"] - found["alone"])
+                differences[name].append(difference(bench, found["company"], found["alone"], draw))
             if number > 2:
                 found_so_far = {name: interval(logs) for name, logs in differences.items()}
                 told = "  ".join(
@@ -202,7 +204,7 @@ def main() -> None:
     if given.what == "seconds":
         compare_seconds(given.model or "resnet50", given.turns)
     else:
-        compare_rates(given.model or "mobilenet-v1", given.rounds, given.seed)
+        compare_rates(given.model or "fc", given.rounds, given.seed)
 
 
 if __name__ == "__main__":
