@@ -154,15 +154,20 @@ def compare_seconds(model: str, n_turns: int) -> None:
             print(f"{part:9s} together / alone: {point:.3f} ({low:.3f} - {high:.3f})")
 
 
-def difference(bench: Bench, company: Launch, alone: Launch, draw: random.Random) -> float:
-    """Take slices of two launches in turn; return the logarithm of the ratio of their rates."""
+def difference(bench: Bench, company: Launch, alone: Launch, draw: random.Random) -> float | None:
+    """Take slices of two launches in turn; return the logarithm of the ratio of their rates.
+
+    By undisturbed slices; None where one has none.
+    """
     for _ in range(N_SLICES):
         for launch in draw.sample([company, alone], 2):
             launch.take_slice(bench.store.next_slice_index(), SLICE_S)
             launch.pause()
     records = [launch.finish() for launch in (company, alone)]
-    assert all(len(r.slices) == N_SLICES for r in records), [r.ending for r in records]
-    rates = [statistics.median(math.log(s.rate) for s in r.slices) for r in records]
+    clean = [[s for s in r.slices if not s.interference.dirty] for r in records]
+    if not all(clean):
+        return None
+    rates = [statistics.median(math.log(s.rate) for s in slices) for slices in clean]
     return rates[0] - rates[1]
 
 
@@ -183,8 +188,10 @@ def compare_rates(model: str, n_rounds: int, seed: int) -> None:
                             [arm, COMPANION], Purpose.CONFIRM, round_number=number
                         )
                         companion.finish()
-                differences[name].append(difference(bench, found["company"], found["alone"], draw))
-            if number > 2:
+                between = difference(bench, found["company"], found["alone"], draw)
+                if between is not None:
+                    differences[name].append(between)
+            if min(map(len, differences.values())) > 2:
                 found_so_far = {name: interval(logs) for name, logs in differences.items()}
                 told = "  ".join(
                     f"{name} {point:.4f} ({low:.4f} - {high:.4f})"

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuner.findings.left import left_to_find
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import Configuration, Value
 from tuner.record.course import LeftToFind
 from tuner.record.journal import TrialNoted
 from tuner.record.outcome import Ending, Outcome
@@ -16,12 +16,10 @@ from tuner.study.ledger import Ledger
 def test_only_draws_at_random_count_each_for_the_class_that_alone_allows_it(
     tmp_path: Path,
 ) -> None:
-    allocator, layout, reduced = (
-        {"launch.allocator": "tcmalloc"},
-        {"fake.layout": "packed"},
-        {"fake.precision": "bf16"},
-    )
-    trials = [
+    allocator: dict[str, Value] = {"launch.allocator": "tcmalloc"}
+    layout: dict[str, Value] = {"fake.layout": "packed"}
+    reduced: dict[str, Value] = {"fake.precision": "bf16"}
+    trials: list[tuple[dict[str, Value], str]] = [
         ({}, "default"),
         (allocator, "a guide"),
         (layout, "random"),
@@ -35,7 +33,7 @@ def test_only_draws_at_random_count_each_for_the_class_that_alone_allows_it(
     with Store(tmp_path / "study") as store:
         for number, (settings, source) in enumerate(trials):
             outcome = Outcome.CRASHED if number == 3 else Outcome.MEASURED  # a draw all the same
-            configuration = Configuration.of(dict(settings))
+            configuration = Configuration.of(settings)
             store.add(TrialNoted(number, configuration, source, Ending(outcome), (), 1.0))
         found = left_to_find(Ledger(store, 4, (4,)))
     assert found == {"same": LeftToFind(2, 0.7764), "reduced": LeftToFind(1, 0.95)}
