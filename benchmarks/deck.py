@@ -17,6 +17,7 @@ import statistics
 from collections.abc import Callable
 
 from benchmarks.table import Cut, Table, Taken
+from benchmarks.tails import NO_TAILS, Tails
 from benchmarks.virtual import Played, PlayedSlice
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
@@ -102,11 +103,17 @@ def drift_of(table: Table) -> Drift:
 
 
 def truth_of(table: Table) -> dict[Configuration, float | None]:
-    """Return each configuration's log rate with the machine's drift taken out; None if it fails."""
+    """Return each configuration's log rate with the machine's drift taken out; None if it fails.
+
+    The mean over its launches, slow ones included, whatever the search makes of them.
+    """
     if table.recording is None:
         return table.truth()
     estimates = drift_of(table).estimates
-    return {c: None if t is None else estimates.score(c) for c, t in table.truth().items()}
+    return {
+        c: None if t is None else statistics.fmean(estimates.launch_scores(c))
+        for c, t in table.truth().items()
+    }
 
 
 class Dealt:
@@ -157,19 +164,20 @@ class Dealt:
 
 
 class Deck:
-    """Deals the launches of a table in random order."""
+    """Deals the launches of a table in random order; with heavy tails, some of them slowed."""
 
-    def __init__(self, table: Table, noise: float, seed: int) -> None:
+    def __init__(self, table: Table, noise: float, seed: int, tails: Tails = NO_TAILS) -> None:
         self.table = table
         self.drift = drift_of(table)
         self._noise = noise
         self._random = random.Random(seed)
+        self._slowed = tails.draw(seed)
 
     def deal(self, configuration: Configuration) -> Dealt:
         """Deal a launch of a configuration."""
         taken = self._random.choice(self.table.launches[configuration])
         shift = self._random.gauss(0, self._noise) if self._noise else 0.0
-        return Dealt(taken, self.drift, shift, self._random)
+        return Dealt(taken, self.drift, shift - next(self._slowed), self._random)
 
 
 class _Pacer:

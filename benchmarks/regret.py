@@ -1,12 +1,16 @@
 """How much slower than the best there is what a study recommends, class by class?
 
-    python -m benchmarks.regret [--tables FILES] [--seeds 20] [--budget 600] [--json OUT]
+    python -m benchmarks.regret [--tables FILES] [--seeds 20] [--budget 600] [--tails 0.05]
+                                [--together N --share S] [--json OUT]
 
 Whole studies, minimising and confirmation included, on recorded tables (benchmarks/tabled.py), all
 three classes as users ask about them. What a class recommends is its confirmed winner, or the
 default where nothing was confirmed to be faster; what it might have recommended is the best of the
 table that the class allows, by the mean over all launches of it. Regret is what is lost between the
 two, 1 - rate recommended / best rate.
+
+--tails: so many launches, of whatever configuration, are slower by 1.3 to 2 times, by chance
+(benchmarks/tails.py); what is best stays the same.
 
 The best of many noisy rows is partly lucky: where a table's rows are known less well than the
 regrets that are asked about, its figures are too high, for every search alike.
@@ -31,6 +35,8 @@ from benchmarks.golden import EXACTLY, TABLES
 from benchmarks.processes import processes
 from benchmarks.score import Truth
 from benchmarks.table import Table, read_table
+from benchmarks.tails import NO_TAILS, Tails
+from benchmarks.virtual import Company, add_company
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
@@ -47,6 +53,8 @@ class Job(msgspec.Struct, frozen=True):
     path: Path
     budget_s: float
     seed: int
+    company: Company
+    tails: Tails = NO_TAILS
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -73,8 +81,10 @@ def _known(path: Path) -> tuple[Table, Truth]:
 def play(job: Job) -> list[Found]:
     """Carry out a study; return what came of each class."""
     table, truth = _known(job.path)
-    deck = Deck(table, 0.0, job.seed)
-    with tabled.study_of(table, deck, job.budget_s, job.seed, turns=TURNS) as study:
+    deck = Deck(table, 0.0, job.seed, job.tails)
+    with tabled.study_of(
+        table, deck, job.budget_s, job.seed, turns=TURNS, company=job.company
+    ) as study:
         for phase in PHASES:
             phase(study)
         claims, space = make_claims(study), study.tabled
@@ -128,10 +138,15 @@ def main() -> None:
     parser.add_argument("--tables", type=Path, nargs="*", default=sorted(TABLES.glob("*.json.gz")))
     parser.add_argument("--seeds", type=int, default=20, help="studies of each table")
     parser.add_argument("--budget", type=float, default=600.0, help="virtual seconds of each")
+    parser.add_argument("--tails", type=float, default=0.0, help="share of launches slow by chance")
+    add_company(parser)
     parser.add_argument("--json", type=Path, help="write the figures there as well")
     arguments = parser.parse_args()
+    company, tails = Company(arguments.together, arguments.share), Tails(arguments.tails)
     jobs = [
-        Job(p, arguments.budget, seed) for p in arguments.tables for seed in range(arguments.seeds)
+        Job(path, arguments.budget, seed, company, tails)
+        for path in arguments.tables
+        for seed in range(arguments.seeds)
     ]
     found: list[Found] = []
     with processes(EXACTLY, most=len(jobs)) as pool:

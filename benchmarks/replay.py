@@ -27,9 +27,9 @@ import msgspec
 
 from benchmarks.described import described_host
 from benchmarks.tape import RecordedLaunch, Recording, Tape
-from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
+from benchmarks.virtual import Company, Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.findings.winners import recommended_class
-from tuner.measurement.bench import SLICE_S
+from tuner.measurement.steps import SLICE_S
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
@@ -164,7 +164,12 @@ def replay(
 
 @contextmanager
 def study_of(
-    plan: Plan, recording: Recording, effects: Effects, budget_s: float, seed: int
+    plan: Plan,
+    recording: Recording,
+    effects: Effects,
+    budget_s: float,
+    seed: int,
+    company: Company | None = None,
 ) -> Iterator[Study]:
     """Assemble a study on a recording."""
     source = TapeSource(Tape(recording, seed), effects)
@@ -176,7 +181,7 @@ def study_of(
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
         costs = Costs(store, ledger)
-        bench = bench_on(source, store, plan.workload.card, budget, seed)
+        bench = bench_on(source, store, plan.workload.card, budget, seed, company)
         search = Search(
             store.folder / "study.db",
             plan.space,

@@ -23,7 +23,7 @@ from pathlib import Path
 from benchmarks.deck import Deck, DeckSource
 from benchmarks.score import Run, Step
 from benchmarks.table import Table
-from benchmarks.virtual import VirtualBudget, bench_on
+from benchmarks.virtual import Company, VirtualBudget, bench_on
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, PhaseDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
@@ -234,6 +234,7 @@ def study_of(
     seed: int,
     earlier: Sequence[Earlier] = (),
     turns: tuple[WinnerClass, ...] = (REDUCED,),
+    company: Company | None = None,
 ) -> Iterator[Watched]:
     """Assemble a study on a table's launches.
 
@@ -249,7 +250,7 @@ def study_of(
         store.used_s = budget.used_s
         ledger = Ledger(store, card.reference_batch, card.batches)
         costs = Costs(store, ledger)
-        bench = bench_on(source, store, card, budget, seed)
+        bench = bench_on(source, store, card, budget, seed, company)
         search = Search(
             store.folder / "study.db",
             space,

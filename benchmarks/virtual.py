@@ -7,6 +7,7 @@ is the tool's own, and the clock advances by what they took.
 
 from __future__ import annotations
 
+import argparse
 import random
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -75,17 +76,20 @@ class Source(Protocol):
 class VirtualLaunch:
     """A launch of the bench's seam (tuner/measurement/seam.py), as a source deals it."""
 
-    def __init__(self, record: LaunchRecord, source: Source, played: Played) -> None:
+    def __init__(
+        self, record: LaunchRecord, source: Source, played: Played, share: float = 1.0
+    ) -> None:
+        """share: of its preparation's seconds, what it is charged for."""
         self.record = record
         self._source = source
         self._played = played
         self._slicing_s = 0.0
         self._is_gone = False
-        self.fixed_s = played.fixed_s
+        self.fixed_s = share * played.fixed_s
         source.now_s += self.fixed_s
         record.start_up_s = self.fixed_s / 2
         if played.failure is not None and not played.has_slices:
-            self.finish(played.failure)
+            self.finish(_beside_others(played.failure, record.request.n_companions))
         else:
             record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, ())
 
@@ -142,16 +146,71 @@ class VirtualLaunch:
         self._is_gone = True
 
 
+def _beside_others(failure: Ending, n_companions: int) -> Ending:
+    """Return how a launch ends that fails while others are prepared: that is no outcome."""
+    if not n_companions or failure.outcome is Outcome.NOT_APPLICABLE:
+        return failure
+    return Ending(Outcome.INTERRUPTED, failure.reason)
+
+
+class Company(msgspec.Struct, frozen=True):
+    """How many launches are prepared side by side, and what that saves."""
+
+    most: int = 1
+    share: float = 1.0
+    """Seconds of preparing so many side by side over those of one after another."""
+
+
+def add_company(parser: argparse.ArgumentParser) -> None:
+    """Have a command ask for a company: how many are prepared together, and what that takes."""
+    parser.add_argument("--together", type=int, default=1, help="launches prepared side by side")
+    parser.add_argument("--share", type=float, default=1.0,
+                        help="of the seconds of preparing so many one after another")  # fmt: skip
+
+
 class VirtualLauncher:
     """Launches from a source, which need no memory and are not looked into."""
 
     can_profile = False
 
-    def __init__(self, source: Source, store: Store, card: ModelCard) -> None:
+    def __init__(
+        self, source: Source, store: Store, card: ModelCard, company: Company | None = None
+    ) -> None:
         self._source = source
         self._store = store
         self._card = card
+        self._company = company or Company()
         self._started: list[VirtualLaunch] = []
+
+    @property
+    def most_together(self) -> int:
+        return self._company.most
+
+    def n_together(self, configurations: Sequence[Configuration]) -> int:
+        several = configurations[: self._company.most]
+        return next((i for i in range(1, len(several)) if several[i] in several[:i]), len(several))
+
+    def start_together(
+        self,
+        configurations: Sequence[Configuration],
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+    ) -> list[VirtualLaunch]:
+        n = len(configurations)
+        share = 1 - (1 - self._company.share) * (n - 1) / max(1, self._company.most - 1)
+        return [
+            self.start(
+                c,
+                purpose,
+                pacer_block=pacer_block,
+                round_number=round_number,
+                share=share,
+                n_companions=n - 1,
+            )
+            for c in configurations
+        ]
 
     def start(
         self,
@@ -160,6 +219,8 @@ class VirtualLauncher:
         *,
         pacer_block: int = 0,
         round_number: int = 0,
+        share: float = 1.0,
+        n_companions: int = 0,
     ) -> VirtualLaunch:
         request = LaunchRequest(
             id=self._store.next_launch_id(),
@@ -168,10 +229,11 @@ class VirtualLauncher:
             purpose=purpose,
             pacer_block=pacer_block,
             round=round_number,
+            n_companions=n_companions,
         )
         record = self._store.launches[request.id] = LaunchRecord(request)
         played = self._source.launch(configuration, purpose, round_number)
-        launch = VirtualLaunch(record, self._source, played)
+        launch = VirtualLaunch(record, self._source, played, share)
         self._started.append(launch)
         return launch
 
@@ -186,7 +248,14 @@ class VirtualLauncher:
             launch.abandon()
 
 
-def bench_on(source: Source, store: Store, card: ModelCard, budget: Budget, seed: int) -> Bench:
+def bench_on(
+    source: Source,
+    store: Store,
+    card: ModelCard,
+    budget: Budget,
+    seed: int,
+    company: Company | None = None,
+) -> Bench:
     """Return a bench on a source's launches and clock; everything else is the tool's own."""
 
     def look(seconds: float) -> Interference:
@@ -201,7 +270,7 @@ def bench_on(source: Source, store: Store, card: ModelCard, budget: Budget, seed
         look,
         lambda: source.now_s,
     )
-    launcher = VirtualLauncher(source, store, card)
+    launcher = VirtualLauncher(source, store, card, company)
     return Bench(store, card, THROUGHPUT, launcher, quiet, random.Random(seed * 1000 + 1))
 
 

@@ -18,6 +18,8 @@ import tuner.study.verify
 import tuner.tuning
 import tuner.verifying
 from tuner.cli.main import main
+from tuner.measurement.conversations import Conversation
+from tuner.measurement.launcher import ProcessLauncher
 from tuner.measurement.team import Team
 from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Measured, Reply
@@ -47,24 +49,29 @@ class Clock:
         return getattr(time, name)
 
 
+MOST_TOGETHER = 2
+"""Launches that are prepared side by side, however many cores the host has."""
+
+
 def install() -> Clock:
     """Have the budget kept by a new clock, which every launch of this process advances."""
     clock = Clock()
-    start, ask = Team.__init__, Team.ask
+    start, ask = Team.__init__, Team.asking
 
-    def started(team: Team, *given: Any) -> None:
+    def started(team: Team, *given: Any, **named: Any) -> None:
         clock.now_s += START_S
-        start(team, *given)
+        start(team, *given, **named)
 
-    def asked(team: Team, command: Command, timeout_s: float, tell: Any) -> Reply:
+    def asking(team: Team, command: Command, timeout_s: float, tell: Any) -> Conversation[Reply]:
         clock.now_s += ASK_S
-        reply = ask(team, command, timeout_s, tell)
+        reply = yield from ask(team, command, timeout_s, tell)
         if isinstance(reply, Measured):
             undisturbed = msgspec.structs.replace(reply.slice, interference=Interference())
             return msgspec.structs.replace(reply, slice=undisturbed)
         return reply
 
-    Team.__init__, Team.ask = started, asked  # type: ignore[assignment, method-assign]
+    Team.__init__, Team.asking = started, asking  # type: ignore[assignment, method-assign]
+    ProcessLauncher.most_together = MOST_TOGETHER  # type: ignore[assignment, method-assign]
     for module in KEPT_BY:
         assert module.time is time
         module.time = clock  # type: ignore[attr-defined]

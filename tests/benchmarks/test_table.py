@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks.deck import Deck, truth_of
 from benchmarks.table import FAILED, read_table, write_table
+from benchmarks.tails import Tails
 from tests.benchmarks.tables import BEST, CHOICES, level, recorded
 from tuner.record.configuration import Configuration
 
@@ -118,6 +119,16 @@ def test_noise_is_added_where_it_is_asked_for() -> None:
     assert mean == pytest.approx(level({}), abs=0.02)
     sd = math.sqrt(sum((r - mean) ** 2 for r in rates) / len(rates))
     assert sd == pytest.approx(0.05, rel=0.2)
+
+
+def test_with_heavy_tails_some_launches_are_slower_by_no_less_than_their_factor() -> None:
+    table = recorded(sd=0.0)
+    deck = Deck(table, 0.0, 1, Tails(0.1))
+    rates = [deck.deal(Configuration()).log_rate for _ in range(1000)]
+    slow = [level({}) - rate for rate in rates if rate < level({}) - 0.1]
+    assert len(slow) == pytest.approx(100, rel=0.3)
+    assert math.log(1.3) - 0.01 < min(slow)
+    assert max(slow) < math.log(2.0) + 0.01
 
 
 def test_the_machines_drift_is_no_part_of_the_truth() -> None:

@@ -19,6 +19,7 @@ from tuner.record.events import (
     BestSoFar,
     LaunchBegins,
     LaunchDone,
+    LaunchStage,
     PhaseBegins,
     RoundEnds,
     StudyBegins,
@@ -87,6 +88,38 @@ def test_a_rate_is_told_as_raw_beside_what_the_table_will_say(
     with progress(quiet=False) as listen:
         listen(msgspec.structs.replace(ended, **measured))
     assert f"search {told} (3.0 s): a=1" in capsys.readouterr().out
+
+
+def test_of_launches_side_by_side_the_view_names_the_one_that_does_something(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = io.StringIO()
+    monkeypatch.setattr(
+        "tuner.cli.progress.Console",
+        lambda **_: Console(file=shown, force_terminal=True, width=110, legacy_windows=False),
+    )
+
+    def named() -> str:
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.getvalue())
+        return [line.rstrip() for line in text.splitlines() if line.startswith("measuring")][-1]
+
+    with progress(quiet=False) as listen:
+        listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
+        listen(LaunchBegins(4, "a=1", Purpose.SEARCH))
+        listen(LaunchBegins(5, "b=1", Purpose.SEARCH))
+        listen(LaunchStage(4, "compiling"))
+        first = named()
+        listen(LaunchStage(5, "building"))
+        second = named()
+        died = LaunchDone(5, "b=1", Purpose.SEARCH, Outcome.INTERRUPTED, "beside", None, 1.0, 0)
+        listen(died)
+        listen(LaunchStage(4, "measuring"))
+        third = named()
+        assert "0 measured" in shown.getvalue()
+        assert "failed" not in shown.getvalue()
+    assert first.endswith("search: a=1 (compiling)")
+    assert second.endswith("search: b=1 (building)")
+    assert third.endswith("search: a=1 (measuring)")
 
 
 def test_the_view_counts_earlier_sessions_and_is_never_blank(

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, workload
@@ -245,6 +246,22 @@ def test_what_compiling_costs_is_told_of_the_winners_own_launches(
     found = assembled(store, tmp_path).winners["same"].compile_seconds
     assert found.cold == (pytest.approx(cold, abs=0.1) if cold else None)
     assert found.warm == pytest.approx(warm, abs=0.1)
+
+
+def test_compile_seconds_beside_other_launches_are_marked(store: Store, tmp_path: Path) -> None:
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    ids = [add(store, WINNER, Purpose.SEARCH, 0.4, seconds) for seconds in (9.0, 4.0, 7.0)]
+    records = [store.launches[i] for i in ids]
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    assert not assembled(store, tmp_path).winners["same"].compile_seconds.in_company
+    for record in (records[0], records[2]):
+        record.request = msgspec.structs.replace(record.request, n_companions=1)
+    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    assert found.in_company
+    assert found.warm == pytest.approx(4.0, abs=0.1)  # of the launch that was prepared alone
+    records[0].request = msgspec.structs.replace(records[0].request, n_companions=0)
+    assert not assembled(store, tmp_path).winners["same"].compile_seconds.in_company
 
 
 @pytest.mark.parametrize(("compile_s", "items"), [(6.0, 6.0 / (1 - math.exp(-0.4))), (0.3, None)])

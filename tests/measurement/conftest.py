@@ -49,10 +49,11 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     benches: list[Bench] = []
 
     def make(seconds_left: float = 60.0, listen: Callable[[Event], None] = lambda _: None,
-             **parameters: Value) -> Bench:  # fmt: skip
+             folder: Path | None = None, **parameters: Value) -> Bench:  # fmt: skip
         ref = msgspec.structs.replace(fake.ref, parameters=tuple(sorted(parameters.items())))
-        store = Store(tmp_path / f"study{len(benches)}")
-        store.add(StudyOpened("id", {}, "now", "0"))
+        store = Store(folder or tmp_path / f"study{len(benches)}")
+        if store.opened is None:
+            store.add(StudyOpened("id", {}, "now", "0"))
         shutil.copyfile(fake.reference, store.reference_path)
         workload = Workload(ref, "fake", "offline", fake.card)
         bench = bench_of_processes(

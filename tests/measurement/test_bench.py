@@ -54,6 +54,17 @@ def test_outputs_are_checked_once_and_after_the_last_slice(bench_of: Maker) -> N
     assert lines.index('"checked"') > lines.rindex('"slice"')
 
 
+def test_outputs_that_an_earlier_session_checked_are_not_checked_again(bench_of: Maker) -> None:
+    bench = bench_of()
+    first = measured(bench, fake__precision="bf16")
+    bench.close()
+    bench.store.close()
+    resumed = bench_of(folder=bench.store.folder)
+    again = measured(resumed, fake__precision="bf16")
+    other = measured(resumed, fake__layout="packed")
+    assert [r.check is not None for r in (first, again, other)] == [True, False, True]
+
+
 FAULTS = {
     "crash": (Outcome.CRASHED, "SIGSEGV"),
     "exit": (Outcome.CRASHED, "exit code 3"),

@@ -167,6 +167,29 @@ def test_a_launch_is_started_sliced_paused_checked_and_finished(side: Side) -> N
     assert record.total_s >= fixed_s + record.slicing_s
 
 
+def test_several_are_started_together_each_as_if_alone(side: Side) -> None:
+    other = Configuration.of({"fake.streams": 2})
+    given = side.launcher.start_together(
+        [DEFAULT, CRASHING], Purpose.SEARCH, pacer_block=7, round_number=3
+    )
+    good, crashed = given
+    assert [launch.record.request.configuration for launch in given] == [DEFAULT, CRASHING]
+    for launch in given:
+        request = launch.record.request
+        assert (request.purpose, request.pacer_block, request.round) == (Purpose.SEARCH, 7, 3)
+        assert request.n_companions == 1
+    assert good.goes_on
+    assert good.record.prepared is not None
+    good.take_slice(0, 0.2)
+    assert good.finish().ending == Ending(Outcome.MEASURED)
+    # it says nothing of the configuration that it failed beside others
+    assert crashed.record.ending is not None
+    assert crashed.record.ending.outcome is Outcome.INTERRUPTED
+    assert crashed.record.slices == []
+    assert 1 <= side.launcher.n_together([DEFAULT, other]) <= side.launcher.most_together
+    assert side.launcher.n_together([DEFAULT, DEFAULT]) == 1
+
+
 def fail_at_its_start(side: Side) -> Launch:
     return started(side, CRASHING)
 

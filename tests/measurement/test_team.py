@@ -18,14 +18,13 @@ from tuner.measurement.process import WorkerEnded
 from tuner.measurement.replication import Scatter
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
-from tuner.record.launch import Built, LaunchRecord, Prepared, Purpose
+from tuner.record.launch import Built, Compiled, LaunchRecord, Prepared, Purpose
 from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     READY,
     TIMED,
     Begin,
-    Compiled,
     Go,
     Halt,
     Measure,

@@ -12,7 +12,7 @@ import pytest
 from tuner.output.figures import FIGURES
 from tuner.output.figures.chart import GREY, Chart, in_page, specification
 from tuner.output.figures.drawing import drawings
-from tuner.record.course import Moment
+from tuner.record.course import BEFORE, Moment, PhaseSeconds, Seconds
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
@@ -44,6 +44,26 @@ def whole() -> Result:
         result,
         contributions=worth,
         timeline=timeline,
+        seconds=Seconds(615.0, 200.0, 31.0, 120.0, 40.0, 90.0, 30.0),
+        seconds_by_phase=[
+            PhaseSeconds(BEFORE, own=15.0),
+            PhaseSeconds(
+                "explore",
+                40.0,
+                30.0,
+                20.0,
+                40.0,
+                30.0,
+                1.0,
+                150.0,
+                disturbed=9.0,
+                pacer=120.0,
+                waiting=21.0,
+                ending=5.0,
+                own=60.0,
+            ),
+            PhaseSeconds("confirm", scored=50.0, discarded=10.0, neighbour=14.0),
+        ],
         default=msgspec.structs.replace(result.default, profile=default),
         winners=result.winners
         | {klass: msgspec.structs.replace(result.winners[klass], profile=winner)},
@@ -222,7 +242,37 @@ def test_a_long_study_has_no_more_marks_than_can_be_seen() -> None:
     assert len(list(svg.iter(f"{SVG}path"))) + len(list(svg.iter(f"{SVG}line"))) < 1000
 
 
-@pytest.mark.parametrize("name", ["contributions", "operators", "timeline", "batches"])
+def test_the_bar_is_as_long_as_the_wall_clock_and_names_every_part() -> None:
+    chart, svg = drawn("spending", whole(), 340)
+    assert chart.title == "Where the 10 minutes went"
+    assert chart.summary.startswith("615 s of 1800 s. Timed:")
+    parts = {
+        "timed": 200, "pacer": 120, "starting": 90, "compiling": 40, "warming up": 40,
+        "checks": 15, "waiting": 30, "the tool": 80,
+    }  # fmt: skip
+    assert [t for t in told(svg) if t.endswith("%")] == [
+        f"{k}: {s} s, {s / 615:.0%}" for k, s in parts.items()
+    ]
+    labels = [f"{i} {kind} {s} s" for i, (kind, s) in enumerate(parts.items(), 1)]
+    ends = dict(right_ends(svg))
+    assert set(labels) <= set(ends)
+    assert max(ends.values()) <= 340
+    numbered = [text for text in texts(svg) if len(text) == 1 and text != "0"]
+    assert numbered == ["1", "2", "3", "4", "5", "7", "8"]  # the sixth is too short for a number
+
+
+def test_what_took_no_time_is_no_part_of_the_bar_and_others_keep_their_colours() -> None:
+    colours_of = []
+    for row in (PhaseSeconds("explore", scored=60.0, own=40.0), PhaseSeconds("explore", own=1.0)):
+        result = msgspec.structs.replace(whole(), seconds_by_phase=[row])
+        _, svg = drawn("spending", result)
+        bars = [e for e in svg.iter(f"{SVG}path") if e.get("aria-roledescription") == "bar"]
+        colours_of.append({e.get("aria-label", "").split(":")[0]: e.get("fill") for e in bars})
+    assert set(colours_of[0]) == {"timed", "the tool"}
+    assert colours_of[1] == {"the tool": colours_of[0]["the tool"]}
+
+
+@pytest.mark.parametrize("name", ["contributions", "operators", "timeline", "batches", "spending"])
 def test_what_was_not_measured_has_no_figure(name: str) -> None:
     nothing: dict[str, Any] = json.loads(SAMPLE.read_text())
     nothing |= {"contributions": None, "timeline": [], "trials": nothing["trials"][:1]}

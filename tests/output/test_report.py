@@ -16,7 +16,7 @@ from tuner.cli.summary import show
 from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Disturbance, NoiseSection, Seconds
+from tuner.record.course import Disturbance, LeftToFind, NoiseSection, PhaseSeconds, Seconds
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
@@ -40,7 +40,7 @@ def result(finished_study: Path) -> Result:
 def test_everything_of_the_contract_is_told(result: Result, template: str) -> None:
     text = render(result, template)
     for heading in ("three winners", "Baselines", "in force", "confirmation", "Trials",
-                    "Where the time went", "How to use it"):  # fmt: skip
+                    "seconds went", "How to use it"):  # fmt: skip
         assert heading in text
     for name in ("launch_only", "same", "reduced", *(b.name for b in result.baselines)):
         assert name in text
@@ -305,9 +305,26 @@ def test_what_reduced_numerics_gain_beyond_the_recommendation_is_told_above_all_
 
 def test_all_seconds_of_a_study_are_accounted_for(result: Result) -> None:
     real = msgspec.structs.replace(
-        result, framework="torch", seconds=Seconds(100.0, 20.0, 15.0, 10.0, 9.0, 8.0, 7.0)
-    )
-    assert "the tool itself and ending processes 31 s" in render(real, "report.md.j2")
+        result, framework="torch", seconds=Seconds(100.0, 20.0, 15.0, 10.0, 9.0, 8.0, 7.0),
+        seconds_by_phase=[],
+    )  # fmt: skip
+    for template in ("report.md.j2", "report.html.j2"):  # as of earlier versions
+        text = render(real, template)
+        assert "the tool itself and ending processes 31 s" in text
+        assert "Where the time went" in text
+        assert "before the first launch" not in text
+
+
+def test_the_seconds_of_each_phase_stand_in_a_table(result: Result) -> None:
+    rows = [PhaseSeconds("explore", 10.0, 1.5, scored=100.0, own=0.04), PhaseSeconds("race")]
+    seconds = msgspec.structs.replace(result.seconds, wall=111.54)
+    of_two = msgspec.structs.replace(result, seconds=seconds, seconds_by_phase=rows, budget_s=120.0)
+    page = render(of_two, "report.md.j2")
+    assert "## Where the 112 seconds went" in page
+    assert "112 s of 120 s: timed 100 s, starting 12 s." in page
+    assert "| explore | 100 |  | 12 |  |  |  |  |  | 112 |\n| race |" in page
+    html = render(of_two, "report.html.j2")
+    assert '<tr><td>explore</td><td class="n">100</td><td class="n"></td>' in html
 
 
 @pytest.mark.parametrize(
@@ -439,3 +456,46 @@ def test_what_disturbed_calls_did_to_a_latency_is_shown_beside_it(
         )
         text = render(msgspec.structs.replace(result, default=default), template)
         assert ("20 (19.5 - 20.5) items/s without disturbed calls" in text) == is_shown
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+@pytest.mark.parametrize(
+    ("left", "said"),
+    [
+        ({}, ""),  # also in results of earlier versions
+        ({"same": (4, 0.527)}, ""),  # that more than half is no better is not worth a sentence
+        ({"same": (7, 0.348), "reduced": (2, 0.776)}, "35% of what only same allows (7 draws)"),
+    ],
+)
+def test_how_much_may_be_left_to_find_is_said_where_it_is_little(
+    template: str, left: dict[str, tuple[int, float]], said: str
+) -> None:
+    found = {name: LeftToFind(*figures) for name, figures in left.items()}
+    text = html.unescape(render(msgspec.structs.replace(whole(), left=found), template))
+    assert text.count("drawn at random") == bool(said)
+    assert said in text
+    assert "what only reduced allows" not in text
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((0.0, 0.0, 0.185, 0, 12, "stable"), "Stable: nearly every start of your program gains"),
+        ((1 / 3, 0.11, 0.65, 3, 9, "unstable"), "some starts of your program are slower than the"),
+        ((0.0, 0.0, 0.445, 0, 4, "unknown"), "gains is unknown, for want of rounds (in 0 of 4"),
+        (None, ""),  # a result of an earlier version
+    ],
+)
+def test_whether_every_launch_of_a_winner_gains_is_told_in_words(
+    template: str, told: tuple[Any, ...] | None, words: str
+) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(whole()))
+    for winner in data["winners"].values():
+        winner.pop("stability")
+    if told is not None:
+        names = ("probability", "low", "high", "n_slower", "n_rounds", "word")
+        data["winners"]["same"]["stability"] = dict(zip(names, told, strict=True))
+    text = html.unescape(render(msgspec.convert(data, Result), template))
+    assert text.count("of all launches may be") == (told is not None)
+    assert words in text

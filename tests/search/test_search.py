@@ -333,3 +333,43 @@ def test_of_late_knobs_little_is_expected_and_all_the_same_they_are_searched(
     asked = [i for i, c in enumerate(found) if c.get("fake.layout") is not None]
     others = [i for i, c in enumerate(found) if c.get("fake.layout") is None]
     assert min(others) < 2 < min(asked)
+
+
+def test_several_are_asked_for_before_the_first_is_told_and_none_twice(tmp_path: Path) -> None:
+    searched = Searched(tmp_path)
+    for _ in range(6):
+        searched.step(WinnerClass.REDUCED)
+    classes = (WinnerClass.SAME, WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
+    for _ in range(8):
+        asked = [searched.search.ask(klass) for klass in classes]
+        proposed = [proposal.configuration for proposal in asked]
+        assert len({*proposed, *searched.tried}) == len(proposed) + len(searched.tried)
+        for proposal in reversed(asked):  # in whatever order
+            score = searched.surface.log_rate(proposal.configuration.as_dict())
+            searched.tried[proposal.configuration] = score
+            searched.search.tell(proposal, Outcome.MEASURED, "", score)
+    stored = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
+    assert all(t.state is optuna.trial.TrialState.COMPLETE for t in stored.trials)
+
+
+def test_a_belief_of_what_is_under_way_is_forgotten_once_it_is_told(tmp_path: Path) -> None:
+    searched = Searched(tmp_path)
+    for _ in range(6):
+        searched.step(WinnerClass.REDUCED)
+    first = searched.search.ask(WinnerClass.REDUCED)
+    before = searched.search.beliefs([first.configuration])[0]
+    second = searched.search.ask(WinnerClass.REDUCED)
+    believed = searched.search.beliefs([first.configuration])[0]
+    assert believed.mean == pytest.approx(before.mean, abs=0.05)
+    assert believed.sd < before.sd  # as if it had been measured: there is no more to learn there
+    for proposal in (first, second):
+        searched.search.tell(proposal, Outcome.CRASHED, "", None)
+        searched.tried[proposal.configuration] = None
+    after = searched.search.beliefs([first.configuration])[0]
+    assert after.sd > believed.sd
+
+
+def test_more_may_be_asked_for_where_nothing_has_a_score_yet(tmp_path: Path) -> None:
+    searched = Searched(tmp_path)
+    asked = {searched.search.ask(WinnerClass.SAME).configuration for _ in range(5)}
+    assert len(asked) == 5

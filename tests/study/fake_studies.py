@@ -4,7 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.command import NOTHING, result_of, run
+from tuner.record.course import BEFORE
+from tuner.record.journal import Phase
 
 FAKE = ("--hw", "fake", "--json")
 
@@ -16,3 +20,17 @@ def study(
     done = run(*arguments, cwd=cwd, environment=environment, is_virtual=True)
     assert done.returncode == 0, done.stderr
     return result_of(done.stdout)
+
+
+def check_seconds(result: dict[str, Any]) -> None:
+    """Every second of the wall clock stands once among those of the phases."""
+    phases = [row["phase"] for row in result["seconds_by_phase"]]
+    assert phases == [BEFORE, *Phase]
+    spent = [
+        seconds
+        for row in result["seconds_by_phase"]
+        for name, seconds in row.items()
+        if name != "phase"
+    ]
+    assert min(spent) >= 0
+    assert sum(spent) == pytest.approx(result["seconds"]["wall"])

@@ -1,5 +1,6 @@
 """Studies on the fake framework whose launches are written by hand."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
@@ -20,7 +21,9 @@ BASELINE = Configuration.of({"env.FAKE_THREADS": 4})
 
 
 class Scripted(Study):
-    """A study whose further launches are written by `write`."""
+    """A study whose further launches are written by `write`, one after another."""
+
+    most_together = 1
 
     def write(
         self, configuration: Configuration, purpose: Purpose, *, beside: bool
@@ -38,6 +41,11 @@ class Scripted(Study):
         record = self.write(configuration, purpose, beside=beside_neighbour)
         self.ledger.refresh()
         return record
+
+    def measure_several(
+        self, configurations: Sequence[Configuration], purpose: Purpose, *, may_prune: bool = False
+    ) -> list[LaunchRecord]:
+        return [self.measure(c, purpose, may_prune=may_prune) for c in configurations]
 
 
 def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = Study) -> Study:

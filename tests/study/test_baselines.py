@@ -64,7 +64,7 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
         (25, "hold that and the baselines, and next to no search"),
         (
             40,
-            "hold that, the baselines and about 8 of the 20 launches that a search wants, and few "
+            "hold that, the baselines and about 12 of the 20 launches that a search wants, and few "
             "that try a winner without each setting",
         ),
         (55, "hold that and a search, but may not hold trying each winner without each setting"),
@@ -76,7 +76,7 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
 ) -> None:
     """A claim takes two arms in four rounds, a quarter more than ten seconds each: 100 s.
 
-    A search leaves the same for five arms, 250 s, and a tenth of the budget and a launch.
+    A search leaves the same for five arms, 250 s, and a launch.
     """
     study = new_study(store, tmp_path, launches * LAUNCH_S, TenSecondsEach)
     study.budget = Unused(launches * LAUNCH_S)

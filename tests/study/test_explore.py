@@ -1,8 +1,9 @@
 """When exploring ends, from launches that are written by a script."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, 
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.explore import explore, make_time_for
+from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 COMPILED = Configuration.of({"fake.compile": "frozen"})
@@ -94,7 +96,7 @@ def test_what_is_dear_for_another_reason_than_compiling_is_not_launched_again(
 def test_the_first_few_proposals_only_leave_time_for_a_first_look(
     store: Store, tmp_path: Path, n_proposed: int, n: int
 ) -> None:
-    """At 8, 8 and 38 s a launch: 270 s for a first look, 41 s for minimising, two launches at 40 s.
+    """At 8, 8 and 38 s a launch: 270 s for a first look, two launches at 40 s.
 
     25 s for slices beside a neighbour would not fit.
     """
@@ -103,7 +105,7 @@ def test_the_first_few_proposals_only_leave_time_for_a_first_look(
     for record in store.launches.values():
         record.slicing_s = 6.0
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
-    study = new_study(store, tmp_path, 410.0, Warm)
+    study = new_study(store, tmp_path, 369.0, Warm)
     assert make_time_for(study, PROPOSAL)
     assert n_launches(study) == n
 
@@ -125,3 +127,45 @@ def test_a_search_that_finds_nothing_more_leaves_its_time_to_the_later_phases(
     n_new = study.n_proposed() - 3  # three are there
     assert ("nothing better was found" in reason) is is_spent
     assert (n_new == 3 * 3) is is_spent
+
+
+class Together(Warm):
+    """Two of its launches may be prepared side by side."""
+
+    most_together = 2
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.measured: list[list[Configuration]] = []
+
+    def measure_several(
+        self, configurations: Sequence[Configuration], purpose: Purpose, *, may_prune: bool = False
+    ) -> list[LaunchRecord]:
+        self.measured.append(list(configurations))
+        return super().measure_several(configurations, purpose, may_prune=may_prune)
+
+
+def test_as_many_are_asked_for_as_may_be_prepared_together(store: Store, tmp_path: Path) -> None:
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
+    study = new_study(store, tmp_path, 600.0, Together)
+    assert isinstance(study, Together)
+    explore(study)
+    sizes = [len(configurations) for configurations in study.measured]
+    assert set(sizes[:-1]) == {2}
+    proposed = [c for configurations in study.measured for c in configurations]
+    assert len(set(proposed)) == len(proposed)
+    told = {trial.configuration for trial in study.ledger.trials()}
+    assert told.issuperset(proposed)
+
+
+def test_no_more_are_asked_for_than_there_is_time_for(store: Store, tmp_path: Path) -> None:
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
+    budget_s = 600.0
+    for k in range(5):  # what is kept is in part a share of the budget
+        cost_s = new_study(store, tmp_path / f"{k}", budget_s).costs.launch_s(PROPOSAL)
+        kept_s = Schedule(new_study(store, tmp_path / f"{k}", budget_s)).after_search_s(cost_s)
+        budget_s = kept_s + 1.5 * cost_s
+    study = new_study(store, tmp_path / "short", budget_s, Together)
+    assert isinstance(study, Together)
+    explore(study)
+    assert len(study.measured[0]) == 1

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from tests.command import HANGS_S, new_marker, result_of, run, start, wait_until_gone
-from tests.study.fake_studies import FAKE
+from tests.study.fake_studies import FAKE, check_seconds
 from tuner.record.journal import RoundDone, TrialNoted
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
@@ -28,6 +28,8 @@ def check_store(folder: Path) -> None:
         trials = store.all(TrialNoted)
         assert len({t.configuration for t in trials}) == len(trials)
         assert len({t.number for t in trials}) == len(trials)
+        checked = [r.request.configuration for r in store.launches.values() if r.check]
+        assert len(checked) == len(set(checked))
         numbers = [r.number for r in store.all(RoundDone)]
         assert numbers == list(range(1, len(numbers) + 1))
         # a complete launch of the search is told exactly once
@@ -60,6 +62,8 @@ def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Pa
     result = result_of(done.stdout)
     assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
     assert result["verdict"] == "faster"
+    assert result["winners"]["same"]["output_drift"] is not None  # checked, be it before a kill
+    check_seconds(result)
 
 
 def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:

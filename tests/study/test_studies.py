@@ -17,7 +17,7 @@ from tests.command import (
     result_of,
     run,
 )
-from tests.study.fake_studies import FAKE, study
+from tests.study.fake_studies import FAKE, check_seconds, study
 from tuner.record.configuration import Configuration
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recommendation
 from tuner.record.journal import FinalistNamed, WinnerClass
@@ -73,6 +73,11 @@ def test_the_result_tells_where_the_time_goes_and_when_what_was_measured(
     assert sum(bool(m["dirty"]) for m in moments) == result["noise"]["dirty_slices"]
     paced = [m["pacer"] for m in moments if m["pacer"] is not None]
     assert 0.5 < min(paced) <= 1 <= max(paced) < 2
+    check_seconds(result)
+    spent = {row["phase"]: row for row in result["seconds_by_phase"]}
+    assert all(spent[phase]["scored"] > 0 for phase in ("baselines", "explore", "confirm"))
+    assert spent["explore"]["pacer"] > 0
+    assert spent["confirm"]["pacer"] == 0  # claims are made without it
 
 
 def test_a_dry_run_says_what_the_folder_holds(finished: tuple[Path, dict[str, Any]]) -> None:

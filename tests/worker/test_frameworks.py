@@ -41,12 +41,11 @@ from tuner.galleries import MODELS
 from tuner.measurement.describe import find_model, make_reference
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
-from tuner.record.launch import Built, Checked, Prepared, Profiled, ReadBack
+from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, ReadBack
 from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     Begin,
-    Compiled,
     Failed,
     Measured,
     Prepare,

@@ -12,13 +12,12 @@ from tuner.host.libraries import installed_frameworks
 from tuner.measurement.describe import find_model, find_program, make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
-from tuner.record.launch import Checked, Prepared, ReadBack
+from tuner.record.launch import Checked, Compiled, Prepared, ReadBack
 from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import (
     Begin,
     Check,
     Command,
-    Compiled,
     Failed,
     Measured,
     Prepare,

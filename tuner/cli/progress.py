@@ -41,7 +41,7 @@ from tuner.record.events import (
 )
 from tuner.record.figures import figure
 from tuner.record.launch import Purpose
-from tuner.record.outcome import counts_as_measured
+from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.space.knobs_of.launch import BATCH
 
 _RECENT = 8
@@ -70,6 +70,8 @@ class _State:
         self.began = time.monotonic()
         self.workload, self.phase = _BEFORE, ""
         self.launch = self.stage = self.best = self.announcement = ""
+        self.launches: dict[int, str] = {}
+        """What launches that have begun are called."""
         self.waited_s = math.inf
         self.budget_s = 0.0
         self.deadline: float | None = None
@@ -84,7 +86,8 @@ class _State:
         self.n_measured, self.n_failed = event.n_measured, event.n_failed
 
     def count(self, event: LaunchDone) -> None:
-        if event.purpose is not Purpose.PACER:
+        is_no_outcome = event.outcome is Outcome.INTERRUPTED  # launched again by itself
+        if event.purpose is not Purpose.PACER and not is_no_outcome:
             is_measured = counts_as_measured(event.outcome)
             self.n_measured += is_measured
             self.n_failed += not is_measured
@@ -147,13 +150,16 @@ def _line(event: Event, state: _State) -> str | None:
             return None  # told with its first launch: a phase may find that it has no time
         case LaunchBegins():
             state.launch, state.stage = f"{event.purpose}: {_named(event.label)}", "starting"
+            state.launches[event.launch] = state.launch
             announcement, state.announcement = state.announcement, ""
             return announcement or None
-        case LaunchStage():
-            state.stage = event.stage
+        case LaunchStage():  # of one of several that are prepared side by side
+            if event.launch in state.launches:
+                state.launch, state.stage = state.launches[event.launch], event.stage
             return None
         case LaunchDone():
             state.stage = ""
+            state.launches.pop(event.launch, None)
             state.count(event)
             return _ended(event)
         case BestSoFar():

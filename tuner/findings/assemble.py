@@ -5,9 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from tuner.findings.baselines import baseline_section, over_as_run, over_best_baseline
+from tuner.findings.left import left_to_find
 from tuner.findings.remarks import remarks
 from tuner.findings.rounds import confirmation_section, noise_section
-from tuner.findings.seconds import seconds, shares
+from tuner.findings.seconds import seconds, seconds_by_phase, shares
 from tuner.findings.timeline import timeline
 from tuner.findings.trials import learnt_from, trials
 from tuner.findings.winners import default_section, recommended_class, winner_section
@@ -56,6 +57,7 @@ def assemble(study: Study, context: Context) -> Result:
     opened = store.opened
     assert opened is not None
     card = context.workload.card
+    wall_s = study.budget.used_s()
     return Result(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
@@ -87,13 +89,15 @@ def assemble(study: Study, context: Context) -> Result:
         confirmation=confirmation_section(store, claims),
         trials=trials(ledger),
         contributions=winners[str(klass)].contributions,
-        seconds=seconds(store, study.budget.used_s()),
+        seconds=seconds(store, wall_s),
+        seconds_by_phase=seconds_by_phase(store, wall_s),
         budget_s=context.session.budget_s,
         budget_shares=shares(store),
         phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
         convergence_reason=next(
             (n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE), ""
         ),
+        left=left_to_find(ledger),
         learnt_from=learnt_from(store),
         warnings=remarks(study, claims, klass),
         command=context.command,

@@ -15,8 +15,8 @@ _BRIEF_S = 0.5
 
 def compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSeconds:
     """Return what compiling cost the first time, and what it costs with the cache there."""
-    cold, warm = _cold_and_warm(store, claim.configuration)
-    return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim))
+    cold, warm, in_company = _cold_and_warm(store, claim.configuration)
+    return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim), in_company)
 
 
 def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
@@ -30,8 +30,13 @@ def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
     return (warm - default_s) / saved_s if saved_s > 0 and warm - default_s > _BRIEF_S else None
 
 
-def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | None, float | None]:
+def _cold_and_warm(
+    store: Store, configuration: Configuration
+) -> tuple[float | None, float | None, bool]:
     """Return the seconds of compiling a configuration without and with the compiler's cache.
+
+    And whether others were prepared beside a launch that tells them. Launches that were prepared
+    alone come first.
 
     The cache is kept per study; what is compiled depends on everything but the launch settings, so
     that the first launch that shares the rest was the cold one. But an allocator may double what
@@ -45,14 +50,16 @@ def _cold_and_warm(store: Store, configuration: Configuration) -> tuple[float | 
         and _compiled_settings(record.request.configuration) == _compiled_settings(configuration)
     ]
     if not sharing:
-        return None, None
+        return None, None, False
     first, *others = sharing
     own = [r for r in others if r.request.configuration == configuration]
-    warm_s = [r.compile_s for r in own or others]
-    warm = statistics.median(warm_s) if warm_s else None
+    telling = [r for r in own if not r.request.n_companions] or own or others
+    warm = statistics.median(r.compile_s for r in telling) if telling else None
     is_own = first.request.configuration == configuration
     says_nothing = not is_own and warm is not None and warm - first.compile_s > _BRIEF_S
-    return None if says_nothing else first.compile_s, warm
+    told = telling if says_nothing else [first, *telling]
+    cold = None if says_nothing else first.compile_s
+    return cold, warm, any(r.request.n_companions for r in told)
 
 
 def _compiled_settings(configuration: Configuration) -> list[tuple[str, object]]:

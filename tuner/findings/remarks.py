@@ -7,7 +7,9 @@ import math
 from tuner.findings.contributions import worth
 from tuner.findings.launches import check_of, launches_of
 from tuner.findings.neighbours import beside_neighbour
+from tuner.findings.stability import stability
 from tuner.host.interference import disturbances, n_disturbed
+from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
@@ -41,6 +43,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
         if claim.verdict == "faster":
             texts += _of_a_winner(study, claims, claim)
             texts += _of_prices(study, claim)
+    texts += _of_stability(study, claims, klass)
     texts += _of_bounds(study, claims)
     recommended = claims.claim(klass)
     texts += _of_the_budget(study, recommended)
@@ -56,6 +59,30 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
         left = ", nor".join(dict.fromkeys(undone))
         texts.append(f"{NO_TIME}{left}; give a larger --budget and a new --out")
     return list(dict.fromkeys(texts))
+
+
+def _of_stability(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
+    """Name the winners that are slower than the default now and then; say who ships instead."""
+    texts: dict[Configuration, str] = {}
+    shipped, order = claims.claim(klass), list(WinnerClass)
+    for each in order:
+        claim = claims.claim(each)
+        found = stability(claims, claim)
+        if found is None or found.word != "unstable" or claim.configuration in texts:
+            continue
+        text = (
+            f"{claim.configuration.label()} is faster on average but unstable: in {found.n_slower} "
+            f"of {found.n_rounds} rounds its launch was slower than the default's"
+        )
+        gave_way = order.index(klass) < order.index(each) <= order.index(study.widest)
+        if gave_way and claim.speedup is not None and shipped.speedup is not None:
+            text += (
+                f"; {klass} is recommended instead of {each}, for its "
+                f"{shipped.speedup.point:.2f}x is nearly as fast as {claim.speedup.point:.2f}x "
+                "and was not found unstable"
+            )
+        texts[claim.configuration] = text
+    return [*texts.values()]
 
 
 def _of_bounds(study: Study, claims: Claims) -> list[str]:

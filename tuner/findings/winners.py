@@ -6,6 +6,8 @@ from tuner.findings.compiling import compile_seconds
 from tuner.findings.contributions import contributions
 from tuner.findings.launches import call_times, check_of, launches_of, memory_peak, profile_of
 from tuner.findings.neighbours import beside_neighbour
+from tuner.findings.stability import is_unstable, stability
+from tuner.measurement.confirmation import WORTH_HAVING
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.record.launch import LaunchRecord, ReadBack
@@ -21,12 +23,30 @@ from tuner.study.study import Study
 def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
     """Return the class whose winner ships: the widest that may and holds something better.
 
-    `reduced` may only on request; where nothing is better in any, it is the widest's verdict.
+    `reduced` may only on request; where nothing is better in any, it is the widest's verdict. An
+    unstable winner gives way to that of a narrower class which is not, and nearly as fast.
     """
     order = [WinnerClass.SAME, WinnerClass.LAUNCH_ONLY]
     if numerics == "reduced":
         order.insert(0, WinnerClass.REDUCED)
-    return next((k for k in order if claims.claim(k).verdict == "faster"), order[0])
+    faster = [k for k in order if claims.claim(k).verdict == "faster"]
+    if not faster:
+        return order[0]
+    widest, *narrower = faster
+    if not is_unstable(claims, claims.claim(widest)):
+        return widest
+    steady = (k for k in narrower if not is_unstable(claims, claims.claim(k)))
+    return next((k for k in steady if _is_nearly_as_fast(claims, k, widest)), widest)
+
+
+def _is_nearly_as_fast(claims: Claims, klass: WinnerClass, widest: WinnerClass) -> bool:
+    """Tell whether a class's winner is behind the widest's by no more than identical arms may be.
+
+    That is the noise floor, but never more than what is worth having: noise excuses no such loss.
+    """
+    mine, other = claims.claim(klass).speedup, claims.claim(widest).speedup
+    assert mine is not None and other is not None
+    return mine.point * (1 + min(claims.noise_floor(widest), WORTH_HAVING)) >= other.point
 
 
 def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSection:
@@ -84,6 +104,7 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         beside_neighbour=beside_neighbour(claims, claim.configuration),
         disturbed=claim.disturbed,
         noise_floor=claims.noise_floor(klass),
+        stability=stability(claims, claim),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
@@ -25,18 +25,13 @@ from tuner.measurement.replication import (
     wants_more,
 )
 from tuner.measurement.seam import Launch, Launcher
+from tuner.measurement.steps import Steps
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Interference, LaunchRecord, Purpose, Slice
+from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
-from tuner.space.catalogue import describe
-
-SLICE_S = 0.3
-"""Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
-_PROFILED_S = 0.5
 
 
 class Bench:
@@ -56,22 +51,14 @@ class Bench:
         self.launcher = launcher
         self._card = card
         self._objective = objective
-        self._quiet = quiet
         self._random = draw
-        self.pacer = Pacer(store, launcher, self._slice)
-        self._profiles_tried: set[Configuration] = set()
+        self._steps = Steps(store, card, launcher, quiet, draw)
+        self.pacer = Pacer(store, launcher, self._steps.slice)
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
         self.launcher.close()
         self.pacer.forget()
-
-    # ---------------------------------------------------------------- slices
-
-    def _slice(self, launch: Launch) -> None:
-        """Take a slice, then let the launch wait."""
-        launch.take_slice(self.store.next_slice_index(), SLICE_S)
-        launch.pause()
 
     def _measure_alone(
         self,
@@ -91,15 +78,15 @@ class Bench:
         while launch.goes_on and (
             _lacks_calls(launch, least_calls) or self._wants_slice(launch, planned, noise)
         ):
-            self._await_quiet(launch.record.slices[-1:])
-            self._slice(launch)
+            self._steps.await_quiet(launch.record.slices[-1:])
+            self._steps.slice(launch)
             self.pacer.pace(launch)
             clean = launch.record.clean_slice
             if clean is not None and self._objective.of_slice(clean) < hopeless_below:
                 return launch.finish(self._pruned(clean, hopeless_below))
         if beside_neighbour:
-            self._measure_beside([launch])
-        return self._conclude(launch, checks=checks, profiles=profiles)
+            self._steps.beside([launch])
+        return self._steps.conclude(launch, checks=checks, profiles=profiles)
 
     def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
         """Tell whether one more slice of a launch tells more than its seconds are worth."""
@@ -110,51 +97,6 @@ class Bench:
         slice_s = launch.slice_s + self.pacer.slice_s
         needed = n_needed(replication(planned, self._card), seen, launch.fixed_s, slice_s)
         return wants_more(len(clean), len(slices), needed)
-
-    def _await_quiet(self, slices: Iterable[Slice]) -> None:
-        """Wait for quiet if one of the slices was disturbed; every worker is stopped meanwhile."""
-        disturbed = [s.interference for s in slices if s.interference.dirty]
-        self._quiet.after(disturbed[0] if disturbed else Interference())
-
-    def _measure_beside(self, launches: Iterable[Launch]) -> None:
-        """Take a slice of each launch beside a synthetic busy neighbour, which one may not bear."""
-        waiting = [launch for launch in launches if launch.goes_on]
-        if not waiting:
-            return
-        with self.launcher.neighbours() as n:
-            for launch in self._random.sample(waiting, len(waiting)) if n else []:
-                launch.take_slice_beside(self.store.next_slice_index(), SLICE_S, n)
-                launch.pause()
-
-    def _conclude(
-        self, launch: Launch, *, checks: bool = False, profiles: bool = False
-    ) -> LaunchRecord:
-        """End a launch whose slices are taken, after what else is wanted of it."""
-        if checks:
-            self._check_once(launch)
-        if profiles:
-            self._profile(launch)
-        return launch.finish()
-
-    def _check_once(self, launch: Launch) -> None:
-        """Check the outputs of a configuration that was not checked yet."""
-        configuration = launch.record.request.configuration
-        if any(
-            r.check is not None and r.request.configuration == configuration
-            for r in self.store.launches.values()
-        ):
-            return
-        reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
-        n_inputs = self._card.n_check_inputs(changes_numerics=reduced)
-        launch.check(Check(n_inputs, reduced, self._card.tolerance))
-
-    def _profile(self, launch: Launch) -> None:
-        """Profile a launch that has not ended; nothing is measured in it afterwards."""
-        if launch.goes_on:
-            self._profiles_tried.add(launch.record.request.configuration)
-            launch.profile(_PROFILED_S)
-
-    # ---------------------------------------------------------------- what a study asks for
 
     def measure(
         self,
@@ -182,20 +124,54 @@ class Bench:
             checks=True,
         )
 
+    def measure_several(
+        self,
+        configurations: Sequence[Configuration],
+        purpose: Purpose,
+        *,
+        noise: Scatter,
+        hopeless_below: Callable[[Configuration], float] = lambda _: -math.inf,
+    ) -> list[LaunchRecord]:
+        """Measure configurations, each as `measure` does; records in their order.
+
+        As many as may be are prepared side by side; then one after another is measured, while the
+        others are stopped.
+        """
+        records: list[LaunchRecord] = []
+        while len(records) < len(configurations):
+            waiting = configurations[len(records) :]
+            group = waiting[: self.launcher.n_together(waiting)]
+            launches = self.launcher.start_together(group, purpose, pacer_block=self.pacer.block())
+            measured = [
+                self._measure_alone(
+                    launch,
+                    SEARCH,
+                    noise,
+                    hopeless_below=hopeless_below(configuration),
+                    checks=True,
+                )
+                for configuration, launch in zip(group, launches, strict=True)
+            ]
+            records += [
+                self.measure(c, purpose, noise=noise, hopeless_below=hopeless_below(c))
+                if _died_in_company(record)
+                else record
+                for c, record in zip(group, measured, strict=True)
+            ]
+        return records
+
+    def may_profile(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration was neither profiled, nor tried in vain in this session."""
+        return self._steps.may_profile(configuration)
+
     def profile(self, configuration: Configuration) -> LaunchRecord:
         """Have a configuration tell where its time goes, in a launch of its own without slices.
 
         A failure is the record's ending, never an exception.
         """
-        return self._conclude(self.launcher.start(configuration, Purpose.EXPLAIN), profiles=True)
-
-    def may_profile(self, configuration: Configuration) -> bool:
-        """Tell whether a configuration was neither profiled, nor tried in vain in this session."""
-        tried = configuration in self._profiles_tried or any(
-            r.profile is not None and r.request.configuration == configuration
-            for r in self.store.launches.values()
+        return self._steps.conclude(
+            self.launcher.start(configuration, Purpose.EXPLAIN), profiles=True
         )
-        return not tried and self.launcher.can_profile
 
     def measure_round(
         self,
@@ -237,18 +213,33 @@ class Bench:
                 for i in order
             }
             return [records[i] for i in range(len(arms))]
-        launches = {}
-        for i in order:
-            launches[i] = self.launcher.start(arms[i], purpose, round_number=number)
-            launches[i].pause()
+        resident = self._residents([arms[i] for i in order], purpose, number)
+        launches = dict(zip(order, resident, strict=True))
         self._take_passes(launches.values(), noise, hasty_from_s=began_s + seconds)
         if beside_neighbour:
-            self._measure_beside(launches.values())
+            self._steps.beside(launches.values())
         records = {
-            i: self._conclude(launch, checks=checks, profiles=arms[i] in profiled)
+            i: self._steps.conclude(launch, checks=checks, profiles=arms[i] in profiled)
             for i, launch in launches.items()
         }
         return [records[i] for i in range(len(arms))]
+
+    def _residents(
+        self, arms: Sequence[Configuration], purpose: Purpose, number: int
+    ) -> list[Launch]:
+        """Launch the arms of a round, as many side by side as may be; all wait on return."""
+        found: list[Launch] = []
+        while len(found) < len(arms):
+            waiting = arms[len(found) :]
+            group = waiting[: self.launcher.n_together(waiting)]
+            launches = self.launcher.start_together(group, purpose, round_number=number)
+            for arm, launch in zip(group, launches, strict=True):
+                again = launch
+                if _died_in_company(launch.record):
+                    again = self.launcher.start(arm, purpose, round_number=number)
+                    again.pause()
+                found.append(again)
+        return found
 
     def _take_passes(
         self, launches: Iterable[Launch], noise: Scatter, *, hasty_from_s: float
@@ -265,9 +256,9 @@ class Bench:
         while going and self._wants_pass(going, noise, in_haste=in_haste()):
             last = [s for each in going for s in each.record.slices[-1:]]
             if not in_haste():
-                self._await_quiet(last)
+                self._steps.await_quiet(last)
             for launch in self._random.sample(going, len(going)):
-                self._slice(launch)
+                self._steps.slice(launch)
             going = [launch for launch in going if launch.goes_on]
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
@@ -300,6 +291,11 @@ class Bench:
             Outcome.PRUNED,
             f"{value:.3g} {objective.unit} after one slice, hopeless {beyond} {edge:.3g}",
         )
+
+
+def _died_in_company(record: LaunchRecord) -> bool:
+    """Tell whether a launch ended without an outcome while others were prepared beside it."""
+    return record.ending is not None and record.ending.outcome is Outcome.INTERRUPTED
 
 
 def _lacks_calls(launch: Launch, least: int) -> bool:

@@ -3,24 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 import msgspec
 
 from tuner.errors import StorageFailed
+from tuner.measurement.conversations import Conversation, alone
 from tuner.measurement.process import WorkerEnded
 from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
-from tuner.record.launch import Built, Checked, LaunchRecord, Prepared, Profiled, ReadBack
+from tuner.record.launch import (
+    Built,
+    Checked,
+    Compiled,
+    LaunchRecord,
+    Prepared,
+    Profiled,
+    Purpose,
+    ReadBack,
+)
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Begin,
     Check,
     Command,
-    Compiled,
     Failed,
     Measure,
     Measured,
@@ -62,7 +71,7 @@ class ProcessLaunch:
         self._listen = listen
         self._on_end = on_end
         self._spent_s = self._slicing_s = 0.0
-        self._is_paused = self._is_abandoned = False
+        self._is_paused = self._is_abandoned = self._is_charged = False
         self._team: Team | None = None
 
     @property
@@ -92,34 +101,52 @@ class ProcessLaunch:
 
     @contextmanager
     def _spending(self) -> Iterator[None]:
-        """Count the seconds inside as spent on this launch."""
+        """Count the seconds inside as spent on this launch, unless it is charged for them."""
         began = time.monotonic()
         try:
             yield
         finally:
-            self._spent_s += time.monotonic() - began
+            if not self._is_charged:
+                self._spent_s += time.monotonic() - began
+
+    def charge(self, seconds: float) -> None:
+        """Count its share of seconds that were spent on it and on others beside it."""
+        self._spent_s += seconds
 
     def _fail(self, ending: Ending) -> None:
-        """End it for what went wrong, unless that is the disk's fault, which is no outcome."""
+        """End it for what went wrong, unless that is the disk's fault, which is no outcome.
+
+        Nor is it one while others are prepared beside it, unless the settings have no meaning: they
+        may have taken the memory, and the kernel does not ask whose fault that is.
+        """
         if ending.outcome is Outcome.CRASHED:
             try:
                 self.file.check_room()
             except StorageFailed:
                 self.abandon()
                 raise
+        n = self.record.request.n_companions
+        if n and self._is_charged and ending.outcome is not Outcome.NOT_APPLICABLE:
+            beside = f"while {n} other{'s were' if n > 1 else ' was'} prepared beside it"
+            ending = Ending(Outcome.INTERRUPTED, f"{ending.outcome} {beside}: {ending.reason}")
         self.finish(ending)
 
     def _ask(self, command: Command, timeout_s: float, kind: type[_ReplyT]) -> _ReplyT | Ending:
         """Have the processes obey; return their answer, or how they failed."""
+        with self._spending():
+            return alone(self._asking(command, timeout_s, kind))
+
+    def _asking(
+        self, command: Command, timeout_s: float, kind: type[_ReplyT]
+    ) -> Conversation[_ReplyT | Ending]:
         assert self._team is not None
         if self._left_s is not None:
             timeout_s = min(timeout_s, max(0.0, self._left_s()))
         self._resume()
-        with self._spending():
-            try:
-                reply = self._team.ask(command, timeout_s, self._tell)
-            except WorkerEnded as error:
-                return error.ending
+        try:
+            reply = yield from self._team.asking(command, timeout_s, self._tell)
+        except WorkerEnded as error:
+            return error.ending
         if isinstance(reply, kind):
             return reply
         if isinstance(reply, Failed):
@@ -128,9 +155,17 @@ class ProcessLaunch:
 
     def _carry_out(self, command: Command, timeout_s: float, kind: type[_ReplyT]) -> _ReplyT | None:
         """Have a command carried out; None where the launch has ended, or ends with it."""
+        return self._unless_failed(self._ask(command, timeout_s, kind)) if self.goes_on else None
+
+    def _carrying_out(
+        self, command: Command, timeout_s: float, kind: type[_ReplyT]
+    ) -> Conversation[_ReplyT | None]:
+        """Have a command carried out, as a conversation (_carry_out)."""
         if not self.goes_on:
             return None
-        answer = self._ask(command, timeout_s, kind)
+        return self._unless_failed((yield from self._asking(command, timeout_s, kind)))
+
+    def _unless_failed(self, answer: _ReplyT | Ending) -> _ReplyT | None:
         if isinstance(answer, Ending):
             self._fail(answer)
             return None
@@ -154,37 +189,40 @@ class ProcessLaunch:
     def _tell(self, stage: str) -> None:
         self._listen(LaunchStage(self.record.request.id, stage))
 
-    def start(self, team: Callable[[], Team], order: Begin) -> None:
-        """Start the processes, have the model built, compiled and called until it is warm."""
-        self._start(team)
-        self._begin(order)
-        self._prepare(Prepare(self.record.request.load))
-        self._warm_up()
+    def preparing(self, team: Callable[[], Team], order: Begin) -> Conversation[None]:
+        """Start the processes, have the model built, compiled and called once; then they wait.
 
-    def _start(self, team: Callable[[], Team]) -> None:
-        with self._spending():
-            try:
-                self._team = team()
-            except WorkerEnded as error:
-                self._fail(error.ending)
-                return
+        team: starts the processes, which are then greeted. What this takes is charged (charge): it
+        may go on beside others of its kind.
+        """
+        self._is_charged = True
+        try:
+            yield from self._starting(team)
+            built = yield from self._carrying_out(order, self._timeouts.begin_s, Built)
+            if built is not None:
+                self.file.add(built)
+            load = Prepare(self.record.request.load)
+            compiled = yield from self._carrying_out(load, self._timeouts.prepare_s, Compiled)
+            if compiled is not None:
+                self.file.add(compiled)
+            self.pause()
+        finally:
+            self._is_charged = False
+
+    def _starting(self, team: Callable[[], Team]) -> Conversation[None]:
+        try:
+            self._team = team()
+            yield from self._team.greeting()
+        except WorkerEnded as error:
+            self._fail(error.ending)
+            return
         try:
             self.file.add(Started(self._spent_s))
         except BaseException:  # a full disk: nobody else knows of the worker yet
             self.abandon()
             raise
 
-    def _begin(self, order: Begin) -> None:
-        """Have the model built."""
-        built = self._carry_out(order, self._timeouts.begin_s, Built)
-        if built is not None:
-            self.file.add(built)
-
-    def _prepare(self, order: Prepare) -> None:
-        """Have the model compiled, and called for the first time."""
-        self._carry_out(order, self._timeouts.prepare_s, Compiled)
-
-    def _warm_up(self) -> None:
+    def warm_up(self) -> None:
         """Have the model called until it is warm; refuse settings not in force.
 
         A setting that did not take effect makes the launch not_applicable: its speed belongs to
@@ -200,6 +238,8 @@ class ProcessLaunch:
 
     def take_slice(self, index: int, seconds: float) -> None:
         """Take one slice; the first call after a pause is made and not timed."""
+        if self.goes_on and self.record.request.purpose is not Purpose.PACER:
+            self._tell("measuring")
         spent_before_s = self._spent_s
         order = Measure(index, seconds, int(self._is_paused))
         measured = self._carry_out(order, self._timeouts.slice_s, Measured)
@@ -260,6 +300,24 @@ class ProcessLaunch:
         if self._team is not None:
             self._team.close()
             self._team = None
+
+
+def share_out(launches: Sequence[ProcessLaunch]) -> Callable[[Sequence[int]], None]:
+    """Return what charges launches for the time that passes from now on, whenever it is called.
+
+    It is told which of them went on meanwhile: seconds in which three did count a third for each,
+    so that they sum up to the wall clock's.
+    """
+    since = time.monotonic()
+
+    def passed(going: Sequence[int]) -> None:
+        nonlocal since
+        now = time.monotonic()
+        for i in going:
+            launches[i].charge((now - since) / len(going))
+        since = now
+
+    return passed
 
 
 def _describe_ignored(ignored: list[ReadBack]) -> str:

@@ -5,6 +5,7 @@ A launcher sees to it that each launch ends.
 
 from __future__ import annotations
 
+import functools
 import random
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,8 +14,9 @@ from contextlib import contextmanager
 from tuner.host.identity import Host
 from tuner.host.interference import n_disturbed
 from tuner.measurement.bench import Bench
+from tuner.measurement.conversations import Conversation, converse
 from tuner.measurement.estimates import clean_slices
-from tuner.measurement.launch import ProcessLaunch, Timeouts
+from tuner.measurement.launch import ProcessLaunch, Timeouts, share_out
 from tuner.measurement.memory import MemoryModel
 from tuner.measurement.neighbour import n_neighbours, neighbour
 from tuner.measurement.quiet import Quiet
@@ -27,9 +29,9 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin
 from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
-from tuner.space.catalogue import describe
+from tuner.space.catalogue import describe, measures_itself
 from tuner.space.knob import Applies
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.space.launching import LaunchPlan, plan_launch
 
 SearchRatio = Callable[[LaunchRecord], float | None]
@@ -124,6 +126,30 @@ class ProcessLauncher:
         with neighbour(n, self._store.neighbour_log) as is_busy:
             yield n if is_busy else 0
 
+    @property
+    def most_together(self) -> int:
+        """How many launches of one process may be prepared side by side: one per core."""
+        return self.host.usable_cores
+
+    def n_together(self, configurations: Sequence[Configuration]) -> int:
+        """Return how many of the first of these may be prepared side by side; at least 1.
+
+        As many as there are cores for, and memory by what earlier launches took.
+        """
+        running = [launch.record for launch in self.running]
+        n_cores = 0
+        for n, configuration in enumerate(configurations):
+            n_cores += int(configuration.get(INSTANCES) or 1)
+            batches = {c: self._batch(c) for c in configurations[: n + 1]}
+            if n and (
+                configuration in configurations[:n]
+                or n_cores > self.most_together
+                or any(map(measures_itself, batches))
+                or not self.memory.bears(batches, running)
+            ):
+                return n
+        return len(configurations)
+
     def start(
         self,
         configuration: Configuration,
@@ -133,38 +159,84 @@ class ProcessLauncher:
         round_number: int = 0,
     ) -> ProcessLaunch:
         """Start a launch, prepare it and warm it up; the worker runs on return, or has ended."""
-        self._store.check_room()
-        request = LaunchRequest(
-            id=self._store.next_launch_id(),
-            configuration=configuration,
-            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
-            purpose=purpose,
-            pacer_block=pacer_block,
-            round=round_number,
-            session=self._session,
-            started_s=self._store.used_s(),
-            padding_bytes=self._draw.randint(0, _MAX_PADDING_BYTES),
-            scenario=self._workload.scenario,
-        )
+        (launch,) = self._prepared([configuration], purpose, pacer_block, round_number)
+        launch.warm_up()
+        return launch
+
+    def start_together(
+        self,
+        configurations: Sequence[Configuration],
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+    ) -> list[ProcessLaunch]:
+        """Start launches and prepare them side by side, then warm up one after another, alone."""
+        launches = self._prepared(configurations, purpose, pacer_block, round_number)
+        for launch in launches:
+            launch.warm_up()
+            launch.pause()
+        return launches
+
+    def _prepared(
+        self,
+        configurations: Sequence[Configuration],
+        purpose: Purpose,
+        pacer_block: int,
+        round_number: int,
+    ) -> list[ProcessLaunch]:
+        """Return launches that have made their first call and wait, or have ended."""
+        launches: list[ProcessLaunch] = []
+        preparing: list[Conversation[None]] = []
+        for configuration in configurations:
+            self._store.check_room()
+            request = LaunchRequest(
+                id=self._store.next_launch_id(),
+                configuration=configuration,
+                batch=self._batch(configuration),
+                purpose=purpose,
+                pacer_block=pacer_block,
+                round=round_number,
+                session=self._session,
+                started_s=self._store.used_s(),
+                padding_bytes=self._draw.randint(0, _MAX_PADDING_BYTES),
+                scenario=self._workload.scenario,
+                n_companions=len(configurations) - 1,
+            )
+            launch, conversation = self._open(request)
+            launches.append(launch)
+            preparing.append(conversation)
+        converse(preparing, share_out(launches))
+        return launches
+
+    def _open(self, request: LaunchRequest) -> tuple[ProcessLaunch, Conversation[None]]:
+        """Return a launch whose file is open, and the conversation that prepares it."""
         file = self._store.open_launch(request)
-        self._listen(LaunchBegins(request.id, configuration.label(), purpose))
-        plans = plan_launch(configuration, self.host, self._workload.device)
+        self._listen(LaunchBegins(request.id, request.configuration.label(), request.purpose))
+        plans = plan_launch(request.configuration, self.host, self._workload.device)
         running = [launch.record for launch in self.running]
         launch = ProcessLaunch(
             file,
-            self._timeouts(configuration, len(plans)),
+            self._timeouts(request, len(plans)),
             self._listen,
             self.ended,
             self._seconds_left if self._is_cut else None,
         )
         self.running.append(launch)
-        if fault := self.memory.fault(request, len(plans), running):
-            launch.finish(Ending(Outcome.NOT_APPLICABLE, fault))
-            return launch
-        environment = self._environment(request)
-        order = self._order(request, plans[0])
-        launch.start(lambda: Team(plans, file.log_path, environment), order)
-        return launch
+        fault = self.memory.fault(request, len(plans), running)
+        environment, order = self._environment(request), self._order(request, plans[0])
+
+        def preparing() -> Conversation[None]:
+            if fault:
+                launch.finish(Ending(Outcome.NOT_APPLICABLE, fault))
+                return
+            team = functools.partial(Team, plans, file.log_path, environment, is_awaited=False)
+            yield from launch.preparing(team, order)
+
+        return launch, preparing()
+
+    def _batch(self, configuration: Configuration) -> int:
+        return int(configuration.get(BATCH) or self._workload.card.reference_batch)
 
     def _environment(self, request: LaunchRequest) -> Mapping[str, str]:
         compiled = (self._store.folder / "compiled").absolute()
@@ -198,15 +270,21 @@ class ProcessLauncher:
             launch.abandon()
         self.running.clear()
 
-    def _timeouts(self, configuration: Configuration, n_instances: int) -> Timeouts:
+    def _timeouts(self, request: LaunchRequest, n_instances: int) -> Timeouts:
         """Give up what takes many times as long as the default did, on its share of the cores."""
-        facts = self._facts
-        compiles = any(describe(k).applies is Applies.MODEL for k, _ in configuration.settings)
+        facts, settings = self._facts, request.configuration.settings
+        compiles = any(describe(k).applies is Applies.MODEL for k, _ in settings)
         begin = 20 + 10 * (facts.import_s + facts.build_s)
         prepare = (300.0 if compiles else 30.0) + 200 * facts.call_s
         left = max(60.0, self._seconds_left())
         slice_ = 20 + 100 * facts.call_s
-        return Timeouts(*(min(n_instances * each, left) for each in (begin, prepare, slice_)))
+        n_beside = n_instances * (1 + request.n_companions)
+        return Timeouts(
+            *(
+                min(n * each, left)
+                for n, each in ((n_beside, begin), (n_beside, prepare), (n_instances, slice_))
+            )
+        )
 
     def _announce(self, record: LaunchRecord) -> None:
         request, ending = record.request, record.ending or Ending(Outcome.MEASURED)

@@ -40,12 +40,34 @@ class MemoryModel:
 
         Also where that is not known.
         """
-        waiting = sum(r.prepared.memory_private_bytes for r in running if r.prepared is not None)
+        waiting = _held(running)
         if n_instances == 1:
             return self._fault_alone(request, self._limits.memory_bytes - waiting)
         return self._fault_together(
             request, n_instances, _TEAM_SHARE * self._limits.memory_bytes - waiting
         )
+
+    def bears(self, starting: Mapping[Configuration, int], running: Iterable[LaunchRecord]) -> bool:
+        """Tell whether launches can be prepared side by side beside what runs.
+
+        starting: their configurations, with their batches. Their peaks may come at one moment. What
+        was never launched is taken to need as much as the launch that needed most so far.
+        """
+        peaks = [self._peak(configuration, batch) for configuration, batch in starting.items()]
+        allowed = _TEAM_SHARE * self._limits.memory_bytes - _held(running)
+        return None not in peaks and sum(peak for peak in peaks if peak is not None) <= allowed
+
+    def _peak(self, configuration: Configuration, batch: int) -> float | None:
+        """Return the most bytes that a launch may take; None before anything is known."""
+        if own := self._same(configuration):
+            return at_batch(batch, {b: float(p.memory_peak_bytes) for b, p in own.items()})
+        seen = [
+            r.prepared.memory_peak_bytes / int(r.request.configuration.get(INSTANCES) or 1)
+            for r in self._store.launches.values()
+            if r.prepared is not None
+        ]
+        n = int(configuration.get(INSTANCES) or 1)
+        return n * max(seen) if seen else None
 
     def _fault_alone(self, request: LaunchRequest, allowed: float) -> str:
         """Say why one process would not fit: by what the same settings took at smaller batches."""
@@ -130,6 +152,11 @@ class MemoryModel:
         waiting = sum(p.memory_private_bytes for p in prepared)
         starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
         return waiting + starting <= RESIDENT_SHARE * self._limits.memory_bytes
+
+
+def _held(running: Iterable[LaunchRecord]) -> int:
+    """Return the bytes that launches hold while they wait."""
+    return sum(r.prepared.memory_private_bytes for r in running if r.prepared is not None)
 
 
 def at_batch(batch: int, bytes_of: Mapping[int, float]) -> float:

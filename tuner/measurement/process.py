@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import time
 from collections.abc import Mapping
@@ -11,10 +10,11 @@ from pathlib import Path
 
 import msgspec
 
-from tuner import interrupts, supervisor
+from tuner import supervisor
 from tuner.errors import WorkerFailed
 from tuner.host.environment import for_workers, untuned
 from tuner.host.secrets import redact_file, redacted
+from tuner.measurement.conversations import Awaited, Conversation, alone
 from tuner.measurement.supervised import Supervised
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import STACK_SIGNAL, Command, Failed, Hello, Reply
@@ -46,7 +46,7 @@ class WorkerProcess:
     """A worker under its supervisor. Always `close` it: nothing of it survives that.
 
     Raises WorkerEnded whenever the worker cannot go on. is_awaited: return once it runs; else
-    `greet` it before anything else.
+    it is to be greeted before anything else.
     """
 
     def __init__(
@@ -82,12 +82,12 @@ class WorkerProcess:
             for fd in theirs:
                 os.close(fd)
         if is_awaited:
-            self.greet()
+            alone(self.greeting())
 
-    def greet(self) -> None:
+    def greeting(self) -> Conversation[None]:
         """Wait until the worker runs and listens; it is closed if that fails."""
         try:
-            hello = self.receive(_HELLO_TIMEOUT_S)
+            hello = yield from self.arriving(_HELLO_TIMEOUT_S)
             if not isinstance(hello, Hello):
                 raise WorkerEnded(Ending(Outcome.CRASHED, f"the worker began with {hello!r}"))
             self.pid = hello.pid
@@ -104,12 +104,14 @@ class WorkerProcess:
 
     def receive(self, timeout_s: float) -> Reply:
         """Wait for the next reply; blocks without using the CPU."""
-        interrupts.raise_asked()
-        deadline = time.monotonic() + timeout_s
+        return alone(self.arriving(timeout_s))
+
+    def arriving(self, timeout_s: float) -> Conversation[Reply]:
+        """Wait for the next reply, as a conversation; none within so many seconds ends it."""
+        awaited = Awaited(self._replies, time.monotonic() + timeout_s)
         while b"\n" not in self._buffer:
-            left = deadline - time.monotonic()
-            ready, _, _ = select.select([self._replies], [], [], max(0.0, left))
-            if not ready:
+            has_come = yield awaited
+            if not has_come:
                 raise WorkerEnded(Ending(Outcome.TIMED_OUT, f"no answer within {timeout_s:.0f} s"))
             piece = os.read(self._replies, 1 << 16)
             if not piece:

@@ -87,6 +87,28 @@ class Launcher(Protocol):
         round that it belongs to. Both are 0 for none.
         """
 
+    @property
+    def most_together(self) -> int:
+        """How many launches may be prepared side by side at the most; 1 for none beside another."""
+
+    def n_together(self, configurations: Sequence[Configuration]) -> int:
+        """Return how many of the first of these may be prepared side by side; at least 1."""
+
+    def start_together(
+        self,
+        configurations: Sequence[Configuration],
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+    ) -> Sequence[Launch]:
+        """Start launches as `start` does, no two of one configuration; they wait on return.
+
+        They are prepared side by side, with nothing measured meanwhile, and warmed up one after
+        another, each alone. One that dies beside the others ends as interrupted: it says nothing
+        of its configuration, which is to be launched again by itself.
+        """
+
     def fit(self, records: Sequence[LaunchRecord]) -> bool:
         """Tell whether launches like these, all prepared, fit into the memory side by side."""
 

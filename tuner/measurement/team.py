@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
 
+from tuner.measurement.conversations import Conversation, alone
 from tuner.measurement.process import WorkerEnded, WorkerProcess
 from tuner.record.configuration import Value
 from tuner.record.launch import (
     Built,
+    Compiled,
     Interference,
     Prepared,
     ReadBack,
@@ -31,7 +34,6 @@ from tuner.record.protocol import (
     Begin,
     Check,
     Command,
-    Compiled,
     Failed,
     Go,
     Halt,
@@ -54,10 +56,16 @@ class Team:
     """The instances of one launch, by rank. Always `close` it: nothing of it survives that.
 
     Raises WorkerEnded whenever an instance cannot go on; in a team the reason names it.
+    is_awaited: return once all run; else they are to be greeted before anything else.
     """
 
     def __init__(
-        self, plans: Sequence[LaunchPlan], log: Path, extra_environment: Mapping[str, str]
+        self,
+        plans: Sequence[LaunchPlan],
+        log: Path,
+        extra_environment: Mapping[str, str],
+        *,
+        is_awaited: bool = True,
     ) -> None:
         self._plans = tuple(plans)
         self._settings: Mapping[str, Value] = {}
@@ -68,21 +76,28 @@ class Team:
                 self._members.append(
                     WorkerProcess(plan, own_log, extra_environment, is_awaited=False)
                 )
-            for rank, member in enumerate(self._members):
-                self._of(rank, member.greet)
+            if is_awaited:
+                alone(self.greeting())
         except BaseException:
             self.close()
             raise
+
+    def greeting(self) -> Conversation[None]:
+        """Wait until every instance runs and listens."""
+        for rank, member in enumerate(self._members):
+            with self._naming(rank):
+                yield from member.greeting()
 
     @property
     def pids(self) -> tuple[int, ...]:
         """The processes of the instances, by rank."""
         return tuple(member.pid for member in self._members)
 
-    def _of(self, rank: int, act: Callable[[], Reply | None]) -> Reply | None:
-        """Have an instance act; name it in what it fails with."""
+    @contextmanager
+    def _naming(self, rank: int) -> Iterator[None]:
+        """Name an instance in what it fails with."""
         try:
-            return act()
+            yield
         except WorkerEnded as error:
             if len(self._members) == 1:
                 raise
@@ -93,6 +108,10 @@ class Team:
         return Ending(ending.outcome, reason)
 
     def ask(self, command: Command, timeout_s: float, tell: Tell) -> Reply:
+        """Have every instance obey; return one answer for all (Team.asking)."""
+        return alone(self.asking(command, timeout_s, tell))
+
+    def asking(self, command: Command, timeout_s: float, tell: Tell) -> Conversation[Reply]:
         """Have every instance obey; return one answer for all. tell: is given rank 0's stages.
 
         timeout_s: after how many seconds of silence an instance is given up.
@@ -105,13 +124,14 @@ class Team:
         for rank in ranks:
             self._members[rank].send(self._own(command, rank))
         if isinstance(command, Measure) and len(ranks) > 1:
-            if failed := self._await(READY, timeout_s):
+            if failed := (yield from self._reaching(READY, timeout_s)):
                 return failed
             self._order(Go(time.monotonic() + _LEAD_S + _LEAD_EACH_S * len(ranks)))
-            if failed := self._await(TIMED, timeout_s):
+            if failed := (yield from self._reaching(TIMED, timeout_s)):
                 return failed
             self._order(Halt())
-        return self._merged(self._answers(ranks, timeout_s, tell))
+        answers = yield from self._answering(ranks, timeout_s, tell)
+        return self._merged(answers)
 
     def _own(self, command: Command, rank: int) -> Command:
         if isinstance(command, Begin):
@@ -125,29 +145,31 @@ class Team:
         for member in self._members:
             member.send(command)
 
-    def _receive(self, rank: int, timeout_s: float) -> Reply:
-        reply = self._of(rank, lambda: self._members[rank].receive(timeout_s))
-        assert reply is not None
+    def _arriving(self, rank: int, timeout_s: float) -> Conversation[Reply]:
+        with self._naming(rank):
+            reply = yield from self._members[rank].arriving(timeout_s)
         if isinstance(reply, Failed) and len(self._members) > 1:
             named = self._named(rank, Ending(reply.outcome, reply.reason))
             return Failed(named.outcome, named.reason)
         return reply
 
-    def _await(self, stage: str, timeout_s: float) -> Failed | None:
+    def _reaching(self, stage: str, timeout_s: float) -> Conversation[Failed | None]:
         """Wait until every instance is at a stage; return the first failure instead."""
         for rank in range(len(self._members)):
-            reply = self._receive(rank, timeout_s)
+            reply = yield from self._arriving(rank, timeout_s)
             if isinstance(reply, Failed):
                 return reply
             if reply != Stage(stage):
                 return Failed(Outcome.CRASHED, f"the worker answered {reply!r}")
         return None
 
-    def _answers(self, ranks: Sequence[int], timeout_s: float, tell: Tell) -> list[Reply]:
+    def _answering(
+        self, ranks: Sequence[int], timeout_s: float, tell: Tell
+    ) -> Conversation[list[Reply]]:
         """Return each instance's answer, by rank; only the failure where one failed."""
         found: list[Reply] = []
         for rank in ranks:
-            while isinstance(reply := self._receive(rank, timeout_s), Stage):
+            while isinstance(reply := (yield from self._arriving(rank, timeout_s)), Stage):
                 if rank == 0:
                     tell(reply.name)
             if isinstance(reply, Failed):
@@ -205,7 +227,8 @@ class Team:
         for member in self._members:
             member.stop()
         for rank, member in enumerate(self._members):
-            self._of(rank, member.pause)
+            with self._naming(rank):
+                member.pause()
 
     def resume(self) -> None:
         """Let all go on."""

@@ -1,10 +1,7 @@
-"""The evidence of a result in words: what launches and checks showed, and where the time went."""
+"""The evidence of a result in words: what launches and checks showed."""
 
 from __future__ import annotations
 
-import msgspec
-
-from tuner.frameworks import FRAMEWORKS
 from tuner.output.values import ratio
 from tuner.record.configuration import Value
 from tuner.record.journal import TRANSFERRED
@@ -19,6 +16,8 @@ from tuner.record.result import (
 )
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
+_TELLING = 0.5
+"""Share of a class: to say that less than this may be better takes five draws."""
 _N_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 
@@ -43,24 +42,6 @@ def learnt(result: Result) -> str:
     return f"{text} They rank configurations alike, by {told.rank_correlation:.2f} (Spearman)."
 
 
-def time_spent(result: Result) -> str:
-    """Write where the seconds of a study went."""
-    spent = result.seconds
-    known_s = sum(msgspec.structs.astuple(spent)) - spent.wall
-    entry = FRAMEWORKS.get(result.framework)
-    is_virtual = entry is not None and entry.is_virtual
-    whose = "of the launches' virtual seconds: " if is_virtual else ""
-    rest = (
-        "" if is_virtual else f", the tool itself and ending processes {spent.wall - known_s:.0f} s"
-    )
-    return (
-        f"{spent.wall:.0f} s of {result.budget_s:.0f} s: {whose}"
-        f"scored {spent.scored:.0f} s, pacer {spent.pacer:.0f} s, warm-up, output checks and "
-        f"profiles {spent.warm_up:.0f} s, compilation {spent.compile:.0f} s, start-up "
-        f"{spent.start_up:.0f} s, waiting and disturbed slices {spent.waiting:.0f} s{rest}."
-    )
-
-
 def drift(check: OutputCheck | None) -> str:
     """Write how far the outputs are from the default's; top-1 where enough inputs were compared."""
     if check is None:
@@ -80,7 +61,8 @@ def compiling(cost: CompileSeconds) -> str:
     """Write what compiling costs, cold / warm, and after how many items a start has paid."""
     cold, warm = ("-" if s is None else f"{s:.1f} s" for s in (cost.cold, cost.warm))
     pays = f", pays after {cost.items_to_pay:,.0f} items" if cost.items_to_pay else ""
-    return f"{cold} / {warm}{pays}"
+    beside = " (beside another launch: alone it takes less)" if cost.in_company else ""
+    return f"{cold} / {warm}{pays}{beside}"
 
 
 def evidence(contribution: Contribution) -> str:
@@ -89,6 +71,23 @@ def evidence(contribution: Contribution) -> str:
         return f"{n} rounds of fresh, interleaved launches"
     too_few = ", from too few launches to remove it" if contribution.ratio < 1 else ""
     return f"the search: a hint, no claim{too_few}"
+
+
+def steadiness(winner: WinnerSection) -> str:
+    """Say whether every launch of a winner may be expected to gain; empty if nothing is claimed."""
+    found = winner.stability
+    if found is None:
+        return ""
+    meaning = {
+        "stable": "Stable: nearly every start of your program gains",
+        "unstable": "Unstable: faster on average, but some starts of your program are slower than "
+        "the default",
+        "unknown": "Whether every start of your program gains is unknown, for want of rounds",
+    }[found.word]
+    return (
+        f"{meaning} (in {found.n_slower} of {found.n_rounds} rounds its launch was slower than the "
+        f"default's beside it, so that {found.low:.0%} to {found.high:.0%} of all launches may be)."
+    )
 
 
 def beside(fared: BesideNeighbour) -> str:
@@ -105,6 +104,21 @@ def of_search(result: Result) -> str:
     """Say what the ratios of the search are, and what they go by where claims go by another."""
     by = ", by the mean time of a call" if result.objective.is_of_calls else ""
     return f"The ratios of the search are hints with the machine's drift taken out{by}: no claims."
+
+
+def left(result: Result) -> str:
+    """Say how much of the space may be better than the best; empty where draws say too little."""
+    told = [
+        f"{found.better_share:.0%} of what only {name} allows ({found.n_random} draws)"
+        for name, found in result.left.items()
+        if found.better_share <= _TELLING
+    ]
+    if not told:
+        return ""
+    return (
+        "By proposals drawn at random, what is better than the best that was tried is at most "
+        f"{', '.join(told)}, with 95 % confidence."
+    )
 
 
 def fared_beside(result: Result) -> dict[str, BesideNeighbour]:

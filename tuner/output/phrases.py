@@ -14,13 +14,15 @@ from tuner.output.evidence import (
     evidence,
     fared_beside,
     learnt,
+    left,
     mebibytes,
     of_search,
     profiled_how,
     profiles,
-    time_spent,
+    steadiness,
 )
 from tuner.output.price import price
+from tuner.output.spending import in_seconds, of_phase, time_spent, went
 from tuner.output.values import bounds, default_value, metric, ratio, winner_value, worth_in_unit
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
@@ -241,7 +243,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "standing": standing,
     "changes": changes,
     "learnt": learnt,
+    "left": left,
     "time_spent": time_spent,
+    "went": went,
+    "of_phase": of_phase,
+    "in_seconds": in_seconds,
     "drift": drift,
     "over_best_baseline": over_best_baseline,
     "removed": removed,
@@ -256,6 +262,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "evidence": evidence,
     "beside": beside,
     "fared": fared_beside,
+    "steadiness": steadiness,
     "of_search": of_search,
     "profiles": profiles,
     "profiled_how": profiled_how,

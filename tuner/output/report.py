@@ -20,6 +20,7 @@ from tuner.output.figures.chart import Chart, in_page, specification
 from tuner.output.figures.drawing import NotDrawn, drawings
 from tuner.output.figures.studies import studies
 from tuner.output.phrases import FILTERS, is_recommended
+from tuner.output.spending import KINDS, MEANING
 from tuner.record.files import write_whole
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
@@ -59,7 +60,8 @@ def _template(name: str) -> jinja2.Template:
         undefined=jinja2.StrictUndefined,
     )
     environment.filters |= FILTERS
-    environment.globals["is_recommended"] = is_recommended
+    environment.globals |= {"is_recommended": is_recommended, "kinds": KINDS}
+    environment.globals["kinds_meaning"] = MEANING
     environment.filters |= {"in_words": in_words, "to_apply": to_apply, "arms": arms}
     return environment.get_template(name)
 

@@ -22,6 +22,56 @@ class Seconds(msgspec.Struct, frozen=True):
     """Waiting for a quiet moment, and slices during which something else used the CPUs."""
 
 
+BEFORE = "before the first launch"
+"""Looking at the host and the model, resolving the space, making the reference."""
+
+
+class PhaseSeconds(msgspec.Struct, frozen=True):
+    """Where the wall clock of a phase went; over all phases each second is counted once.
+
+    Unlike `Seconds`, which adds up what launches tell of themselves.
+    """
+
+    phase: str
+    """A phase of the study (record/journal.py), or BEFORE."""
+    start_up: float = 0.0
+    """From the start of processes until they answer."""
+    imports: float = 0.0
+    build: float = 0.0
+    """The model with its weights, placed and wrapped."""
+    first_call: float = 0.0
+    """Tracing, freezing, compiling and the first call."""
+    warm_up: float = 0.0
+    """Calls until they are steady; then reading back what is in force."""
+    check: float = 0.0
+    scored: float = 0.0
+    """Timed slices of everything but the pacer."""
+    disturbed: float = 0.0
+    """Those during which something else used the CPUs, so that they were taken again."""
+    pacer: float = 0.0
+    """Its timed slices; its start, its first calls and its warm-up are where all others' are."""
+    discarded: float = 0.0
+    """Calls before a slice that are not timed; stopping processes and having them go on."""
+    profile: float = 0.0
+    neighbour: float = 0.0
+    """Timed slices beside a synthetic busy neighbour."""
+    ending: float = 0.0
+    """Ending processes; of a launch that failed, the step at which it did."""
+    waiting: float = 0.0
+    """For a quiet moment."""
+    own: float = 0.0
+    """The tool's own work between launches: proposing, deciding, writing."""
+
+
+class LeftToFind(msgspec.Struct, frozen=True):
+    """How much of a class may be better than the best that was tried."""
+
+    n_random: int
+    """Proposals of the class that were drawn at random, of what no narrower class allows."""
+    better_share: float
+    """At most so much of that is better, with 95 % confidence: 1 - 0.05^(1 / n_random)."""
+
+
 class LearntFrom(msgspec.Struct, frozen=True):
     """Earlier studies that told the search where to look."""
 

@@ -8,7 +8,7 @@ from typing import TypeAlias
 import msgspec
 
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Built, Checked, LaunchRequest, Prepared, Profiled, Slice
+from tuner.record.launch import Built, Checked, Compiled, LaunchRequest, Prepared, Profiled, Slice
 from tuner.record.outcome import Ending
 
 
@@ -237,5 +237,13 @@ class Started(msgspec.Struct, frozen=True, tag="started"):
 
 
 LaunchLine: TypeAlias = (
-    LaunchOpened | Started | Built | Prepared | SliceTaken | Checked | Profiled | LaunchEnded
+    LaunchOpened
+    | Started
+    | Built
+    | Compiled
+    | Prepared
+    | SliceTaken
+    | Checked
+    | Profiled
+    | LaunchEnded
 )

@@ -200,6 +200,12 @@ class Built(msgspec.Struct, frozen=True, tag="built"):
     versions: dict[str, str]
 
 
+class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
+    """The model is compiled and has made its first call; `Prepared` says the same, and more."""
+
+    first_call_s: float
+
+
 class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     """The model is compiled and warm at the launch's batch size."""
 
@@ -280,6 +286,10 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     """Length of a variable that does nothing but move the stack: where it begins changes speeds
     (Mytkowicz et al. 2009), so that it is drawn anew for every launch."""
     scenario: str = OFFLINE
+    n_companions: int = 0
+    """How many other launches were prepared beside it, until its first call had returned: what they
+    did was not measured, but took longer. Seconds that the worker tells of its start, its model and
+    its first call are then those beside others."""
 
     @property
     def load(self) -> Load:
@@ -304,7 +314,9 @@ class LaunchRecord(msgspec.Struct):
     ending: Ending | None = None
     start_up_s: float = 0.0
     total_s: float = 0.0
-    """Seconds that the tool spent on this launch; other launches' slices in between are not in."""
+    """Seconds that the tool spent on this launch; other launches' slices in between are not in.
+    Seconds in which several were prepared side by side are shared out among them: the sum over all
+    launches is of the wall clock."""
     slicing_s: float = 0.0
     """The part of these that its slices took: discarded calls, resuming, stopping included."""
 

@@ -35,6 +35,15 @@ class LaunchFileLine(msgspec.Struct):
     """How many notes the journal held; 0 in studies of earlier versions."""
 
 
+class Written(msgspec.Struct, frozen=True):
+    """What a line of either kind holds, and how much of the budget was used when it was written."""
+
+    used_s: float
+    note: Note | LaunchLine
+    launch: int = 0
+    """In whose file it stands; 0 for the journal."""
+
+
 _BEGINS = b'{"used_s":'
 """Every line begins so."""
 

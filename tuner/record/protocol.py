@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.launch import Built, Checked, Prepared, Profiled, Slice
+from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Slice
 from tuner.record.load import Load
 from tuner.record.outcome import Outcome
 from tuner.record.workload import INFERENCE, ModelCard, ModelFacts, ModelRef
@@ -149,12 +149,6 @@ class Stage(msgspec.Struct, frozen=True, tag="stage"):
     """What the worker is doing now: importing, building, compiling, checking, warming up."""
 
     name: str
-
-
-class Compiled(msgspec.Struct, frozen=True, tag="compiled"):
-    """The answer to Prepare; the answer to WarmUp says the same, and more."""
-
-    first_call_s: float
 
 
 class Measured(msgspec.Struct, frozen=True, tag="measured"):

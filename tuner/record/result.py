@@ -10,7 +10,15 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.course import ConfirmationSection, LearntFrom, Moment, NoiseSection, Seconds
+from tuner.record.course import (
+    ConfirmationSection,
+    LearntFrom,
+    LeftToFind,
+    Moment,
+    NoiseSection,
+    PhaseSeconds,
+    Seconds,
+)
 from tuner.record.interval import Interval
 from tuner.record.launch import Latency, Operator, OutputCheck, ReadBack
 from tuner.record.objective import Objective
@@ -19,6 +27,7 @@ from tuner.record.outcome import Outcome
 SCHEMA_VERSION = 1
 
 Verdict = Literal["faster", "keep_default", "ambiguous"]
+Steadiness = Literal["stable", "unstable", "unknown"]
 
 
 class HostSection(msgspec.Struct, frozen=True):
@@ -53,6 +62,8 @@ class CompileSeconds(msgspec.Struct, frozen=True):
     items_to_pay: float | None = None
     """Items after which a start with the compiler's cache there is paid back by speed; None where
     nothing is gained, or nothing has to be paid back."""
+    in_company: bool = False
+    """Whether other launches were prepared beside the ones that tell: by itself it takes less."""
 
 
 class BesideNeighbour(msgspec.Struct, frozen=True):
@@ -72,6 +83,21 @@ class BesideNeighbour(msgspec.Struct, frozen=True):
     interval: Interval | None
     """Of that; None from fewer than three rounds."""
     collapses: bool
+
+
+class Stability(msgspec.Struct, frozen=True):
+    """How likely a launch of a winner is slower than the default's beside it, from the rounds."""
+
+    probability: float
+    """Share of the rounds in which the winner's launch was the slower one."""
+    low: float
+    high: float
+    """Of its 95 % interval (Jeffreys)."""
+    n_slower: int
+    n_rounds: int
+    """Rounds in which both were measured: a launch of each."""
+    word: Steadiness
+    """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""
 
 
 class OperatorProfile(msgspec.Struct, frozen=True):
@@ -126,6 +152,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """In the objective's unit; None in results of earlier versions, which knew rates only."""
     value_undisturbed: Interval | None = None
     """Where all calls count, disturbed ones too, what it is without those; else None."""
+    stability: Stability | None = None
+    """None unless the verdict is `faster`, and in results of earlier versions."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -263,6 +291,8 @@ class Result(msgspec.Struct, frozen=True):
     learnt_from: LearntFrom | None = None
     convergence_reason: str = ""
     """Why the search for new configurations ended: settled, exhausted, or out of time."""
+    left: dict[str, LeftToFind] = {}
+    """Per class that anything was drawn at random of; empty in results of earlier versions."""
     timeline: list[Moment] = []
     """Every slice in the order of time; empty in results of earlier versions."""
     goal: str = "fastest"
@@ -277,3 +307,6 @@ class Result(msgspec.Struct, frozen=True):
     where no variable was set, where both are the same, or where rounds do not compare them."""
     model_facts: ModelSection | None = None
     """None in results of earlier versions."""
+    seconds_by_phase: list[PhaseSeconds] = []
+    """Every phase in the order of time; the sum is the wall clock. Empty in results of earlier
+    versions."""

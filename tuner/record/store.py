@@ -33,11 +33,20 @@ from tuner.record.journal import (
     StudyOpened,
     TrialNoted,
 )
-from tuner.record.launch import Built, Checked, LaunchRecord, LaunchRequest, Prepared, Profiled
+from tuner.record.launch import (
+    Built,
+    Checked,
+    Compiled,
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Profiled,
+)
 from tuner.record.lines import (
     AppendOnly,
     LaunchFileLine,
     NoteLine,
+    Written,
     check_folder,
     read_lines,
 )
@@ -68,13 +77,17 @@ class LaunchFile:
         self._append(LaunchOpened(request))
 
     def _append(self, line: LaunchLine) -> None:
-        self._file.append(LaunchFileLine(self._store.used_s(), line, self._store.n_noted))
+        used_s = self._store.used_s()
+        self._file.append(LaunchFileLine(used_s, line, self._store.n_noted))
+        self._store.written.append(Written(used_s, line, self.record.request.id))
 
     def check_room(self) -> None:
         """Raise StorageFailed if the disk is all but full."""
         self._store.check_room()
 
-    def add(self, line: Started | Built | Prepared | SliceTaken | Checked | Profiled) -> None:
+    def add(
+        self, line: Started | Built | Compiled | Prepared | SliceTaken | Checked | Profiled
+    ) -> None:
         """Store what the worker told."""
         self._append(line)
         _apply(self.record, line)
@@ -135,6 +148,8 @@ class Store:
         self.launches: dict[int, LaunchRecord] = {}
         self.used_s: Callable[[], float] = lambda: self.used_before_s
         self.used_before_s = 0.0
+        self.written: list[Written] = []
+        """Every line there is, of notes and launches alike; in no order."""
         self.losses: list[LossNoted] = []
         """What is lost of the files and not noted yet: the study goes on without it."""
         self.n_noted = 0
@@ -171,9 +186,9 @@ class Store:
 
     def add(self, note: Note) -> None:
         """Append a note."""
-        self._journal.append(
-            NoteLine(self.used_s(), note, self.n_noted, max(self.launches, default=0))
-        )
+        used_s = self.used_s()
+        self._journal.append(NoteLine(used_s, note, self.n_noted, max(self.launches, default=0)))
+        self.written.append(Written(used_s, note))
         self.n_noted += 1
         self._keep(note)
 
@@ -236,7 +251,7 @@ class Store:
         lines = read_lines(self.folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)
         self._check_order(lines)
         told_notes = max((line.notes + 1 for line in lines), default=0)
-        used = [line.used_s for line in lines]
+        self.written += [Written(line.used_s, line.note) for line in lines]
         unended: set[int] = set()
         begun: list[Path] = []
         decode = msgspec.json.Decoder(LaunchFileLine).decode
@@ -245,14 +260,16 @@ class Store:
             if not launch_lines:
                 begun.append(path)
                 continue
-            used += [line.used_s for line in launch_lines]
             told_notes = max(told_notes, *(line.notes for line in launch_lines))
             record = self._record_of(path, [line.note for line in launch_lines])
+            self.written += [
+                Written(line.used_s, line.note, record.request.id) for line in launch_lines
+            ]
             if record.ending is None:
                 unended.add(record.request.id)
                 record.ending = Ending(Outcome.INTERRUPTED, "the tool was stopped")
             self.launches[record.request.id] = record
-        self.used_before_s = max(used, default=0.0)
+        self.used_before_s = max((line.used_s for line in self.written), default=0.0)
         loaded = Loaded(
             folder=self.folder,
             notes=[line.note for line in lines],

@@ -10,6 +10,7 @@ nearby      the same among what is one knob away from the best few
 tpe         Optuna's multivariate TPE, with the knobs outside the class fixed; asked again while it
             proposes what is known
 random      uniform over what is left: keeps an eye on what the others would never try
+rest        what is left, in its order, where none of them finds anything new
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
 _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
 """In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
-SOURCES = ("union", "surrogate", "nearby", "tpe", "random")
+RANDOM, REST = "random", "rest"
+SOURCES = ("union", "surrogate", "nearby", "tpe", RANDOM, REST)
 """Every name under which something is proposed here."""
-UNGUIDED = ("tpe", "random")
+UNGUIDED = ("tpe", RANDOM, REST)
 """Sources that do not ask the surrogate."""
-_ELSEWHERE = (*UNGUIDED, "surrogate")
+_ELSEWHERE = ("tpe", RANDOM, "surrogate")
 """Where the surrogate expects nothing any more."""
 _N_BEST = 5
 """Configurations around which `nearby` looks."""
@@ -61,11 +63,9 @@ _OWN_CLASS = 2.0
 allow is proposed in their own turns."""
 _LATE = 0.5
 """By how much it counts for each late knob that is changed from the best."""
-_TPE_ATTEMPTS = 12
-_RANDOM_ATTEMPTS = 200
+_TPE_ATTEMPTS, _RANDOM_ATTEMPTS, _STARTUP_TRIALS = 12, 200, 4
 _ENUMERATED = 10_000
 """Combinations looked through, once everything else proposes what is known, before giving up."""
-_STARTUP_TRIALS = 4
 _LAUNCH_SD = 0.02
 """SD of a score whose own is not known: a second launch on a quiet shared host differs by that."""
 
@@ -142,7 +142,7 @@ class PortfolioSampler(BaseSampler):
         proposal = self._any_left(tried)
         if proposal is None:
             raise Exhausted(f"every configuration of class {self.focus} has been tried")
-        self.source = "random"
+        self.source = REST
         return proposal
 
     def _united(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:

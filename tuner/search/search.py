@@ -54,7 +54,8 @@ class Search:
         **known: Callable[[Configuration], float],
     ) -> None:
         self._transfer = Transfer(space, earlier)
-        self._sampler = PortfolioSampler(space, scores, seed, transfer=self._transfer, **known)
+        self._under_way: dict[Configuration, float | None] = {}
+        self._sampler = PortfolioSampler(space, self._known, seed, transfer=self._transfer, **known)
         self._trials = Trials(path, self._sampler, scores, noted)
         for note in noted:
             if note.source not in SOURCES:
@@ -68,9 +69,34 @@ class Search:
         """Whether Optuna's file had to be made again."""
         return self._trials.was_damaged
 
+    def _known(self) -> Mapping[Configuration, float | None]:
+        """Return what was tried, and what is believed of proposals that are under way.
+
+        Believed as if it had been measured: the next proposal then looks elsewhere, and none is
+        made twice (the kriging believer of Ginsbourger et al. 2010).
+        """
+        scores = self._scores()
+        return {**self._under_way, **scores} if self._under_way else scores
+
+    def _believe(self) -> None:
+        """Have a belief of every proposal that was not told yet."""
+        scores = self._scores()
+        if any(score is not None for score in scores.values()):
+            asked = [c for c in self._under_way if c not in scores]
+            self._under_way = dict.fromkeys(asked)
+            if asked:
+                beliefs = self.beliefs(asked)
+                self._under_way = {c: b.mean for c, b in zip(asked, beliefs, strict=True)}
+
     def ask(self, klass: WinnerClass) -> Proposal:
-        """Propose a new configuration that a class allows; raises Exhausted."""
-        return self._trials.propose(klass)
+        """Propose a new configuration that a class allows; raises Exhausted.
+
+        More may be asked for before the first is told.
+        """
+        self._believe()
+        proposal = self._trials.propose(klass)
+        self._under_way[proposal.configuration] = None
+        return proposal
 
     def enter(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration that the search did not propose: the default, a baseline."""
@@ -79,14 +105,15 @@ class Search:
 
     def tell(self, proposal: Proposal, outcome: Outcome, reason: str, score: float | None) -> None:
         """Tell how a proposal did; score: its worth, None for a failure."""
+        self._under_way.pop(proposal.configuration, None)
         self._trials.tell(proposal.number, outcome, reason, score)
 
-    def settle(self, klass: WinnerClass, standing: Standing) -> str:
+    def settle(self, klass: WinnerClass, proposal: Proposal, standing: Standing) -> str:
         """Hear how the study stands after a proposal of a class; return why it is settled, or "".
 
         Once for each proposal, after it was told.
         """
-        return self._settling.after(klass, standing)
+        return self._settling.after(klass, proposal.source, standing)
 
     def has_stalled(self, open_classes: Collection[WinnerClass], n_classes: int) -> bool:
         """Tell whether no class that is still open, of those taking turns, gets any better."""

@@ -58,9 +58,10 @@ class Settling:
         self._hopes_are_low: Counter[WinnerClass] = Counter()
         self._leaders: dict[WinnerClass, Configuration] = {}
 
-    def after(self, klass: WinnerClass, standing: Standing) -> str:
+    def after(self, klass: WinnerClass, source: str, standing: Standing) -> str:
         """Take note of a proposal's result for every class; return why `klass` is settled, or "".
 
+        source: who proposed it.
         It is settled where the surrogate has expected next to nothing of its best proposal for a
         while, half of all proposals brought nothing, no neighbour of the best is untried, what
         others proposed brought nothing either, and the rest of the class costs more than a share of
@@ -70,12 +71,12 @@ class Settling:
         self._note_leaders(standing)
         self._since_better[klass] += 1
         self._proposed[klass] += 1
-        self._unguided[klass] += sampler.source in UNGUIDED
+        self._unguided[klass] += source in UNGUIDED
         gain = sampler.expected_gain.get(klass, math.inf)
         if gain >= max(_LITTLE, _OF_NOISE * standing.launch_sd):
             self._hopes_are_low[klass] = 0
             sampler.looks_elsewhere.discard(klass)
-        elif sampler.source == "surrogate":
+        elif source == "surrogate":
             self._hopes_are_low[klass] += 1
         sampler.focus = klass
         if self._hopes_are_low[klass] < PATIENCE or not self._has_long_failed(klass):

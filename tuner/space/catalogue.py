@@ -89,6 +89,11 @@ def is_default(configuration: Configuration) -> bool:
     return not configuration.without(BATCH).settings
 
 
+def measures_itself(configuration: Configuration) -> bool:
+    """Tell whether a configuration's compiler chooses by trial runs: it is prepared alone."""
+    return any(value and describe(knob).measures_itself for knob, value in configuration.settings)
+
+
 def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
     """Tell whether a winner class allows a configuration."""
     return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)

@@ -132,6 +132,8 @@ class Knob(msgspec.Struct, frozen=True):
     """What compiled code that reads the variable holds; empty where that would say nothing."""
     domain: Domain | None = None
     """What it can be set to at all; None where any text may mean something."""
+    measures_itself: bool = False
+    """Whether what it compiles is chosen by trial runs, which others must not disturb."""
 
     @property
     def needs_code_change(self) -> bool:
@@ -161,7 +163,21 @@ def variable(
 
 
 def model(
-    id_: str, title: str, how: str, *, domain: Domain, changes_numerics: bool = False
+    id_: str,
+    title: str,
+    how: str,
+    *,
+    domain: Domain,
+    changes_numerics: bool = False,
+    measures_itself: bool = False,
 ) -> Knob:
     """Declare what the model is rebuilt or compiled with."""
-    return Knob(id_, Applies.MODEL, title, changes_numerics, how=how, domain=domain)
+    return Knob(
+        id_,
+        Applies.MODEL,
+        title,
+        changes_numerics,
+        how=how,
+        domain=domain,
+        measures_itself=measures_itself,
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Sequence
 
 from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
@@ -36,8 +37,7 @@ def measure_baselines(study: Study) -> None:
     study.notes.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
     ledger = study.ledger
-    for batch in ledger.batches:
-        _measure(study, Configuration(), batch, "default")
+    _measure(study, [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches])
     best = ledger.leaders.default_at_best()
     if best is None:
         reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
@@ -49,7 +49,8 @@ def measure_baselines(study: Study) -> None:
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     warn_of_a_short_budget(study, len(chosen))
     first = int(best[0].get(BATCH) or ledger.reference_batch)
-    skipped = [b.name for b in chosen if not _measure(study, b.configuration, first, b.name)]
+    at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
+    skipped = _measure(study, at_first)
 
     def score(baseline: Baseline) -> float:
         found = ledger.score(ledger.at_batch(baseline.configuration, first))
@@ -63,39 +64,43 @@ def measure_baselines(study: Study) -> None:
     if chosen and len(working) < len(ledger.batches):
         failing = ", ".join(str(b) for b in ledger.batches if b not in working)
         study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
-    for baseline in leaders:
-        for batch in working:
-            if not _measure(study, baseline.configuration, batch, baseline.name):
-                skipped.append(baseline.name)
+    at_others = [(ledger.at_batch(b.configuration, n), b.name) for b in leaders for n in working]
+    skipped += _measure(study, at_others)
     if skipped:
         study.notes.leave_undone(f"to measure {', '.join(dict.fromkeys(skipped))}")
     study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 
-def _has_time(study: Study, configuration: Configuration) -> bool:
-    if all(map(is_default, study.ledger.tried())):  # the first: there is nothing to keep time for
+def _has_time(study: Study, configuration: Configuration, kept_s: float) -> bool:
+    if not kept_s and all(map(is_default, study.ledger.tried())):
+        # the first: there is nothing to keep time for
         return study.budget.left_s() >= study.costs.launch_s(configuration)
-    return Schedule(study).has_time_before_confirming(configuration)
+    return Schedule(study).has_time_before_confirming(configuration, kept_s)
 
 
 def _fails_at(study: Study, batch: int) -> bool:
     return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
 
 
-def _is_tried(study: Study, configuration: Configuration) -> bool:
-    return configuration in {trial.configuration for trial in study.ledger.trials()}
+def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> list[str]:
+    """Measure what was not yet, prepared side by side; the default always, others while time is.
 
-
-def _measure(study: Study, configuration: Configuration, batch: int, source: str) -> bool:
-    """Measure a configuration at a batch; the default always, others while there is time.
-
-    Returns whether it was measured, now or before.
+    wanted: configurations, and who recommends them. Returns who was left out.
     """
-    at_batch = study.ledger.at_batch(configuration, batch)
-    if _is_tried(study, at_batch):
-        return True
-    if not is_default(configuration) and not _has_time(study, at_batch):
-        return False
-    proposal = study.search.enter(at_batch, source)
-    study.tell(proposal, study.measure(at_batch, Purpose.BASELINE))
-    return True
+    tried = {trial.configuration for trial in study.ledger.trials()}
+    waiting = [(c, source) for c, source in dict(wanted).items() if c not in tried]
+    skipped: list[str] = []
+    while waiting:
+        group: list[tuple[Configuration, str]] = []
+        while waiting and len(group) < study.most_together:
+            configuration, source = waiting.pop(0)
+            kept_s = sum(study.costs.launch_s(c) for c, _ in group)
+            if is_default(configuration) or _has_time(study, configuration, kept_s):
+                group.append((configuration, source))
+            else:
+                skipped.append(source)
+        configurations = [configuration for configuration, _ in group]
+        records = study.measure_several(configurations, Purpose.BASELINE) if group else []
+        for (configuration, source), record in zip(group, records, strict=True):
+            study.tell(study.search.enter(configuration, source), record)
+    return skipped

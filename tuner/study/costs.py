@@ -132,8 +132,9 @@ class Costs:
     def compiling_s(self, configuration: Configuration) -> float:
         """Return what the only launch of a configuration took to compile; 0 after several.
 
-        Another launch may find it in the compiler's cache.
+        Another launch may find it in the compiler's cache. Of one that was prepared beside others,
+        its share.
         """
         self._refresh()
         own = self._ended.get(configuration, [])
-        return own[0].compile_s if len(own) == 1 else 0.0
+        return own[0].compile_s / (1 + own[0].request.n_companions) if len(own) == 1 else 0.0

@@ -9,7 +9,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import TRANSFERRED, Phase, TransferNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
-from tuner.search.proposals import Exhausted
+from tuner.search.proposals import Exhausted, Proposal
 from tuner.search.settling import Standing
 from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH
@@ -17,6 +17,9 @@ from tuner.space.listing import upper_size
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
+MOST_AT_ONCE = 4
+"""Proposals that are asked for before the first of them is measured, at the most: each is made
+without what the others will tell."""
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
 _CLEARLY = 3.0
@@ -29,36 +32,34 @@ def explore(study: Study) -> None:
         return
     study.notes.enter(Phase.EXPLORE, f"up to {upper_size(study.space):,} combinations")
     try_transferred(study)
-    settled: dict[WinnerClass, str] = {}
+    turns = _Turns(study)
     reason = ""
-    turn = 0
     while not reason:
-        open_classes = [k for k in study.turns if k not in settled]
-        if not open_classes:
-            reason = "; ".join(f"{k}: {why}" for k, why in settled.items())
+        if not turns.open_classes():
+            reason = "; ".join(f"{k}: {why}" for k, why in turns.settled.items())
             break
-        has_stalled = study.search.has_stalled(open_classes, len(study.turns))
+        has_stalled = study.search.has_stalled(turns.open_classes(), len(study.turns))
         if has_stalled and Schedule(study).is_better_left():
             reason = "nothing better was found for some time: the rest is for the later phases"
             break
-        klass = open_classes[turn % len(open_classes)]
-        turn += 1
-        try:
-            proposal = study.search.ask(klass)
-        except Exhausted as error:
-            settled[klass] = f"exhausted: {error}"
+        if (first := turns.ask()) is None:
             continue
+        klass, proposal = first
         if not make_time_for(study, proposal.configuration):
             study.search.tell(proposal, Outcome.PRUNED, "the budget is used up", None)
             reason = "the rest of the budget is the confirmation's"
             break
-        record = study.measure(proposal.configuration, Purpose.SEARCH, may_prune=True)
-        study.tell(proposal, record)
-        prove_leader(study, klass)
-        if why := study.search.settle(klass, _standing(study)):
-            settled[klass] = why
+        asked = [first, *turns.ask_beside(proposal)]
+        configurations = [proposal.configuration for _, proposal in asked]
+        records = study.measure_several(configurations, Purpose.SEARCH, may_prune=True)
+        for (_, proposal), record in zip(asked, records, strict=True):
+            study.tell(proposal, record)
+        for klass, proposal in asked:
+            prove_leader(study, klass)
+            if why := study.search.settle(klass, proposal, _standing(study)):
+                turns.settled[klass] = why
     if not study.n_proposed():
-        if len(settled) == len(study.turns):
+        if len(turns.settled) == len(study.turns):
             study.notes.warn(
                 f"nothing beyond the default and the baselines was tried: {reason}; the space "
                 "holds nothing else that applies here"
@@ -67,6 +68,44 @@ def explore(study: Study) -> None:
             study.notes.leave_undone("to try anything beyond the default and the baselines")
     note_transfer(study)
     study.notes.done(Phase.EXPLORE, reason)
+
+
+class _Turns:
+    """Whose turn it is to be asked about."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._turn = 0
+        self.settled: dict[WinnerClass, str] = {}
+        """The classes that are not asked about any more, and why."""
+
+    def open_classes(self) -> list[WinnerClass]:
+        """Return the classes that are not settled."""
+        return [k for k in self._study.turns if k not in self.settled]
+
+    def ask(self) -> tuple[WinnerClass, Proposal] | None:
+        """Ask about the class whose turn it is, of those that are open; None if it is exhausted."""
+        open_classes = self.open_classes()
+        klass = open_classes[self._turn % len(open_classes)]
+        self._turn += 1
+        try:
+            return klass, self._study.search.ask(klass)
+        except Exhausted as error:
+            self.settled[klass] = f"exhausted: {error}"
+            return None
+
+    def ask_beside(self, first: Proposal) -> list[tuple[WinnerClass, Proposal]]:
+        """Ask for what may be prepared beside a proposal, while there is time for as dear ones."""
+        found: list[tuple[WinnerClass, Proposal]] = []
+        most = min(MOST_AT_ONCE, self._study.most_together)
+        cost_s = self._study.costs.launch_s(first.configuration)
+        while len(found) + 1 < most and self.open_classes():
+            kept_s = (len(found) + 1) * cost_s
+            if not Schedule(self._study).has_time_to_search(first.configuration, kept_s):
+                break
+            if (another := self.ask()) is not None:
+                found.append(another)
+        return found
 
 
 def _standing(study: Study) -> Standing:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from tuner.record.configuration import Configuration
-from tuner.study.schedule import LEAST_SHARE, Schedule
+from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 WANTED_LAUNCHES = 60
@@ -37,7 +37,7 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
         return
     n_beside = int((left_s - claim_s) / launch_s)
     # a launch more is kept for the race
-    kept_s = looking_s + LEAST_SHARE * study.budget.total_s + launch_s
+    kept_s = looking_s + launch_s
     n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
         held = "are too short even for that: expect no verdict"

@@ -2,7 +2,8 @@
 
 A phase asks whether a step of its own fits and holds no arithmetic of its own. The confirmation
 comes first in the order of survival, then the proofs without which dear settings cannot ship, then
-minimising, the search, and what explains a winner.
+the search. Minimising and what explains a winner have what the search leaves once it has stalled:
+while it finds something, a better combination is worth more than a shorter one.
 """
 
 from __future__ import annotations
@@ -16,8 +17,6 @@ from tuner.study.costs import SAFETY
 from tuner.study.phase_costs import NEIGHBOUR_ROUNDS, PhaseCosts
 from tuner.study.study import Study
 
-LEAST_SHARE = 0.1
-"""Share of the budget: the most that minimising keeps while the search still finds something."""
 _PROOFS_SHARE = 0.2
 """Share of the budget: the most that is kept to prove dear settings, which ship proven only."""
 _PROFILES_SHARE = 0.04
@@ -46,19 +45,21 @@ class Schedule:
         left_s = self._study.budget.left_s()
         return left_s >= self.phases.confirming_s() + kept_s + self._costs.launch_s(configuration)
 
-    def has_time_to_search(self, configuration: Configuration) -> bool:
-        """Tell whether a launch leaves enough for verdicts, proofs, profiles and one race."""
+    def has_time_to_search(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
+        """Tell whether a launch leaves enough for verdicts, proofs, profiles, one race and more.
+
+        kept_s: the more.
+        """
         cost_s = self._costs.launch_s(configuration)
-        return self._study.budget.left_s() >= self.after_search_s(cost_s) + cost_s
+        return self._study.budget.left_s() >= self.after_search_s(cost_s) + cost_s + kept_s
 
     def after_search_s(self, cost_s: float) -> float:
         """Return what must be left after a launch: for verdicts, and one launch more to race."""
         proving_s = min(self.phases.proving_s(), _PROOFS_SHARE * self._total_s)
-        minimising_s = max(proving_s, min(self.phases.minimising_s(), LEAST_SHARE * self._total_s))
         profiling_s = self.phases.profiling_s()
         if profiling_s > _PROFILES_SHARE * self._total_s:
             profiling_s = 0.0
-        return self.phases.confirming_s() + minimising_s + profiling_s + cost_s
+        return self.phases.confirming_s() + proving_s + profiling_s + cost_s
 
     def is_better_left(self) -> bool:
         """Tell whether the later phases would make use of all that is left.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
@@ -78,6 +79,11 @@ class Study:
         """What is asked of a winner beside its value."""
         return preference_of(self.ledger.objective)
 
+    @property
+    def most_together(self) -> int:
+        """How many launches may be prepared side by side."""
+        return self.bench.launcher.most_together
+
     def measure(
         self,
         configuration: Configuration,
@@ -104,6 +110,28 @@ class Study:
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
         return record
+
+    def measure_several(
+        self, configurations: Sequence[Configuration], purpose: Purpose, *, may_prune: bool = False
+    ) -> list[LaunchRecord]:
+        """Measure one launch of each, prepared side by side where that may be (Bench).
+
+        may_prune: those that are hopeless not to their end.
+        """
+        self.start_pacer()
+        began_s = self.budget.used_s()
+        records = self.bench.measure_several(
+            configurations,
+            purpose,
+            noise=self.ledger.estimates.scatter,
+            hopeless_below=self._hopeless_below if may_prune else lambda _: -math.inf,
+        )
+        beside_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
+        for _ in records:
+            self.costs.note_overhead(beside_s / len(records))
+        self.ledger.refresh()
+        self.listen(TimeLeft(self.budget.left_s()))
+        return records
 
     def _hopeless_below(self, configuration: Configuration) -> float:
         """Return the worth below which a first slice is enough: it cannot lead its own class.

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 import os
 import random
 import resource
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -19,11 +17,19 @@ from tuner.errors import UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
-from tuner.record.launch import REST, Built, Checked, Operator, Prepared, Profiled, ReadBack
+from tuner.record.launch import (
+    REST,
+    Built,
+    Checked,
+    Compiled,
+    Operator,
+    Prepared,
+    Profiled,
+    ReadBack,
+)
 from tuner.record.protocol import (
     Begin,
     Check,
-    Compiled,
     Describe,
     MakeReference,
     Measure,
@@ -31,8 +37,8 @@ from tuner.record.protocol import (
     Prepare,
     Profile,
 )
-from tuner.record.workload import INFERENCE, ModelFacts, ModelRef, Parameter
-from tuner.worker import check, graph, inputs, reference
+from tuner.record.workload import INFERENCE, ModelFacts, ModelRef
+from tuner.worker import check, facts, inputs, reference
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
@@ -293,9 +299,9 @@ class Session:
                 fw.work.outputs(result)
             ):  # what cannot be compared is refused
                 self._kept(i, output, batch)
-        width, width_fault = self._width(arrays)
+        width, width_fault = facts.width(fw, arrays)
         parameters = fw.evidence.parameters()
-        macs, macs_by = self._macs(call, batch)
+        macs, macs_by = facts.macs(fw, self._spec.macs, call, batch)
         return ModelFacts(
             n_parameters=sum(math.prod(p.shape) for p in parameters),
             input_shapes=tuple(a.shape[1:] for a in arrays),
@@ -311,27 +317,10 @@ class Session:
             call_s=call_s,
             input_types=tuple(str(a.dtype) for a in arrays),
             parameter_bytes=sum(p.n_bytes for p in parameters),
-            parameters_sha256=_fingerprint(parameters),
+            parameters_sha256=facts.fingerprint(parameters),
             macs=macs,
             macs_by=macs_by,
         )
-
-    def _macs(self, call: Callable[[], Any], batch: int) -> tuple[int | None, str]:
-        """Return the multiply-accumulates per sample, as stated or counted, and by whom."""
-        if self._spec.macs:
-            return self._spec.macs, "stated by the model's file"
-        try:
-            counted = self.framework.evidence.macs(call, batch)
-        except Exception:  # noqa: BLE001  # a counter may raise anything at a user's model
-            counted = None
-        return counted or (None, "")
-
-    def _width(self, arrays: list[Array]) -> tuple[float, str]:
-        """Return the graph's average width; 0.0 with the reason where it cannot be exported."""
-        try:
-            return graph.average_width(self.framework.evidence.graph(arrays)), ""
-        except Exception as error:  # noqa: BLE001  # an exporter may raise anything at a user's model
-            return 0.0, f"{type(error).__name__}: {error}".splitlines()[0][:200]
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises, before and after the framework is there."""
@@ -339,9 +328,3 @@ class Session:
             return self.framework.build.out_of_memory_errors()
         except AttributeError:  # not loaded yet, or half
             return (MemoryError,)
-
-
-def _fingerprint(parameters: Sequence[Parameter]) -> str:
-    """Return a hash over names and shapes, in order; "" where there are no parameters."""
-    lines = "".join(f"{p.name} {p.shape}\n" for p in parameters)
-    return hashlib.sha256(lines.encode()).hexdigest() if lines else ""

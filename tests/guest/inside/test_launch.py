@@ -17,12 +17,11 @@ from tuner.measurement.describe import make_reference
 from tuner.measurement.process import WorkerProcess
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Built, Prepared, ReadBack
+from tuner.record.launch import Built, Compiled, Prepared, ReadBack
 from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import (
     Begin,
     Command,
-    Compiled,
     Measure,
     Measured,
     Prepare,

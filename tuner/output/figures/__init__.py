@@ -11,6 +11,7 @@ from tuner.output.figures.history import history
 from tuner.output.figures.operators import operators
 from tuner.output.figures.parallel import parallel
 from tuner.output.figures.speedups import speedups
+from tuner.output.figures.spending import spending
 from tuner.output.figures.timeline import timeline
 from tuner.record.result import Result
 
@@ -22,5 +23,6 @@ FIGURES: dict[str, Callable[[Result], Chart | None]] = {
     "history": history,
     "parallel": parallel,
     "timeline": timeline,
+    "spending": spending,
 }
 """By their names in the template."""

@@ -19,6 +19,7 @@ Rows: TypeAlias = list[dict[str, Any]]
 Layer: TypeAlias = dict[str, Any]
 
 BLUE, GREEN, ORANGE, RED, GREY = "#3b7dd8", "#2a9159", "#c46f12", "#d2453f", "#858585"
+PURPLE, OLIVE, PINK = "#8a63d2", "#8a7d1a", "#c2559b"
 
 _MEASURED, _DRAWN = 14, 12
 """Pixels: room is made for larger text than is drawn, because the reader's font may be wider."""

@@ -80,6 +80,7 @@ KNOBS = (
         "TorchInductor's choice of product kernels by trial",
         "torch._inductor.config.max_autotune = {value} before the first call",
         domain=BOOLEAN,
+        measures_itself=True,
     ),
     model(
         "torch.compile.cpp_wrapper",

@@ -45,12 +45,14 @@ def _exhaust_memory() -> None:
         taken.append(np.ones(1 << 23))
 
 
-def _has_neighbour() -> bool:
-    """Tell whether the tool that measures this process keeps a busy neighbour beside it."""
+def _runs_beside(module: bytes) -> bool:
+    """Tell whether the tool that measures this process keeps another one busy beside it."""
     tool = parents().get(os.getppid(), 0)
     for pid in descendants(tool):
         with contextlib.suppress(OSError):
-            if b"tuner.worker.busy" in Path(f"/proc/{pid}/cmdline").read_bytes():
+            is_it = module in Path(f"/proc/{pid}/cmdline").read_bytes()
+            state = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[0]
+            if is_it and pid != os.getpid() and state != b"T":
                 return True
     return False
 
@@ -110,6 +112,8 @@ class FakeBuild:
                 time.sleep(1e6)
             case "slow_start":
                 time.sleep(3.0)
+            case "crowded" if _runs_beside(b"tuner.worker.main"):
+                os.kill(os.getpid(), signal.SIGKILL)
             case "garbage":
                 os.write(1, b'\x00\xff{"type": "ready"}\n' * 100)
             case "daemon":
@@ -163,7 +167,7 @@ class FakeInference:
             nonlocal calls
             if self._build.fault == "hang_in_call" and calls > 3:
                 time.sleep(1e6)
-            if self._build.fault == "lonely" and _has_neighbour():
+            if self._build.fault == "lonely" and _runs_beside(b"tuner.worker.busy"):
                 os.kill(os.getpid(), signal.SIGKILL)
             real = time.monotonic()
             log_rate = (

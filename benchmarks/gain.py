@@ -1,0 +1,128 @@
+"""What does what ships gain in truth, on recorded noise?
+
+    python -m benchmarks.gain [--sources noise-one,noise-several] [--budgets 600,300]
+                              [--studies 80] [--together N --share S]
+
+Whole studies, minimising and confirmation included, on noise that was recorded on this host
+(benchmarks/replay.py), with settings worth as in benchmarks/golden.py. Counted is what the winner
+of `same` and of `reduced` gains in truth where it was called faster, else 0.
+
+--together, --share: launches are prepared so many side by side, in that share of the seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+
+import msgspec
+
+from benchmarks import replay
+from benchmarks.false_claims import recordings
+from benchmarks.golden import EXACTLY, ON_NOISE
+from benchmarks.processes import processes
+from benchmarks.tape import Recording
+from benchmarks.virtual import Company, add_company
+from tuner.plan import Plan
+from tuner.record.journal import WinnerClass
+from tuner.study.confirm import make_claims
+from tuner.study.study import TURNS
+
+CLASSES = TURNS[:2]
+
+
+class Job(msgspec.Struct, frozen=True):
+    """One study to replay."""
+
+    plan: Plan
+    recording: Recording
+    source: str
+    budget_s: float
+    seed: int
+    company: Company
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What came of a class in one study."""
+
+    gain: float
+    """Of what is called faster, in truth; 0 where nothing is."""
+    is_faster: bool
+    half_width: float | None
+    """Of the claim's interval (log); None without one."""
+    n_settings: int
+    """Of the winner, where it is called faster."""
+    n_proposals: int
+
+
+def play(job: Job) -> dict[WinnerClass, Found]:
+    """Carry out a study; return what came of each class."""
+    effects = ON_NOISE[job.source]
+    with replay.study_of(
+        job.plan, job.recording, effects, job.budget_s, job.seed, job.company
+    ) as study:
+        for phase in replay.PHASES:
+            phase(study)
+        claims = make_claims(study)
+        found = {}
+        for klass in CLASSES:
+            claim = claims.claim(klass)
+            worth = sum(effects.get(f"{k}={v}", 0.0) for k, v in claim.configuration.settings)
+            is_faster = claim.verdict == "faster"
+            width = math.log(claim.speedup.high / claim.speedup.low) / 2 if claim.speedup else None
+            found[klass] = Found(
+                math.expm1(worth) if is_faster else 0.0,
+                is_faster,
+                width,
+                len(claim.configuration.settings) if is_faster else 0,
+                study.n_proposed(),
+            )
+        return found
+
+
+def line(found: Sequence[Found]) -> str:
+    """Return the figures of a class in words."""
+    gains = [f.gain for f in found]
+    error = statistics.stdev(gains) / math.sqrt(len(gains))
+    settings = [f.n_settings for f in found if f.is_faster]
+    widths = [f.half_width for f in found if f.half_width is not None]
+    return (
+        f"gains {statistics.fmean(gains):6.1%} +- {error:.1%}, faster "
+        f"{statistics.fmean(f.is_faster for f in found):4.0%}, half-width "
+        f"{statistics.median(widths) if widths else math.nan:5.1%}, settings "
+        f"{statistics.fmean(settings) if settings else math.nan:3.1f}, proposals "
+        f"{statistics.fmean(f.n_proposals for f in found):4.1f}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sources", default="noise-one,noise-several")
+    parser.add_argument("--budgets", default="600,300", help="virtual seconds")
+    parser.add_argument("--studies", type=int, default=80)
+    add_company(parser)
+    given = parser.parse_args()
+    plan, noises = replay.fake_plan(), recordings()
+    company = Company(given.together, given.share)
+    for source in given.sources.split(","):
+        for budget_s in map(float, given.budgets.split(",")):
+            jobs = [
+                Job(plan, noises[seed % len(noises)], source, budget_s, seed, company)
+                for seed in range(given.studies)
+            ]
+            found = []
+            with processes(EXACTLY, most=len(jobs)) as pool:
+                for n, each in enumerate(pool.map(play, jobs), 1):
+                    found.append(each)
+                    print(f"\r{n} of {len(jobs)}", end="", file=sys.stderr, flush=True)
+            print(file=sys.stderr)
+            for klass in CLASSES:
+                told = line([each[klass] for each in found])
+                print(f"{source:14} {budget_s:5.0f} s  {klass:8} {told}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

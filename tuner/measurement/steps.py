@@ -1,0 +1,95 @@
+"""The steps of a launch on the bench: a slice, one beside a neighbour, the check, the profile."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+from tuner.measurement.quiet import Quiet
+from tuner.measurement.seam import Launch, Launcher
+from tuner.record.configuration import Configuration
+from tuner.record.launch import Interference, LaunchRecord, Slice
+from tuner.record.protocol import Check
+from tuner.record.store import Store
+from tuner.record.workload import ModelCard
+from tuner.space.catalogue import describe
+
+SLICE_S = 0.3
+"""Slices of 0.2-0.5 s beat longer ones on a busy host (measurement notes, section 1.1)."""
+_PROFILED_S = 0.5
+
+
+class Steps:
+    """What launches are made to do, one at a time, while all others are stopped."""
+
+    def __init__(
+        self,
+        store: Store,
+        card: ModelCard,
+        launcher: Launcher,
+        quiet: Quiet,
+        draw: random.Random,
+    ) -> None:
+        """draw: the order of what takes turns."""
+        self._store = store
+        self._card = card
+        self._launcher = launcher
+        self._quiet = quiet
+        self._random = draw
+        self._profiles_tried: set[Configuration] = set()
+
+    def slice(self, launch: Launch) -> None:
+        """Take a slice, then let the launch wait."""
+        launch.take_slice(self._store.next_slice_index(), SLICE_S)
+        launch.pause()
+
+    def await_quiet(self, slices: Iterable[Slice]) -> None:
+        """Wait for quiet if one of the slices was disturbed; every worker is stopped meanwhile."""
+        disturbed = [s.interference for s in slices if s.interference.dirty]
+        self._quiet.after(disturbed[0] if disturbed else Interference())
+
+    def beside(self, launches: Iterable[Launch]) -> None:
+        """Take a slice of each launch beside a synthetic busy neighbour, which one may not bear."""
+        waiting = [launch for launch in launches if launch.goes_on]
+        if not waiting:
+            return
+        with self._launcher.neighbours() as n:
+            for launch in self._random.sample(waiting, len(waiting)) if n else []:
+                launch.take_slice_beside(self._store.next_slice_index(), SLICE_S, n)
+                launch.pause()
+
+    def conclude(
+        self, launch: Launch, *, checks: bool = False, profiles: bool = False
+    ) -> LaunchRecord:
+        """End a launch whose slices are taken, after what else is wanted of it."""
+        if checks:
+            self._check_once(launch)
+        if profiles:
+            self._profile(launch)
+        return launch.finish()
+
+    def _check_once(self, launch: Launch) -> None:
+        """Check the outputs of a configuration that was not checked yet."""
+        configuration = launch.record.request.configuration
+        if any(
+            r.check is not None and r.request.configuration == configuration
+            for r in self._store.launches.values()
+        ):
+            return
+        reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
+        n_inputs = self._card.n_check_inputs(changes_numerics=reduced)
+        launch.check(Check(n_inputs, reduced, self._card.tolerance))
+
+    def _profile(self, launch: Launch) -> None:
+        """Profile a launch that has not ended; nothing is measured in it afterwards."""
+        if launch.goes_on:
+            self._profiles_tried.add(launch.record.request.configuration)
+            launch.profile(_PROFILED_S)
+
+    def may_profile(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration was neither profiled, nor tried in vain in this session."""
+        tried = configuration in self._profiles_tried or any(
+            r.profile is not None and r.request.configuration == configuration
+            for r in self._store.launches.values()
+        )
+        return not tried and self._launcher.can_profile
