@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tuner.record.course import LeftToFind
 from tuner.record.journal import WinnerClass
-from tuner.search.sampler import RANDOM
+from tuner.search.proposals import RANDOM
 from tuner.space.catalogue import winner_class
 from tuner.study.ledger import Ledger
 

@@ -6,6 +6,9 @@ import msgspec
 
 from tuner.record.configuration import Configuration
 
+RANDOM = "random"
+"""Who proposes what is drawn without regard to anything that was measured."""
+
 
 class Proposal(msgspec.Struct, frozen=True):
     """A configuration to try, with the number of the Optuna trial that will be told."""

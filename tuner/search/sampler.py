@@ -34,7 +34,7 @@ from optuna.trial import FrozenTrial
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.search.pool import Pool
-from tuner.search.proposals import Belief, Exhausted
+from tuner.search.proposals import RANDOM, Belief, Exhausted
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
 from tuner.search.unions import Unions
@@ -47,7 +47,7 @@ _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
 _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
 """In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
-RANDOM, REST = "random", "rest"
+REST = "rest"
 SOURCES = ("union", "surrogate", "nearby", "tpe", RANDOM, REST)
 """Every name under which something is proposed here."""
 UNGUIDED = ("tpe", RANDOM, REST)
