@@ -58,6 +58,7 @@ def assemble(study: Study, context: Context) -> Result:
     assert opened is not None
     card = context.workload.card
     wall_s = study.budget.used_s()
+    phases = {str(note.phase): note.reason for note in store.all(PhaseDone)}
     return Result(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
@@ -93,10 +94,8 @@ def assemble(study: Study, context: Context) -> Result:
         seconds_by_phase=seconds_by_phase(store, wall_s),
         budget_s=context.session.budget_s,
         budget_shares=shares(store),
-        phases={str(note.phase): note.reason for note in store.all(PhaseDone)},
-        convergence_reason=next(
-            (n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE), ""
-        ),
+        phases=phases,
+        convergence_reason=phases.get(str(Phase.EXPLORE), ""),
         left=left_to_find(ledger),
         learnt_from=learnt_from(store),
         warnings=remarks(study, claims, klass),

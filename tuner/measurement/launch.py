@@ -71,7 +71,7 @@ class ProcessLaunch:
         self._listen = listen
         self._on_end = on_end
         self._spent_s = self._slicing_s = 0.0
-        self._is_paused = self._is_abandoned = self._is_charged = False
+        self._is_paused = self._is_abandoned = self._is_preparing = False
         self._team: Team | None = None
 
     @property
@@ -101,12 +101,12 @@ class ProcessLaunch:
 
     @contextmanager
     def _spending(self) -> Iterator[None]:
-        """Count the seconds inside as spent on this launch, unless it is charged for them."""
+        """Count the seconds inside as spent on this launch, unless `charge` counts them."""
         began = time.monotonic()
         try:
             yield
         finally:
-            if not self._is_charged:
+            if not self._is_preparing:
                 self._spent_s += time.monotonic() - began
 
     def charge(self, seconds: float) -> None:
@@ -126,7 +126,7 @@ class ProcessLaunch:
                 self.abandon()
                 raise
         n = self.record.request.n_companions
-        if n and self._is_charged and ending.outcome is not Outcome.NOT_APPLICABLE:
+        if n and self._is_preparing and ending.outcome is not Outcome.NOT_APPLICABLE:
             beside = f"while {n} other{'s were' if n > 1 else ' was'} prepared beside it"
             ending = Ending(Outcome.INTERRUPTED, f"{ending.outcome} {beside}: {ending.reason}")
         self.finish(ending)
@@ -195,7 +195,7 @@ class ProcessLaunch:
         team: starts the processes, which are then greeted. What this takes is charged (charge): it
         may go on beside others of its kind.
         """
-        self._is_charged = True
+        self._is_preparing = True
         try:
             yield from self._starting(team)
             built = yield from self._carrying_out(order, self._timeouts.begin_s, Built)
@@ -207,7 +207,7 @@ class ProcessLaunch:
                 self.file.add(compiled)
             self.pause()
         finally:
-            self._is_charged = False
+            self._is_preparing = False
 
     def _starting(self, team: Callable[[], Team]) -> Conversation[None]:
         try:

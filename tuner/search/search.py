@@ -54,7 +54,8 @@ class Search:
         **known: Callable[[Configuration], float],
     ) -> None:
         self._transfer = Transfer(space, earlier)
-        self._under_way: dict[Configuration, float | None] = {}
+        self._under_way: dict[Configuration, None] = {}
+        self._believed: dict[Configuration, float | None] = {}
         self._sampler = PortfolioSampler(space, self._known, seed, transfer=self._transfer, **known)
         self._trials = Trials(path, self._sampler, scores, noted)
         for note in noted:
@@ -76,17 +77,17 @@ class Search:
         made twice (the kriging believer of Ginsbourger et al. 2010).
         """
         scores = self._scores()
-        return {**self._under_way, **scores} if self._under_way else scores
+        return {**self._believed, **scores} if self._believed else scores
 
     def _believe(self) -> None:
         """Have a belief of every proposal that was not told yet."""
-        scores = self._scores()
-        if any(score is not None for score in scores.values()):
-            asked = [c for c in self._under_way if c not in scores]
-            self._under_way = dict.fromkeys(asked)
-            if asked:
-                beliefs = self.beliefs(asked)
-                self._under_way = {c: b.mean for c, b in zip(asked, beliefs, strict=True)}
+        asked, scores = list(self._under_way), self._scores()
+        self._believed = {}  # or they would be believed by what was believed of them before
+        if asked and any(score is not None for score in scores.values()):
+            beliefs = self.beliefs(asked)
+            self._believed = {c: b.mean for c, b in zip(asked, beliefs, strict=True)}
+        else:
+            self._believed = dict.fromkeys(asked)
 
     def ask(self, klass: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted.
@@ -106,6 +107,7 @@ class Search:
     def tell(self, proposal: Proposal, outcome: Outcome, reason: str, score: float | None) -> None:
         """Tell how a proposal did; score: its worth, None for a failure."""
         self._under_way.pop(proposal.configuration, None)
+        self._believed.pop(proposal.configuration, None)
         self._trials.tell(proposal.number, outcome, reason, score)
 
     def settle(self, klass: WinnerClass, proposal: Proposal, standing: Standing) -> str:

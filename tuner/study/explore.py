@@ -17,9 +17,6 @@ from tuner.space.listing import upper_size
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
-MOST_AT_ONCE = 4
-"""Proposals that are asked for before the first of them is measured, at the most: each is made
-without what the others will tell."""
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
 _CLEARLY = 3.0
@@ -97,9 +94,8 @@ class _Turns:
     def ask_beside(self, first: Proposal) -> list[tuple[WinnerClass, Proposal]]:
         """Ask for what may be prepared beside a proposal, while there is time for as dear ones."""
         found: list[tuple[WinnerClass, Proposal]] = []
-        most = min(MOST_AT_ONCE, self._study.most_together)
         cost_s = self._study.costs.launch_s(first.configuration)
-        while len(found) + 1 < most and self.open_classes():
+        while len(found) + 1 < self._study.most_together and self.open_classes():
             kept_s = (len(found) + 1) * cost_s
             if not Schedule(self._study).has_time_to_search(first.configuration, kept_s):
                 break

@@ -31,6 +31,9 @@ LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
+MOST_AT_ONCE = 4
+"""Launches prepared side by side, however many cores there are: each is decided on without what the
+others will tell, of what works and of what it costs."""
 HOPELESS = 0.5
 """Share of the default's speed: a proposal slower than this is not measured to its end."""
 _CLEARLY_WORSE = 0.1
@@ -81,8 +84,8 @@ class Study:
 
     @property
     def most_together(self) -> int:
-        """How many launches may be prepared side by side."""
-        return self.bench.launcher.most_together
+        """How many launches are decided on before the first of them is measured, at the most."""
+        return min(MOST_AT_ONCE, self.bench.launcher.most_together)
 
     def measure(
         self,
