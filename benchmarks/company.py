@@ -79,18 +79,18 @@ class Alone:
 
 
 @contextmanager
-def bench_for(model: str) -> Iterator[Bench]:
-    """Yield a bench for a model in PyTorch, in a folder that is gone afterwards."""
+def bench_for(model: str, framework: str = "torch") -> Iterator[Bench]:
+    """Yield a bench for a model, in a folder that is gone afterwards."""
     ref, card = find_model(model, MODELS)
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "study") as store:
-        facts = describe_model(ref, "torch", 0)
-        make_reference(ref, "torch", 0, store.reference_path)
+        facts = describe_model(ref, framework, 0)
+        make_reference(ref, framework, 0, store.reference_path)
         began = time.monotonic()
         store.used_s = lambda: time.monotonic() - began
         bench = bench_of_processes(
             store,
             probe(),
-            Workload(ref, "torch", "offline", card),
+            Workload(ref, framework, "offline", card),
             facts,
             THROUGHPUT,
             lambda _: None,

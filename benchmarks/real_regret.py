@@ -1,0 +1,253 @@
+"""How much slower than the best known are the winners of short studies of real models?
+
+    python -m benchmarks.real_regret FOLDER [--pairs resnet50/torch dlrm-rmc2/tensorflow]
+        [--minutes 6 10] [--long 30] [--against CHECKOUT] [--rounds 8]
+
+For each pair of a model and a framework: studies of so many minutes by this code, and by another
+checkout of the tool, in turns, each from nothing; with --long one more by this code. Then fresh
+interleaved rounds of the default and of everything that any study of the pair suggests: each
+class's winner, the best recommendation of each class, and per class the two trials that the
+searches saw fastest.
+
+Regret is 1 - rate of what a study recommends in a class (the default where nothing was confirmed) /
+rate of the best known that the class allows. The best is chosen in every round by all other rounds,
+so that luck in a round does not choose what the round scores.
+
+What is there in FOLDER is not made again: the same command goes on after an interruption. Only the
+studies of one pair have to be made on one host. Run nothing else meanwhile.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import statistics
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from benchmarks.company import NOISE, bench_for, interval
+from tuner.record.configuration import Configuration, Value
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.space.catalogue import allowed_in
+
+HERE = Path(__file__).resolve().parent.parent
+N_SEEN_FASTEST = 2
+"""Trials per class that become arms although no study chose them."""
+
+
+class Study(msgspec.Struct, frozen=True):
+    """What came of a study, whichever version of the tool wrote it."""
+
+    code: str
+    minutes: float
+    result: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return f"{self.code} {self.minutes:g} min"
+
+    def winner(self, klass: WinnerClass) -> Configuration:
+        """Return what it recommends in a class: the default where nothing was confirmed."""
+        won = self.result["winners"].get(klass)
+        return _configuration(won["configuration"] if _is_faster(won) else {})
+
+    def half_width(self, klass: WinnerClass) -> float | None:
+        """Return that of the claim's interval (log); None without a claim."""
+        won = self.result["winners"].get(klass)
+        if not _is_faster(won):
+            return None
+        return math.log(won["speedup"]["high"] / won["speedup"]["low"]) / 2
+
+    def tried(self) -> Iterable[tuple[Configuration, float]]:
+        """Yield what the search measured, with its ratio to the default."""
+        for trial in self.result["trials"]:
+            if trial["search_ratio"] is not None:
+                yield _configuration(trial["configuration"]), trial["search_ratio"]
+
+    def recommendation(self, klass: WinnerClass) -> Configuration:
+        """Return the guides' configuration that the search saw fastest in a class."""
+        ratios = {
+            _configuration(b["configuration"]): b["search_ratio"]
+            for b in self.result["baselines"]
+            if b["search_ratio"] is not None
+        }
+        allowed = [c for c in ratios if allowed_in(klass, c)]
+        return max(allowed, key=lambda c: ratios[c], default=Configuration())
+
+
+def _is_faster(won: Mapping[str, Any] | None) -> bool:
+    return won is not None and won["verdict"] == "faster"
+
+
+def _configuration(settings: Mapping[str, Value]) -> Configuration:
+    return Configuration.of(dict(settings))
+
+
+def make_study(folder: Path, pair: str, code: str, checkout: Path, minutes: float) -> Study:
+    """Carry a study out, or take the one that is there."""
+    made = folder / f"{code}-{minutes:g}"
+    if not (made / "result.json").exists():
+        model, framework = pair.split("/")
+        command = [sys.executable, "-m", "tuner.cli.main", "--model", model, "--hw", "auto"]
+        command += ["--framework", framework, "--budget", f"{minutes:g}m", "--out", str(made)]
+        with (folder / f"{made.name}.log").open("a") as log:
+            environment = os.environ | {"PYTHONPATH": str(checkout)}
+            subprocess.run(
+                command, cwd=checkout, env=environment, stdout=log, stderr=log, check=False
+            )
+    if not (made / "result.json").exists():
+        sys.exit(f"{pair}: a study of {minutes:g} minutes left no result; see {made}.log")
+    return Study(code, minutes, json.loads((made / "result.json").read_text()))
+
+
+def arms_of(studies: Sequence[Study]) -> list[Configuration]:
+    """Return the default and all that the studies of a pair suggest, each once."""
+    ratios: dict[Configuration, list[float]] = {}
+    for study in studies:
+        for configuration, ratio in study.tried():
+            ratios.setdefault(configuration, []).append(math.log(ratio))
+    arms = [Configuration()]
+    for klass in WinnerClass:
+        arms += [study.winner(klass) for study in studies]
+        arms += [study.recommendation(klass) for study in studies]
+        allowed = [c for c in ratios if allowed_in(klass, c)]
+        allowed.sort(key=lambda c: -statistics.fmean(ratios[c]))
+        arms += allowed[:N_SEEN_FASTEST]
+    return list(dict.fromkeys(arms))
+
+
+def log_rate(record: LaunchRecord) -> float | None:
+    """Return the median logarithm of the rates of a launch's slices; None if it failed.
+
+    By undisturbed slices where there are any.
+    """
+    clean = [s for s in record.slices if not s.interference.dirty]
+    rates = [math.log(s.rate) for s in clean or record.slices]
+    return statistics.median(rates) if rates else None
+
+
+def measure_rounds(
+    path: Path, pair: str, arms: Sequence[Configuration], n_rounds: int
+) -> list[dict[Configuration, float]]:
+    """Have fresh rounds until there are so many; each is kept in the file as it ends."""
+    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    model, framework = pair.split("/")
+    with bench_for(model, framework) as bench, path.open("a") as file:
+        for number in range(len(kept) + 1, n_rounds + 1):
+            records = bench.measure_round(list(arms), number, Purpose.CONFIRM, noise=NOISE)
+            kept.append(
+                [[dict(c.settings), log_rate(r)] for c, r in zip(arms, records, strict=True)]
+            )
+            file.write(json.dumps(kept[-1]) + "\n")
+            file.flush()
+    return [{_configuration(c): rate for c, rate in row if rate is not None} for row in kept]
+
+
+def lost_to_best(
+    rounds: Sequence[Mapping[Configuration, float]],
+    own: Configuration,
+    among: Sequence[Configuration],
+) -> tuple[float, float, float]:
+    """Return the rate of the best of `among` over one's own, with its interval over rounds."""
+    found = []
+    for i, scored in enumerate(rounds):
+        others = [r for j, r in enumerate(rounds) if j != i]
+        known = {c: [r[c] for r in others if c in r] for c in among if c in scored}
+        best = max((c for c in known if known[c]), key=lambda c: statistics.fmean(known[c]))
+        found.append(scored[best] - scored[own])
+    return interval(found)
+
+
+def tell_pair(
+    pair: str, studies: Sequence[Study], rounds: Sequence[Mapping[Configuration, float]]
+) -> list[dict[str, Any]]:
+    """Print what a pair's studies found; return it as rows."""
+    arms = list(dict.fromkeys(c for row in rounds for c in row))
+    rows = []
+    for klass in WinnerClass:
+        among = [c for c in arms if allowed_in(klass, c)]
+        for study in studies:
+            won, guide = study.winner(klass), study.recommendation(klass)
+            over_best = lost_to_best(rounds, won, among)
+            over_guide = interval([r[won] - r[guide] for r in rounds])
+            over_default = interval([r[won] - r[Configuration()] for r in rounds])
+            rows.append(
+                {
+                    "pair": pair,
+                    "class": str(klass),
+                    "study": study.name,
+                    "configuration": dict(won.settings),
+                    "regret": 1 - 1 / over_best[0],
+                    "regret_low": 1 - 1 / over_best[1],
+                    "regret_high": 1 - 1 / over_best[2],
+                    "over_guide": over_guide,
+                    "over_default": over_default,
+                    "half_width": study.half_width(klass),
+                    "proposals": study.result["confirmation"] and len(study.result["trials"]),
+                }
+            )
+            told = "  ".join(
+                f"{name} {point:.3f} ({low:.3f} - {high:.3f})"
+                for name, (point, low, high) in (
+                    ("best/won", over_best),
+                    ("won/guide", over_guide),
+                    ("won/default", over_default),
+                )
+            )
+            print(f"{pair:24s} {klass:12s} {study.name:12s} {told}", flush=True)
+    return rows
+
+
+def tell_all(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print the figures over pairs and classes, per code and length."""
+    for name in dict.fromkeys(row["study"] for row in rows):
+        own = [row for row in rows if row["study"] == name]
+        regrets = sorted(row["regret"] for row in own)
+        widths = [row["half_width"] for row in own if row["half_width"] is not None]
+        slower = [row for row in own if row["over_guide"][2] < 1]
+        print(
+            f"{name}: median regret {statistics.median(regrets):.1%}, worst {regrets[-1]:.1%}, "
+            f"half-width {statistics.median(widths):.1%} ({len(widths)} of {len(own)} decided), "
+            f"surely slower than the guides' best {len(slower)}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--pairs", nargs="+", default=["resnet50/torch", "dlrm-rmc2/tensorflow"])
+    parser.add_argument("--minutes", type=float, nargs="+", default=[6.0, 10.0])
+    parser.add_argument("--long", type=float, help="minutes of one longer study of each pair")
+    parser.add_argument("--against", type=Path, help="another checkout of the tool")
+    parser.add_argument("--rounds", type=int, default=8)
+    given = parser.parse_args()
+    rows = []
+    for number, pair in enumerate(given.pairs):
+        folder = given.folder.resolve() / pair.replace("/", "-")
+        folder.mkdir(parents=True, exist_ok=True)
+        codes = {"this": HERE}
+        if given.against is not None:
+            codes["other"] = given.against.resolve()
+        studies = [
+            make_study(folder, pair, code, codes[code], minutes)
+            for minutes in given.minutes
+            for code in list(codes)[:: 1 if number % 2 else -1]
+        ]
+        if given.long is not None:
+            studies.append(make_study(folder, pair, "this", HERE, given.long))
+        rounds = measure_rounds(folder / "rounds.jsonl", pair, arms_of(studies), given.rounds)
+        rows += tell_pair(pair, studies, rounds)
+        (given.folder / "rows.json").write_text(json.dumps(rows, indent=1))
+    tell_all(rows)
+
+
+if __name__ == "__main__":
+    main()
