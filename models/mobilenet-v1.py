@@ -11,6 +11,7 @@ from tuner.worker.gallery import Image, Model
 MODEL = Model(
     title="MobileNet-v1 1.0 224",
     task="image classification",
+    family="cnn",
     kind="cnn",
     inputs=(Image(224, 224, 3),),
     reference_batch=4,
@@ -19,6 +20,9 @@ MODEL = Model(
     n_parameters=4_231_976,
     macs=568_740_352,
     widths={"torch": 1.0, "tensorflow": 1.0},
+    follows="Howard et al. 2017; MLPerf Inference 0.5",
+    systems=("MLPerf Inference",),
+    server_bound_s=0.010,
 )
 
 

@@ -174,12 +174,22 @@ def hardware(json: AsJson = False) -> None:
 
 
 @app.command()
-def models(json: AsJson = False) -> None:
-    """List the built-in models."""
+def models(
+    name: Annotated[str | None, typer.Argument(help="One of them, to tell it in full.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only those whose task has this in it.")] = None,
+    family: Annotated[str | None, typer.Option(help="Only those of this family.")] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="Only those that this framework has.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="name, parameters or macs (largest first).")] = "name",
+    json: AsJson = False,
+) -> None:
+    """List the built-in models; with a name, tell one in full."""
     with handled():
         from tuner.cli import models
 
-        models.main(as_json=json)
+        wanted = models.Wanted(task, family, framework)
+        models.main(name, wanted, sort, as_json=json)
 
 
 @app.command()
