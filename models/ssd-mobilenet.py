@@ -3,7 +3,8 @@
 Liu et al., arXiv:1512.02325, on MobileNet-v1, with four more pairs of convolutions; 1,917 boxes of
 91 classes, as in TensorFlow's detection models. It ends with the boxes' places and scores: what
 suppresses overlapping boxes takes time that depends on trained weights, so with random ones it
-would tell nothing. Written out for both frameworks from one table, padded as in TensorFlow.
+would tell nothing. Written out for both frameworks from one table, padded as in TensorFlow. Filters
+and norms begin as those of mobilenet-v1.py, for the reason that stands there.
 """
 
 from typing import Any
@@ -81,7 +82,11 @@ def torch() -> Any:
             self.conv = nn.Conv2d(n_in, n_out, size, stride, groups=groups, bias=False)
             self.norm = nn.BatchNorm2d(n_out, eps=EPSILON)
             self.relu = nn.ReLU6()
-            nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
+            nn.init.ones_(self.norm.bias)
+            if groups > 1:
+                nn.init.uniform_(self.conv.weight)
+            else:
+                nn.init.kaiming_normal_(self.conv.weight, nonlinearity="relu")
 
         def forward(self, x: Tensor) -> Tensor:
             if self.size > 1:
@@ -146,18 +151,23 @@ def torch() -> Any:
 def tensorflow() -> Any:
     """Return a keras.Model over (batch, 300, 300, 3), with outputs as in PyTorch."""
     from tensorflow.keras import Input, Model, layers
+    from tensorflow.keras.initializers import RandomUniform
+
+    def norm_relu(x: Any) -> Any:
+        norm = layers.BatchNormalization(epsilon=EPSILON, beta_initializer="ones")
+        return layers.ReLU(6.0)(norm(x))
 
     def conv(x: Any, width: int, size: int, stride: int) -> Any:
         x = layers.Conv2D(
             width, size, stride, "same", use_bias=False, kernel_initializer="he_normal"
         )(x)
-        return layers.ReLU(6.0)(layers.BatchNormalization(epsilon=EPSILON)(x))
+        return norm_relu(x)
 
     def depthwise(x: Any, stride: int) -> Any:
         x = layers.DepthwiseConv2D(
-            3, stride, "same", use_bias=False, depthwise_initializer="he_normal"
+            3, stride, "same", use_bias=False, depthwise_initializer=RandomUniform(0.0, 1.0)
         )(x)
-        return layers.ReLU(6.0)(layers.BatchNormalization(epsilon=EPSILON)(x))
+        return norm_relu(x)
 
     def read(x: Any, anchors: int, numbers: int) -> Any:
         return layers.Reshape((-1, numbers))(layers.Conv2D(anchors * numbers, 1)(x))

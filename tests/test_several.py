@@ -22,7 +22,7 @@ SPACE = ("--hw", "fake", "--framework", "fake")
 QUICK, OTHER = "fake@noise=0.003,seed=2", "fake@noise=0.003,seed=5"
 
 
-def several(tmp_path: Path, models: str, *others: str, budget: str = "40s") -> Any:
+def several(tmp_path: Path, models: str, *others: str, budget: str = "16s") -> Any:
     given = ("--models", models, *SPACE, "--budget", budget, "--out", "all", *others)
     return run(*given, cwd=tmp_path, is_virtual=True)
 
@@ -52,7 +52,7 @@ def test_a_large_model_gets_more_of_the_budget_and_a_small_one_is_not_forgotten(
     assert shares([5.0, 5.0]) == [0.5, 0.5]
     small, large = shares([1.0, 100.0])
     assert 0 < small < large
-    assert large / small == pytest.approx(4)
+    assert large / small == pytest.approx(4, rel=0.02)
 
 
 def test_two_models_leave_one_index_and_are_not_measured_twice(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_two_models_leave_one_index_and_are_not_measured_twice(tmp_path: Path) -
 
 def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
     marker = "several-stopped"
-    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "60s", "--out", "all")
+    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "24s", "--out", "all")
     log = tmp_path / "log"
     process = start(*given, cwd=tmp_path, marker=marker, log=log)
     began = time.monotonic()

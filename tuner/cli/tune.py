@@ -28,7 +28,6 @@ from tuner.several import folder_of, rows_of, tune_several
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
 
-
 DEFAULT_BUDGET = "10m"
 
 
