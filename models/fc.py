@@ -15,6 +15,7 @@ def model(size: int = 512) -> Model:
     return Model(
         title=f"Fully connected, {LAYERS} layers of {size}",
         task="synthetic",
+        family="mlp",
         kind="mlp",
         inputs=(Features(size),),
         reference_batch=64,
@@ -22,6 +23,9 @@ def model(size: int = 512) -> Model:
         n_parameters=LAYERS * (size + 1) * size,
         macs=LAYERS * size * size,
         widths={"torch": 1.0, "tensorflow": 1.0},
+        follows="Wang et al. 2019",
+        systems=("Wang et al. 2019",),
+        small={"size": 64},
     )
 
 

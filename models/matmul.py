@@ -13,6 +13,7 @@ def model(size: int = 512) -> Model:
     return Model(
         title=f"Product of {size} x {size} matrices",
         task="synthetic",
+        family="mlp",
         kind="mlp",
         inputs=(Values((size, size)),),
         reference_batch=1,
@@ -20,6 +21,9 @@ def model(size: int = 512) -> Model:
         n_parameters=size * size,
         macs=size**3,
         widths={"torch": 1.0, "tensorflow": 1.0},
+        follows="Wang et al. 2019",
+        systems=("Wang et al. 2019",),
+        small={"size": 64},
     )
 
 

@@ -17,6 +17,7 @@ PAIRS = tuple(pairwise(LAYERS))
 MODEL = Model(
     title="NCF (NeuMF), MovieLens-20M",
     task="recommendation",
+    family="recommendation",
     kind="recommendation",
     inputs=(Lookups(USERS, 1), Lookups(ITEMS, 1)),
     reference_batch=256,
@@ -28,6 +29,8 @@ MODEL = Model(
     + 1,
     macs=sum(a * b for a, b in PAIRS) + FACTORS + LAYERS[-1],
     widths={"torch": 4.0, "tensorflow": 4.0},
+    follows="MLPerf Training 0.5, MovieLens-20M",
+    systems=("MLPerf Training", "TBD", "DeepRecSys", "Wang et al. 2019"),
 )
 
 

@@ -12,6 +12,7 @@ from tuner.worker.gallery import Image, Model
 MODEL = Model(
     title="ResNet-50 v1.5",
     task="image classification",
+    family="cnn",
     kind="cnn",
     inputs=(Image(224, 224, 3),),
     reference_batch=4,
@@ -21,6 +22,9 @@ MODEL = Model(
     n_parameters=25_557_032,
     macs=4_089_184_256,
     widths={"torch": 1.08, "tensorflow": 1.08},
+    follows="MLPerf's reference, version 1.5",
+    systems=("MLPerf Inference", "MLPerf Training", "TBD", "DAWNBench"),
+    server_bound_s=0.015,
 )
 
 # (blocks, width of the 3x3 convolution, stride of the first block); a block's output is 4x as wide

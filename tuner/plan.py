@@ -39,6 +39,8 @@ from tuner.space.restrictions import Restrictions, check_known
 from tuner.space.space import Space
 
 _LONGEST_NAME = 120
+_BYTES_PER_PARAMETER = 4
+"""Weights are float32 before anything is tuned."""
 METHOD = 3
 """Part of the identity: raise it when studies of two versions must not be mixed."""
 
@@ -59,6 +61,11 @@ class Plan(msgspec.Struct, frozen=True):
     earlier: list[Earlier] = []
     environment: dict[str, str] = {}
     """The tuning variables that were set when the study was begun, or are set now if it was not."""
+
+    def launch_s(self) -> float:
+        """Estimate the seconds of a launch without compilation, from the describing child."""
+        facts = self.facts
+        return 1.0 + facts.import_s + facts.build_s + 12 * facts.call_s + 3.0
 
 
 def plan(
@@ -90,6 +97,7 @@ def plan(
         )
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
+    check_memory(card, host)
     frameworks = _frameworks(request, card)
     check_known(request.restrictions, knob_ids(profile, frameworks, card.form))
     batch = request.batch if request.batch is not None else SCENARIOS[request.scenario].batch
@@ -139,6 +147,20 @@ def _frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
     return found
 
 
+def check_memory(card: ModelCard, host: Host) -> None:
+    """Raise UsageError for a model whose weights alone are more than this host's memory.
+
+    Before it is built, which would take minutes and may end by the kernel's killer.
+    """
+    needed, there = card.n_parameters * _BYTES_PER_PARAMETER, host.limits.memory_bytes
+    if needed > there:
+        raise UsageError(
+            f"{card.name} has {needed / 2**30:.1f} GiB of weights alone, and this host has "
+            f"{there / 2**30:.1f} GiB of memory: take a smaller variant "
+            f"(tune-framework models {card.name}) or a larger host"
+        )
+
+
 def _with_tolerance(card: ModelCard, tolerance: float) -> ModelCard:
     """Return the card of a model whose reduced precision is held to another drift."""
     if card.accuracy_loss is not None:
@@ -183,7 +205,8 @@ def _plan_one(
     }
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out
-    folder = folder or Path("reports") / f"{_safe(workload.label())}-{identity[:8]}"
+    below = request.below or Path("reports")
+    folder = folder or below / f"{_safe(workload.label())}-{identity[:8]}"
     environment = _begun_in(request, folder, identity)
     own = as_run(environment, host, workload, space, baselines)
     return Plan(

@@ -53,6 +53,9 @@ class Request(msgspec.Struct, frozen=True):
     frameworks: tuple[str, ...] = ()
     budget_s: float = 600.0
     out: Path | None = None
+    below: Path | None = None
+    """The folder in which studies are named by themselves where `out` names none; reports if None.
+    """
     batch: int | None = None
     inputs: Path | None = None
     tolerance: float | None = None

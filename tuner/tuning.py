@@ -83,7 +83,7 @@ def tune(request: Request, listen: Listener) -> list[Finished]:
     for i, each in enumerate(plans):
         # what the earlier ones took, in all their sessions: a resumed study has the same share
         budget_s = max(1.0, (request.budget_s - spent_s) / (len(plans) - i))
-        outcome, taken_s = _finish(
+        outcome, taken_s = finish(
             each, request, host, budget_s, overhead_s, listen, grounds[each.folder]
         )
         finished.append(outcome)
@@ -113,7 +113,7 @@ def _open_all(plans: list[Plan], grounds: Mapping[Path, Path], command: str) -> 
     return unfinished
 
 
-def _finish(
+def finish(
     plan: Plan,
     request: Request,
     host: Host,
@@ -122,7 +122,10 @@ def _finish(
     listen: Listener,
     ground: Path,
 ) -> tuple[Finished, float]:
-    """Run a study; return what came of it, and the seconds that it has taken in all sessions."""
+    """Run a study; return what came of it, and the seconds that it has taken in all sessions.
+
+    What ends a single study stands in its Finished; Interrupted goes through.
+    """
     began = time.monotonic()
     framework = plan.workload.framework
     try:

@@ -24,6 +24,45 @@ def test_models_lists_the_gallery(here: Here, tmp_path: Path) -> None:
     assert "ResNet-50 v1.5" in here("models").stdout
 
 
+def test_models_are_filtered_and_sorted(here: Here, tmp_path: Path) -> None:
+    def names(*given: str) -> list[str]:
+        return [c["name"] for c in json.loads(here("models", *given, "--json").stdout)]
+
+    assert set(names("--family", "translation")) == {"gnmt", "transformer"}
+    assert {"ssd-resnet34", "detr-resnet50"} <= set(names("--task", "detection"))
+    assert "detr-resnet50" not in names("--framework", "tensorflow")
+    largest = names("--sort", "parameters")
+    assert largest.index("bert-large") < largest.index("bert-base") < largest.index("squeezenet")
+    busiest = names("--sort", "macs")
+    assert busiest.index("ssd-resnet34") < busiest.index("resnet50") < busiest.index("ncf")
+
+
+def test_a_model_is_told_in_full(here: Here, tmp_path: Path) -> None:
+    told = here("models", "bert-large").stdout
+    for expected in ("question answering", "MLPerf Inference", "130 ms", "334,094,338", "GELU"):
+        assert expected in told
+    assert "are the same" in here("models", "resnet50").stdout
+    card = json.loads(here("models", "llama-decode", "--json").stdout)
+    assert (card["name"], card["item"]) == ("llama-decode", "token")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (("bert-huge",), "unknown model 'bert-huge': did you mean bert-"),
+        (("resnet50-v3",), "unknown model 'resnet50-v3': did you mean resnet50"),
+        (("--family", "cn"), "unknown family 'cn': did you mean cnn?"),
+        (("--framework", "jax"), "unknown framework 'jax'"),
+        (("--task", "chess"), "no model is left by --task 'chess'; tasks are"),
+        (("--sort", "speed"), "sort by name, parameters, macs"),
+    ],
+)
+def test_a_wrong_view_of_models_is_said(here: Here, given: tuple[str, ...], said: str) -> None:
+    done = here("models", *given)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
 def test_spaces_lists_profiles_and_shows_one(here: Here, tmp_path: Path) -> None:
     listed = here("spaces").stdout
     for name in ("xeon", "epyc", "arm", "cuda", "auto"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -16,6 +17,7 @@ from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
+from tuner.record.index import Row
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.listing import upper_size
@@ -24,9 +26,8 @@ from tuner.study.prospect import WANTED_LAUNCHES
 
 
 def _estimate(plan: Plan, budget_s: float) -> dict[str, float]:
-    """Estimate seconds per launch and how many the budget holds, from the describing child."""
-    facts = plan.facts
-    launch_s = 1.0 + facts.import_s + facts.build_s + 12 * facts.call_s + 3.0
+    """Estimate seconds per launch and how many the budget holds."""
+    launch_s = plan.launch_s()
     return {"launch_s": launch_s, "launches": budget_s / launch_s}
 
 
@@ -80,6 +81,22 @@ def show(plans: list[Plan], host: Host, budget_s: float, *, as_json: bool) -> No
         _answer(console, plan, share_s, prospect)
     for plan in plans:
         _list(console, plan)
+
+
+def show_several(rows: Sequence[Row], *, as_json: bool) -> None:
+    """Print which studies of several models there would be, without building one."""
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
+        return
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    for name in ("model", "framework", "study"):
+        table.add_column(name)
+    for row in rows:
+        told = f"finished in {row.folder}" if row.state == "done" else "to be carried out"
+        table.add_row(*map(Text, (row.model, row.framework, told)))
+    console = wide_console()
+    console.print(table)
+    console.print(Text("one study in full: --model NAME --dry-run", style="dim"))
 
 
 def _searched(space: Space) -> Table:

@@ -30,6 +30,7 @@ from tuner.cli.options import (
     LearnFrom,
     MaxMemory,
     Model,
+    Models,
     NumericsName,
     Out,
     Program,
@@ -67,6 +68,7 @@ def _show_version(value: bool) -> None:
 def run(
     context: typer.Context,
     model: Model = None,
+    models: Models = None,
     command: Program = None,
     inputs: Inputs = None,
     tolerance: Tolerance = None,
@@ -74,7 +76,7 @@ def run(
     hw: Hw = "auto",
     framework: Frameworks = None,
     scenario: ScenarioName = OFFLINE,
-    budget: BudgetText = "10m",
+    budget: BudgetText = None,
     out: Out = None,
     batch: Batch = None,
     numerics: NumericsName = "both",
@@ -100,6 +102,7 @@ def run(
 
         tune.main(
             model=model,
+            models=models,
             program=command,
             hardware=_space_or_hw(space, hw),
             frameworks=framework or [],
@@ -173,13 +176,23 @@ def hardware(json: AsJson = False) -> None:
         hardware.main(as_json=json)
 
 
-@app.command()
-def models(json: AsJson = False) -> None:
-    """List the built-in models."""
+@app.command(name="models")
+def list_models(
+    name: Annotated[str | None, typer.Argument(help="One of them, to tell it in full.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only those whose task has this in it.")] = None,
+    family: Annotated[str | None, typer.Option(help="Only those of this family.")] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="Only those that this framework has.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="name, parameters or macs (largest first).")] = "name",
+    json: AsJson = False,
+) -> None:
+    """List the built-in models; with a name, tell one in full."""
     with handled():
         from tuner.cli import models
 
-        models.main(as_json=json)
+        wanted = models.Wanted(task, family, framework)
+        models.main(name, wanted, sort, as_json=json)
 
 
 @app.command()

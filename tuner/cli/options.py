@@ -20,6 +20,13 @@ Model = Annotated[
         "SavedModel or of Hugging Face."
     ),
 ]
+Models = Annotated[
+    str | None,
+    typer.Option(
+        help="Instead of --model, several, one after another: A,B,C; all; family=cnn; task=...; "
+        "one index over their reports."
+    ),
+]
 Program = Annotated[
     str | None,
     typer.Option(
@@ -51,8 +58,11 @@ ScenarioName = Annotated[
     typer.Option(help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items()) + "."),
 ]
 BudgetText = Annotated[
-    str,
-    typer.Option(help="Wall-clock time for everything: 90s, 10m, 1h (or seconds)."),
+    str | None,
+    typer.Option(
+        help="Wall-clock time for everything: 90s, 10m, 1h (or seconds). Default: 10m, with "
+        "--models 10m for each study."
+    ),
 ]
 Out = Annotated[
     Path | None,

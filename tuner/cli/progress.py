@@ -30,6 +30,7 @@ from tuner.record.events import (
     LaunchDone,
     LaunchStage,
     Listener,
+    ModelBegins,
     PhaseBegins,
     RoundEnds,
     StudyBegins,
@@ -137,6 +138,8 @@ def _line(event: Event, state: _State) -> str | None:
     """Return what a plain log says about an event; None for nothing."""
     event = made_printable(event)
     match event:
+        case ModelBegins():
+            return f"looking at {event.model} in {event.framework} ({event.number} of {event.of})"
         case StudyBegins():
             state.begin(event)
             resumed = f", {duration(event.resumed_s)} used before" if event.resumed_s else ""

@@ -17,25 +17,29 @@ from tuner.cli.json_lines import write_line
 from tuner.cli.paths import is_utf8
 from tuner.cli.progress import plain, progress
 from tuner.cli.streams import is_output_lost
-from tuner.cli.summary import show
+from tuner.cli.summary import show, show_index
 from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.plan import plan
 from tuner.record.events import Event
 from tuner.request import Request, parse_duration, parse_size
+from tuner.several import folder_of, rows_of, tune_several
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
+
+DEFAULT_BUDGET = "10m"
 
 
 def main(
     *,
     model: str | None,
+    models: str | None,
     program: str | None,
     hardware: str,
     frameworks: list[str],
     scenario: str,
-    budget: str,
+    budget: str | None,
     out: Path | None,
     batch: int | None,
     inputs: Path | None,
@@ -56,13 +60,13 @@ def main(
     """Read the request; then say what it would do, or do it."""
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
-    _check_what(model, program, batch=batch, inputs=inputs, tolerance=tolerance)
+    _check_what(model, models, program, batch=batch, inputs=inputs, tolerance=tolerance)
     request = Request(
         model=model or "",
         program=program,
         hardware=hardware,
         frameworks=tuple(dict.fromkeys(frameworks)),
-        budget_s=parse_duration(budget),
+        budget_s=parse_duration(budget or DEFAULT_BUDGET),
         out=out,
         batch=batch,
         inputs=inputs,
@@ -77,7 +81,12 @@ def main(
         command=redacted(shlex.join(["tune-framework", *command])),
         environment=stated(os.environ),
     )
-    if dry_run:
+    if models is not None and dry_run:
+        listen = plain(Console(file=sys.stderr, highlight=False))
+        dry_run_view.show_several(rows_of(models, request, listen), as_json=as_json)
+    elif models is not None:
+        _tune_several(models, request, None if budget is None else request.budget_s, as_json)
+    elif dry_run:
         host = probe()
         plans = plan(request, host, plain(Console(file=sys.stderr, highlight=False)))
         dry_run_view.show(plans, host, request.budget_s, as_json=as_json)
@@ -114,11 +123,36 @@ def _tune(request: Request, *, as_json: bool) -> None:
         raise typer.Exit(worst)
 
 
-def _check_what(model: str | None, program: str | None, **of_models: object) -> None:
-    """Raise UsageError unless there is either a model, or a program without a model's options."""
-    if model is not None and program is not None:
-        raise UsageError("--command stands instead of --model; give one of them")
-    if model is None and program is None:
+def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json: bool) -> None:
+    """Tune models one after another and say where their index is; exits 1 if any failed."""
+    with progress(quiet=as_json) as show_progress:
+
+        def listen(event: Event) -> None:
+            show_progress(event)
+            if as_json:
+                write_line(event)
+
+        index = tune_several(wanted, request, listen, budget_s=budget_s)
+    if not as_json:
+        show_index(folder_of(request), index)
+    for row in index.rows:
+        if row.state == "failed":
+            complain(f"{row.model} in {row.framework}: {row.reason}")
+    if any(row.state != "done" for row in index.rows):
+        raise typer.Exit(1)
+
+
+def _check_what(
+    model: str | None, models: str | None, program: str | None, **of_models: object
+) -> None:
+    """Raise UsageError unless there is one thing to tune, and a program without models' options."""
+    given = {"--model": model, "--models": models, "--command": program}
+    names = [name for name, value in given.items() if value is not None]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} stand instead of each other; give one of them")
+    if models is not None and of_models["inputs"] is not None:
+        raise UsageError("--inputs are those of one model; give it with --model")
+    if not names:
         raise UsageError(
             "name a model: tune-framework --model resnet50 --hw auto; "
             "list them with: tune-framework models"

@@ -122,6 +122,9 @@ def _model(context: Context) -> ModelSection:
         graph_width=None if facts.graph_fault else facts.graph_width,
         macs=facts.macs,
         macs_by=facts.macs_by,
+        family=card.family,
+        item=card.item,
+        differs=card.differs,
     )
 
 

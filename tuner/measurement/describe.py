@@ -18,7 +18,7 @@ from tuner.errors import UnknownName, UsageError
 from tuner.measurement.asking import Waiting, ask
 from tuner.record.configuration import Value
 from tuner.record.protocol import Cards, Describe, ListModels, MakeReference, ReferenceMade
-from tuner.record.workload import N_CHECK_REDUCED, ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import N_CHECK_REDUCED, VARIANT, ModelCard, ModelFacts, ModelRef
 from tuner.space.restrictions import parse_value
 
 _UNWRITABLE = ("Cc", "Cs")
@@ -29,17 +29,20 @@ _SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<")
 PATIENT = Waiting()
 
 
-def read_cards(models: Iterable[ModelRef], waiting: Waiting = PATIENT) -> list[ModelCard]:
-    """Read the cards of models, in order."""
+def read_cards(
+    models: Iterable[ModelRef], waiting: Waiting = PATIENT, *, each_variant: bool = False
+) -> list[ModelCard]:
+    """Read the cards of models, in order; with each_variant, those of all that a file has."""
     refs = tuple(models)
-    reply = ask(ListModels(refs), refs, waiting)
+    reply = ask(ListModels(refs, each_variant), refs, waiting)
     assert isinstance(reply, Cards)
     return list(reply.cards)
 
 
 def gallery_cards(folder: Path) -> list[ModelCard]:
-    """Read the cards of every model file in a folder."""
-    return read_cards(ModelRef(p.stem, str(p)) for p in sorted(folder.glob("*.py")))
+    """Read the cards of every model, and of each of its variants, in a folder of model files."""
+    refs = [ModelRef(p.stem, str(p)) for p in sorted(folder.glob("*.py"))]
+    return read_cards(refs, each_variant=True)
 
 
 def find_model(
@@ -53,7 +56,8 @@ def find_model(
     """Find a model as typed: NAME or a path, optionally @key=value,...
 
     A path is PATH.py, PATH.py:FUNCTION, or what frameworks save (worker/gallery/sources.py).
-    NAME-NUMBER is NAME@size=NUMBER, where there is a NAME. inputs: recorded ones.
+    NAME-NUMBER is NAME@size=NUMBER, and NAME-WORD NAME@variant=WORD, where there is a NAME that has
+    it. inputs: recorded ones.
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
     head, parameters = _parse(text)
@@ -63,20 +67,20 @@ def find_model(
             "tune-framework models"
         )
     name, colon, function = head.partition(":") if ".py:" in head else (head, "", "")
-    stem, dash, size = name.rpartition("-")
+    stem, dash, ending = name.rpartition("-")
+    short_for = ""
     if (folder / f"{name}.py").is_file():
         path = folder / f"{name}.py"
-    elif dash and size.isdecimal() and (folder / f"{stem}.py").is_file():
+    elif dash and (folder / f"{stem}.py").is_file() and not Path(name).exists():
         path = folder / f"{stem}.py"
-        if "size" in parameters:
-            raise UsageError(f"--model {text!r} gives two sizes; give one of them")
-        parameters["size"] = parse_value(size)
+        short_for = "size" if ending.isdecimal() else VARIANT
+        if short_for in parameters:
+            raise UsageError(f"--model {text!r} gives two of {short_for}; give one of them")
+        parameters[short_for] = parse_value(ending) if ending.isdecimal() else ending
     else:
         path = Path(name)
         if not path.exists() and not path.suffix and "/" not in name:
-            known = [p.stem for p in folder.glob("*.py")]
-            raise UnknownName("model", name, known, "list them with: tune-framework models; or "
-                              "name a file or folder: see models/README.md")  # fmt: skip
+            _check_known(name, folder)
         _check_writable(path)
         if not path.exists():
             raise UsageError(f"there is no model file {name}")
@@ -99,8 +103,22 @@ def find_model(
     )
     card = read_cards([ref], waiting)[0]
     if card.fault:
+        if short_for == VARIANT:
+            _check_known(name, folder)
         raise UsageError(card.fault)
     return ref, card
+
+
+def _check_known(name: str, folder: Path) -> None:
+    """Raise UnknownName, with what it may have meant, for what no file of the gallery has."""
+    known = [card.name for card in gallery_cards(folder)]
+    if name not in known:
+        raise UnknownName(
+            "model",
+            name,
+            known,
+            "list them with: tune-framework models; or name a file or folder: see models/README.md",
+        )
 
 
 def _check_writable(path: Path) -> None:

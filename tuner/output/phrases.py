@@ -216,6 +216,8 @@ def model_size(result: Result) -> str:
     told = [f"{result.n_parameters:,} parameters"] if result.n_parameters else []
     if facts is not None and facts.macs is not None:
         told.append(f"{facts.macs:,} multiply-accumulates per sample ({facts.macs_by})")
+    if facts is not None and facts.item != "sample":
+        told.append(f"an item is a {facts.item}")
     return ", ".join(told)
 
 

@@ -90,6 +90,11 @@ def write_reports(folder: Path, result: Result) -> None:
         write_whole(folder / name, render(result, f"{name}.j2"))
 
 
+def render_index(template: str, **given: Any) -> str:
+    """Render the index over several models."""
+    return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", _template(template).render(**given))
+
+
 def write_comparison(path: Path, comparison: Comparison) -> None:
     """Write several studies side by side as one page."""
     figures, undrawn = _drawn({"studies": studies(comparison)})

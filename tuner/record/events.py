@@ -12,6 +12,16 @@ from tuner.record.outcome import Outcome
 from tuner.record.result import Result, Verdict
 
 
+class ModelBegins(msgspec.Struct, frozen=True, tag="model_begins"):
+    """One of several models is built and looked at, before any of them is measured."""
+
+    model: str
+    framework: str
+    number: int
+    """Of its study, from 1."""
+    of: int
+
+
 class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
     """A study is opened; `resumed_s` seconds of its budget were used before."""
 
@@ -142,7 +152,8 @@ class FrameworkEnds(msgspec.Struct, frozen=True, tag="result"):
 
 
 Event: TypeAlias = (
-    StudyBegins
+    ModelBegins
+    | StudyBegins
     | PhaseBegins
     | LaunchBegins
     | LaunchStage

@@ -24,6 +24,8 @@ class ListModels(msgspec.Struct, frozen=True, tag="list_models"):
     """Read the cards of these models."""
 
     models: tuple[ModelRef, ...]
+    each_variant: bool = False
+    """Whether a file with variants has a card for each; else one of what is named."""
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):

@@ -208,7 +208,7 @@ class ModelSection(msgspec.Struct, frozen=True):
     """What describes the model whatever its weights: what studies of other models are told by."""
 
     kind: str
-    """cnn, transformer, recommendation, mlp or other."""
+    """cnn, transformer, recommendation, recurrent, mlp or other."""
     form: str
     """code, script, export, saved, or program: what it was given as."""
     inputs: list[ModelInput]
@@ -221,6 +221,13 @@ class ModelSection(msgspec.Struct, frozen=True):
     """Multiply-accumulates per sample; None where nothing counts them."""
     macs_by: str
     """Who counted them; empty if nobody did."""
+    family: str = "other"
+    """cnn, detection, encoder, decoder, ...: more narrowly than `kind`."""
+    item: str = "sample"
+    """What an item is: sample, prompt, token."""
+    differs: str = ""
+    """How this model differs from that of the other framework; empty if it is the same, or there is
+    no other."""
 
 
 class TrialSection(msgspec.Struct, frozen=True):

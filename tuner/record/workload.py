@@ -11,6 +11,8 @@ INFERENCE = "inference"
 """The mode in which a model answers; of the modes, the only one so far."""
 CPU = "cpu"
 """The device on which it computes; of the devices, the only one so far."""
+VARIANT = "variant"
+"""The parameter of a model file that the end of a name stands for: bert-large."""
 N_CHECK_SAME = 32
 N_CHECK_REDUCED = 128
 """Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""
@@ -34,9 +36,11 @@ class ModelRef(msgspec.Struct, frozen=True):
     """A program in the place of a model, run in the folder `path`."""
 
     def label(self) -> str:
-        """Name it as it is typed: NAME or NAME@key=value,..."""
-        pairs = ",".join(f"{key}={value}" for key, value in self.parameters)
-        return f"{self.name}@{pairs}" if pairs else self.name
+        """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
+        given = dict(self.parameters)
+        name = f"{self.name}-{given.pop(VARIANT)}" if VARIANT in given else self.name
+        pairs = ",".join(f"{key}={value}" for key, value in given.items())
+        return f"{name}@{pairs}" if pairs else name
 
 
 class ModelCard(msgspec.Struct, frozen=True):
@@ -46,7 +50,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     title: str
     task: str
     kind: str
-    """cnn, transformer, recommendation, mlp or other: what vendors' formulas ask about."""
+    """cnn, transformer, recommendation, recurrent, mlp or other: what vendors' formulas ask
+    about."""
     frameworks: tuple[str, ...]
     reference_batch: int
     batches: tuple[int, ...]
@@ -64,6 +69,24 @@ class ModelCard(msgspec.Struct, frozen=True):
     """As the file states it; 0 if it does not. So the next two."""
     macs: int = 0
     widths: dict[str, float] = {}
+    family: str = "other"
+    """cnn, detection, encoder, decoder, ...: more narrowly than `kind` (worker/gallery)."""
+    item: str = "sample"
+    """What one sample is to users: sample, prompt, token."""
+    follows: str = ""
+    """The reference whose sizes it has."""
+    systems: tuple[str, ...] = ()
+    """The benchmark systems that measure this model, at whatever size."""
+    server_bound_s: float | None = None
+    """MLPerf Inference's bound on a server's latency."""
+    small: dict[str, Value] = {}
+    """Parameters of the small variant that tests build."""
+    differs: str = ""
+    """How the frameworks' models differ; empty if they are the same, or there is one only."""
+    inputs: tuple[str, ...] = ()
+    """Each input in words: Tokens lengths=(128,) vocabulary=30522."""
+    variants: tuple[str, ...] = ()
+    """Those that the file has: NAME-VARIANT is NAME@variant=VARIANT."""
     fault: str = ""
     """Why the file cannot be used; empty if it can."""
 

@@ -8,6 +8,7 @@ Standard output and error go to the launch's log: frameworks print there.
 from __future__ import annotations
 
 import faulthandler
+import itertools
 import os
 import sys
 import traceback
@@ -41,7 +42,7 @@ from tuner.record.protocol import (
 )
 from tuner.record.workload import ModelCard, ModelRef
 from tuner.worker.company import Orders
-from tuner.worker.gallery.sources import card_of
+from tuner.worker.gallery.sources import card_of, cards_of
 from tuner.worker.program import ProgramSession, card_of_program
 from tuner.worker.session import Session, WrongOutput
 
@@ -61,7 +62,8 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
         try:
             if isinstance(command, ListModels):
-                tell(Cards(tuple(map(_card, command.models))))
+                cards = [_cards(ref, command.each_variant) for ref in command.models]
+                tell(Cards(tuple(itertools.chain.from_iterable(cards))))
                 continue
             session = session or _session_for(command, lambda stage: tell(Stage(stage)), orders)
             tell(_answer(session, command))
@@ -73,8 +75,10 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
 
 
-def _card(ref: ModelRef) -> ModelCard:
-    return card_of_program(ref) if ref.command else card_of(ref)
+def _cards(ref: ModelRef, each_variant: bool) -> list[ModelCard]:
+    if ref.command:
+        return [card_of_program(ref)]
+    return cards_of(ref) if each_variant else [card_of(ref)]
 
 
 def _session_for(

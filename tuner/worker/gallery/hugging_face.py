@@ -26,6 +26,7 @@ class HuggingFace:
     form: str = "code"
     takes_parameters = True
     accuracy: Accuracy | None = None
+    variants: tuple[str, ...] = ()
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref

@@ -12,7 +12,8 @@ A model file, built-in or a user's, has a MODEL and one function per framework:
 
 Where the statement depends on parameters, a function model() that returns it stands for MODEL.
 Frameworks are imported inside the functions only. Keyword parameters can be given as
---model NAME@key=value,...
+--model NAME@key=value,... Where a file has VARIANTS, their names, all of its functions take the
+parameter `variant`, and NAME-VARIANT is short for NAME@variant=VARIANT.
 
 PATH.py:FUNCTION names a function of any file: it returns a model, or a pair of a model and one
 batch of inputs.
@@ -33,12 +34,14 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
-from tuner.record.workload import ModelRef
+from tuner.record.workload import VARIANT, ModelRef
 from tuner.worker.gallery.recorded import recorded_inputs
 from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated
 
 _STATEMENT = "model"
+_VARIANTS = "VARIANTS"
+"""What a model file names those variants by that the end of a name stands for."""
 _KINDS: dict[type, tuple[tuple[type, ...], str]] = {
     bool: ((bool,), "true or false"),
     int: ((int,), "a whole number of at most 18 digits"),
@@ -61,8 +64,11 @@ class PythonFile:
         self._framework = ""
         accuracy = getattr(self._module, "accuracy", None)
         # a training script may have an accuracy of its own, for something else
-        is_model_file = not ref.function and callable(accuracy)
-        self.accuracy: Accuracy | None = accuracy if is_model_file else None
+        is_model_file = not ref.function
+        self.accuracy: Accuracy | None = accuracy if is_model_file and callable(accuracy) else None
+        self.variants: tuple[str, ...] = (
+            tuple(getattr(self._module, _VARIANTS, ())) if is_model_file else ()
+        )
         if ref.function and not callable(getattr(self._module, ref.function, None)):
             raise UsageError(f"{ref.path} has no function {ref.function}")
         self._check_parameters()
@@ -74,7 +80,13 @@ class PythonFile:
         return {name: f for name, f in found.items() if callable(f)}
 
     def _check_parameters(self) -> None:
-        """Refuse a parameter that no function takes, or whose default is of another type."""
+        """Refuse a variant that is none, a parameter that no function takes or of another type."""
+        variant = dict(self._ref.parameters).get(VARIANT)
+        if self.variants and variant is not None and variant not in self.variants:
+            raise UsageError(
+                f"model {self._ref.name} has no variant {variant!r}; it has "
+                f"{', '.join(self.variants)}"
+            )
         signatures = map(inspect.signature, self._functions().values())
         known = {k: p.default for s in signatures for k, p in s.parameters.items()}
         for key, value in self._ref.parameters:

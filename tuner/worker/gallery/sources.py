@@ -9,6 +9,7 @@ state()             what is known of the model; after build() at the latest
 form                code (built by Python), script, export or saved: what the knobs ask about
 takes_parameters    whether NAME@key=value means anything
 accuracy            the user's function of (outputs, inputs), or None
+variants            names of the variants that a model file has; empty for everything else
 
 Raises UsageError for what cannot be used as asked for.
 """
@@ -21,12 +22,14 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any, Protocol
 
+import msgspec
+
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
-from tuner.record.workload import ModelCard, ModelRef
+from tuner.record.workload import VARIANT, ModelCard, ModelRef
 from tuner.worker.gallery.hugging_face import HuggingFace
 from tuner.worker.gallery.python_file import PythonFile
-from tuner.worker.gallery.statement import Accuracy, Model, Recorded, fault_of
+from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded, fault_of
 from tuner.worker.gallery.tensorflow_files import KerasFile, SavedModel, old_keras_fault
 from tuner.worker.gallery.torch_files import ExportFile, ScriptFile, kind_of_archive
 
@@ -37,6 +40,7 @@ class Source(Protocol):
     form: str
     takes_parameters: bool
     accuracy: Accuracy | None
+    variants: tuple[str, ...]
 
     def frameworks(self) -> tuple[str, ...]: ...
 
@@ -102,7 +106,7 @@ def card_of(ref: ModelRef) -> ModelCard:
     if fault:
         return _faulty(ref.name, f"{ref.path}: {fault}")
     return ModelCard(
-        name=ref.name,
+        name=ref.label(),
         title=model.title,
         task=model.task,
         kind=model.kind,
@@ -118,7 +122,31 @@ def card_of(ref: ModelRef) -> ModelCard:
         n_parameters=model.n_parameters,
         macs=model.macs,
         widths=model.widths,
+        family=model.family,
+        item=model.item,
+        follows=model.follows,
+        systems=model.systems,
+        server_bound_s=model.server_bound_s,
+        small=model.small,
+        differs=model.differs,
+        inputs=tuple(map(_in_words, model.inputs)),
+        variants=source.variants,
     )
+
+
+def cards_of(ref: ModelRef) -> list[ModelCard]:
+    """Read the cards of a model file's variants, or its only one."""
+    card = card_of(ref)
+    if not card.variants:
+        return [card]
+    refs = [msgspec.structs.replace(ref, parameters=((VARIANT, v),)) for v in card.variants]
+    return [card_of(each) for each in refs]
+
+
+def _in_words(given: Input) -> str:
+    fields = msgspec.structs.asdict(given).items()
+    told = " ".join(f"{name}={value}" for name, value in fields if value not in ("", 0.0))
+    return f"{type(given).__name__} {told}".strip()
 
 
 def _faulty(name: str, fault: str) -> ModelCard:

@@ -8,7 +8,13 @@ from typing import Any
 
 import msgspec
 
-KINDS = ("cnn", "transformer", "recommendation", "mlp", "other")
+from tuner.record.configuration import Value
+
+KINDS = ("cnn", "transformer", "recommendation", "recurrent", "mlp", "other")
+FAMILIES = (
+    "cnn", "detection", "vision transformer", "encoder", "decoder", "translation", "speech",
+    "recommendation", "recurrent", "game", "mlp", "other",
+)  # fmt: skip
 MAX_LENGTHS = 8
 """As many shapes as torch.compile keeps for one function (torch._dynamo.config.recompile_limit)."""
 
@@ -117,6 +123,20 @@ class Model(msgspec.Struct, frozen=True):
     """Multiply-accumulates per item, for the list of models; 0 if not stated."""
     widths: dict[str, float] = {}
     """Average width of the graph per framework (tuner/worker/graph.py), for the list of models."""
+    family: str = "other"
+    """Of FAMILIES: what is alike in what it computes and for what, more narrowly than `kind`."""
+    item: str = "sample"
+    """What one sample is to users: sample, prompt, token."""
+    follows: str = ""
+    """The reference whose sizes it has."""
+    systems: tuple[str, ...] = ()
+    """The benchmark systems that measure this model, at whatever size."""
+    server_bound_s: float | None = None
+    """MLPerf Inference's bound on a server's latency; None where it has none."""
+    small: dict[str, Value] = {}
+    """Parameters of the small variant that tests build; empty where the model is small."""
+    differs: str = ""
+    """How the frameworks' models differ; empty if they are the same, or there is one only."""
 
     def n_shapes(self) -> int:
         """Count the batches of different shapes that make a round."""
@@ -145,6 +165,8 @@ def fault_of(model: Model) -> str:
     """Return why a statement cannot be used; empty if it can."""
     if model.kind not in KINDS:
         return f"kind {model.kind!r} is none; allowed are {', '.join(KINDS)}"
+    if model.family not in FAMILIES:
+        return f"family {model.family!r} is none; allowed are {', '.join(FAMILIES)}"
     smallest = min((model.reference_batch, *model.batches))
     if smallest < 1:
         return f"batch {smallest} is none; batches are positive"

@@ -28,6 +28,7 @@ class KerasFile:
     form: str = "saved"
     takes_parameters = False
     accuracy: Accuracy | None = None
+    variants: tuple[str, ...] = ()
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref
@@ -102,6 +103,7 @@ class SavedModel:
     form: str = "saved"
     takes_parameters = False
     accuracy: Accuracy | None = None
+    variants: tuple[str, ...] = ()
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref

@@ -66,6 +66,7 @@ class ScriptFile:
     form: str = "script"
     takes_parameters = False
     accuracy: Accuracy | None = None
+    variants: tuple[str, ...] = ()
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref
@@ -109,6 +110,7 @@ class ExportFile:
     form: str = "export"
     takes_parameters = False
     accuracy: Accuracy | None = None
+    variants: tuple[str, ...] = ()
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref

@@ -100,7 +100,7 @@ class TensorFlowBuild:
         for norm in trained:
             norm.trainable = False  # Keras: then it keeps its statistics
         for name, norm in norms.items():
-            if damped_norms and re.search(damped_norms, name):
+            if damped_norms and re.search(damped_norms, name) and norm.gamma is not None:
                 norm.gamma.assign(self.tf.fill(norm.gamma.shape, _DAMPED_SCALE))
             norm.momentum = 0.0  # the moving statistics become this batch's
         self.model(list(arrays) if len(arrays) > 1 else arrays[0], training=True)
@@ -110,6 +110,7 @@ class TensorFlowBuild:
             f"{name}.{part}": getattr(norm, part).numpy()
             for name, norm in norms.items()
             for part in ("gamma", "moving_mean", "moving_variance")
+            if getattr(norm, part) is not None  # some have no scale
         }
 
     def restore(self, tensors: Tensors) -> None:
@@ -136,4 +137,4 @@ class TensorFlowBuild:
 def _is_fresh(norm: Any) -> bool:
     """Tell whether a batch norm has the statistics that it was made with: it saw no data yet."""
     mean, variance = norm.moving_mean.numpy(), norm.moving_variance.numpy()
-    return norm.gamma is not None and not mean.any() and bool((variance == 1).all())
+    return not mean.any() and bool((variance == 1).all())

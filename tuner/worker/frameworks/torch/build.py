@@ -100,7 +100,7 @@ class TorchBuild:
             return {}
         with self.torch.inference_mode():
             for name, norm in norms.items():
-                if damped_norms and re.search(damped_norms, name):
+                if damped_norms and re.search(damped_norms, name) and norm.weight is not None:
                     norm.weight.fill_(_DAMPED_SCALE)
                 norm.momentum = 1.0  # the running statistics become this batch's
                 norm.train()
@@ -111,6 +111,7 @@ class TorchBuild:
             f"{name}.{part}": getattr(norm, part).detach().numpy().copy()
             for name, norm in norms.items()
             for part in ("weight", "running_mean", "running_var")
+            if getattr(norm, part) is not None  # some have no scale
         }
 
     def restore(self, tensors: Tensors) -> None:
@@ -139,6 +140,6 @@ class TorchBuild:
 
 def _is_fresh(norm: Any) -> bool:
     """Tell whether a batch norm has the statistics that it was made with: it saw no data yet."""
-    if norm.running_mean is None or norm.weight is None:
+    if norm.running_mean is None:
         return False
     return bool((norm.running_mean == 0).all() and (norm.running_var == 1).all())

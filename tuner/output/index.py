@@ -1,0 +1,56 @@
+"""The index over several models: index.json for programs, index.md and index.html for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from tuner.output.report import render_index
+from tuner.output.values import ratio
+from tuner.record.files import read_result, write_whole
+from tuner.record.index import Index, Row, write_index_file
+from tuner.record.result import Result
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A row of the index with what its study found."""
+
+    row: Row
+    result: Result | None
+
+
+def lines_of(folder: Path, index: Index) -> list[Line]:
+    """Return the rows of a folder's index, each finished one with the result that it names."""
+    return [
+        Line(row, read_result(folder / row.folder / "result.json") if row.state == "done" else None)
+        for row in index.rows
+    ]
+
+
+def write_index(folder: Path, index: Index) -> None:
+    """Write the index in its three forms."""
+    write_index_file(folder, index)
+    lines = lines_of(folder, index)
+    hosts = list(dict.fromkeys(row.host for row in index.rows if row.host))
+    for name in ("index.md", "index.html"):
+        text = render_index(
+            f"{name}.j2", index=index, lines=lines, hosts=hosts, best_guide=best_guide
+        )
+        write_whole(folder / name, text)
+
+
+def best_guide(result: Result) -> str:
+    """Say how the best recommendation of a guide does; "-" where none was measured.
+
+    A confirmed one with its interval; one that only the search knows is marked as such.
+    """
+    confirmed = [b for b in result.baselines if b.speedup is not None and b.configuration]
+    if confirmed:
+        best = max(confirmed, key=lambda b: b.speedup.point if b.speedup else 0.0)
+        return f"{ratio(best.speedup)}, {best.name}"
+    searched = [b for b in result.baselines if b.search_ratio and b.configuration]
+    if not searched:
+        return "-"
+    best = max(searched, key=lambda b: b.search_ratio or 0.0)
+    return f"{best.search_ratio:.2f}x in the search, {best.name}"

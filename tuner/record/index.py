@@ -1,0 +1,72 @@
+"""index.json: which studies of several models there are in a folder, and how far each has come."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from tuner.errors import UsageError
+from tuner.record.files import UNREADABLE, in_short, write_whole
+
+INDEX_VERSION = 1
+FILE = "index.json"
+State = Literal["pending", "done", "failed"]
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A study of one model in one framework."""
+
+    model: str
+    """As typed."""
+    framework: str
+    state: State = "pending"
+    reason: str = ""
+    """Why it failed."""
+    folder: str = ""
+    """Below the index's own; empty where no study could be begun."""
+    host: str = ""
+    """The one that it was last begun on, in words."""
+    seconds: float = 0.0
+    """Of the wall clock, in all sessions; 0 while it is pending."""
+    options: str = ""
+    """A hash over what was asked of each model."""
+
+
+class Index(msgspec.Struct, frozen=True):
+    """Rows in the order in which they were asked for first."""
+
+    rows: list[Row] = []
+    command: str = ""
+    """The last that worked on them."""
+    budget_s: float = 0.0
+    schema_version: int = INDEX_VERSION
+
+
+def read_index(folder: Path) -> Index:
+    """Return a folder's index; an empty one where there is none.
+
+    Raises UsageError for a file that is none, or of another version.
+    """
+    path = folder / FILE
+    if not path.exists():
+        return Index()
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Index)
+    except (*UNREADABLE, OSError) as error:
+        raise UsageError(
+            f"{path} is no index of studies ({in_short(error)}); name another folder with --out"
+        ) from error
+    if found.schema_version != INDEX_VERSION:
+        raise UsageError(
+            f"{path} has schema version {found.schema_version}, this tool reads {INDEX_VERSION}; "
+            "name another folder with --out"
+        )
+    return found
+
+
+def write_index_file(folder: Path, index: Index) -> None:
+    """Write index.json, whole or not at all."""
+    data = msgspec.json.format(msgspec.json.encode(index), indent=2)
+    write_whole(folder / FILE, data.decode() + "\n")

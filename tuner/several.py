@@ -1,0 +1,210 @@
+"""Several models in one go: a study of each in every framework, one budget, one index over them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tuner.errors import NothingMeasured, TuneError, UsageError
+from tuner.galleries import MODELS
+from tuner.host.identity import Host, fingerprint, probe
+from tuner.host.libraries import installed_frameworks
+from tuner.measurement.describe import find_model, gallery_cards
+from tuner.output.index import write_index
+from tuner.plan import Plan, plan
+from tuner.record.events import Listener, ModelBegins, Warned
+from tuner.record.index import Index, Row, read_index
+from tuner.record.withdrawal import ground_of
+from tuner.record.workload import ModelCard
+from tuner.request import Request, check_request
+from tuner.tuning import Finished, finish
+
+EACH_S = 600.0
+"""Budget of a study where none is given for all of them."""
+_LEAST, _MOST = 0.5, 2.0
+"""Of an equal share: launches of a large model take long, and a small one is no less worth."""
+_SELECTED = {"family": "family", "task": "task", "kind": "kind"}
+
+
+class Task(msgspec.Struct, frozen=True):
+    """A study that is still to be carried out."""
+
+    row: Row
+    plan: Plan
+    request: Request
+
+
+def select(wanted: str, cards: Sequence[ModelCard]) -> list[str]:
+    """Return the models that are meant: names, paths, all, family=cnn, task=translation, kind=mlp.
+
+    wanted: separated by commas; a name may have parameters of its own (NAME@key=value,key=value).
+    Raises UsageError for what selects nothing.
+    """
+    real = [card for card in cards if card.frameworks != ("fake",)]
+    found: list[str] = []
+    for part in _parts(wanted):
+        key, equals, value = part.partition("=")
+        if part == "all":
+            found += [card.name for card in real]
+        elif equals and key in _SELECTED:
+            chosen = [card.name for card in real if getattr(card, _SELECTED[key]) == value]
+            if not chosen:
+                there = ", ".join(sorted({getattr(card, _SELECTED[key]) for card in real}))
+                raise UsageError(f"--models {part}: no model has that {key}; there are {there}")
+            found += chosen
+        else:
+            found.append(part)
+    if not found:
+        raise UsageError(
+            f"--models {wanted!r} names no model; write names with commas between, all, or "
+            "family=cnn; list them with: tune-framework models"
+        )
+    return list(dict.fromkeys(found))
+
+
+def _parts(wanted: str) -> list[str]:
+    """Split at the commas that are not between the parameters of a model."""
+    parts: list[str] = []
+    for piece in wanted.split(","):
+        is_parameter = "=" in piece and "@" not in piece
+        if parts and is_parameter and "@" in parts[-1]:
+            parts[-1] += f",{piece}"
+        elif piece.strip():
+            parts.append(piece.strip())
+    return parts
+
+
+def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
+    """Return a row for each study that is meant: as the index has it, or one that is pending.
+
+    Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
+    """
+    check_request(request)
+    options = _options(request)
+    known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
+    found = []
+    for name in select(wanted, gallery_cards(MODELS)):
+        for framework in _frameworks(name, request, listen):
+            row = known.get((name, framework))
+            is_finished = row is not None and row.state == "done" and row.options == options
+            found.append(row if row and is_finished else Row(name, framework, options=options))
+    if not found:
+        raise UsageError(f"--models {wanted}: none of them is there for a framework to tune here")
+    return found
+
+
+def folder_of(request: Request) -> Path:
+    """Return the folder of an index and its studies."""
+    return request.out or Path("reports") / "models"
+
+
+def tune_several(
+    wanted: str, request: Request, listen: Listener, *, budget_s: float | None
+) -> Index:
+    """Tune models one after another; return the index, which is written as it goes.
+
+    request: what is asked of each; its `out` is the folder. budget_s: over all, in all sessions;
+    ten minutes for each study if None. What is finished is not measured again, on whatever host;
+    what is not begins anew where the host is another.
+    Raises UsageError before anything is measured, NothingMeasured where nothing came of any,
+    Interrupted (resumable) while measuring.
+    """
+    began = time.monotonic()
+    wished = rows_of(wanted, request, listen)
+    host = probe()
+    folder = folder_of(request)
+    rows = {(row.model, row.framework): row for row in [*read_index(folder).rows, *wished]}
+    tasks: list[Task] = []
+    for number, row in enumerate(wished, 1):
+        if row.state == "done":
+            continue
+        listen(ModelBegins(row.model, row.framework, number, len(wished)))
+        own = msgspec.structs.replace(
+            request, model=row.model, frameworks=(row.framework,), out=None, below=folder
+        )
+        here = msgspec.structs.replace(row, host=host.summary())
+        try:
+            (made,) = plan(own, host, listen)
+        except TuneError as error:
+            here = msgspec.structs.replace(here, state="failed", reason=str(error))
+        else:
+            here = msgspec.structs.replace(here, folder=made.folder.name)
+            tasks.append(Task(here, made, own))
+        rows[row.model, row.framework] = here
+    all_s = EACH_S * len(wished) if budget_s is None else budget_s
+    spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
+    return _carry_out(tasks, rows, request, listen, host, budget_s=all_s, spent_s=spent_s)
+
+
+def _options(request: Request) -> str:
+    """Return a hash over what is asked of each model: rows of other options are not finished."""
+    asked = msgspec.to_builtins(
+        msgspec.structs.replace(
+            request, model="", frameworks=(), out=None, below=None, command="", environment=None,
+            budget_s=0.0,
+        ),
+        enc_hook=str,
+    )  # fmt: skip
+    return fingerprint(asked)
+
+
+def _frameworks(name: str, request: Request, listen: Listener) -> list[str]:
+    """Return those of the frameworks asked for, or else installed, that have the model.
+
+    Raises UsageError for a model that is none.
+    """
+    _, card = find_model(name, MODELS, allows_pickle=request.allows_pickle)
+    asked = request.frameworks or installed_frameworks()
+    found = [framework for framework in asked if framework in card.frameworks]
+    if not found:
+        listen(Warned(f"{name} is not there for {' or '.join(asked)}: it is left out"))
+    return found
+
+
+def shares(needs: Sequence[float]) -> list[float]:
+    """Return each one's share of what is left, by what a launch of it takes."""
+    mean = sum(needs) / len(needs)
+    clipped = [min(max(need, _LEAST * mean), _MOST * mean) for need in needs]
+    return [each / sum(clipped) for each in clipped]
+
+
+def _carry_out(
+    tasks: Sequence[Task],
+    rows: dict[tuple[str, str], Row],
+    request: Request,
+    listen: Listener,
+    host: Host,
+    *,
+    budget_s: float,
+    spent_s: float,
+) -> Index:
+    """Carry out what is left, and write the index before the first and after each."""
+    folder = folder_of(request)
+    folder.mkdir(parents=True, exist_ok=True)
+
+    def written() -> Index:
+        index = Index(list(rows.values()), request.command, budget_s)
+        write_index(folder, index)
+        return index
+
+    index = written()
+    for i, task in enumerate(tasks):
+        share = shares([each.plan.launch_s() for each in tasks[i:]])[0]
+        own_s = max(1.0, (budget_s - spent_s) * share)
+        ground = ground_of(task.plan.folder)
+        outcome, taken_s = finish(task.plan, task.request, host, own_s, 0.0, listen, ground)
+        spent_s += taken_s
+        rows[task.row.model, task.row.framework] = _row_of(task.row, outcome, taken_s)
+        index = written()
+    if not any(row.state == "done" for row in index.rows):
+        reasons = "; ".join(f"{r.model} in {r.framework}: {r.reason}" for r in index.rows)
+        raise NothingMeasured(f"nothing came of any model: {reasons}")
+    return index
+
+
+def _row_of(row: Row, outcome: Finished, taken_s: float) -> Row:
+    state = "failed" if outcome.result is None else "done"
+    return msgspec.structs.replace(row, state=state, reason=outcome.error, seconds=taken_s)
