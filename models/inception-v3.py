@@ -1,9 +1,9 @@
 """Inception-v3: branches of unlike convolutions side by side, images of 299 x 299.
 
 Szegedy et al., arXiv:1512.00567, without the auxiliary classifier, which serves training alone.
-From keras.applications, and written out for PyTorch with the same layers: norms have no scale. Each
-filter has one sign: with random ones noise passes better than images, and rounding with it (measured:
-bf16 changes outputs by 12 %, like this by 3 %).
+From keras.applications, and written out for PyTorch with the same layers: norms have no scale.
+Each filter has one sign: with random ones noise passes better than images, and rounding with it
+(measured: bf16 changes outputs by 12 %, like this by 3 %).
 """
 
 from typing import Any

@@ -2,8 +2,8 @@
 
 Howard et al., arXiv:1704.04861, width 1.0 at 224 x 224. From transformers and from
 keras.applications: the same layers, with random weights. Depthwise filters are positive and norms
-add one: through 13 random filters in a row noise passes better than images, and 27 norms amplify it,
-so that rounding would change the outputs (measured: bf16 by 120 %, like this by 4 %).
+add one: through 13 random filters in a row noise passes better than images, and 27 norms amplify
+it, so that rounding would change the outputs (measured: bf16 by 120 %, like this by 4 %).
 """
 
 from typing import Any
