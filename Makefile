@@ -14,7 +14,7 @@ tune: $(VENV)/tune.stamp
 
 test: $(VENV)/test.stamp
 	@status=0; set -x; \
-	$(BIN)/python -m pytest -m "not alone and not numa" -n 3 --dist loadfile --durations 25 || status=1; \
+	$(BIN)/python -m pytest -m "not alone and not numa" -n 3 --dist loadfile --no-loadscope-reorder --durations 25 || status=1; \
 	$(BIN)/python -m pytest -m alone --durations 5 || status=1; \
 	exit $$status
 

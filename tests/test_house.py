@@ -14,6 +14,7 @@ PACKAGE = Path(tuner.__file__).parent
 FLOORS = [
     "cli",
     "api",
+    "several",
     "tuning",
     "assembling",
     "verifying",

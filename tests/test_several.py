@@ -1,6 +1,6 @@
 """Several models: which are meant, one budget, one index, and going on with what is left."""
 
-import json
+import shutil
 import signal
 import time
 from pathlib import Path
@@ -14,7 +14,10 @@ from tests.space.spaces import machine
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
 from tuner.measurement.describe import find_model, gallery_cards
+from tuner.output.index import best_guide
+from tuner.output.values import ratio
 from tuner.plan import check_memory
+from tuner.record.files import read_result
 from tuner.record.index import Index, Row, read_index, write_index_file
 from tuner.several import select, shares
 
@@ -25,6 +28,23 @@ QUICK, OTHER = "fake@noise=0.003,seed=2", "fake@noise=0.003,seed=5"
 def several(tmp_path: Path, models: str, *others: str, budget: str = "16s") -> Any:
     given = ("--models", models, *SPACE, "--budget", budget, "--out", "all", *others)
     return run(*given, cwd=tmp_path, is_virtual=True)
+
+
+@pytest.fixture(scope="module")
+def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder in which one model is tuned."""
+    folder = tmp_path_factory.mktemp("tuned")
+    done = several(folder, QUICK, budget="8s")
+    assert done.returncode == 0, done.stderr
+    assert "all of them: all/index.html" in done.stdout
+    return folder
+
+
+@pytest.fixture
+def begun(tuned: Path, tmp_path: Path) -> Path:
+    """Return a copy of it."""
+    shutil.copytree(tuned / "all", tmp_path / "all")
+    return tmp_path
 
 
 def rows(tmp_path: Path) -> dict[str, Row]:
@@ -39,6 +59,7 @@ def test_models_are_selected_by_name_family_and_task() -> None:
     ]  # fmt: skip
     assert {"resnet50", "squeezenet"} <= set(select("family=cnn", cards))
     assert select("task=translation,gnmt", cards) == ["gnmt", "transformer"]
+    assert select("ncf@x=1,family=translation", cards)[1:] == ["gnmt", "transformer"]
     everything = select("all", cards)
     assert "fake" not in everything
     assert len(everything) == len(cards) - 1
@@ -55,30 +76,35 @@ def test_a_large_model_gets_more_of_the_budget_and_a_small_one_is_not_forgotten(
     assert large / small == pytest.approx(4, rel=0.02)
 
 
-def test_two_models_leave_one_index_and_are_not_measured_twice(tmp_path: Path) -> None:
-    done = several(tmp_path, f"{QUICK},{OTHER}")
+def test_models_are_added_to_the_index_and_not_measured_twice(begun: Path) -> None:
+    (before,) = rows(begun).values()
+    kept = (begun / "all" / before.folder / "result.json").read_bytes()
+    done = several(begun, f"{QUICK},{OTHER}")
     assert done.returncode == 0, done.stderr
-    assert "all of them: all/index.html" in done.stdout
-    found = rows(tmp_path)
+    assert f"looking at {OTHER} in fake (2 of 2)" in done.stdout
+    assert f"looking at {QUICK}" not in done.stdout
+    found = rows(begun)
     assert [row.state for row in found.values()] == ["done", "done"]
-    assert all(row.host and row.seconds > 0 for row in found.values())
-    results = {
-        model: json.loads((tmp_path / "all" / row.folder / "result.json").read_text())
-        for model, row in found.items()
-    }
+    assert found[QUICK] == before
+    assert found[OTHER].host
+    assert found[OTHER].seconds > 0
+    assert (begun / "all" / before.folder / "result.json").read_bytes() == kept
     for name in ("index.md", "index.html"):
-        text = (tmp_path / "all" / name).read_text()
+        text = (begun / "all" / name).read_text()
         for row in found.values():
+            result = read_result(begun / "all" / row.folder / "result.json")
             assert f"{row.folder.replace('@', '%40')}/report" in text
-            assert results[row.model]["best_baseline"] or "-" in text
+            assert ratio(result.winners["same"].speedup) in text
+            assert best_guide(result).split(",")[0] in text
     for row in found.values():  # what the links name is there
-        assert (tmp_path / "all" / row.folder / "report.html").exists()
-    again = several(tmp_path, f"{QUICK},{OTHER}")
-    assert again.returncode == 0, again.stderr
-    assert "looking at" not in again.stdout
-    for model, row in rows(tmp_path).items():
-        made = json.loads((tmp_path / "all" / row.folder / "result.json").read_text())
-        assert made == results[model]
+        assert (begun / "all" / row.folder / "report.html").exists()
+
+
+def test_a_result_that_is_gone_is_measured_again(begun: Path) -> None:
+    (before,) = rows(begun).values()
+    shutil.rmtree(begun / "all" / before.folder)
+    done = several(begun, QUICK, "--dry-run")
+    assert "to be carried out" in done.stdout
 
 
 def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
@@ -106,36 +132,34 @@ def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
     assert (tmp_path / "all" / finished[QUICK].folder / "result.json").read_bytes() == kept
 
 
-def test_a_model_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
+def test_a_model_that_fails_does_not_stop_the_others(begun: Path) -> None:
     broken = "fake@faults=fake.layout=plain:crash"
-    done = several(tmp_path, f"{broken},{QUICK}")
+    done = several(begun, f"{broken},{QUICK}")
     assert done.returncode == 1
     assert broken in done.stderr
     assert "Traceback" not in done.stderr
-    found = rows(tmp_path)
+    found = rows(begun)
     assert found[broken].state == "failed"
     assert found[broken].reason
     assert found[QUICK].state == "done"
-    assert found[broken].reason.split(";")[0] in (tmp_path / "all" / "index.md").read_text()
+    assert found[broken].reason.split(";")[0] in (begun / "all" / "index.md").read_text()
 
 
-def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(tmp_path: Path) -> None:
-    done = several(tmp_path, QUICK)
-    assert done.returncode == 0, done.stderr
-    (row,) = read_index(tmp_path / "all").rows
+def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(begun: Path) -> None:
+    (row,) = rows(begun).values()
     elsewhere = [
         msgspec.structs.replace(row, host="another host"),
         Row(OTHER, "fake", folder="begun-elsewhere-0123abcd", host="another host",
             options=row.options),
     ]  # fmt: skip
-    write_index_file(tmp_path / "all", Index(rows=elsewhere))
-    done = several(tmp_path, f"{QUICK},{OTHER}")
+    write_index_file(begun / "all", Index(rows=elsewhere))
+    done = several(begun, f"{QUICK},{OTHER}")
     assert done.returncode == 0, done.stderr
-    found = rows(tmp_path)
+    found = rows(begun)
     assert found[QUICK].host == "another host"
     assert found[OTHER].host == row.host
     assert found[OTHER].folder != "begun-elsewhere-0123abcd"
-    assert "another host" in (tmp_path / "all" / "index.md").read_text()
+    assert "another host" in (begun / "all" / "index.md").read_text()
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import NothingMeasured, TuneError, UsageError
+from tuner.frameworks import OFFERED
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks
@@ -16,7 +17,7 @@ from tuner.measurement.describe import find_model, gallery_cards
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener, ModelBegins, Warned
-from tuner.record.index import Index, Row, read_index
+from tuner.record.index import Index, Row, read_index, result_of
 from tuner.record.withdrawal import ground_of
 from tuner.record.workload import ModelCard
 from tuner.request import Request, check_request
@@ -43,7 +44,7 @@ def select(wanted: str, cards: Sequence[ModelCard]) -> list[str]:
     wanted: separated by commas; a name may have parameters of its own (NAME@key=value,key=value).
     Raises UsageError for what selects nothing.
     """
-    real = [card for card in cards if card.frameworks != ("fake",)]
+    real = [card for card in cards if set(OFFERED).intersection(card.frameworks)]
     found: list[str] = []
     for part in _parts(wanted):
         key, equals, value = part.partition("=")
@@ -69,7 +70,8 @@ def _parts(wanted: str) -> list[str]:
     """Split at the commas that are not between the parameters of a model."""
     parts: list[str] = []
     for piece in wanted.split(","):
-        is_parameter = "=" in piece and "@" not in piece
+        key, equals, _ = piece.partition("=")
+        is_parameter = equals and "@" not in key and key not in _SELECTED
         if parts and is_parameter and "@" in parts[-1]:
             parts[-1] += f",{piece}"
         elif piece.strip():
@@ -86,10 +88,13 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     options = _options(request)
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
     found = []
-    for name in select(wanted, gallery_cards(MODELS)):
-        for framework in _frameworks(name, request, listen):
+    cards = gallery_cards(MODELS)
+    known_cards = {card.name: card for card in cards}
+    for name in select(wanted, cards):
+        card = known_cards.get(name) or find_model(name, MODELS)[1]
+        for framework in _frameworks(name, card, request, listen):
             row = known.get((name, framework))
-            is_finished = row is not None and row.state == "done" and row.options == options
+            is_finished = row and row.options == options and result_of(folder_of(request), row)
             found.append(row if row and is_finished else Row(name, framework, options=options))
     if not found:
         raise UsageError(f"--models {wanted}: none of them is there for a framework to tune here")
@@ -103,8 +108,8 @@ def folder_of(request: Request) -> Path:
 
 def tune_several(
     wanted: str, request: Request, listen: Listener, *, budget_s: float | None
-) -> Index:
-    """Tune models one after another; return the index, which is written as it goes.
+) -> list[Row]:
+    """Tune models one after another; return their rows of the index, which is written as it goes.
 
     request: what is asked of each; its `out` is the folder. budget_s: over all, in all sessions;
     ten minutes for each study if None. What is finished is not measured again, on whatever host;
@@ -136,7 +141,12 @@ def tune_several(
         rows[row.model, row.framework] = here
     all_s = EACH_S * len(wished) if budget_s is None else budget_s
     spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
-    return _carry_out(tasks, rows, request, listen, host, budget_s=all_s, spent_s=spent_s)
+    _carry_out(tasks, rows, request, listen, host, budget_s=all_s, spent_s=spent_s)
+    found = [rows[row.model, row.framework] for row in wished]
+    if not any(row.state == "done" for row in found):
+        reasons = "; ".join(f"{r.model} in {r.framework}: {r.reason}" for r in found)
+        raise NothingMeasured(f"nothing came of any model: {reasons}")
+    return found
 
 
 def _options(request: Request) -> str:
@@ -151,12 +161,8 @@ def _options(request: Request) -> str:
     return fingerprint(asked)
 
 
-def _frameworks(name: str, request: Request, listen: Listener) -> list[str]:
-    """Return those of the frameworks asked for, or else installed, that have the model.
-
-    Raises UsageError for a model that is none.
-    """
-    _, card = find_model(name, MODELS, allows_pickle=request.allows_pickle)
+def _frameworks(name: str, card: ModelCard, request: Request, listen: Listener) -> list[str]:
+    """Return those of the frameworks asked for, or else installed, that have a model."""
     asked = request.frameworks or installed_frameworks()
     found = [framework for framework in asked if framework in card.frameworks]
     if not found:
@@ -180,17 +186,15 @@ def _carry_out(
     *,
     budget_s: float,
     spent_s: float,
-) -> Index:
+) -> None:
     """Carry out what is left, and write the index before the first and after each."""
     folder = folder_of(request)
     folder.mkdir(parents=True, exist_ok=True)
 
-    def written() -> Index:
-        index = Index(list(rows.values()), request.command, budget_s)
-        write_index(folder, index)
-        return index
+    def write() -> None:
+        write_index(folder, Index(list(rows.values()), request.command, budget_s))
 
-    index = written()
+    write()
     for i, task in enumerate(tasks):
         share = shares([each.plan.launch_s() for each in tasks[i:]])[0]
         own_s = max(1.0, (budget_s - spent_s) * share)
@@ -198,11 +202,7 @@ def _carry_out(
         outcome, taken_s = finish(task.plan, task.request, host, own_s, 0.0, listen, ground)
         spent_s += taken_s
         rows[task.row.model, task.row.framework] = _row_of(task.row, outcome, taken_s)
-        index = written()
-    if not any(row.state == "done" for row in index.rows):
-        reasons = "; ".join(f"{r.model} in {r.framework}: {r.reason}" for r in index.rows)
-        raise NothingMeasured(f"nothing came of any model: {reasons}")
-    return index
+        write()
 
 
 def _row_of(row: Row, outcome: Finished, taken_s: float) -> Row:

@@ -43,7 +43,7 @@ for line in sys.stdin:
     adapter.build.place({})
     stated = source.state()
     first = adapter.build.channels_first
-    varied = inputs.generate(stated.inputs, 2000, 4, 0, channels_first=first)
+    varied = inputs.generate(stated.inputs, 2000, 3, 0, channels_first=first)
     adapter.build.condition(varied, stated.damped_norms)
     made = inputs.generate(stated.inputs, 0, 2, 0, channels_first=first)
     with adapter.work.running():

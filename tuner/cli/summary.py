@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.tables import wide_console
-from tuner.output.index import best_guide, lines_of
+from tuner.output.index import best_guide, lines_of, unfinished
 from tuner.output.phrases import (
     against_as_run,
     best_candidate,
@@ -26,25 +27,24 @@ from tuner.output.phrases import (
 )
 from tuner.output.price import price
 from tuner.output.values import default_value, ratio
-from tuner.record.index import Index
+from tuner.record.index import Row
 from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
 
 _STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold yellow"}
 
 
-def show_index(folder: Path, index: Index) -> None:
+def show_index(folder: Path, rows: Sequence[Row]) -> None:
     """Print what several studies found, and where their index is."""
     console = wide_console()
     console.print()
     classes = [str(klass) for klass in WinnerClass]
     table = Table("model", "framework", "default", "best guide", *classes, "verdict",
                   box=None, pad_edge=False)  # fmt: skip
-    for line in lines_of(folder, index):
+    for line in lines_of(folder, rows):
         row, r = line.row, line.result
         if r is None:
-            told = "not finished" if row.state == "pending" else row.state
-            table.add_row(*map(Text, (row.model, row.framework, told)))
+            table.add_row(*map(Text, (row.model, row.framework, unfinished(row))))
             continue
         speedups = (ratio(r.winners[klass].speedup) for klass in classes)
         cells = (row.model, row.framework, default_value(r), best_guide(r), *speedups,

@@ -132,13 +132,13 @@ def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json
             if as_json:
                 write_line(event)
 
-        index = tune_several(wanted, request, listen, budget_s=budget_s)
+        rows = tune_several(wanted, request, listen, budget_s=budget_s)
     if not as_json:
-        show_index(folder_of(request), index)
-    for row in index.rows:
+        show_index(folder_of(request), rows)
+    for row in rows:
         if row.state == "failed":
             complain(f"{row.model} in {row.framework}: {row.reason}")
-    if any(row.state != "done" for row in index.rows):
+    if any(row.state != "done" for row in rows):
         raise typer.Exit(1)
 
 

@@ -75,7 +75,7 @@ def find_model(
         path = folder / f"{stem}.py"
         short_for = "size" if ending.isdecimal() else VARIANT
         if short_for in parameters:
-            raise UsageError(f"--model {text!r} gives two of {short_for}; give one of them")
+            raise UsageError(f"--model {text!r} gives two {short_for}s; give one of them")
         parameters[short_for] = parse_value(ending) if ending.isdecimal() else ending
     else:
         path = Path(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from tuner.output.report import render_index
 from tuner.output.values import ratio
 from tuner.record.files import read_result, write_whole
-from tuner.record.index import Index, Row, write_index_file
+from tuner.record.index import Index, Row, result_of, write_index_file
 from tuner.record.result import Result
 
 
@@ -20,24 +21,39 @@ class Line(msgspec.Struct, frozen=True):
     result: Result | None
 
 
-def lines_of(folder: Path, index: Index) -> list[Line]:
-    """Return the rows of a folder's index, each finished one with the result that it names."""
-    return [
-        Line(row, read_result(folder / row.folder / "result.json") if row.state == "done" else None)
-        for row in index.rows
-    ]
+def lines_of(folder: Path, rows: Sequence[Row]) -> list[Line]:
+    """Return rows of a folder's index, each with its result where it has one."""
+    found = []
+    for row in rows:
+        path = result_of(folder, row)
+        found.append(Line(row, None if path is None else read_result(path)))
+    return found
 
 
 def write_index(folder: Path, index: Index) -> None:
     """Write the index in its three forms."""
     write_index_file(folder, index)
-    lines = lines_of(folder, index)
+    lines = lines_of(folder, index.rows)
     hosts = list(dict.fromkeys(row.host for row in index.rows if row.host))
     for name in ("index.md", "index.html"):
         text = render_index(
-            f"{name}.j2", index=index, lines=lines, hosts=hosts, best_guide=best_guide
+            f"{name}.j2",
+            index=index,
+            lines=lines,
+            hosts=hosts,
+            best_guide=best_guide,
+            unfinished=unfinished,
         )
         write_whole(folder / name, text)
+
+
+def unfinished(row: Row) -> str:
+    """Say why a row has no result."""
+    words = {
+        "pending": "not finished: the same command goes on with it",
+        "done": "its folder is gone",
+    }
+    return words.get(row.state, row.reason)
 
 
 def best_guide(result: Result) -> str:

@@ -44,6 +44,12 @@ class Index(msgspec.Struct, frozen=True):
     schema_version: int = INDEX_VERSION
 
 
+def result_of(folder: Path, row: Row) -> Path | None:
+    """Return the result of a finished row in a folder's index; None where there is none."""
+    path = folder / row.folder / "result.json"
+    return path if row.state == "done" and path.is_file() else None
+
+
 def read_index(folder: Path) -> Index:
     """Return a folder's index; an empty one where there is none.
 
