@@ -1,8 +1,8 @@
 """DETR on ResNet-50: objects as 100 queries to a transformer, images of 800 x 1066.
 
-Carion et al., arXiv:2005.12872. Stands where MLPerf Training had Mask R-CNN: no library that builds
-that one is to be had beside a CPU build of PyTorch, and this detector has the same backbone, image
-size and purpose, with a fixed number of detections. From transformers, with random weights.
+Carion et al., arXiv:2005.12872. Stands where MLPerf Training had Mask R-CNN: none of this package's
+libraries builds that one, and this detector has the same backbone, image size and purpose, with a
+fixed number of detections. From transformers, with random weights.
 """
 
 from typing import Any

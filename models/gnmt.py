@@ -3,8 +3,8 @@
 Wu et al., arXiv:1609.08144, at the sizes of MLPerf: four layers of 1,024 units read the source (the
 first in both directions), four write the target, with residuals from the third on; one vocabulary
 of 32,000 for both languages; normalised additive attention by the first writing layer, whose result
-all others get. A call reads the source and scores the token that follows the beginning of the
-target, as a step of a search for the translation does. Written out for both frameworks.
+all others get. A call is one pass over the source and the target so far, and scores the token that
+follows: a search would keep what it has read. Written out for both frameworks.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from tuner.worker.gallery import Model, Tokens
 
 VOCABULARY, UNITS, LAYERS = 32_000, 1024, 4
 READ_FROM = (UNITS, 2 * UNITS, UNITS, UNITS)
-"""What the layers that read take, and (but for the first) with the context those that write."""
+"""What the layers that read take; the first in either direction."""
 
 
 def model(length: int = 32) -> Model:
@@ -41,7 +41,7 @@ def model(length: int = 32) -> Model:
         + (UNITS + 1) * VOCABULARY,
         macs=length * (lstm + attention + 2 * length * UNITS) + UNITS * VOCABULARY,
         widths={"torch": 2.0, "tensorflow": 2.0},
-        follows="MLPerf Inference 0.5 and MLPerf Training 0.5 to 0.7, one step",
+        follows="MLPerf Inference 0.5 and MLPerf Training 0.5 to 0.7, one pass",
         systems=("MLPerf Inference", "MLPerf Training"),
         server_bound_s=0.250,
         small={"length": 8},

@@ -28,7 +28,7 @@ MODEL = Model(
 
 EPSILON = 1e-3
 # A branch is a list of convolutions (width, height and width of the kernel, stride, padded); "avg"
-# and "max" pool; a tuple at the end of a branch are convolutions side by side.
+# and "max" pool; a list at the end of a branch are convolutions side by side.
 Step = Any
 
 

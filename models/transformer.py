@@ -1,9 +1,9 @@
 """Transformer (big): translation, as in MLPerf Training.
 
 Vaswani et al., arXiv:1706.03762: 6 + 6 layers, 16 heads, width 1024, one vocabulary of 33,708 for
-both languages. A call encodes the source and scores the token that follows the beginning of the
-target, as a step of a search for the translation does. torch.nn.Transformer, and layers of
-keras_hub, with random weights.
+both languages. A call is one pass over the source and the target so far, and scores the token that
+follows: a search would keep what it has encoded. torch.nn.Transformer, and layers of keras_hub,
+with random weights.
 """
 
 from typing import Any
@@ -35,7 +35,7 @@ def model(layers: int = 6, length: int = 32) -> Model:
         + 2 * norm,
         macs=length * layers * per_token + WIDTH * VOCABULARY,
         widths={"torch": 2.0, "tensorflow": 2.0},
-        follows="MLPerf Training 0.5 to 0.7, one step",
+        follows="MLPerf Training 0.5 to 0.7, one pass",
         systems=("MLPerf Training", "TBD"),
         small={"layers": 1, "length": 8},
     )

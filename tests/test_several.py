@@ -100,6 +100,34 @@ def test_models_are_added_to_the_index_and_not_measured_twice(begun: Path) -> No
         assert (begun / "all" / row.folder / "report.html").exists()
 
 
+def test_an_edited_model_is_another(tmp_path: Path) -> None:
+    """What was found of a file holds for what it was."""
+    mine = tmp_path / "mine.py"
+    text = (MODELS / "fake.py").read_text()
+    mine.write_text(text)
+    done = several(tmp_path, "mine.py", budget="8s")
+    assert done.returncode == 0, done.stderr
+    assert "finished in" in several(tmp_path, "mine.py", "--dry-run").stdout
+    mine.write_text(text + "\n# edited\n")
+    assert "to be carried out" in several(tmp_path, "mine.py", "--dry-run").stdout
+
+
+def test_a_budget_that_is_used_up_is_said_and_the_default_is_for_what_is_added(begun: Path) -> None:
+    (before,) = rows(begun).values()
+    write_index_file(begun / "all", Index(rows=[msgspec.structs.replace(before, seconds=3600.0)]))
+    done = several(begun, f"{QUICK},{OTHER}", budget="20m")
+    assert done.returncode == 2
+    assert "leaves too little for 1 more; give a larger one" in done.stderr
+
+
+def test_a_result_that_cannot_be_read_stops_no_other(begun: Path) -> None:
+    (before,) = rows(begun).values()
+    (begun / "all" / before.folder / "result.json").write_text("{")
+    done = several(begun, OTHER)
+    assert done.returncode == 0, done.stderr
+    assert rows(begun)[OTHER].state == "done"
+
+
 def test_a_result_that_is_gone_is_measured_again(begun: Path) -> None:
     (before,) = rows(begun).values()
     shutil.rmtree(begun / "all" / before.folder)
@@ -134,14 +162,14 @@ def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
 
 def test_a_model_that_fails_does_not_stop_the_others(begun: Path) -> None:
     broken = "fake@faults=fake.layout=plain:crash"
-    done = several(begun, f"{broken},{QUICK}")
+    done = several(begun, f"{broken},{OTHER}")
     assert done.returncode == 1
     assert broken in done.stderr
     assert "Traceback" not in done.stderr
     found = rows(begun)
     assert found[broken].state == "failed"
     assert found[broken].reason
-    assert found[QUICK].state == "done"
+    assert found[OTHER].state == "done"
     assert found[broken].reason.split(";")[0] in (begun / "all" / "index.md").read_text()
 
 

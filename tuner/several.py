@@ -27,6 +27,8 @@ EACH_S = 600.0
 """Budget of a study where none is given for all of them."""
 _LEAST, _MOST = 0.5, 2.0
 """Of an equal share: launches of a large model take long, and a small one is no less worth."""
+_LEAST_S = 5.0
+"""Seconds below which no study of even the smallest model measures anything."""
 _SELECTED = {"family": "family", "task": "task", "kind": "kind"}
 
 
@@ -85,13 +87,13 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
     """
     check_request(request)
-    options = _options(request)
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
     found = []
     cards = gallery_cards(MODELS)
     known_cards = {card.name: card for card in cards}
     for name in select(wanted, cards):
         card = known_cards.get(name) or find_model(name, MODELS)[1]
+        options = _options(request, card)
         for framework in _frameworks(name, card, request, listen):
             row = known.get((name, framework))
             is_finished = row and row.options == options and result_of(folder_of(request), row)
@@ -139,8 +141,15 @@ def tune_several(
             here = msgspec.structs.replace(here, folder=made.folder.name)
             tasks.append(Task(here, made, own))
         rows[row.model, row.framework] = here
-    all_s = EACH_S * len(wished) if budget_s is None else budget_s
-    spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
+    used_s = sum(row.seconds for row in wished)
+    all_s = used_s + EACH_S * len(tasks) if budget_s is None else budget_s
+    spent_s = used_s + time.monotonic() - began
+    if all_s - spent_s < _LEAST_S * len(tasks):
+        raise UsageError(
+            f"--budget {all_s:.0f} s: {spent_s:.0f} s of it are used by finished studies and by "
+            f"looking at the models, which leaves too little for {len(tasks)} more; give a larger "
+            "one, which is over all of them"
+        )
     _carry_out(tasks, rows, request, listen, host, budget_s=all_s, spent_s=spent_s)
     found = [rows[row.model, row.framework] for row in wished]
     if not any(row.state == "done" for row in found):
@@ -149,8 +158,13 @@ def tune_several(
     return found
 
 
-def _options(request: Request) -> str:
-    """Return a hash over what is asked of each model: rows of other options are not finished."""
+def _options(request: Request, card: ModelCard) -> str:
+    """Return a hash over what is asked, the model's file and the profile's, if it is the user's.
+
+    Rows of other options are not finished: an edited file is another model.
+    """
+    profile = Path(request.hardware)
+    own_profile = profile.read_bytes().hex() if profile.is_file() else ""
     asked = msgspec.to_builtins(
         msgspec.structs.replace(
             request, model="", frameworks=(), out=None, below=None, command="", environment=None,
@@ -158,7 +172,7 @@ def _options(request: Request) -> str:
         ),
         enc_hook=str,
     )  # fmt: skip
-    return fingerprint(asked)
+    return fingerprint([asked, card.source_sha256, own_profile])
 
 
 def _frameworks(name: str, card: ModelCard, request: Request, listen: Listener) -> list[str]:

@@ -71,7 +71,11 @@ def find_model(
     short_for = ""
     if (folder / f"{name}.py").is_file():
         path = folder / f"{name}.py"
-    elif dash and (folder / f"{stem}.py").is_file() and not Path(name).exists():
+    elif (
+        dash
+        and (folder / f"{stem}.py").is_file()
+        and (ending.isdecimal() or not Path(name).exists() or _is_built_in(name, folder))
+    ):
         path = folder / f"{stem}.py"
         short_for = "size" if ending.isdecimal() else VARIANT
         if short_for in parameters:
@@ -107,6 +111,10 @@ def find_model(
             _check_known(name, folder)
         raise UsageError(card.fault)
     return ref, card
+
+
+def _is_built_in(name: str, folder: Path) -> bool:
+    return name in {card.name for card in gallery_cards(folder)}
 
 
 def _check_known(name: str, folder: Path) -> None:

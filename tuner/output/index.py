@@ -7,11 +7,13 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.errors import UsageError
 from tuner.output.report import render_index
 from tuner.output.values import ratio
 from tuner.record.files import read_result, write_whole
 from tuner.record.index import Index, Row, result_of, write_index_file
 from tuner.record.result import Result
+from tuner.space.as_run import AS_RUN
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -26,7 +28,12 @@ def lines_of(folder: Path, rows: Sequence[Row]) -> list[Line]:
     found = []
     for row in rows:
         path = result_of(folder, row)
-        found.append(Line(row, None if path is None else read_result(path)))
+        try:
+            found.append(Line(row, None if path is None else read_result(path)))
+        except UsageError as error:  # one that cannot be read stops no other
+            found.append(
+                Line(msgspec.structs.replace(row, state="failed", reason=str(error)), None)
+            )
     return found
 
 
@@ -61,11 +68,12 @@ def best_guide(result: Result) -> str:
 
     A confirmed one with its interval; one that only the search knows is marked as such.
     """
-    confirmed = [b for b in result.baselines if b.speedup is not None and b.configuration]
+    guides = [b for b in result.baselines if b.configuration and b.name != AS_RUN]
+    confirmed = [b for b in guides if b.speedup is not None]
     if confirmed:
         best = max(confirmed, key=lambda b: b.speedup.point if b.speedup else 0.0)
         return f"{ratio(best.speedup)}, {best.name}"
-    searched = [b for b in result.baselines if b.search_ratio and b.configuration]
+    searched = [b for b in guides if b.search_ratio]
     if not searched:
         return "-"
     best = max(searched, key=lambda b: b.search_ratio or 0.0)
