@@ -175,7 +175,9 @@ def test_hostile_text_is_escaped(result: Result, template: str) -> None:
         for item in winner["read_back"]:
             item["requested"] = item["observed"] = item["how"] = bad
     text = render(msgspec.convert(data, Result), template)
-    assert not re.search(r"(?<!\\)<script", text)
+    assert text.count("```") == 2 or template.endswith(".html.j2")  # nothing ends the block early
+    outside = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    assert not re.search(r"(?<!\\)<script", outside)
     assert not re.search(r"(?<!\\)\[a", text) or template.endswith(".html.j2")
     assert "\n# heading" not in text or template.endswith(".html.j2")
     assert ("&lt;script&gt;" if template.endswith(".html.j2") else r"\<script\>") in text

@@ -104,11 +104,14 @@ def test_a_claim_that_does_not_hold_here_is_refuted(
 def test_a_setting_that_breaks_the_outputs_here_is_refuted(
     verified: Verify, recommended: Recommendation
 ) -> None:
-    (knob, value) = next((s.knob, s.value) for s in recommended.settings if s.knob[:5] == "fake.")
     workload = msgspec.structs.replace(
-        recommended.workload, model=f"{FINISHED};{knob}={value}:wrong_output"
+        recommended.workload, model=f"{FINISHED};fake.layout=packed:wrong_output"
     )
-    done, found = verified(changed(recommended, workload=workload))
+    others = [s for s in recommended.settings if s.knob != "fake.layout"]
+    broken = msgspec.structs.replace(
+        others[0], knob="fake.layout", value="packed", applies="model", needs_code_change=True
+    )
+    done, found = verified(changed(recommended, workload=workload, settings=[*others, broken]))
     assert done.returncode == 4, done.stdout
     assert "wrong_output" in found["reason"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import string
 
 import msgspec
@@ -43,7 +44,8 @@ def to_apply(result: Result) -> list[str]:
     if any(knob.needs_code_change for knob in knobs):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
     elif result.model_facts is None or result.model_facts.form != "program":
-        named = f" --model {result.model}" if "/" in result.model or ".py" in result.model else ""
+        is_file = "/" in result.model or ".py" in result.model
+        named = f" --model {shlex.quote(result.model)}" if is_file else ""
         lines.append(f"tune-framework verify recommended.toml{named}")
     return lines
 
