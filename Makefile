@@ -1,20 +1,21 @@
 # make tune       install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
 # make test       install what the tests need and run them all but those of test-numa
 # make test-numa  run those that need two NUMA nodes, in a machine under qemu's software emulation
+# make gpu-check  run what needs an NVIDIA GPU, tests and benchmark, into build/gpu: 45 minutes
 # make check      ruff and mypy --strict, as CI runs them
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --model resnet50 --hw xeon --budget 20m
 
-.PHONY: tune test test-numa check format schemas clean
+.PHONY: tune test test-numa gpu-check check format schemas clean
 
 tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
 
 test: $(VENV)/test.stamp
 	@status=0; set -x; \
-	$(BIN)/python -m pytest -m "not alone and not numa" -n 3 --dist loadfile --no-loadscope-reorder --durations 25 || status=1; \
+	$(BIN)/python -m pytest -m "not alone and not numa and not gpu" -n 3 --dist loadfile --no-loadscope-reorder --durations 25 || status=1; \
 	$(BIN)/python -m pytest -m alone --durations 5 || status=1; \
 	exit $$status
 
@@ -22,6 +23,13 @@ test: $(VENV)/test.stamp
 test-numa: $(VENV)/test.stamp
 	@$(BIN)/python -m tests.guest.kernel || true
 	$(BIN)/python -m pytest -m numa
+
+# without a card the tests are skipped with their reason, and nothing is measured
+gpu-check: $(VENV)/test.stamp
+	mkdir -p build/gpu
+	$(BIN)/python -m pytest -m gpu -rA --junit-xml build/gpu/tests.xml
+	@if $(BIN)/python -c 'from tuner.host.gpus import read_gpus; raise SystemExit(not read_gpus())'; \
+	  then $(BIN)/python -m benchmarks.gpu build/gpu; else echo "there is no NVIDIA GPU here"; fi
 
 check: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

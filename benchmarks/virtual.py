@@ -18,17 +18,10 @@ import msgspec
 from tuner.measurement.bench import Bench
 from tuner.measurement.quiet import WAITING_SHARE, Quiet
 from tuner.record.configuration import Configuration
-from tuner.record.launch import (
-    Interference,
-    LaunchRecord,
-    LaunchRequest,
-    OutputCheck,
-    Prepared,
-    Purpose,
-    Slice,
-)
+from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.output_check import OutputCheck
 from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard

@@ -16,10 +16,10 @@ from tuner.galleries import MODELS
 from tuner.measurement.describe import find_model, gallery_cards
 from tuner.output.index import best_guide
 from tuner.output.values import ratio
-from tuner.plan import check_memory
 from tuner.record.files import read_result
 from tuner.record.index import Index, Row, read_index, write_index_file
 from tuner.several import select, shares
+from tuner.suited import check_memory
 
 SPACE = ("--hw", "fake", "--framework", "fake")
 QUICK, OTHER = "fake@noise=0.003,seed=2", "fake@noise=0.003,seed=5"

@@ -35,6 +35,8 @@ class FrameworkEntry(msgspec.Struct, frozen=True):
     install: str = ""
     """The command that installs it; empty of one that comes with the tool, which does not offer
     it."""
+    devices: tuple[str, ...] = ("cpu",)
+    """What this tool can measure it on."""
     is_virtual: bool = False
     """Whether its clock is its own: seconds that it tells have not passed."""
 
@@ -64,6 +66,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
             model_packages=("torch",),
             library="libtorch_cpu.so",
             install="pip install 'tune-framework[torch]'",
+            devices=("cpu", "cuda"),
         ),
         "tensorflow": FrameworkEntry(
             title="TensorFlow",
@@ -83,6 +86,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
             knobs="tuner.space.knobs_of.fake",
             package="tuner",
             variables=("FAKE_",),
+            devices=("cpu", "cuda"),
             is_virtual=True,
         ),
     }

@@ -11,9 +11,8 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.galleries import MODELS, SEARCH_SPACES
+from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
-from tuner.host.libraries import installed_frameworks, missing_framework
 from tuner.measurement.asking import Waiting
 from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.configuration import Configuration
@@ -31,16 +30,15 @@ from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.knobs_of.launch import BATCH
+from tuner.space.launching import gpu_of
 from tuner.space.listing import describe
 from tuner.space.profile import Profile
-from tuner.space.profile_file import gallery, load_profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
 from tuner.space.restrictions import Restrictions, check_known
 from tuner.space.space import Space
+from tuner.suited import check_device, check_memory, choose_profile, frameworks_for, on_device
 
 _LONGEST_NAME = 120
-_BYTES_PER_PARAMETER = 4
-"""Weights are float32 before anything is tuned."""
 METHOD = 3
 """Part of the identity: raise it when studies of two versions must not be mixed."""
 
@@ -84,7 +82,8 @@ def plan(
         passed_s = time.monotonic() - began
         return Waiting(request.budget_s - passed_s, listen, is_strict, passed_s)
 
-    profile = choose_profile(request.hardware, host)
+    profile = choose_profile(request.hardware, host, request.device)
+    check_device(profile, host)
     if request.program is not None:
         ref, card = find_program(request.program, waiting())
     else:
@@ -97,8 +96,9 @@ def plan(
         )
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
-    check_memory(card, host)
-    frameworks = _frameworks(request, card)
+    card = on_device(card, profile.device)
+    check_memory(card, host, profile.device)
+    frameworks = frameworks_for(request, card, profile.device)
     check_known(request.restrictions, knob_ids(profile, frameworks, card.form))
     batch = request.batch if request.batch is not None else SCENARIOS[request.scenario].batch
     if batch is not None:
@@ -118,47 +118,6 @@ def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> Non
     for asked, why in found[0].items():
         if all(asked in other for other in found):
             raise UsageError(f"{asked} has no effect here: {why}")
-
-
-def choose_profile(name: str, host: Host) -> Profile:
-    """Load a hardware profile; "auto" is the shipped one that names this host."""
-    if name == "auto":
-        for candidate in gallery(SEARCH_SPACES):
-            profile = load_profile(candidate, SEARCH_SPACES)
-            if profile.matches and profile_matches(profile, host):
-                return profile
-    return load_profile(name, SEARCH_SPACES)
-
-
-def _frameworks(request: Request, card: ModelCard) -> tuple[str, ...]:
-    """Return the frameworks to tune: those asked for, else every installed one with the model."""
-    installed = installed_frameworks()
-    for name in request.frameworks:
-        if name not in card.frameworks:
-            raise UsageError(
-                f"{request.model or request.program} is not there for {name}; it is there for "
-                f"{', '.join(card.frameworks)}"
-            )
-        if name not in installed:
-            raise missing_framework(name)
-    found = request.frameworks or tuple(f for f in card.frameworks if f in installed)
-    if not found:
-        raise missing_framework(card.frameworks[0])
-    return found
-
-
-def check_memory(card: ModelCard, host: Host) -> None:
-    """Raise UsageError for a model whose weights alone are more than this host's memory.
-
-    Before it is built, which would take minutes and may end by the kernel's killer.
-    """
-    needed, there = card.n_parameters * _BYTES_PER_PARAMETER, host.limits.memory_bytes
-    if needed > there:
-        raise UsageError(
-            f"{card.name} has {needed / 2**30:.1f} GiB of weights alone, and this host has "
-            f"{there / 2**30:.1f} GiB of memory: take a smaller variant "
-            f"(tune-framework models {card.name}) or a larger host"
-        )
 
 
 def _with_tolerance(card: ModelCard, tolerance: float) -> ModelCard:
@@ -190,9 +149,10 @@ def _plan_one(
     *,
     several: bool,
 ) -> Plan:
-    workload = Workload(ref, framework, request.scenario, card, request.seed)
+    workload = Workload(ref, framework, request.scenario, card, request.seed, device=profile.device)
     objective = objective_of(request)
-    facts = describe_model(ref, framework, request.seed, waiting)
+    gpu = gpu_of(profile.device, host)
+    facts = describe_model(ref, framework, request.seed, waiting, gpu)
     space = resolve_space(profile, host, workload, facts, request.restrictions)
     baselines = resolve_baselines(profile, host, workload, facts, space)
     parts = {

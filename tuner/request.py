@@ -50,6 +50,8 @@ class Request(msgspec.Struct, frozen=True):
     """Empty where a whole program is tuned."""
     program: str | None = None
     hardware: str = "auto"
+    device: str | None = None
+    """With hardware auto: which device the profile must measure on; None for any."""
     frameworks: tuple[str, ...] = ()
     budget_s: float = 600.0
     out: Path | None = None

@@ -41,6 +41,7 @@ from tuner.record.store import Store
 from tuner.record.withdrawal import ground_of, withdraw
 from tuner.request import Request
 from tuner.space.baselines import what_apt_adds
+from tuner.space.launching import gpu_of
 from tuner.space.listing import upper_size
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
@@ -264,7 +265,7 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     study.store.check_room()
     passed_s = study.budget.used_s() - study.store.used_before_s
     waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
-    provide_reference(study, plan.workload, waiting)
+    provide_reference(study, plan.workload, waiting, gpu_of(plan.workload.device, host))
     study.adopt_orphans()
     measure_baselines(study)
     explore(study)

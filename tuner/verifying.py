@@ -79,6 +79,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,
         scenario=workload.scenario,
+        device=workload.device,
     )
     (planned,) = plan(request, host, listen, is_strict=True)
     if planned.workload.card.source_sha256 != workload.source_sha256:

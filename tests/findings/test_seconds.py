@@ -24,13 +24,13 @@ from tuner.record.launch import (
     Compiled,
     Interference,
     LaunchRequest,
-    OutputCheck,
     Prepared,
     Profiled,
     Purpose,
     Slice,
 )
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.output_check import OutputCheck
 from tuner.record.store import LaunchFile, Store
 
 BUILT = Built(1.0, 0.5, {})

@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.workers import needs
 from tuner.galleries import MODELS
-from tuner.record.launch import MAX_DRIFT_REDUCED, OutputCheck
+from tuner.record.output_check import MAX_DRIFT_REDUCED, OutputCheck
 from tuner.record.workload import ModelRef
 from tuner.worker import check, inputs
 from tuner.worker.check import compare, fault

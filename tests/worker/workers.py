@@ -25,8 +25,8 @@ from tuner.record.protocol import (
     Stage,
     WarmUp,
 )
-from tuner.record.workload import ModelCard, ModelRef
-from tuner.space.launching import plan_launch
+from tuner.record.workload import CPU, ModelCard, ModelRef
+from tuner.space.launching import gpu_of, plan_launch
 
 TINY = str(Path(__file__).parent.parent / "models" / "tiny.py")
 
@@ -64,8 +64,9 @@ class Launched:
         environment: Mapping[str, str] | None = None,
         inputs: Path | None = None,
         program: str | None = None,
+        device: str = CPU,
     ) -> None:
-        self.configuration = Configuration.of(settings)
+        self.configuration, host = Configuration.of(settings), probe()
         if program is not None:
             self.ref, self.card = _found_program(program)
         else:
@@ -74,8 +75,10 @@ class Launched:
         self.reference = folder / f"{self.ref.label()}-{framework}.npz"
         if not self.reference.exists():
             n_inputs = self.card.n_reference_inputs()
-            make_reference(self.ref, framework, 0, self.reference, n_inputs)
-        (self.plan,) = plan_launch(self.configuration, probe())
+            gpu = gpu_of(device, host)
+            make_reference(self.ref, framework, 0, self.reference, n_inputs, gpu=gpu)
+        (self.plan,) = plan_launch(self.configuration, host, device)
+        self.device = device
         self.worker = WorkerProcess(
             self.plan,
             folder / "worker.log",
@@ -104,6 +107,7 @@ class Launched:
                 self.configuration.as_dict(),
                 self.plan.memory_policy,
                 str(self.reference),
+                device=self.device,
             )
         )
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.tables import text_console
+from tuner.host.gpus import Gpu, GpuObservation
 from tuner.host.identity import probe
 
 
@@ -40,6 +41,8 @@ def main(*, as_json: bool) -> None:
             f"{cpus}, {node.memory_bytes / 2**30:.1f} GiB{outside}, distances "
             f"{' '.join(map(str, node.distances)) or '-'}",
         )
+    for gpu, seen in zip(host.gpus, host.observations.gpus, strict=True):
+        table.add_row(f"GPU {gpu.index}", Text(_card(gpu, seen)))
     for name, path in host.libraries.items():
         package = f" ({host.packages[name]})" if name in host.packages else ""
         table.add_row(name, Text(f"{path}{package}"))
@@ -50,3 +53,21 @@ def main(*, as_json: bool) -> None:
         table.add_row(name, version)
     table.add_row("fingerprint", host.fingerprint()[:16])
     console.print(table)
+
+
+def _card(gpu: Gpu, seen: GpuObservation) -> str:
+    """Write a card on one line; what it does not tell is left out."""
+    used = None if seen.memory_used_bytes is None else f"{seen.memory_used_bytes / 2**30:.1f} used"
+    parts = [
+        f"{gpu.name}, compute capability {gpu.compute_capability}",
+        f"{gpu.memory_bytes / 2**30:.1f} GiB{f' ({used})' if used else ''}",
+        f"limit {gpu.power_limit_w:.0f} W" if gpu.power_limit_w else "",
+        f"{seen.sm_mhz} of {gpu.max_sm_mhz} MHz" if seen.sm_mhz and gpu.max_sm_mhz else "",
+        f"{seen.temperature_c} C" if seen.temperature_c is not None else "",
+        f"held back by: {', '.join(seen.held_back_by)}" if seen.held_back_by else "",
+        f"{seen.n_processes} process(es)" if seen.n_processes else "",
+        f"PCIe {gpu.pcie}" if gpu.pcie else "",
+        "partitioned (MIG)" if gpu.is_partitioned else "",
+        f"driver {gpu.driver}",
+    ]
+    return ", ".join(part for part in parts if part)

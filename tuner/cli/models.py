@@ -15,6 +15,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import MODELS
 from tuner.measurement.describe import find_model, gallery_cards
 from tuner.record.workload import ModelCard
+from tuner.suited import BYTES_PER_PARAMETER
 
 _BY: dict[str, Callable[[ModelCard], tuple[float, str]]] = {
     "name": lambda card: (0, card.name),
@@ -26,8 +27,6 @@ _NOTE = (
     "frameworks where they differ.\nOne in full: tune-framework models NAME. A model of yours: "
     "--model PATH.py, or what a framework saved; see models/README.md."
 )
-_BYTES_PER_PARAMETER = 4
-"""Weights are float32 before anything is tuned."""
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -125,7 +124,7 @@ def _show_one(name: str, card: ModelCard) -> None:
 
 def _in_full(card: ModelCard) -> list[tuple[str, str]]:
     """Return what is known of a model, row by row; what is not stated has none."""
-    size = card.n_parameters * _BYTES_PER_PARAMETER
+    size = card.n_parameters * BYTES_PER_PARAMETER
     bound = card.server_bound_s
     told = {
         "task": card.task,

@@ -50,8 +50,9 @@ class Applied:
         """Return the model in the layout, precision and form that were confirmed.
 
         model: a torch.nn.Module, or a keras.Model; it is changed in place where the settings say
-        so. The result takes the model's inputs in order and computes without gradients. The first
-        call for each shape of inputs compiles, where a compiler was confirmed.
+        so, and moved to the GPU where that was measured, as its inputs are. The result takes the
+        model's inputs in order and computes without gradients. The first call for each shape of
+        inputs compiles, where a compiler was confirmed.
         Raises UsageError at a second model: layouts and compilers are settings of the process.
         """
         if self._is_prepared:
@@ -82,7 +83,7 @@ def apply(path: str | os.PathLike[str]) -> Applied:
     """
     recommendation = read_recommended(Path(path))
     name = recommendation.workload.framework
-    adapter = framework(name)
+    adapter = framework(name, device=recommendation.workload.device)
     applied = Applied(recommendation, adapter)
     try:
         adapter.build.start(applied.settings)

@@ -106,6 +106,7 @@ def assemble(study: Study, context: Context) -> Result:
         source_sha256=card.source_sha256,
         environment=context.environment,
         speedup_over_as_run=over_as_run(study, claims, recommended),
+        device=context.workload.device,
         model_facts=_model(context),
     )
 

@@ -6,9 +6,11 @@ import statistics
 
 import numpy as np
 
+from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Configuration
-from tuner.record.launch import Latency, LaunchRecord, OutputCheck, Purpose, latency
+from tuner.record.launch import DeviceMemory, Latency, LaunchRecord, Purpose, latency
 from tuner.record.objective import Objective
+from tuner.record.output_check import OutputCheck
 from tuner.record.result import OperatorProfile
 from tuner.record.store import Store
 
@@ -25,6 +27,28 @@ def launches_of(store: Store, configuration: Configuration) -> list[LaunchRecord
 def memory_peak(records: list[LaunchRecord]) -> int | None:
     """Return the most bytes that were resident in any of the launches; None without one."""
     return max((r.prepared.memory_peak_bytes for r in records if r.prepared), default=None)
+
+
+def device_memory(records: list[LaunchRecord]) -> DeviceMemory | None:
+    """Return what the launch held on the card that held the most; None without a card."""
+    told = [r.prepared.device_memory for r in records if r.prepared is not None]
+    known = [memory for memory in told if memory is not None]
+    return max(known, key=lambda memory: memory.reserved_peak_bytes, default=None)
+
+
+def joules_per_item(records: list[LaunchRecord]) -> float | None:
+    """Return the energy that the card took for an item, the median over confirming slices.
+
+    Undisturbed ones, since the card tells of all that computed on it.
+    """
+    told = [
+        s.energy_j / (s.calls * s.batch)
+        for record in records
+        if record.request.purpose is Purpose.CONFIRM
+        for s in clean_slices(record)
+        if s.energy_j
+    ]
+    return statistics.median(told) if told else None
 
 
 def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | None:

@@ -9,7 +9,7 @@ from tuner.host.libraries import is_of_environment
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
-from tuner.record.launch import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME
+from tuner.record.output_check import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME, SAME_AS_DEFAULT
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Placement,
@@ -43,7 +43,9 @@ def _recommendation(
     if winner.verdict != "faster":
         configuration = Configuration()
     reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
-    held_to = Tolerances("same", MAX_DRIFT_SAME)
+    checked = winner.output_drift
+    own_drift = checked.default_drift if checked is not None else 0.0
+    held_to = Tolerances("same", max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * own_drift))
     if reduced and result.accuracy_loss is not None:
         held_to = Tolerances("reduced", None, result.accuracy_loss)
     elif reduced:
@@ -51,7 +53,7 @@ def _recommendation(
     batch = configuration.get(BATCH)
     if winner.verdict != "faster":
         batch = result.default.batch
-    plans = plan_launch(configuration, host)
+    plans = plan_launch(configuration, host, result.device)
     section = winner if winner.verdict == "faster" else result.default
     environment, packages = portable(plans[0].environment, host)
     return Recommendation(
@@ -65,6 +67,7 @@ def _recommendation(
             result.default.batch,
             card.form,
             card.source_sha256,
+            result.device,
         ),
         host=RecommendedHost(
             result.host.fingerprint,

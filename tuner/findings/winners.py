@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from tuner.findings.compiling import compile_seconds
 from tuner.findings.contributions import contributions
-from tuner.findings.launches import call_times, check_of, launches_of, memory_peak, profile_of
+from tuner.findings.launches import (
+    call_times,
+    check_of,
+    device_memory,
+    joules_per_item,
+    launches_of,
+    memory_peak,
+    profile_of,
+)
 from tuner.findings.neighbours import beside_neighbour
 from tuner.findings.stability import is_unstable, stability
 from tuner.measurement.confirmation import WORTH_HAVING
@@ -65,6 +73,8 @@ def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSect
         call=call_times(records, claims.objective),
         profile=profile_of(records),
         over_bound=ledger.eligible.default_beyond(),
+        device_memory=device_memory(records),
+        joules_per_item=joules_per_item(records),
     )
 
 
@@ -105,6 +115,8 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         disturbed=claim.disturbed,
         noise_floor=claims.noise_floor(klass),
         stability=stability(claims, claim),
+        device_memory=device_memory(records),
+        joules_per_item=joules_per_item(records),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ import msgspec
 import psutil
 
 from tuner.errors import UsageError
+from tuner.host.gpus import Gpu, GpuObservation, observe_gpus, read_gpus
 from tuner.host.libraries import (
     find_cxx,
     find_libraries,
@@ -34,6 +36,7 @@ class Observations(msgspec.Struct, frozen=True):
     governor: str | None
     turbo: bool | None
     transparent_huge_pages: str | None
+    gpus: tuple[GpuObservation, ...] = ()
 
 
 HOST_FACTS = (
@@ -61,6 +64,8 @@ HOST_FACTS = (
     "host.libraries",
     "host.cxx",
     "host.gpus",
+    "host.gpu_memory_gib",
+    "host.compute_capability",
     "host.transparent_huge_pages",
 )
 """Every name that `Host.facts` has."""
@@ -74,7 +79,8 @@ class Host(msgspec.Struct, frozen=True):
     limits: Limits
     libraries: dict[str, str]
     cxx: str | None
-    gpus: tuple[str, ...]
+    gpus: tuple[Gpu, ...]
+    """Those that this process may see; the first is the one that a measurement of GPUs takes."""
     versions: dict[str, str]
     observations: Observations
     packages: dict[str, str] = {}
@@ -160,6 +166,8 @@ class Host(msgspec.Struct, frozen=True):
             "host.libraries": tuple(self.libraries),
             "host.cxx": self.cxx is not None,
             "host.gpus": len(self.gpus),
+            "host.gpu_memory_gib": self.gpus[0].memory_bytes / 2**30 if self.gpus else 0.0,
+            "host.compute_capability": float(self.gpus[0].compute_capability) if self.gpus else 0.0,
             "host.transparent_huge_pages": self.observations.transparent_huge_pages or "unknown",
         }
 
@@ -195,7 +203,7 @@ class Host(msgspec.Struct, frozen=True):
             "last_level_caches": len({c.llc for c in self.cpus}),
             "quota_cores": self.limits.quota_cores,
             "memory_gib": round(self.limits.memory_bytes / 2**30, 1),
-            "gpus": list(self.gpus),
+            "gpus": [gpu.identity() for gpu in self.gpus],
             # two hosts with the same package are equal, wherever their environments lie
             "libraries": {
                 name: self.packages.get(name) or str(Path(p).resolve())
@@ -228,8 +236,14 @@ class Host(msgspec.Struct, frozen=True):
             f"{self.processor.model}, {facts['host.sockets']} socket(s), "
             f"{facts['host.numa_nodes']} NUMA node(s), {self.physical_cores} cores, "
             f"{facts['host.logical_cpus']} CPUs{f', quota {quota:g} cores' if quota else ''}, "
-            f"{facts['host.memory_gib']:.1f} GiB"
+            f"{facts['host.memory_gib']:.1f} GiB{self._cards()}"
         )
+
+    def _cards(self) -> str:
+        """Name the cards, for the end of a line; equal ones once."""
+        names = [gpu.name for gpu in self.gpus]
+        counted = (f"{names.count(name)} x {name}" for name in dict.fromkeys(names))
+        return "".join(f", {each}" for each in counted)
 
 
 def fingerprint(value: Any) -> str:
@@ -246,7 +260,7 @@ def _first(root: Path, *paths: str) -> str | None:
     return None
 
 
-def _observe(root: Path) -> Observations:
+def _observe(root: Path, gpus: tuple[Gpu, ...]) -> Observations:
     cpu = "sys/devices/system/cpu"
     no_turbo = _first(root, f"{cpu}/intel_pstate/no_turbo")
     boost = _first(root, f"{cpu}/cpufreq/boost")
@@ -266,6 +280,7 @@ def _observe(root: Path) -> Observations:
         governor=_first(root, f"{cpu}/cpu0/cpufreq/scaling_governor"),
         turbo=turbo,
         transparent_huge_pages=pages.partition("[")[2].partition("]")[0] or None,
+        gpus=observe_gpus(gpus, root),
     )
 
 
@@ -279,7 +294,8 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
             f"cannot measure on {sys.platform}: settings are read back from Linux's "
             "/proc and /sys; run it on Linux, or in a Linux container"
         )
-    packaged = find_packaged() if root == Path("/") else {}
+    is_here = root == Path("/")
+    packaged = find_packaged() if is_here else {}
     usable = {name: each for name, each in packaged.items() if not each.fault}
     faulty = {str(Path(each.path).resolve()) for each in packaged.values() if each.fault}
     libraries = {
@@ -287,7 +303,7 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
         for name, path in find_libraries(library_folders(root)).items()
         if str(Path(path).resolve()) not in faulty
     }
-    gpus = sorted((root / "proc/driver/nvidia/gpus").glob("*")) if root else []
+    gpus = read_gpus(root, os.environ.get("CUDA_VISIBLE_DEVICES") if is_here else None)
     limits = read_limits(root, allowed)
     return Host(
         processor=read_processor(root),
@@ -295,9 +311,9 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
         limits=limits,
         libraries=libraries | {name: each.path for name, each in usable.items()},
         cxx=find_cxx(),
-        gpus=tuple(gpu.name for gpu in gpus),
+        gpus=gpus,
         versions=read_versions(),
-        observations=_observe(root),
+        observations=_observe(root, gpus),
         packages={name: each.package for name, each in usable.items()},
         unusable={
             name: f"{each.package} is installed, but {each.fault}"

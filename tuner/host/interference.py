@@ -113,6 +113,10 @@ class Watch:
         except (OSError, ValueError, IndexError):  # a kernel without PSI
             return 0
 
+    def energy_j(self, before: Reading, after: Reading) -> float | None:
+        """Return the energy taken between two readings; None: nothing here tells it of CPUs."""
+        return None
+
     def between(self, before: Reading, after: Reading) -> Interference:
         """Judge the time between two readings."""
         elapsed = max(after.at - before.at, 1e-9)

@@ -49,16 +49,17 @@ class Waiting(msgspec.Struct, frozen=True):
         return min(MOST_S, max(0.0, least_s, self.seconds))
 
 
-def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting) -> Reply:
+def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting, gpu: str = "") -> Reply:
     """Put one question about models to a fresh worker without any setting.
 
+    gpu: the UUID of the card that it may see.
     Raises UsageError with the worker's reason, NothingMeasured if the worker died of it or took too
     long; then the message says where it hung.
     """
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         log = Path(folder) / "describe.log"
         try:
-            worker = WorkerProcess(LaunchPlan({}, None, "none"), log, {})
+            worker = WorkerProcess(LaunchPlan({}, None, "none", gpu=gpu), log, {})
         except WorkerEnded as error:
             raise UsageError(f"cannot start a worker: {error}") from error
         question = _Question(command, models, waiting)

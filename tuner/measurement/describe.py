@@ -18,7 +18,15 @@ from tuner.errors import UnknownName, UsageError
 from tuner.measurement.asking import Waiting, ask
 from tuner.record.configuration import Value
 from tuner.record.protocol import Cards, Describe, ListModels, MakeReference, ReferenceMade
-from tuner.record.workload import N_CHECK_REDUCED, VARIANT, ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import (
+    CPU,
+    CUDA,
+    N_CHECK_REDUCED,
+    VARIANT,
+    ModelCard,
+    ModelFacts,
+    ModelRef,
+)
 from tuner.space.restrictions import parse_value
 
 _UNWRITABLE = ("Cc", "Cs")
@@ -191,20 +199,26 @@ def make_reference(
     path: Path,
     n_inputs: int = N_CHECK_REDUCED,
     waiting: Waiting = PATIENT,
+    gpu: str = "",
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
-    n_inputs: how many outputs of the default are kept to compare with.
+    n_inputs: how many outputs of the default are kept to compare with. gpu: the UUID of the card
+    that computes; empty for the CPU.
     """
-    order = MakeReference(ref, framework, seed, str(path.absolute()), n_inputs)
-    reply = ask(order, [ref], waiting)
+    order = MakeReference(ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu))
+    reply = ask(order, [ref], waiting, gpu)
     assert isinstance(reply, ReferenceMade)
 
 
 def describe_model(
-    ref: ModelRef, framework: str, seed: int, waiting: Waiting = PATIENT
+    ref: ModelRef, framework: str, seed: int, waiting: Waiting = PATIENT, gpu: str = ""
 ) -> ModelFacts:
     """Build the model with nothing set, in a child, and return its facts."""
-    reply = ask(Describe(ref, framework, seed), [ref], waiting)
+    reply = ask(Describe(ref, framework, seed, _device(gpu)), [ref], waiting, gpu)
     assert isinstance(reply, ModelFacts)
     return reply
+
+
+def _device(gpu: str) -> str:
+    return CUDA if gpu else CPU

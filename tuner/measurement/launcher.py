@@ -28,7 +28,7 @@ from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin
 from tuner.record.store import Store
-from tuner.record.workload import ModelFacts, Workload
+from tuner.record.workload import CUDA, ModelFacts, Workload
 from tuner.space.catalogue import describe, measures_itself
 from tuner.space.knob import Applies
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
@@ -107,7 +107,10 @@ class ProcessLauncher:
         self._seconds_left = seconds_left
         self._is_cut = is_cut
         self._search_ratio = search_ratio
-        self.memory = MemoryModel(store, host.limits)
+        is_on_card = workload.device == CUDA
+        self.memory = MemoryModel(
+            store, host.limits, host.gpus[0].memory_bytes if is_on_card else 0
+        )
         self.running: list[ProcessLaunch] = []
 
     @property
@@ -257,6 +260,7 @@ class ProcessLauncher:
             memory_policy=plan.memory_policy,
             reference=str(self._store.reference_path.absolute()),
             mode=self._workload.mode,
+            device=self._workload.device,
         )
 
     def ended(self, record: LaunchRecord) -> None:

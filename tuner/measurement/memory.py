@@ -11,7 +11,13 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.host.limits import Limits
 from tuner.record.configuration import Configuration
-from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
+from tuner.record.launch import (
+    DeviceMemory,
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Purpose,
+)
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MEMORY_POLICY
@@ -22,6 +28,9 @@ RESIDENT_SHARE = 0.6
 _TEAM_SHARE = 0.9
 """Of the allowed memory, what is resident and what starts may take together: the kernel would kill
 it for more, or push out what others have in memory."""
+_CONTEXT_BYTES = 1 << 30
+"""What a process takes of a card beside its tensors, at the most: 0.5 GiB with PyTorch 2.11 on an
+H100, more with the workspaces of cuDNN and cuBLAS."""
 _PEAK_NOISE_BYTES = 32 << 20
 """Peaks of the same work differ by as much; a line through two of them by more, further away."""
 
@@ -29,9 +38,11 @@ _PEAK_NOISE_BYTES = 32 << 20
 class MemoryModel:
     """Reckons from the launches in a store."""
 
-    def __init__(self, store: Store, limits: Limits) -> None:
+    def __init__(self, store: Store, limits: Limits, card_bytes: int = 0) -> None:
+        """card_bytes: the memory of the card that computes; 0 where there is none."""
         self._store = store
         self._limits = limits
+        self._card_bytes = card_bytes
 
     def fault(
         self, request: LaunchRequest, n_instances: int, running: Iterable[LaunchRecord]
@@ -151,7 +162,13 @@ class MemoryModel:
         prepared = [r.prepared for r in records if r.prepared is not None]
         waiting = sum(p.memory_private_bytes for p in prepared)
         starting = max(p.memory_peak_bytes - p.memory_private_bytes for p in prepared)
-        return waiting + starting <= RESIDENT_SHARE * self._limits.memory_bytes
+        fits = waiting + starting <= RESIDENT_SHARE * self._limits.memory_bytes
+        return fits and self._fit_on_card([p.device_memory for p in prepared])
+
+    def _fit_on_card(self, each: Sequence[DeviceMemory | None]) -> bool:
+        """Tell whether all fit on the card: what allocators took they keep, and a context more."""
+        known = [m.reserved_peak_bytes + _CONTEXT_BYTES for m in each if m is not None]
+        return not known or sum(known) <= RESIDENT_SHARE * self._card_bytes
 
 
 def _held(running: Iterable[LaunchRecord]) -> int:

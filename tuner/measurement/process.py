@@ -70,7 +70,7 @@ class WorkerProcess:
                 ("-m", "tuner.worker.main", *map(str, theirs)),
                 {
                     **untuned(os.environ),
-                    **for_workers(plan.device),
+                    **for_workers(plan.gpu),
                     **extra_environment,
                     **plan.variables(),
                 },

@@ -20,6 +20,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import (
     Built,
     Compiled,
+    DeviceMemory,
     Interference,
     Prepared,
     ReadBack,
@@ -206,6 +207,7 @@ class Team:
             read_back=(*_worst([p.read_back for p in each]), *self._placing(each)),
             memory_shared_bytes=shared,
             cpus=tuple(sorted(cpu for p in each for cpu in p.cpus)),
+            device_memory=_on_the_card([p.device_memory for p in each]),
         )
 
     def _placing(self, each: list[Prepared]) -> list[ReadBack]:
@@ -241,6 +243,18 @@ class Team:
             member.close()
 
 
+def _on_the_card(each: Sequence[DeviceMemory | None]) -> DeviceMemory | None:
+    """Add up what instances hold on the card that they share."""
+    known = [memory for memory in each if memory is not None]
+    if not known:
+        return None
+    return DeviceMemory(
+        sum(memory.allocated_peak_bytes for memory in known),
+        sum(memory.reserved_peak_bytes for memory in known),
+        sum(memory.reserved_bytes for memory in known),
+    )
+
+
 def _worst(each: Sequence[Sequence[ReadBack]]) -> list[ReadBack]:
     """Return what each knob is in the instances: where one has it not in force, that."""
     found: dict[str, ReadBack] = {}
@@ -272,12 +286,16 @@ def _together(each: Sequence[Measured]) -> Measured:
                 throttled_periods=max(i.throttled_periods for i in seen),
                 pressure=max(i.pressure for i in seen),
                 involuntary_switches=sum(i.involuntary_switches for i in seen),
+                gpu_foreign=max(i.gpu_foreign for i in seen),
+                gpu_power_capped=max(i.gpu_power_capped for i in seen),
                 dirty=tuple(dict.fromkeys(reason for i in seen for reason in i.dirty)),
             ),
             shares=tuple(Share(s.calls, s.seconds) for s in slices),
             latency=latency([seconds for s in slices for seconds in s.call_s])
             if slices[0].latency
             else None,
+            # of the one card that they share: each saw all of it
+            energy_j=max((s.energy_j for s in slices if s.energy_j is not None), default=None),
             packed_calls=b"".join(s.packed_calls for s in slices),
         )
     )

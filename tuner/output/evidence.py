@@ -5,7 +5,7 @@ from __future__ import annotations
 from tuner.output.values import ratio
 from tuner.record.configuration import Value
 from tuner.record.journal import TRANSFERRED
-from tuner.record.launch import OutputCheck
+from tuner.record.output_check import OutputCheck
 from tuner.record.result import (
     BesideNeighbour,
     CompileSeconds,

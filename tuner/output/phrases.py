@@ -34,6 +34,7 @@ from tuner.record.result import (
     Verdict,
     WinnerSection,
 )
+from tuner.record.workload import CPU
 from tuner.space.as_run import AS_RUN, shown
 from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
@@ -221,6 +222,18 @@ def model_size(result: Result) -> str:
     return ", ".join(told)
 
 
+def card(result: Result) -> str:
+    """Name the GPU that computed; empty where the CPU did."""
+    if result.device == CPU:
+        return ""
+    first = result.host.identity["gpus"][0]
+    limit = f", limit {first['power_limit_w']:.0f} W" if first["power_limit_w"] else ""
+    return (
+        f"{first['name']}, {first['memory_bytes'] / 2**30:.1f} GiB, compute capability "
+        f"{first['compute_capability']}, driver {first['driver']}{limit}"
+    )
+
+
 def same_settings(result: Result, name: str) -> str:
     """Return a class told before whose winner has the same settings; empty if none."""
     return _told_before(result, name, lambda winner: winner.configuration)
@@ -239,6 +252,7 @@ def _told_before(result: Result, name: str, said: Callable[[WinnerSection], obje
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
+    "card": card,
     "ratio": ratio,
     "settings": settings,
     "candidate": best_candidate,

@@ -20,15 +20,27 @@ def price(result: Result) -> str:
         call = _call(winner, default, result.reference_batch)
     else:
         call = compared(winner, result)
-    parts = [_memory(winner, default), call]
+    parts = [_memory(winner, default), call, _energy(winner, default)]
     return "; ".join(part for part in parts if part)
 
 
 def _memory(winner: WinnerSection, default: DefaultSection) -> str:
+    """Write the memory that is short: the card's where one computed."""
+    on_card, by_default = winner.device_memory, default.device_memory
+    if on_card is not None and by_default is not None:
+        held, default_s = on_card.reserved_peak_bytes, by_default.reserved_peak_bytes
+        return f"GPU memory {held / 2**20:.0f} MiB (default {default_s / 2**20:.0f} MiB)"
     mine, other = winner.memory_peak_bytes, default.memory_peak_bytes
     if not mine or not other:
         return ""
     return f"memory {mine / 2**20:.0f} MiB (default {other / 2**20:.0f} MiB)"
+
+
+def _energy(winner: WinnerSection, default: DefaultSection) -> str:
+    mine, other = winner.joules_per_item, default.joules_per_item
+    if mine is None or other is None:
+        return ""
+    return f"{1000 * mine:.3g} mJ an item on the GPU (default {1000 * other:.3g} mJ)"
 
 
 def _call(winner: WinnerSection, default: DefaultSection, reference_batch: int) -> str:

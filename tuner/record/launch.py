@@ -22,11 +22,7 @@ import msgspec
 from tuner.record.configuration import Configuration, Value
 from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Ending
-
-MAX_DRIFT_SAME = 1e-4
-"""Drift up to which outputs count as the default's where no setting changes numerics."""
-MAX_DRIFT_REDUCED = 5e-2
-"""The same for reduced precision, unless the model states a bound of its own."""
+from tuner.record.output_check import OutputCheck
 
 _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 _Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -63,8 +59,24 @@ class Interference(msgspec.Struct, frozen=True):
     throttled_periods: int = 0
     pressure: float = 0.0
     involuntary_switches: int = 0
+    gpu_foreign: float = 0.0
+    """Share of the measured card's multiprocessors that others used; 0 where it is not known."""
+    gpu_power_capped: float = 0.0
+    """Share of the time in which the power limit held the card's clocks down; recorded and never
+    judged: whoever computes fast enough reaches it."""
     dirty: tuple[str, ...] = ()
     """The reasons why the slice does not count as clean; empty if it does."""
+
+
+class DeviceMemory(msgspec.Struct, frozen=True):
+    """What a launch held in the memory of a card, by the framework's own allocator."""
+
+    allocated_peak_bytes: int
+    """The most that tensors took at any time so far."""
+    reserved_peak_bytes: int
+    """The most that the allocator held for them: what other programs could not have."""
+    reserved_bytes: int
+    """What it holds after the warm-up: a waiting launch keeps it."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -122,6 +134,8 @@ class Slice(msgspec.Struct, frozen=True):
     """Of each instance by rank; empty where there is one process."""
     latency: Latency | None = None
     """Percentiles of the calls below, for readers who need no more."""
+    energy_j: float | None = None
+    """What the measured card took, whoever computed; None where nothing tells it."""
     packed_calls: bytes = b""
     """Seconds of every call, in their order; a team's, instance by instance. Empty where calls were
     not timed one by one, and in launches of earlier versions. Single precision, little-endian."""
@@ -172,26 +186,6 @@ class ReadBack(msgspec.Struct, frozen=True):
         return self.requested is None or self.observed == self.requested
 
 
-class OutputCheck(msgspec.Struct, frozen=True):
-    """How far the outputs are from the default's, and whether that is allowed.
-
-    drift: the largest over output tensors of ||y - y0|| / ||y0 - mean over inputs of y0||.
-    top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose margin exceeds
-    the drift; None where the model has no classes. `top1_informative` is False where they fall
-    into too few classes to mean anything. accuracy: what the user's function made of these outputs
-    and of the default's; None where there is no such function, or numerics are the same.
-    """
-
-    drift: float
-    n_inputs: int
-    top1_agreement: float | None = None
-    top1_inputs: int = 0
-    top1_classes: int = 0
-    top1_informative: bool = False
-    accuracy: float | None = None
-    default_accuracy: float | None = None
-
-
 class Built(msgspec.Struct, frozen=True, tag="built"):
     """The worker has imported, built and applied everything that comes before the first call."""
 
@@ -223,6 +217,8 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     """The part of the peak that is mapped files: another process that maps them shares it."""
     cpus: tuple[int, ...] = ()
     """The affinity mask before any library bound its threads."""
+    device_memory: DeviceMemory | None = None
+    """None where a model lies in the host's memory alone."""
 
 
 class Checked(msgspec.Struct, frozen=True, tag="checked"):

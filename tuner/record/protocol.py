@@ -14,7 +14,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Slice
 from tuner.record.load import Load
 from tuner.record.outcome import Outcome
-from tuner.record.workload import INFERENCE, ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import CPU, INFERENCE, ModelCard, ModelFacts, ModelRef
 
 STACK_SIGNAL = signal.SIGUSR2
 """Has a worker write the Python stacks of its threads to its log."""
@@ -34,6 +34,7 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
     model: ModelRef
     framework: str
     seed: int
+    device: str = CPU
 
 
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
@@ -51,6 +52,7 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     reference: str
     """Path of the file with the conditioned tensors and the default's outputs."""
     mode: str = INFERENCE
+    device: str = CPU
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):
@@ -113,6 +115,7 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     path: str
     n_inputs: int
     """How many inputs the default's outputs are kept for."""
+    device: str = CPU
 
 
 class Quit(msgspec.Struct, frozen=True, tag="quit"):

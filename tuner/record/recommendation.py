@@ -15,6 +15,7 @@ from tuner.record.load import SCENARIOS
 from tuner.record.objective import METRICS, Bound
 from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
+from tuner.record.workload import CPU
 
 RECOMMENDATION_VERSION = 1
 
@@ -39,6 +40,8 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
     """What the model was given as: code, script, export, saved or program."""
     source_sha256: str = ""
     """Of the model's file."""
+    device: str = CPU
+    """What it computed on."""
 
 
 class RecommendedHost(msgspec.Struct, frozen=True):

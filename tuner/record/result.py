@@ -20,9 +20,11 @@ from tuner.record.course import (
     Seconds,
 )
 from tuner.record.interval import Interval
-from tuner.record.launch import Latency, Operator, OutputCheck, ReadBack
+from tuner.record.launch import DeviceMemory, Latency, Operator, ReadBack
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
+from tuner.record.output_check import OutputCheck
+from tuner.record.workload import CPU
 
 SCHEMA_VERSION = 1
 
@@ -154,6 +156,10 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """Where all calls count, disturbed ones too, what it is without those; else None."""
     stability: Stability | None = None
     """None unless the verdict is `faster`, and in results of earlier versions."""
+    device_memory: DeviceMemory | None = None
+    """On the card; None where there is none."""
+    joules_per_item: float | None = None
+    """That the card took, over the confirming slices; None where nothing tells."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -174,6 +180,10 @@ class DefaultSection(msgspec.Struct, frozen=True):
     """Where all calls count, disturbed ones too, what it is without those; else None."""
     over_bound: str = ""
     """Which bound the default itself exceeds; empty if none."""
+    device_memory: DeviceMemory | None = None
+    """On the card; None where there is none."""
+    joules_per_item: float | None = None
+    """That the card took, over the confirming slices; None where nothing tells."""
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
@@ -312,6 +322,8 @@ class Result(msgspec.Struct, frozen=True):
     speedup_over_as_run: Interval | None = None
     """What is recommended, or the default where nothing is, over the baseline as_you_run_it; None
     where no variable was set, where both are the same, or where rounds do not compare them."""
+    device: str = CPU
+    """What computed: cpu or cuda."""
     model_facts: ModelSection | None = None
     """None in results of earlier versions."""
     seconds_by_phase: list[PhaseSeconds] = []

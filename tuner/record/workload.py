@@ -9,8 +9,9 @@ from tuner.record.load import SCENARIOS, Scenario
 
 INFERENCE = "inference"
 """The mode in which a model answers; of the modes, the only one so far."""
-CPU = "cpu"
-"""The device on which it computes; of the devices, the only one so far."""
+CPU, CUDA = "cpu", "cuda"
+"""The devices on which a model may compute, by the names that frameworks have for them."""
+DEVICES = (CPU, CUDA)
 VARIANT = "variant"
 """The parameter of a model file that the end of a name stands for: bert-large."""
 N_CHECK_SAME = 32

@@ -109,7 +109,7 @@ def _translated(
 def _without_effect(name: str, workload: Workload) -> str:
     if name.startswith("OPENBLAS_") and workload.card.form != "program":
         return "numpy's own threads serve no framework"
-    return without_effect(name, workload.framework)
+    return without_effect(name, workload.framework, workload.device)
 
 
 def _reads_kmp(settings: Mapping[str, Value], space: Space) -> bool:

@@ -11,6 +11,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import how_to_install
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
+from tuner.record.workload import CPU, CUDA
 from tuner.space.knobs_of.launch import (
     ALLOCATOR,
     CORES_PER_INSTANCE,
@@ -39,8 +40,8 @@ class LaunchPlan(msgspec.Struct, frozen=True):
     """"none", "bind:NODE,NODE" or "interleave:NODE,NODE"."""
     rank: int = 0
     n_instances: int = 1
-    device: str = "cpu"
-    """What computes: of the others, it sees nothing."""
+    gpu: str = ""
+    """The UUID of the card that computes; empty where the CPU does, and no card is seen."""
 
     def variables(self) -> dict[str, str]:
         """Return every variable to set: in a team, also which of its instances this is.
@@ -58,9 +59,11 @@ class LaunchPlan(msgspec.Struct, frozen=True):
 
 
 def plan_launch(
-    configuration: Configuration, host: Host, device: str = "cpu"
+    configuration: Configuration, host: Host, device: str = CPU
 ) -> tuple[LaunchPlan, ...]:
     """Translate the launch knobs of a configuration for this host: one plan per instance.
+
+    All instances compute on the one card that is measured, where the device is one.
 
     Raises UsageError if it names a library or node that is not here, or more cores than there are.
     """
@@ -91,10 +94,15 @@ def plan_launch(
             memory_policy=_memory_policy(configuration, instance, host),
             rank=rank,
             n_instances=n,
-            device=device,
+            gpu=gpu_of(device, host),
         )
         for rank, instance in enumerate(placed.instances)
     )
+
+
+def gpu_of(device: str, host: Host) -> str:
+    """Return the UUID of the card that is measured; empty on the CPU."""
+    return host.gpus[0].uuid if device == CUDA else ""
 
 
 def _why_not(knob: str, library: str, host: Host) -> str:

@@ -4,6 +4,7 @@
     title = "what hosts this is for"
     extends = "auto"                       # optional: a profile whose entries may be replaced
     matches = "host.vendor == 'intel'"     # optional formula: is this one of them?
+    device = "cuda"                        # optional: what computes; the CPU unless it says so
 
     [[knob]]
     id = "launch.allocator"
@@ -45,6 +46,7 @@ from typing import Literal
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.workload import CPU
 from tuner.space.expressions import Expression
 
 SCHEMA_VERSION = 1
@@ -116,6 +118,8 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     baseline: list[BaselineEntry] = []
     extends: str = ""
     matches: str = ""
+    device: str = CPU
+    """What models are measured on."""
     caution: str = ""
     """What whoever names the profile should know; warned of in every study."""
     name: str = ""

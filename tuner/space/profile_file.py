@@ -14,6 +14,7 @@ from tuner.errors import ExpressionError, ProfileError, UnknownName
 from tuner.frameworks import FRAMEWORKS
 from tuner.host.identity import HOST_FACTS
 from tuner.record.configuration import Value
+from tuner.record.workload import DEVICES
 from tuner.space.catalogue import KNOBS, is_known
 from tuner.space.expressions import Expression
 from tuner.space.placement import PLACING
@@ -111,6 +112,10 @@ class _File:
                 ("schema_version",),
                 f"schema version {self.profile.schema_version}",
                 f"this tool reads version {SCHEMA_VERSION}",
+            )
+        if self.profile.device not in DEVICES:
+            raise self.fault(
+                ("device",), f"no device {self.profile.device!r}", f"name {' or '.join(DEVICES)}"
             )
         self._formula(self.profile.matches, ("matches",))
         ids: set[str] = set()

@@ -11,7 +11,7 @@ import msgspec
 
 from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Configuration
-from tuner.record.launch import LaunchRecord, Slice
+from tuner.record.launch import LaunchRecord, Prepared, Slice
 
 MEMORY, CALL = "memory", "the time of a call"
 """What a price is of."""
@@ -48,9 +48,15 @@ def prices_of(launches: Iterable[LaunchRecord]) -> dict[Configuration, Price]:
 
 
 def _price(records: list[LaunchRecord]) -> Price:
-    memory = [r.prepared.memory_peak_bytes for r in records if r.prepared is not None]
+    memory = [_memory_bytes(r.prepared) for r in records if r.prepared is not None]
     calls = [statistics.median(map(_call_s, clean_slices(r))) for r in records if r.slices]
     return Price(_log_median(memory), _log_median(calls))
+
+
+def _memory_bytes(prepared: Prepared) -> int:
+    """Return the bytes that count: on a card its own, which is the one that is short."""
+    on_card = prepared.device_memory
+    return prepared.memory_peak_bytes if on_card is None else on_card.reserved_peak_bytes
 
 
 def _log_median(values: Iterable[float]) -> float | None:

@@ -17,8 +17,10 @@ from tuner.record.workload import Workload
 from tuner.study.study import Study
 
 
-def provide_reference(study: Study, workload: Workload, waiting: Waiting) -> None:
+def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: str) -> None:
     """Make sure that the reference is there, whole; warn where it had to be made again.
+
+    gpu: the UUID of the card that computes; empty for the CPU.
 
     Raises UsageError where the model's outputs cannot be compared, NothingMeasured where the model
     does not get as far.
@@ -31,7 +33,15 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting) -> Non
         if is_there:
             path.replace(path.with_name(f"broken-{path.name}"))
         n_inputs = workload.card.n_reference_inputs()
-        make_reference(workload.model, workload.framework, workload.seed, path, n_inputs, waiting)
+        make_reference(
+            workload.model,
+            workload.framework,
+            workload.seed,
+            path,
+            n_inputs,
+            waiting,
+            gpu,
+        )
         if noted or store.launches:  # a launch begins by restoring it
             study.notes.warn(
                 f"{path.name} was {'damaged' if is_there else 'missing'} and is made again from "

@@ -41,7 +41,7 @@ from tuner.record.store import Store
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.differences import Difference, differences
 from tuner.space.knobs_of.launch import BATCH
-from tuner.space.launching import plan_launch
+from tuner.space.launching import gpu_of, plan_launch
 from tuner.space.placing import plans_here
 from tuner.study.verification import (
     Conclusion,
@@ -166,6 +166,7 @@ class _Trial:
             self._arm(settings, wanted.batch),
         ]
         self._fits = _fits(recommendation, host)
+        self._host = host
         self._differences = differences
         self._stopped = ""
         self._defaults: list[float] = []
@@ -195,6 +196,7 @@ class _Trial:
             self._store.reference_path,
             workload.card.n_reference_inputs(),
             Waiting(self._left_s(), self._listen, is_strict=True),
+            gpu_of(workload.device, self._host),
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside

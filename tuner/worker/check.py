@@ -14,7 +14,12 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from tuner.record.launch import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME, OutputCheck
+from tuner.record.output_check import (
+    MAX_DRIFT_REDUCED,
+    MAX_DRIFT_SAME,
+    SAME_AS_DEFAULT,
+    OutputCheck,
+)
 
 # A class is clear if it leads by this many times the typical (RMS) error of a score. Plain bf16
 # rounding flipped classes that led by up to 5.9 times it (a small network; 2.3 on resnet50).
@@ -141,11 +146,13 @@ def fault(
             f"allowed is a loss of {accuracy_loss:g}"
         )
     reduced = MAX_DRIFT_REDUCED if tolerance is None else tolerance
-    bound = reduced if changes_numerics else MAX_DRIFT_SAME
+    same = max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * check.default_drift)
+    bound = reduced if changes_numerics else same
     if not np.isfinite(check.drift):
         return "outputs are not finite, or of another number or shape than the default's"
     if check.drift > bound:
-        return f"outputs drift by {check.drift:.2g} from the default's, allowed is {bound:g}"
+        of = "exact fp32's" if check.default_drift else "the default's"
+        return f"outputs drift by {check.drift:.2g} from {of}, allowed is {bound:g}"
     if check.top1_informative and check.top1_agreement != 1.0:
         return (
             f"top-1 differs on {1 - (check.top1_agreement or 0):.1%} of {check.top1_inputs} inputs "

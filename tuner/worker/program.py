@@ -36,16 +36,8 @@ from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.host.secrets import redacted
 from tuner.record.configuration import Value
-from tuner.record.launch import (
-    Built,
-    Checked,
-    Compiled,
-    OutputCheck,
-    Prepared,
-    Profiled,
-    ReadBack,
-    Slice,
-)
+from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, ReadBack, Slice
+from tuner.record.output_check import OutputCheck
 from tuner.record.protocol import (
     Begin,
     Check,

@@ -4,6 +4,7 @@ Written once per study, by a process that measures nothing, as an .npz file:
     tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
     output:0 ...    the default's outputs, those for every shape of inputs after each other
     accuracy        what the user's accuracy function makes of them, if there is one
+    drift           how far the default's own outputs are from these, where these are more exact
 """
 
 from __future__ import annotations
@@ -22,13 +23,19 @@ N_CONDITIONING_INPUTS = 32
 
 
 def write(
-    path: Path, tensors: Tensors, outputs: Sequence[Array], accuracy: float | None = None
+    path: Path,
+    tensors: Tensors,
+    outputs: Sequence[Array],
+    accuracy: float | None = None,
+    drift: float = 0.0,
 ) -> None:
     """Write the reference so that it is there whole or not at all."""
     arrays = {f"tensor:{name}": value for name, value in tensors.items()}
     arrays |= {f"output:{i}": value for i, value in enumerate(outputs)}
     if accuracy is not None:
         arrays["accuracy"] = np.asarray(accuracy, dtype=np.float64)
+    if drift:
+        arrays["drift"] = np.asarray(drift, dtype=np.float64)
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub takes its keywords for flags
@@ -54,3 +61,9 @@ def read_accuracy(path: Path) -> float | None:
     """Return the accuracy of the default's outputs; None where there is no function for it."""
     with np.load(path, allow_pickle=False) as file:
         return float(file["accuracy"]) if "accuracy" in file else None
+
+
+def read_drift(path: Path) -> float:
+    """Return how far the default's own outputs are from the reference's; 0 where these are its."""
+    with np.load(path, allow_pickle=False) as file:
+        return float(file["drift"]) if "drift" in file else 0.0

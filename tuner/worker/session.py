@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from tuner.errors import UsageError, WorkerFailed
+from tuner.host.gpu_watch import watch_on
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
@@ -37,7 +38,7 @@ from tuner.record.protocol import (
     Prepare,
     Profile,
 )
-from tuner.record.workload import INFERENCE, ModelFacts, ModelRef
+from tuner.record.workload import CPU, INFERENCE, ModelFacts, ModelRef
 from tuner.worker import check, facts, inputs, reference
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
@@ -80,14 +81,17 @@ class Session:
         self._import_s = self._first_call_s = 0.0
         self._reference_path = Path()
 
-    def _load(self, ref: ModelRef, name: str, seed: int, mode: str = INFERENCE) -> float:
+    def _load(
+        self, ref: ModelRef, name: str, seed: int, mode: str = INFERENCE, device: str = CPU
+    ) -> float:
         """Import the framework and build the model in its default form; return build seconds."""
         self._tell("importing")
         self._framework_name = name
         self._cpus = os.sched_getaffinity(0)  # before any library binds its threads
         start = time.perf_counter()
         self._seed = seed
-        self.framework = framework(name, mode)
+        self.framework = framework(name, mode, device)
+        self._watch = watch_on(device)
         self.framework.build.start(self._settings)
         self._import_s = time.perf_counter() - start
         self._tell("building")
@@ -116,7 +120,7 @@ class Session:
         apply_memory_policy(order.memory_policy)
         self._settings = order.settings
         self._reference_path = Path(order.reference)
-        build_s = self._load(order.model, order.framework, order.seed, order.mode)
+        build_s = self._load(order.model, order.framework, order.seed, order.mode, order.device)
         start = time.perf_counter()
         self.framework.build.restore(reference.read_tensors(self._reference_path))
         self.framework.build.place(order.settings)
@@ -125,14 +129,23 @@ class Session:
 
     def make_reference(self, order: MakeReference) -> None:
         """Condition the default, then write its tensors and outputs; the process serves no more."""
-        self._load(order.model, order.framework, order.seed)
+        self._load(order.model, order.framework, order.seed, device=order.device)
         self._tell("conditioning")
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
-        tensors = self.framework.build.condition(arrays, self._spec.damped_norms)
+        build = self.framework.build
+        tensors = build.condition(arrays, self._spec.damped_norms)
+        build.place({})
         outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
+        drift = 0.0
+        if (exactly := build.exact()) is not None:
+            with exactly:
+                exact, _ = self._outputs(self._spec.reference_batch, order.n_inputs)
+            has_classes, n_shapes = self._spec.n_classes is not None, self._spec.n_shapes()
+            drift = check.compare(outputs, exact, has_classes, n_shapes).drift
+            outputs = exact
         if fault := check.blind_spot(outputs):
             raise UsageError(fault)
-        reference.write(Path(order.path), tensors, outputs, accuracy)
+        reference.write(Path(order.path), tensors, outputs, accuracy, drift)
 
     def _outputs(self, batch: int, n_inputs: int) -> tuple[list[Array], float | None]:
         """Return the outputs for the first check inputs, and the user's accuracy over them.
@@ -201,6 +214,7 @@ class Session:
             read_back=tuple(self._read_back()),
             memory_shared_bytes=shared_bytes(),
             cpus=tuple(sorted(self._cpus)),
+            device_memory=self.framework.build.device_memory(),
         )
 
     def _read_back(self) -> list[ReadBack]:
@@ -268,6 +282,8 @@ class Session:
         expected = reference.read_outputs(self._reference_path)
         spec = self._spec
         result = check.compare(outputs, expected, spec.n_classes is not None, spec.n_shapes())
+        drift = reference.read_drift(self._reference_path)
+        result = msgspec.structs.replace(result, default_drift=drift)
         if order.changes_numerics:
             result = msgspec.structs.replace(
                 result,
@@ -283,7 +299,7 @@ class Session:
 
     def describe(self, order: Describe) -> ModelFacts:
         """Build the default and tell what only the built model knows."""
-        build_s = self._load(order.model, order.framework, order.seed)
+        build_s = self._load(order.model, order.framework, order.seed, device=order.device)
         fw = self.framework
         fw.build.place({})
         batch = self._spec.reference_batch

@@ -103,18 +103,46 @@ KNOBS = (
         domain=one_of("off", "aot_inductor"),
     ),
     model(
+        "torch.compile.cuda_graphs",
+        "TorchInductor's kernels launched together, as a CUDA graph",
+        "torch._inductor.config.triton.cudagraphs = {value} before the first call; "
+        "torch.compile(model, mode='reduce-overhead') does the same",
+        domain=BOOLEAN,
+    ),
+    model(
+        "torch.cudnn.benchmark",
+        "cuDNN's choice of convolution kernels by trial",
+        "torch.backends.cudnn.benchmark = {value}",
+        domain=BOOLEAN,
+        measures_itself=True,
+    ),
+    model(
+        "torch.float32_matmul_precision",
+        "precision of fp32 matrix products on a GPU: high is TF32",
+        "torch.set_float32_matmul_precision('{value}')",
+        changes_numerics=True,
+        domain=one_of("highest", "high"),
+    ),
+    variable(
+        "PYTORCH_ALLOC_CONF",
+        "how PyTorch takes memory of a GPU",
+        domain=written(r"[a-z_]+:[^\s]+", "such as expandable_segments:True"),
+    ),
+    model(
         "torch.autocast",
         "automatic mixed precision of PyTorch",
-        "with torch.autocast('cpu', dtype=torch.bfloat16): model(x)",
+        "with torch.autocast(device, dtype=torch.bfloat16 or torch.float16): model(x) "
+        "(here: {value})",
         changes_numerics=True,
-        domain=one_of("off", "bf16"),
+        domain=one_of("off", "bf16", "fp16"),
     ),
     model(
         "torch.dtype",
         "weights and inputs converted",
-        "model.to(torch.bfloat16), and floating-point inputs likewise (here: {value})",
+        "model.to(torch.bfloat16 or torch.float16), and floating-point inputs likewise (here: "
+        "{value})",
         changes_numerics=True,
-        domain=one_of("fp32", "bf16"),
+        domain=one_of("fp32", "bf16", "fp16"),
     ),
     model(
         "torch.fp32_precision",

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 import numpy.typing as npt
 
-from tuner.errors import UnknownName
+from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
-from tuner.record.launch import Operator, ReadBack
-from tuner.record.workload import INFERENCE, Parameter
+from tuner.record.launch import DeviceMemory, Operator, ReadBack
+from tuner.record.workload import CPU, INFERENCE, Parameter
 from tuner.worker.graph import Node
 
 Array = npt.NDArray[Any]
@@ -53,6 +53,25 @@ class Build(Protocol):
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""
+
+    def exact(self) -> AbstractContextManager[None] | None:
+        """Return a context in which the default computes in fp32 that rounds nothing else.
+
+        None where it does so anyway.
+        """
+
+    def device_memory(self) -> DeviceMemory | None:
+        """Return what this process holds in a card's memory; None without a card."""
+
+
+class OnTheCpu:
+    """What a build answers that knows no device but the CPU."""
+
+    def exact(self) -> None:
+        """Fp32 there is exact by default."""
+
+    def device_memory(self) -> None:
+        """There is the host's memory alone."""
 
 
 class Work(Protocol):
@@ -116,7 +135,8 @@ class Profile(Protocol):
 class Framework(Protocol):
     """What a worker needs of a framework, in the order in which a launch uses it.
 
-    A framework has a class for each part; another mode (training) is another `work`.
+    A framework has a class for each part; another mode (training) is another `work`. Made of the
+    names of a mode and a device (tuner/record/workload.py).
     """
 
     @property
@@ -132,13 +152,16 @@ class Framework(Protocol):
     def profile(self) -> Profile: ...
 
 
-def framework(name: str, mode: str = INFERENCE) -> Framework:
+def framework(name: str, mode: str = INFERENCE, device: str = CPU) -> Framework:
     """Return a framework's adapter; the framework itself is imported by its build's `start`.
 
-    Raises UnknownName, or MissingFramework with the command to type.
+    Raises UnknownName, MissingFramework with the command to type, or UsageError for a device that
+    it is not measured on.
     """
     if name not in FRAMEWORKS:
         raise UnknownName("framework", name, FRAMEWORKS, "see --help")
+    if device not in FRAMEWORKS[name].devices:
+        raise UsageError(f"{name} is not measured on {device}")
     path, attribute = FRAMEWORKS[name].adapter
-    adapter: Framework = getattr(importlib.import_module(path), attribute)(mode)
+    adapter: Framework = getattr(importlib.import_module(path), attribute)(mode, device)
     return adapter

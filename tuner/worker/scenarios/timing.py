@@ -125,6 +125,7 @@ class BackToBack:
                 at=(before.at + after.at) / 2,
                 interference=interference,
                 latency=latency(took_s) if is_usual else None,
+                energy_j=watch.energy_j(before, after),
                 packed_calls=packed(took_s) if is_usual else b"",
             )
         )

@@ -23,8 +23,8 @@ import numpy as np
 
 from tuner.host.limits import read_memory
 from tuner.record.configuration import Value
-from tuner.record.launch import Operator, ReadBack
-from tuner.record.workload import INFERENCE, Parameter
+from tuner.record.launch import DeviceMemory, Operator, ReadBack
+from tuner.record.workload import CPU, INFERENCE, Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, Tensors
@@ -32,6 +32,7 @@ from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, dr
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
+_ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20)
 
 
 def _exhaust_memory() -> None:
@@ -62,9 +63,10 @@ class FakeBuild:
 
     channels_first = False
 
-    def __init__(self) -> None:
+    def __init__(self, device: str = CPU) -> None:
         self.fault = ""
         self.launch_effect = 0.0
+        self._is_on_card = device != CPU
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Take the settings; "hang" never returns from here."""
@@ -137,6 +139,13 @@ class FakeBuild:
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""
         return (MemoryError,)
+
+    def exact(self) -> None:
+        """The default is exact."""
+
+    def device_memory(self) -> DeviceMemory | None:
+        """Tell of a card that is not there, where one is to be played."""
+        return _ON_A_CARD if self._is_on_card else None
 
 
 class FakeInference:
@@ -279,8 +288,8 @@ class FakeProfile:
 class Fake:
     """The fake's side of the framework contract."""
 
-    def __init__(self, mode: str = INFERENCE) -> None:
-        self.build = FakeBuild()
+    def __init__(self, mode: str = INFERENCE, device: str = CPU) -> None:
+        self.build = FakeBuild(device)
         self.work = {INFERENCE: FakeInference}[mode](self.build)
         self.evidence = FakeEvidence(self.build)
         self.profile = FakeProfile(self.build, self.work)

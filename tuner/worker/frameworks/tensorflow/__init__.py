@@ -8,7 +8,7 @@ knobs      how each setting is applied and read back
 executed   the graphs that were executed
 """
 
-from tuner.record.workload import INFERENCE
+from tuner.record.workload import CPU, INFERENCE
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.evidence import TensorFlowEvidence
 from tuner.worker.frameworks.tensorflow.inference import TensorFlowInference
@@ -21,7 +21,7 @@ WORK = {INFERENCE: TensorFlowInference}
 class TensorFlow:
     """TensorFlow's side of the framework contract."""
 
-    def __init__(self, mode: str = INFERENCE) -> None:
+    def __init__(self, mode: str = INFERENCE, device: str = CPU) -> None:
         self.build = TensorFlowBuild()
         self.work = WORK[mode](self.build)
         self.evidence = TensorFlowEvidence(self.build, self.work)

@@ -1,15 +1,18 @@
-"""PyTorch on the CPU.
+"""PyTorch, on the CPU or on a card.
 
 build      from nothing to a placed model
 inference  its calls
 evidence   what the model is, and what of the settings is in force
 profile    where the time of calls goes
-knobs      how each setting is applied and read back
+devices    what it computes on
+knobs      how each setting is applied and read back, by device
+account    what a device's libraries tell of a call: onednn, kernels
 forms      eager, compiled, TorchScript, ahead of time: from a model to a function
 """
 
-from tuner.record.workload import INFERENCE
+from tuner.record.workload import CPU, INFERENCE
 from tuner.worker.frameworks.torch.build import TorchBuild
+from tuner.worker.frameworks.torch.devices import DEVICES
 from tuner.worker.frameworks.torch.evidence import TorchEvidence
 from tuner.worker.frameworks.torch.inference import TorchInference
 from tuner.worker.frameworks.torch.profile import TorchProfile
@@ -21,11 +24,11 @@ WORK = {INFERENCE: TorchInference}
 class Torch:
     """PyTorch's side of the framework contract."""
 
-    def __init__(self, mode: str = INFERENCE) -> None:
-        self.build = TorchBuild()
+    def __init__(self, mode: str = INFERENCE, device: str = CPU) -> None:
+        self.build = TorchBuild(DEVICES[device]())
         self.work = WORK[mode](self.build)
         self.evidence = TorchEvidence(self.build, self.work)
-        self.profile = TorchProfile()
+        self.profile = TorchProfile(self.build.device)
 
 
 __all__ = ["Torch"]

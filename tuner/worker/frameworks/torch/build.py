@@ -1,4 +1,4 @@
-"""From nothing to a placed model on the CPU.
+"""From nothing to a placed model.
 
 The default, the denominator of every speedup: eval(), eager, contiguous, fp32.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
+from tuner.record.launch import DeviceMemory
 from tuner.worker.frameworks import Array, Tensors
 from tuner.worker.frameworks.torch import knobs
+from tuner.worker.frameworks.torch.devices import Cpu, Device
 from tuner.worker.frameworks.torch.forms import Form, form_of
 
 _DAMPED_SCALE = 0.2
@@ -30,8 +33,10 @@ class TorchBuild:
     cpus: frozenset[int]
     """The affinity mask before any library bound its threads."""
 
-    def __init__(self) -> None:
+    def __init__(self, device: Device | None = None) -> None:
+        self.device = device or Cpu()
         self.settings: dict[str, Value] = {}
+        self._ways = knobs.WAYS[self.device.name]
 
     @property
     def is_channels_last(self) -> bool:
@@ -39,14 +44,14 @@ class TorchBuild:
         return self.settings.get(knobs.MEMORY_FORMAT) == "channels_last"
 
     @property
-    def is_bf16(self) -> bool:
-        """Whether weights and inputs were converted."""
-        return self.settings.get(knobs.DTYPE) == "bf16"
+    def dtype(self) -> Any:
+        """The type that weights and inputs were converted to; None if they were not."""
+        return knobs.type_of(self.torch, self.settings.get(knobs.DTYPE))
 
     @property
-    def autocasts(self) -> bool:
-        """Whether calls compute in bf16 where PyTorch thinks that it is safe."""
-        return self.settings.get(knobs.AUTOCAST) == "bf16"
+    def autocast(self) -> Any:
+        """The type in which calls compute where PyTorch thinks that it is safe; None for none."""
+        return knobs.type_of(self.torch, self.settings.get(knobs.AUTOCAST))
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import torch; some settings can be set once only, before any work."""
@@ -57,7 +62,8 @@ class TorchBuild:
         except ImportError as error:
             raise missing_framework("torch") from error
         self.torch = torch
-        for knob, way in knobs.WAYS.items():
+        self.device.check(torch)
+        for knob, way in self._ways.items():
             if way.at_start is not None and knob in settings:
                 way.at_start(torch, settings[knob])
 
@@ -124,7 +130,8 @@ class TorchBuild:
     def place(self, settings: Mapping[str, Value]) -> None:
         """Apply layout, precision and form; compilation itself happens at the first call."""
         self.settings = dict(settings)
-        for knob, way in knobs.WAYS.items():
+        self.model = self.device.placed(self.model)
+        for knob, way in self._ways.items():
             if way.to_model is not None and knob in settings:
                 self.model = way.to_model(self.torch, self.model, settings[knob])
         self.form = form_of(self.torch, self.model, settings)
@@ -136,6 +143,14 @@ class TorchBuild:
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises."""
         return (MemoryError, self.torch.OutOfMemoryError)
+
+    def exact(self) -> AbstractContextManager[None] | None:
+        """Return a context without TF32, where the default has it."""
+        return self.device.exact(self.torch)
+
+    def device_memory(self) -> DeviceMemory | None:
+        """Return what this process holds in a card's memory; None without a card."""
+        return self.device.memory(self.torch)
 
 
 def _is_fresh(norm: Any) -> bool:

@@ -14,7 +14,6 @@ from tuner.worker.frameworks.torch import knobs
 from tuner.worker.frameworks.torch.build import TorchBuild
 from tuner.worker.frameworks.torch.inference import TorchInference
 from tuner.worker.frameworks.torch.macs import count
-from tuner.worker.frameworks.torch.onednn import Primitives
 from tuner.worker.graph import Node
 
 
@@ -29,16 +28,22 @@ class TorchEvidence:
         """Tell what is in force, for every knob of PyTorch's own."""
         build = self._build
         with self._work.running():
-            autocasts = bool(build.torch.is_autocast_enabled("cpu"))
+            autocast = (
+                build.autocast if build.torch.is_autocast_enabled(build.device.name) else None
+            )
         seen = knobs.Seen(
             build.torch,
             build.model,
             dict(settings),
-            Primitives(build.torch, self._traced_call()),
+            build.device.account(build.torch, self._traced_call()),
             {item.knob: item for item in build.form.read_back()},
-            autocasts=autocasts,
+            autocast=autocast,
         )
-        found = [item for way in knobs.WAYS.values() if (item := way.read(seen)) is not None]
+        found = [
+            item
+            for way in knobs.WAYS[build.device.name].values()
+            if (item := way.read(seen)) is not None
+        ]
         return [*found, *of_openmp(seen.asked, build.cpus, self._parallel_work)]
 
     def _traced_call(self) -> Callable[[], Any] | None:

@@ -21,6 +21,8 @@ COMPILE, CPP_WRAPPER = "torch.compile.mode", "torch.compile.cpp_wrapper"
 PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
 """Variable of a study's workers: the folder where ahead-of-time packages are kept."""
 AUTOTUNE = "torch.compile.max_autotune"
+GRAPHS = "torch.compile.cuda_graphs"
+"""On a card alone, and read back off what the host launches there."""
 JIT, EXPORT = "torch.jit.mode", "torch.export.mode"
 KNOBS = (COMPILE, AUTOTUNE, CPP_WRAPPER, JIT, EXPORT)
 """Those that say in which form a model runs."""
@@ -79,6 +81,7 @@ class _Compiled:
         inductor.freezing = self._mode == "freezing"
         inductor.max_autotune = bool(settings.get(AUTOTUNE))
         inductor.cpp_wrapper = bool(settings.get(CPP_WRAPPER))
+        inductor.triton.cudagraphs = bool(settings.get(GRAPHS))
         # each batch size gets its static graph, as in a deployment that has only one
         self._compiled = torch.compile(model, dynamic=False)
 
@@ -94,7 +97,7 @@ class _Compiled:
         frames, breaks = counters["frames"], sum(counters["graph_break"].values())
         modules = PyCodeCache.modules
         # counts what the trial chose, also where the choice was in the compiler's cache already
-        n_tuned = counters["inductor"]["cpp_templated_kernel_counter"]
+        n_tuned = sum(counters["inductor"][name] for name in _TUNED)
         is_compiled = bool(modules and frames["ok"] and frames["ok"] == frames["total"])
         n_frozen = sum(name.startswith("_frozen_param") for m in modules for name in vars(m))
         n_wrapped = sum("CppWrapperCodeCache" in _source(module) for module in modules)
@@ -122,6 +125,10 @@ class _Compiled:
                 f"{n_wrapped} of {len(modules)} generated modules call from C++",
             ),
         ]
+
+
+_TUNED = ("cpp_templated_kernel_counter", "select_algorithm_autotune")
+"""TorchInductor's counters of product kernels that it chose by trial, on CPUs and on cards."""
 
 
 def _source(module: Any) -> str:

@@ -34,8 +34,9 @@ class TorchInference:
     def given(self, tensor: Any) -> Any:
         """Return an input in the precision and layout that the placed model takes."""
         torch = self._build.torch
-        if self._build.is_bf16 and tensor.is_floating_point():
-            tensor = tensor.to(torch.bfloat16)
+        tensor = self._build.device.placed(tensor)
+        if self._build.dtype is not None and tensor.is_floating_point():
+            tensor = tensor.to(self._build.dtype)
         if tensor.ndim == 4 and self._build.is_channels_last:
             return tensor.contiguous(memory_format=torch.channels_last)
         return tensor
@@ -45,27 +46,32 @@ class TorchInference:
         return self._build.form.function(tensors)
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
-        """Bind preallocated tensors; CPU calls return when the outputs are ready."""
+        """Bind tensors that lie on the device; a call returns when its outputs are ready there."""
         tensors = tuple(self.given(self._build.torch.from_numpy(array)) for array in arrays)
         function = self.function(tensors)
-        self.last_call = lambda: function(*tensors)
-        return self.last_call
+        call = self._build.device.ended(self._build.torch, lambda: function(*tensors))
+        self.last_call = call
+        return call
 
     def outputs(self, result: Any) -> list[Array]:
         """Flatten tensors, tuples, lists and mappings in order, without None."""
         # cloned, as inference tensors share memory with the next call under a compiler
         return [
-            tensor.detach().float().contiguous().clone().numpy()
+            tensor.detach().float().contiguous().clone().cpu().numpy()
             for tensor in tensors_in(result, self._build.torch.is_tensor, fault_of)
         ]
 
     @contextmanager
     def running(self) -> Iterator[None]:
         """No gradients; autocast where it is set."""
-        torch = self._build.torch
+        torch, dtype = self._build.torch, self._build.autocast
         with (
             torch.inference_mode(),
-            torch.autocast("cpu", dtype=torch.bfloat16, enabled=self._build.autocasts),
+            torch.autocast(
+                self._build.device.name,
+                dtype=dtype or torch.bfloat16,
+                enabled=dtype is not None,
+            ),
         ):
             yield
 

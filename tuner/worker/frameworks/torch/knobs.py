@@ -8,13 +8,16 @@ the like) by forms.py; the read-backs of OpenMP's variables are those of any fra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from tuner.record.configuration import Value
-from tuner.record.launch import ReadBack
+from tuner.record.launch import Evidence, ReadBack
+from tuner.record.workload import CPU, CUDA
 from tuner.worker.evidence.allocator import has_huge_pages
 from tuner.worker.frameworks import products
 from tuner.worker.frameworks.torch import forms, weights
+from tuner.worker.frameworks.torch.account import Account
+from tuner.worker.frameworks.torch.kernels import GRAPH_LAUNCH, Kernels
 from tuner.worker.frameworks.torch.onednn import Primitives, multiplications
 
 MEMORY_FORMAT, DTYPE, AUTOCAST = "torch.memory_format", "torch.dtype", "torch.autocast"
@@ -23,6 +26,14 @@ _THREADS, _INTEROP = "env.OMP_NUM_THREADS", "torch.interop_threads"
 _CAPABILITY, _DENORMAL = "env.ATEN_CPU_CAPABILITY", "torch.flush_denormal"
 _ISA, _PAGES = "env.ONEDNN_MAX_CPU_ISA", "env.THP_MEM_ALLOC_ENABLE"
 _FPMATH = "env.ONEDNN_DEFAULT_FPMATH_MODE"
+_MATMUL, _BENCHMARK = "torch.float32_matmul_precision", "torch.cudnn.benchmark"
+_SEGMENTS = "env.PYTORCH_ALLOC_CONF"
+_TYPES = {"bf16": "bfloat16", "fp16": "float16"}
+
+
+def type_of(torch: Any, value: Value | None) -> Any:
+    """Return PyTorch's type for a setting of reduced precision; None for fp32, off or unset."""
+    return getattr(torch, _TYPES[str(value)]) if value in _TYPES else None
 
 
 class Seen:
@@ -33,25 +44,42 @@ class Seen:
         torch: Any,
         model: Any,
         asked: dict[str, Value],
-        primitives: Primitives,
+        account: Account,
         forms: Mapping[str, ReadBack],
         *,
-        autocasts: bool,
+        autocast: Any,
     ) -> None:
-        """forms: what the form says, by knob. autocasts: whether that is so where calls run."""
+        """forms: what the form says, by knob. autocast: the type where calls run, or None."""
         self.torch = torch
         self.model = model
         self.asked = asked
-        self.primitives = primitives
+        self.account = account
         self.forms = forms
-        self.autocasts = autocasts
+        self.autocast = autocast
 
-    def is_converted(self) -> tuple[bool, str]:
-        """Tell whether all weights are bf16, and how many are."""
-        floating = [p for p in self.model.parameters() if p.is_floating_point()]
-        converted = sum(p.dtype is self.torch.bfloat16 for p in floating)
-        told = f"{converted} of {len(floating)} parameters are bfloat16"
-        return bool(floating) and converted == len(floating), told
+    @property
+    def primitives(self) -> Primitives:
+        """What oneDNN told; of what computed on the CPU."""
+        return cast("Primitives", self.account)
+
+    @property
+    def kernels(self) -> Kernels:
+        """What the card told; of what computed there."""
+        return cast("Kernels", self.account)
+
+    def converted(self) -> tuple[str, str]:
+        """Return the reduced precision that all weights have, and how many have it; or fp32."""
+        floating = [p.dtype for p in self.model.parameters() if p.is_floating_point()]
+        found = floating[0] if floating else None
+        name = next((n for n in _TYPES if found is type_of(self.torch, n)), "bf16")
+        type_ = type_of(self.torch, name)
+        n = sum(each is type_ for each in floating)
+        told = f"{n} of {len(floating)} parameters are {_TYPES[name]}"
+        return (name if floating and n == len(floating) else "fp32"), told
+
+    def name_of(self, type_: Any) -> str:
+        """Return the setting that stands for a type of reduced precision; off for none."""
+        return next((n for n in _TYPES if type_ is type_of(self.torch, n)), "off")
 
 
 class Way(NamedTuple):
@@ -101,7 +129,7 @@ def _laid_out(torch: Any, model: Any, value: Value) -> Any:
 
 def _layout(seen: Seen) -> ReadBack:
     asked = seen.asked.get(MEMORY_FORMAT)
-    if found := seen.primitives.layout():
+    if found := seen.account.layout():
         return ReadBack(MEMORY_FORMAT, asked, found[0], "effective", found[1])
     images = [p for p in seen.model.parameters() if p.ndim == 4]
     channels_last = seen.torch.channels_last
@@ -112,25 +140,25 @@ def _layout(seen: Seen) -> ReadBack:
 
 
 def _converted(torch: Any, model: Any, value: Value) -> Any:
-    return model.to(torch.bfloat16) if value == "bf16" else model
+    type_ = type_of(torch, value)
+    return model if type_ is None else model.to(type_)
 
 
 def _dtype(seen: Seen) -> ReadBack:
-    is_converted, how = seen.is_converted()
-    if (ran := seen.primitives.is_bf16()) is not None:
-        is_converted, how = is_converted and ran[0], f"{how}; {ran[1]}"
-    value = "bf16" if is_converted else "fp32"
+    value, how = seen.converted()
+    if (ran := seen.account.low()) is not None:
+        value, how = (value if ran[0] == value else "fp32"), f"{how}; {ran[1]}"
     return ReadBack(DTYPE, seen.asked.get(DTYPE), value, "effective", how)
 
 
 def _autocast(seen: Seen) -> ReadBack:
     """Tell it from converted weights: by the weights themselves."""
     asked = seen.asked.get(AUTOCAST)
-    if (ran := seen.primitives.is_bf16()) is not None:
-        is_on = ran[0] and not seen.is_converted()[0]
-        return ReadBack(AUTOCAST, asked, "bf16" if is_on else "off", "effective", ran[1])
-    how = "torch.is_autocast_enabled('cpu') inside the running context"
-    return ReadBack(AUTOCAST, asked, "bf16" if seen.autocasts else "off", "accepted", how)
+    if (ran := seen.account.low()) is not None:
+        value = ran[0] if ran[0] and seen.converted()[0] == "fp32" else "off"
+        return ReadBack(AUTOCAST, asked, value, "effective", ran[1])
+    how = "torch.is_autocast_enabled() inside the running context"
+    return ReadBack(AUTOCAST, asked, seen.name_of(seen.autocast), "accepted", how)
 
 
 def _with_mkldnn(torch: Any, model: Any, value: Value) -> Any:
@@ -180,11 +208,69 @@ def _pages(seen: Seen) -> ReadBack | None:
     return ReadBack(_PAGES, seen.asked[_PAGES], int(is_advised), "effective", how)
 
 
+def _with_matmul_precision(torch: Any, model: Any, value: Value) -> Any:
+    torch.set_float32_matmul_precision(str(value))
+    return model
+
+
+def _matmul_precision(seen: Seen) -> ReadBack:
+    """Look at the model's own matrix products, else at the rounding of one of ours."""
+    asked = seen.asked.get(_MATMUL)
+    spent = seen.kernels.precisions(matrices=True)
+    shares = {p: us / sum(spent.values()) for p, us in spent.items() if p in ("tf32", "fp32")}
+    if shares:
+        value = "high" if max(shares, key=lambda p: shares[p]) == "tf32" else "highest"
+        told = ", ".join(f"{share:.0%} in {p}" for p, share in shares.items())
+        return ReadBack(_MATMUL, asked, value, "effective", f"time of matrix products: {told}")
+    with seen.torch.inference_mode():
+        rounding, error = products.precision_of([_product_on_the_card(seen.torch)])
+    value = {"strict": "highest", "tf32": "high"}.get(rounding, "medium")
+    how = f"a product of ours has a relative error of {error:.1g}; the model's own are not told"
+    evidence: Evidence = "accepted" if value == asked else "effective"
+    return ReadBack(_MATMUL, asked, value, evidence, how)
+
+
+def _product_on_the_card(torch: Any) -> products.Multiply:
+    def multiply(a: Any, b: Any) -> Any:
+        return (torch.from_numpy(a).to(CUDA) @ torch.from_numpy(b).to(CUDA)).cpu().numpy()
+
+    return multiply
+
+
+def _with_benchmark(torch: Any, model: Any, value: Value) -> Any:
+    torch.backends.cudnn.benchmark = bool(value)
+    return model
+
+
+def _benchmark(seen: Seen) -> ReadBack:
+    value, how = bool(seen.torch.backends.cudnn.benchmark), "torch.backends.cudnn.benchmark"
+    return ReadBack(_BENCHMARK, seen.asked.get(_BENCHMARK), value, "accepted", how)
+
+
+def _graphs(seen: Seen) -> ReadBack:
+    """Count what the host launches: a graph that was not captured is none."""
+    n = seen.kernels.graph_launches
+    how = f"{n} x {GRAPH_LAUNCH} in a call of {sum(k.calls for k in seen.kernels.all)} kernels"
+    return ReadBack(forms.GRAPHS, seen.asked.get(forms.GRAPHS), n > 0, "effective", how)
+
+
+def _segments(seen: Seen) -> ReadBack | None:
+    """Look at the allocator's segments."""
+    if _SEGMENTS not in seen.asked:
+        return None
+    segments = seen.torch.cuda.memory_snapshot()
+    n = sum(bool(segment.get("is_expandable")) for segment in segments)
+    asked = str(seen.asked[_SEGMENTS])
+    is_as_asked = bool(n) == ("expandable_segments:true" in asked.lower())
+    how = f"{n} of {len(segments)} segments of PyTorch's allocator are expandable"
+    return ReadBack(_SEGMENTS, asked, asked if is_as_asked else how, "effective", how)
+
+
 def _of_form(knob: str) -> Way:
     return Way(lambda seen: seen.forms[knob])
 
 
-WAYS: dict[str, Way] = {
+_ON_THE_CPU: dict[str, Way] = {
     _THREADS: Way(_threads),
     _INTEROP: Way(_interop, at_start=lambda torch, n: torch.set_num_interop_threads(int(n))),
     _CAPABILITY: Way(_capability),
@@ -201,3 +287,18 @@ WAYS: dict[str, Way] = {
     _PAGES: Way(_pages),
     _FPMATH: Way(_by_products(_FPMATH)),
 }
+
+_ON_A_CARD: dict[str, Way] = {
+    _THREADS: Way(_threads),
+    MEMORY_FORMAT: Way(_layout, to_model=_laid_out),
+    DTYPE: Way(_dtype, to_model=_converted),
+    _MATMUL: Way(_matmul_precision, to_model=_with_matmul_precision),
+    _BENCHMARK: Way(_benchmark, to_model=_with_benchmark),
+    AUTOCAST: Way(_autocast),
+    forms.COMPILE: _of_form(forms.COMPILE),
+    forms.AUTOTUNE: _of_form(forms.AUTOTUNE),
+    forms.GRAPHS: Way(_graphs),
+    _SEGMENTS: Way(_segments),
+}
+WAYS: dict[str, dict[str, Way]] = {CPU: _ON_THE_CPU, CUDA: _ON_A_CARD}
+"""By device."""

@@ -14,6 +14,7 @@ _COUNTED_IN = frozenset({"aten", "prim", "prims"})
 _WHOLE_LAYERS = frozenset(
     {
         "aten::mkldnn_rnn_layer",
+        "aten::_cudnn_rnn",
         "aten::_native_multi_head_attention",
         "aten::_transformer_encoder_layer_fwd",
     }

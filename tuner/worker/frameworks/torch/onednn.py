@@ -34,9 +34,11 @@ class Primitives:
             with captured() as lines, mkldnn.verbose(mkldnn.VERBOSE_ON):
                 call()
         fields = [line.split(",") for line in lines if line.startswith("onednn_verbose")]
-        self.compute = [
+        compute = [
             ",".join(f) for f in fields if len(f) > 6 and f[3] == "exec" and f[5] in _COMPUTE
         ]
+        self.compute = compute
+        self.n_products = len(compute)
         told = [",".join(f) for f in fields if len(f) > 4 and f[2:4] == ["info", "cpu"]]
         self._isa = next((line.partition("isa:")[2] for line in told if "isa:" in line), "")
 
@@ -53,17 +55,17 @@ class Primitives:
         how = f"oneDNN ran {nhwc} of {len(convolutions)} convolutions in NHWC"
         return ("channels_last" if 2 * nhwc > len(convolutions) else "contiguous"), how
 
-    def is_bf16(self) -> tuple[bool, str] | None:
-        """Tell whether most primitives took bf16; None without any."""
+    def low(self) -> tuple[str, str] | None:
+        """Return bf16 if most primitives took it, empty if not; None without any."""
         if not self.compute:
             return None
         low = sum("src:bf16" in p for p in self.compute)
         how = f"oneDNN ran {low} of {len(self.compute)} primitives in bf16"
-        return 2 * low > len(self.compute), how
+        return ("bf16" if 2 * low > len(self.compute) else ""), how
 
 
 def multiplications(torch: Any) -> list[Multiply]:
-    """Return the ways in which models multiply: matrix products and convolutions."""
+    """Return the ways in which models multiply on the CPU: matrix products and convolutions."""
 
     def matrix(a: Array, b: Array) -> Array:
         result: Array = (torch.from_numpy(a) @ torch.from_numpy(b)).numpy()

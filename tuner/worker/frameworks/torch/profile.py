@@ -7,26 +7,47 @@ from collections import Counter
 from collections.abc import Callable
 
 from tuner.record.launch import Operator
+from tuner.record.workload import CUDA
+from tuner.worker.frameworks.torch.devices import Device
 
 _HASH = re.compile(r"\s*\b[0-9a-z]{32,}\b")
 """In the name of a compiled graph: that of its code, another one with every version."""
+
+_ARGUMENTS = re.compile(r"^void |[<(].*")
+"""In the name of a kernel: what its template was given, and what it takes."""
+_LONGEST = 80
 
 
 class TorchProfile:
     """PyTorch's own profiler."""
 
-    title = "torch.profiler, on the calling thread"
+    def __init__(self, device: Device) -> None:
+        self._is_on_card = device.name == CUDA
+        on = "kernels on the GPU" if self._is_on_card else "on the calling thread"
+        self.title = f"torch.profiler, {on}"
 
     def operators(self, calls: Callable[[], None]) -> list[Operator]:
-        """Return what each operator took on the calling thread: threads inside it are not seen."""
+        """Return what each operator took on the calling thread: threads inside it are not seen.
+
+        On a card, what each kernel took there.
+        """
         from torch.profiler import ProfilerActivity, profile
 
-        with profile(activities=[ProfilerActivity.CPU]) as seen:
+        activities = [ProfilerActivity.CPU]
+        if self._is_on_card:
+            activities.append(ProfilerActivity.CUDA)
+        with profile(activities=activities) as seen:
             calls()
         microseconds: Counter[str] = Counter()
         n_calls: Counter[str] = Counter()
         for event in seen.key_averages():
+            if self._is_on_card and not str(event.device_type).endswith("CUDA"):
+                continue  # the host only queues
             name = _HASH.sub("", event.key)
-            microseconds[name] += event.self_cpu_time_total
+            if self._is_on_card:
+                name = _ARGUMENTS.sub("", name)[:_LONGEST]
+                microseconds[name] += event.self_device_time_total
+            else:
+                microseconds[name] += event.self_cpu_time_total
             n_calls[name] += event.count
         return [Operator(name, microseconds[name] / 1e6, n_calls[name]) for name in microseconds]

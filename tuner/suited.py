@@ -1,0 +1,110 @@
+"""Whether a model, frameworks, a host and a device suit each other, before anything is built."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.errors import UsageError
+from tuner.frameworks import FRAMEWORKS
+from tuner.galleries import SEARCH_SPACES
+from tuner.host.identity import Host
+from tuner.host.libraries import installed_frameworks, missing_framework
+from tuner.record.workload import CPU, CUDA, ModelCard
+from tuner.request import Request
+from tuner.space.profile import Profile
+from tuner.space.profile_file import gallery, load_profile
+from tuner.space.resolve import profile_matches
+
+BYTES_PER_PARAMETER = 4
+"""Weights are float32 before anything is tuned."""
+_LARGER = 2
+"""By how many steps of its own a model's series of batches goes on, on a card: what computes a
+hundred times as fast is not filled by what fills a CPU."""
+
+
+def choose_profile(name: str, host: Host, device: str | None = None) -> Profile:
+    """Load a hardware profile; "auto" is the shipped one that names this host.
+
+    device: of those that measure on it alone.
+    """
+    if name == "auto":
+        for candidate in gallery(SEARCH_SPACES):
+            profile = load_profile(candidate, SEARCH_SPACES)
+            is_wanted = device in (None, profile.device)
+            if is_wanted and profile.matches and profile_matches(profile, host):
+                return profile
+    return load_profile(name, SEARCH_SPACES)
+
+
+def check_device(profile: Profile, host: Host) -> None:
+    """Raise UsageError where what a profile measures on is not here, or is only part of a card."""
+    if profile.device != CUDA:
+        return
+    if not host.gpus:
+        raise UsageError(
+            f"--hw {profile.name} measures on an NVIDIA GPU, and this process sees none "
+            "(nvidia-smi lists them; CUDA_VISIBLE_DEVICES may hide them): name the processor's "
+            "profile, or auto"
+        )
+    card = host.gpus[0]
+    if card.is_partitioned:
+        raise UsageError(
+            f"{card.name} is partitioned (MIG), and this version measures whole cards only: take "
+            "another card with CUDA_VISIBLE_DEVICES, or tune the CPU with another --hw"
+        )
+
+
+def on_device(card: ModelCard, device: str) -> ModelCard:
+    """Return the card of a model with the batches that are tried on a device.
+
+    A model's file states them for CPUs: 4 and 16 go on with 64 and 256 on a GPU.
+    """
+    if device != CUDA or len(card.batches) < 2:
+        return card
+    *_, before, last = card.batches
+    larger = tuple(last * (last // before) ** (i + 1) for i in range(_LARGER))
+    return msgspec.structs.replace(card, batches=(*card.batches, *larger))
+
+
+def frameworks_for(request: Request, card: ModelCard, device: str) -> tuple[str, ...]:
+    """Return the frameworks to tune: those asked for, else every installed one with the model."""
+    installed = installed_frameworks()
+    for name in request.frameworks:
+        if name not in card.frameworks:
+            raise UsageError(
+                f"{request.model or request.program} is not there for {name}; it is there for "
+                f"{', '.join(card.frameworks)}"
+            )
+        if name not in installed:
+            raise missing_framework(name)
+    possible = tuple(f for f in card.frameworks if device in FRAMEWORKS[f].devices)
+    asked = request.frameworks or possible
+    if wrong := [name for name in asked or card.frameworks if name not in possible]:
+        raise UsageError(
+            f"{wrong[0]} is not tuned on GPUs by this version: tune it on the CPU with another "
+            "--hw (tune-framework spaces lists them)"
+        )
+    found = request.frameworks or tuple(f for f in possible if f in installed)
+    if not found:
+        raise missing_framework(possible[0])
+    return found
+
+
+def check_memory(card: ModelCard, host: Host, device: str = CPU) -> None:
+    """Raise UsageError for a model whose weights alone are more than the memory of host or card.
+
+    Before it is built, which would take minutes and may end by the kernel's killer.
+    """
+    needed, there = card.n_parameters * BYTES_PER_PARAMETER, host.limits.memory_bytes
+    if needed > there:
+        raise UsageError(
+            f"{card.name} has {needed / 2**30:.1f} GiB of weights alone, and this host has "
+            f"{there / 2**30:.1f} GiB of memory: take a smaller variant "
+            f"(tune-framework models {card.name}) or a larger host"
+        )
+    if device == CUDA and needed > host.gpus[0].memory_bytes:
+        raise UsageError(
+            f"{card.name} has {needed / 2**30:.1f} GiB of weights alone, and {host.gpus[0].name} "
+            f"has {host.gpus[0].memory_bytes / 2**30:.1f} GiB of memory: take a smaller variant "
+            f"(tune-framework models {card.name}), or tune the CPU with another --hw"
+        )
