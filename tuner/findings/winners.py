@@ -121,4 +121,7 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
 
 
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
-    return list(records[-1].prepared.read_back) if records and records[-1].prepared else []
+    """Return what the last launch read back, of those that could look as closely as can be."""
+    told = [record.prepared for record in records if record.prepared is not None]
+    told = [prepared for prepared in told if prepared.is_traced] or told
+    return list(told[-1].read_back) if told else []

@@ -261,6 +261,15 @@ class ProcessLauncher:
             reference=str(self._store.reference_path.absolute()),
             mode=self._workload.mode,
             device=self._workload.device,
+            traces=self._traces(request.configuration),
+        )
+
+    def _traces(self, configuration: Configuration) -> bool:
+        """Tell whether a launch is to trace a call: the first of each configuration, on a card."""
+        return self._workload.device != CUDA or not any(
+            record.prepared is not None and record.prepared.is_traced
+            for record in self._store.launches.values()
+            if record.request.configuration == configuration
         )
 
     def ended(self, record: LaunchRecord) -> None:

@@ -217,6 +217,8 @@ class Prepared(msgspec.Struct, frozen=True, tag="prepared"):
     """The part of the peak that is mapped files: another process that maps them shares it."""
     cpus: tuple[int, ...] = ()
     """The affinity mask before any library bound its threads."""
+    is_traced: bool = True
+    """Whether a call was traced for the read-back; else it says less: another launch did it."""
     device_memory: DeviceMemory | None = None
     """None where a model lies in the host's memory alone."""
 

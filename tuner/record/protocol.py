@@ -53,6 +53,9 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     """Path of the file with the conditioned tensors and the default's outputs."""
     mode: str = INFERENCE
     device: str = CPU
+    traces: bool = True
+    """Whether settings are read back off a trace of a call where that is costly: on a card it takes
+    6 s (H100, PyTorch 2.11), so that one launch of a configuration does it for all."""
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):

@@ -77,6 +77,7 @@ class Session:
         self._company = Company(orders, tell)
         self._watch = Watch()
         self._settings: dict[str, Value] = {}
+        self._traces = True
         self._seed = 0
         self._import_s = self._first_call_s = 0.0
         self._reference_path = Path()
@@ -118,7 +119,7 @@ class Session:
     def begin(self, order: Begin) -> Built:
         """Import, build, restore the reference's tensors, apply the model-level settings."""
         apply_memory_policy(order.memory_policy)
-        self._settings = order.settings
+        self._settings, self._traces = order.settings, order.traces
         self._reference_path = Path(order.reference)
         build_s = self._load(order.model, order.framework, order.seed, order.mode, order.device)
         start = time.perf_counter()
@@ -211,17 +212,18 @@ class Session:
             is_steady=warm.is_steady,
             memory_peak_bytes=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             memory_private_bytes=private_bytes(),
-            read_back=tuple(self._read_back()),
+            read_back=tuple(self._read_back(traces=self._traces)),
+            is_traced=self._traces,
             memory_shared_bytes=shared_bytes(),
             cpus=tuple(sorted(self._cpus)),
             device_memory=self.framework.build.device_memory(),
         )
 
-    def _read_back(self) -> list[ReadBack]:
+    def _read_back(self, *, traces: bool) -> list[ReadBack]:
         found = [
             *of_process(self._settings, self._cpus),
             *of_allocator(self._settings),
-            *self.framework.evidence.read_back(self._settings),
+            *self.framework.evidence.read_back(self._settings, traces=traces),
         ]
         known = {item.knob for item in found}
         return found + variables.of_environment(self._settings, known, self._framework_name)
@@ -323,7 +325,9 @@ class Session:
             input_shapes=tuple(a.shape[1:] for a in arrays),
             versions=fw.build.versions(),
             effective_defaults={
-                item.knob: item.observed for item in self._read_back() if item.observed is not None
+                item.knob: item.observed
+                for item in self._read_back(traces=order.device == CPU)
+                if item.observed is not None
             },
             unread=variables.unread(order.framework),
             graph_width=width,

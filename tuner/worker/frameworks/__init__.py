@@ -102,8 +102,11 @@ class Work(Protocol):
 class Evidence(Protocol):
     """What the model is, and what of the settings is in force."""
 
-    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
-        """Tell what is in force, for every knob of the framework, after a first call."""
+    def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
+        """Tell what is in force, for every knob of the framework, after a first call.
+
+        traces: whether a call may be traced where that is costly; without, `accepted` will do.
+        """
 
     def parameters(self) -> list[Parameter]:
         """Return the trainable tensors of the default model, in its own order."""

@@ -230,7 +230,7 @@ class FakeEvidence:
     def __init__(self, build: FakeBuild) -> None:
         self._build = build
 
-    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+    def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
         """Tell what is in force; an "ignored" setting stays at its default."""
         found = []
         for knob, values in CHOICES.items():

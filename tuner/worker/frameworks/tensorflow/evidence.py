@@ -24,7 +24,7 @@ class TensorFlowEvidence:
         self._build = build
         self._work = work
 
-    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+    def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
         """Tell what is in force, for every knob of TensorFlow's own."""
         work = self._work
         seen = knobs.Seen(

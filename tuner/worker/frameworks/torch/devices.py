@@ -32,8 +32,13 @@ class Device(Protocol):
     def exact(self, torch: Any) -> AbstractContextManager[None] | None:
         """Return a context in which products are rounded to fp32; None if they always are."""
 
-    def account(self, torch: Any, call: Callable[[], Any] | None) -> Account:
-        """Make a call and return what the device's libraries tell of it."""
+    def account(
+        self, torch: Any, call: Callable[[], Any] | None, *, traces: bool = True
+    ) -> Account:
+        """Make a call and return what the device's libraries tell of it.
+
+        traces: whether it may be traced where that takes seconds.
+        """
 
     def memory(self, torch: Any) -> DeviceMemory | None:
         """Return what this process holds on the device; None where that is the host's memory."""
@@ -58,7 +63,9 @@ class Cpu:
     def exact(self, torch: Any) -> None:
         """The default is exact."""
 
-    def account(self, torch: Any, call: Callable[[], Any] | None) -> Account:
+    def account(
+        self, torch: Any, call: Callable[[], Any] | None, *, traces: bool = True
+    ) -> Account:
         """Have oneDNN tell of a call."""
         return Primitives(torch, call)
 
@@ -114,9 +121,11 @@ class Cuda:
             for part, precision in zip(parts, before, strict=True):
                 part.fp32_precision = precision
 
-    def account(self, torch: Any, call: Callable[[], Any] | None) -> Account:
+    def account(
+        self, torch: Any, call: Callable[[], Any] | None, *, traces: bool = True
+    ) -> Account:
         """Trace a call's kernels."""
-        return Kernels.of(torch, call)
+        return Kernels.of(torch, call if traces else None)
 
     def memory(self, torch: Any) -> DeviceMemory | None:
         """Return what PyTorch's allocator took; the context's own is not in it."""

@@ -24,7 +24,7 @@ class TorchEvidence:
         self._build = build
         self._work = work
 
-    def read_back(self, settings: Mapping[str, Value]) -> list[ReadBack]:
+    def read_back(self, settings: Mapping[str, Value], *, traces: bool = True) -> list[ReadBack]:
         """Tell what is in force, for every knob of PyTorch's own."""
         build = self._build
         with self._work.running():
@@ -35,7 +35,7 @@ class TorchEvidence:
             build.torch,
             build.model,
             dict(settings),
-            build.device.account(build.torch, self._traced_call()),
+            build.device.account(build.torch, self._traced_call(), traces=traces),
             {item.knob: item for item in build.form.read_back()},
             autocast=autocast,
         )

@@ -45,6 +45,7 @@ class Kernels:
         self.graph_launches = graph_launches
         self._products = [k for k in self.all if _PRODUCT.search(k.name)]
         self.n_products = sum(k.calls for k in self._products)
+        self.n_convolutions = sum(k.calls for k in self._products if _CONVOLUTION.search(k.name))
 
     @classmethod
     def of(cls, torch: Any, call: Callable[[], Any] | None) -> Kernels:
@@ -68,7 +69,7 @@ class Kernels:
 
     def layout(self) -> tuple[str, str] | None:
         """Return the layout by whether cuDNN had to rearrange images around its convolutions."""
-        n = sum(k.calls for k in self._products if _CONVOLUTION.search(k.name))
+        n = self.n_convolutions
         if not n:
             return None
         moved = sum(k.calls for k in self.all if _RELAYOUT.search(k.name))
@@ -85,15 +86,10 @@ class Kernels:
         shares = ", ".join(f"{us / sum(spent.values()):.0%} in {p}" for p, us in spent.items())
         return (most if most in ("bf16", "fp16") else ""), f"time of product kernels: {shares}"
 
-    def precisions(self, *, matrices: bool = False) -> dict[str, float]:
-        """Return the microseconds of products by their precision, the most first.
-
-        matrices: of those alone that are no convolutions.
-        """
+    def precisions(self) -> dict[str, float]:
+        """Return the microseconds of products by their precision, the most first."""
         spent: defaultdict[str, float] = defaultdict(float)
         for kernel in self._products:
-            if matrices and _CONVOLUTION.search(kernel.name):
-                continue
             found = next((p for p, token in _PRECISIONS if token.search(kernel.name)), "")
             if found:
                 spent[found] += kernel.us

@@ -214,9 +214,12 @@ def _with_matmul_precision(torch: Any, model: Any, value: Value) -> Any:
 
 
 def _matmul_precision(seen: Seen) -> ReadBack:
-    """Look at the model's own matrix products, else at the rounding of one of ours."""
+    """Look at the model's own matrix products, else at the rounding of one of ours.
+
+    In a model with convolutions nothing tells products apart: cuDNN has cuBLAS do some of them.
+    """
     asked = seen.asked.get(_MATMUL)
-    spent = seen.kernels.precisions(matrices=True)
+    spent = {} if seen.kernels.n_convolutions else seen.kernels.precisions()
     shares = {p: us / sum(spent.values()) for p, us in spent.items() if p in ("tf32", "fp32")}
     if shares:
         value = "high" if max(shares, key=lambda p: shares[p]) == "tf32" else "highest"
@@ -249,9 +252,14 @@ def _benchmark(seen: Seen) -> ReadBack:
 
 def _graphs(seen: Seen) -> ReadBack:
     """Count what the host launches: a graph that was not captured is none."""
+    asked = seen.asked.get(forms.GRAPHS)
+    if not seen.kernels.all:
+        compiles = seen.forms[forms.COMPILE].observed != "off"
+        how = "as another launch of the same settings showed; no call was traced in this one"
+        return ReadBack(forms.GRAPHS, asked, bool(asked) and compiles, "accepted", how)
     n = seen.kernels.graph_launches
     how = f"{n} x {GRAPH_LAUNCH} in a call of {sum(k.calls for k in seen.kernels.all)} kernels"
-    return ReadBack(forms.GRAPHS, seen.asked.get(forms.GRAPHS), n > 0, "effective", how)
+    return ReadBack(forms.GRAPHS, asked, n > 0, "effective", how)
 
 
 def _segments(seen: Seen) -> ReadBack | None:
