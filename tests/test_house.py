@@ -19,6 +19,7 @@ FLOORS = [
     "assembling",
     "verifying",
     "plan",
+    "suited",
     "request",
     "output",
     "deploy",

@@ -27,13 +27,14 @@ def choose_profile(name: str, host: Host, device: str | None = None) -> Profile:
 
     device: of those that measure on it alone.
     """
-    if name == "auto":
-        for candidate in gallery(SEARCH_SPACES):
-            profile = load_profile(candidate, SEARCH_SPACES)
-            is_wanted = device in (None, profile.device)
-            if is_wanted and profile.matches and profile_matches(profile, host):
-                return profile
-    return load_profile(name, SEARCH_SPACES)
+    if name != "auto":
+        return load_profile(name, SEARCH_SPACES)
+    shipped = [load_profile(path, SEARCH_SPACES) for path in gallery(SEARCH_SPACES)]
+    possible = [profile for profile in shipped if device in (None, profile.device)]
+    named = [p for p in possible if p.matches and profile_matches(p, host)]
+    # where none names this host, what is wrong with the device is said later (check_device)
+    others = [p for p in possible if p.name == "auto" or p.device == device != CPU]
+    return (named or others)[0]
 
 
 def check_device(profile: Profile, host: Host) -> None:

@@ -155,7 +155,6 @@ PUBLISHED = {
                  "xeon_run_cpu_throughput"},
         "epyc": {"amd_zentorch_env", "amd_zendnn_gomp", "amd_zendnn_instances"},
         "arm": {"graviton_torch"},
-        "cuda": {"torch_gpu_guide"},
     },
     "tensorflow": {
         "auto": {"tf_default", "tf_guide_r1", "tf_physical", "tf_guide_xla", "tf_guide_mixed",
@@ -164,7 +163,6 @@ PUBLISHED = {
                  "intel_zoo_resnet50", "itex_launch_latency", "itex_launch_throughput"},
         "epyc": {"zentf", "zentf_instances"},
         "arm": {"graviton_tf"},
-        "cuda": {"tf_gpu_guide"},
     },
 }  # fmt: skip
 
@@ -323,7 +321,7 @@ def test_every_profile_resolves_on_every_kind_of_host(tmp_path: Path) -> None:
     ]
     for i, shape in enumerate(shapes):
         host = machine(tmp_path / str(i), **shape)
-        for profile in ("xeon", "epyc", "arm", "cuda", "auto"):
+        for profile in ("xeon", "epyc", "arm", "auto"):
             for framework, defaults in (
                 ("torch", TORCH_DEFAULTS),
                 ("tensorflow", TENSORFLOW_DEFAULTS),

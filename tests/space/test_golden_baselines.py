@@ -24,7 +24,7 @@ from tuner.space.profile_file import load_profile
 
 Tree = Callable[[str], Path]
 MACHINES = described()
-PROFILES = ("arm", "auto", "cuda", "epyc", "xeon")
+PROFILES = ("arm", "auto", "epyc", "xeon")
 KINDS = ("cnn", "transformer")
 OMP, INTER, INTRA = (
     "env.OMP_NUM_THREADS",
@@ -200,14 +200,6 @@ def test_the_guideline_of_the_paper_gives_a_wide_graph_two_pools(name: str, tree
     found = listed(host, "tensorflow", answers.profile, width=2.9)
     for baseline in ("wang2019_guideline", "wang2019_script"):
         check(found[baseline], answers.wide[baseline], host, "tensorflow", "cnn")
-
-
-def test_the_settings_of_a_gpu_are_listed_as_not_measured(tree: Tree) -> None:
-    host = real_machine(tree("xeon-8180m-2s"), MACHINES["xeon-8180m-2s"])
-    for framework, name in (("torch", "torch_gpu_guide"), ("tensorflow", "tf_gpu_guide")):
-        baseline = listed(host, framework, "cuda")[name]
-        assert not baseline.is_applicable
-        assert "not measured by this version" in baseline.reason
 
 
 def check_that_it_can_be_started(baseline: Baseline, host: Host) -> None:

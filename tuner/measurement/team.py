@@ -252,6 +252,7 @@ def _on_the_card(each: Sequence[DeviceMemory | None]) -> DeviceMemory | None:
         sum(memory.allocated_peak_bytes for memory in known),
         sum(memory.reserved_peak_bytes for memory in known),
         sum(memory.reserved_bytes for memory in known),
+        known[0].card_bytes,
     )
 
 

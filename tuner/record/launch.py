@@ -77,6 +77,8 @@ class DeviceMemory(msgspec.Struct, frozen=True):
     """The most that the allocator held for them: what other programs could not have."""
     reserved_bytes: int
     """What it holds after the warm-up: a waiting launch keeps it."""
+    card_bytes: int
+    """What the card has."""
 
 
 class Share(msgspec.Struct, frozen=True):

@@ -8,9 +8,12 @@ from tuner.frameworks import DISTRIBUTIONS
 from tuner.host.identity import Host
 from tuner.record.identities import differing, said
 from tuner.record.recommendation import Recommendation
+from tuner.record.workload import CPU
 
-_SELDOM = ("cxx", "memory_gib", "gpus")
-"""Parts of an identity that speeds on a CPU seldom depend on."""
+_SELDOM = ("cxx", "memory_gib")
+"""Parts of an identity that speeds seldom depend on."""
+_GPUS = "gpus"
+"""The part that speeds on a CPU do not depend on."""
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -35,15 +38,18 @@ def differences(recommendation: Recommendation, host: Host) -> list[Difference]:
     if not there.identity:
         return _of_an_older_file(recommendation, host)
     in_use = {str(setting.value) for setting in recommendation.settings}
+    on_cpu = recommendation.workload.device == CPU
     return [
-        Difference(part.replace("_", " "), said(was), said(now), _matters(part, in_use))
+        Difference(part.replace("_", " "), said(was), said(now), _matters(part, in_use, on_cpu))
         for part, (was, now) in differing(there.identity, host.identity()).items()
     ]
 
 
-def _matters(part: str, in_use: set[str]) -> bool:
+def _matters(part: str, in_use: set[str], on_cpu: bool) -> bool:
     """Tell whether speeds are known to depend on a part of an identity."""
     whole, _, name = part.partition(", ")
+    if whole == _GPUS:
+        return not on_cpu
     if whole == "versions":
         return name in DISTRIBUTIONS
     return name in in_use if whole == "libraries" else whole not in _SELDOM

@@ -13,6 +13,9 @@ from tuner.measurement.estimates import clean_slices
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Prepared, Slice
 
+_SPARED = 10
+"""Up to this part of a card's memory nothing is the dearer for taking more: kernels that are chosen
+by trial take gigabytes of workspace once, of the 80 that a card has."""
 MEMORY, CALL = "memory", "the time of a call"
 """What a price is of."""
 
@@ -54,9 +57,11 @@ def _price(records: list[LaunchRecord]) -> Price:
 
 
 def _memory_bytes(prepared: Prepared) -> int:
-    """Return the bytes that count: on a card its own, which is the one that is short."""
+    """Return the bytes that count: on a card its own, and no fewer than it has to spare."""
     on_card = prepared.device_memory
-    return prepared.memory_peak_bytes if on_card is None else on_card.reserved_peak_bytes
+    if on_card is None:
+        return prepared.memory_peak_bytes
+    return max(on_card.reserved_peak_bytes, on_card.card_bytes // _SPARED)
 
 
 def _log_median(values: Iterable[float]) -> float | None:

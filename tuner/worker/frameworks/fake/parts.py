@@ -32,7 +32,7 @@ from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, dr
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
-_ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20)
+_ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20, 80 << 30)
 
 
 def _exhaust_memory() -> None:

@@ -133,6 +133,7 @@ class Cuda:
             allocated_peak_bytes=torch.cuda.max_memory_allocated(),
             reserved_peak_bytes=torch.cuda.max_memory_reserved(),
             reserved_bytes=torch.cuda.memory_reserved(),
+            card_bytes=torch.cuda.mem_get_info()[1],
         )
 
 

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 _PRODUCT = re.compile(r"gemm|gemv|fprop|implicit|nvjet|cutlass|fmha|sdpa|flash|convolve|winograd")
-_CONVOLUTION = re.compile(r"fprop|implicit_gemm|convolve|winograd|conv2d|image_first_layer")
+_CONVOLUTION = re.compile(r"(?<!flash_)fprop|implicit_gemm|convolve|winograd|conv2d|first_layer")
+_ATTENTION = re.compile(r"sdpa")
+"""cuDNN's own, whose f16 stands for either type of 16 bits."""
 _RELAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw")
 # By precision of what is multiplied, the first that is found: a name holds that of its sums too.
 # nvjet is cuBLAS's newest family; t, h and s after the architecture: bf16, half, single (as tf32).
@@ -90,6 +92,8 @@ class Kernels:
         """Return the microseconds of products by their precision, the most first."""
         spent: defaultdict[str, float] = defaultdict(float)
         for kernel in self._products:
+            if _ATTENTION.search(kernel.name):
+                continue
             found = next((p for p, token in _PRECISIONS if token.search(kernel.name)), "")
             if found:
                 spent[found] += kernel.us
