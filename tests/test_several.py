@@ -14,10 +14,10 @@ from tests.space.spaces import machine
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
 from tuner.measurement.describe import find_model, gallery_cards
-from tuner.output.index import best_guide
+from tuner.output.index import best_guide, reached, recommended
 from tuner.output.values import ratio
 from tuner.record.files import read_result
-from tuner.record.index import Index, Row, read_index, write_index_file
+from tuner.record.index import Index, Row, held_alone, read_index, write_index_file
 from tuner.several import select, shares
 from tuner.suited import check_memory
 
@@ -163,7 +163,7 @@ def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
 def test_a_model_that_fails_does_not_stop_the_others(begun: Path) -> None:
     broken = "fake@faults=fake.layout=plain:crash"
     done = several(begun, f"{broken},{OTHER}")
-    assert done.returncode == 1
+    assert done.returncode == 3  # as that study by itself
     assert broken in done.stderr
     assert "Traceback" not in done.stderr
     found = rows(begun)
@@ -196,6 +196,8 @@ def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(begun: 
         (("--models", "nosuch"), "unknown model 'nosuch'"),
         (("--models", "fake", "--model", "fake"), "--model and --models stand instead"),
         (("--models", "family=nosuch"), "no model has that family"),
+        (("--models", "family=cnnn"), "no model has that family; did you mean cnn?"),
+        (("--models", "famly=cnn"), "not selected by 'famly'; did you mean family?"),
         (("--models", "fake", "--framework", "torch"), "none of them is there"),
     ],
 )
@@ -209,12 +211,56 @@ def test_what_cannot_be_is_said_in_one_line(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(("out", "said"), [("file", "is no folder"), ("file/b", "is no folder")])
+@pytest.mark.parametrize("others", [(), ("--dry-run",)])
+def test_a_file_in_the_place_of_the_folder_is_said_before_any_work(
+    tmp_path: Path, out: str, said: str, others: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").write_text("mine")
+    done = run("--models", QUICK, *SPACE, "--out", out, *others, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_two_runs_do_not_share_a_folder(begun: Path) -> None:
+    with held_alone(begun / "all"):
+        done = several(begun, f"{QUICK},{OTHER}")
+    assert done.returncode == 2
+    assert "another run is tuning models into all" in done.stderr
+    with pytest.raises(ZeroDivisionError), held_alone(begun / "new"):
+        raise ZeroDivisionError
+    assert not (begun / "new").exists()
+    with held_alone(begun / "all"):  # let go of, whatever happened
+        pass
+
+
+def test_the_index_says_what_was_found_and_marks_what_did_not_win(begun: Path) -> None:
+    (row,) = rows(begun).values()
+    result = read_result(begun / "all" / row.folder / "result.json")
+    assert row.verdict == result.verdict
+    if result.verdict == "faster":
+        assert row.speedup == result.speedup
+        assert row.configuration == result.winners[result.recommended_class].configuration
+    won = msgspec.structs.replace(result.winners["same"], verdict="faster")
+    for verdict, said in (("ambiguous", "not decided: "), ("keep_default", "keep the default: ")):
+        lost = msgspec.structs.replace(won, verdict=verdict)
+        for winner, mark in ((won, ""), (lost, said)):
+            shown = msgspec.structs.replace(result, winners={**result.winners, "same": winner})
+            assert reached(shown, "same") == mark + ratio(won.speedup)
+    text = (begun / "all" / "index.md").read_text()
+    assert recommended(result) in text.replace("\\", "")
+    assert "tune-framework --models" in text
+
+
 def test_a_dry_run_lists_the_studies_and_measures_nothing(tmp_path: Path) -> None:
     done = run("--models", "resnet50,detr-resnet50", "--framework", "tensorflow", "--dry-run",
                cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "detr-resnet50 is not there for tensorflow: it is left out" in done.stderr
-    assert done.stdout.count("to be carried out") == 1
+    assert done.stdout.count("to be carried out\n") == 1
+    assert "1 to be carried out in 10:00 (--budget, over all of them), 10:00 each" in done.stdout
     assert not list(tmp_path.iterdir())
 
 

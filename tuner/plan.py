@@ -99,7 +99,8 @@ def plan(
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
-    check_known(request.restrictions, knob_ids(profile, frameworks, card.form))
+    meant = (*frameworks, *request.together)
+    check_known(request.restrictions, knob_ids(profile, meant, card.form))
     batch = request.batch if request.batch is not None else SCENARIOS[request.scenario].batch
     if batch is not None:
         card = _at_batch(card, batch, request.restrictions)

@@ -50,6 +50,9 @@ class Request(msgspec.Struct, frozen=True):
     """Empty where a whole program is tuned."""
     program: str | None = None
     hardware: str = "auto"
+    together: tuple[str, ...] = ()
+    """In a run of several models: every framework that it has studies of. Settings of any may be
+    asked for, though this study knows none of them."""
     device: str | None = None
     """With hardware auto: which device the profile must measure on; None for any."""
     frameworks: tuple[str, ...] = ()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import difflib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
 
 from tuner.errors import NothingMeasured, TuneError, UsageError
-from tuner.frameworks import OFFERED
+from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks
@@ -17,10 +18,12 @@ from tuner.measurement.describe import find_model, gallery_cards
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener, ModelBegins, Warned
-from tuner.record.index import Index, Row, read_index, result_of
+from tuner.record.index import Index, Row, held_alone, read_index, result_of
+from tuner.record.lines import check_place
 from tuner.record.withdrawal import ground_of
-from tuner.record.workload import ModelCard
+from tuner.record.workload import CPU, ModelCard
 from tuner.request import Request, check_request
+from tuner.suited import choose_profile
 from tuner.tuning import Finished, finish
 
 EACH_S = 600.0
@@ -55,9 +58,17 @@ def select(wanted: str, cards: Sequence[ModelCard]) -> list[str]:
         elif equals and key in _SELECTED:
             chosen = [card.name for card in real if getattr(card, _SELECTED[key]) == value]
             if not chosen:
-                there = ", ".join(sorted({getattr(card, _SELECTED[key]) for card in real}))
-                raise UsageError(f"--models {part}: no model has that {key}; there are {there}")
+                there = sorted({getattr(card, _SELECTED[key]) for card in real})
+                meant = _meant(value, there)
+                raise UsageError(
+                    f"--models {part}: no model has that {key}{meant}; there are {', '.join(there)}"
+                )
             found += chosen
+        elif equals and "@" not in key and "/" not in key:
+            raise UsageError(
+                f"--models {part}: models are not selected by {key!r}{_meant(key, _SELECTED)}; "
+                f"select them by {', '.join(_SELECTED)}"
+            )
         else:
             found.append(part)
     if not found:
@@ -66,6 +77,12 @@ def select(wanted: str, cards: Sequence[ModelCard]) -> list[str]:
             "family=cnn; list them with: tune-framework models"
         )
     return list(dict.fromkeys(found))
+
+
+def _meant(given: str, known: Iterable[str]) -> str:
+    """Ask whether something similar was meant; empty where nothing is."""
+    close = difflib.get_close_matches(given, list(known), n=1)
+    return f"; did you mean {close[0]}?" if close else ""
 
 
 def _parts(wanted: str) -> list[str]:
@@ -87,6 +104,8 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
     """
     check_request(request)
+    check_place(folder_of(request))
+    device = choose_profile(request.hardware, probe(), request.device).device
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
     found = []
     cards = gallery_cards(MODELS)
@@ -94,7 +113,7 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     for name in select(wanted, cards):
         card = known_cards.get(name) or find_model(name, MODELS)[1]
         options = _options(request, card)
-        for framework in _frameworks(name, card, request, listen):
+        for framework in _frameworks(name, card, request, device, listen):
             row = known.get((name, framework))
             is_finished = row and row.options == options and result_of(folder_of(request), row)
             found.append(row if row and is_finished else Row(name, framework, options=options))
@@ -121,6 +140,18 @@ def tune_several(
     """
     began = time.monotonic()
     wished = rows_of(wanted, request, listen)
+    with held_alone(folder_of(request)):
+        return _tune_several(wished, request, listen, budget_s, began)
+
+
+def _tune_several(
+    wished: Sequence[Row],
+    request: Request,
+    listen: Listener,
+    budget_s: float | None,
+    began: float,
+) -> list[Row]:
+    """Look at each model that is not finished, then carry their studies out."""
     host = probe()
     folder = folder_of(request)
     rows = {(row.model, row.framework): row for row in [*read_index(folder).rows, *wished]}
@@ -130,20 +161,29 @@ def tune_several(
             continue
         listen(ModelBegins(row.model, row.framework, number, len(wished)))
         own = msgspec.structs.replace(
-            request, model=row.model, frameworks=(row.framework,), out=None, below=folder
+            request,
+            model=row.model,
+            frameworks=(row.framework,),
+            together=tuple(dict.fromkeys(each.framework for each in wished)),
+            out=None,
+            below=folder,
         )
         here = msgspec.structs.replace(row, host=host.summary())
+        looked = time.monotonic()
         try:
             (made,) = plan(own, host, listen)
         except TuneError as error:
-            here = msgspec.structs.replace(here, state="failed", reason=str(error))
+            here = msgspec.structs.replace(
+                here, state="failed", reason=str(error), exit_code=error.exit_code
+            )
+            here = _with_seconds(here, looked)
         else:
+            here = _with_seconds(here, looked)
             here = msgspec.structs.replace(here, folder=made.folder.name)
             tasks.append(Task(here, made, own))
         rows[row.model, row.framework] = here
-    used_s = sum(row.seconds for row in wished)
-    all_s = used_s + EACH_S * len(tasks) if budget_s is None else budget_s
-    spent_s = used_s + time.monotonic() - began
+    spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
+    all_s = spent_s + EACH_S * len(tasks) if budget_s is None else budget_s
     if all_s - spent_s < _LEAST_S * len(tasks):
         raise UsageError(
             f"--budget {all_s:.0f} s: {spent_s:.0f} s of it are used by finished studies and by "
@@ -175,12 +215,20 @@ def _options(request: Request, card: ModelCard) -> str:
     return fingerprint([asked, card.source_sha256, own_profile])
 
 
-def _frameworks(name: str, card: ModelCard, request: Request, listen: Listener) -> list[str]:
-    """Return those of the frameworks asked for, or else installed, that have a model."""
-    asked = request.frameworks or installed_frameworks()
+def _frameworks(
+    name: str, card: ModelCard, request: Request, device: str, listen: Listener
+) -> list[str]:
+    """Return those of the frameworks asked for, or else installed, that have a model.
+
+    Without being asked for, only those that are measured on the device.
+    """
+    asked = request.frameworks or tuple(
+        framework for framework in installed_frameworks() if device in FRAMEWORKS[framework].devices
+    )
     found = [framework for framework in asked if framework in card.frameworks]
     if not found:
-        listen(Warned(f"{name} is not there for {' or '.join(asked)}: it is left out"))
+        where = "" if device == CPU else f" on {device}"
+        listen(Warned(f"{name} is not there for {' or '.join(asked)}{where}: it is left out"))
     return found
 
 
@@ -220,5 +268,26 @@ def _carry_out(
 
 
 def _row_of(row: Row, outcome: Finished, taken_s: float) -> Row:
-    state = "failed" if outcome.result is None else "done"
-    return msgspec.structs.replace(row, state=state, reason=outcome.error, seconds=taken_s)
+    result = outcome.result
+    made = msgspec.structs.replace(
+        row,
+        state="failed" if result is None else "done",
+        reason=outcome.error,
+        seconds=row.seconds + taken_s,
+        exit_code=outcome.exit_code,
+    )
+    if result is None:
+        return made
+    is_faster = result.verdict == "faster"
+    winner = result.winners[result.recommended_class]
+    return msgspec.structs.replace(
+        made,
+        verdict=result.verdict,
+        speedup=result.speedup if is_faster else None,
+        configuration=winner.configuration if is_faster else {},
+    )
+
+
+def _with_seconds(row: Row, began: float) -> Row:
+    """Add what looking at a model took: it is of the budget too."""
+    return msgspec.structs.replace(row, seconds=row.seconds + time.monotonic() - began)

@@ -56,8 +56,8 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     assert "1:00 left" in lines[0]
     assert "explore: up to 864" in lines[1]
     assert "warning: the host is busy" in lines[2]
-    assert "1.50x the default in the search: default, workload.batch=16" in lines[3]
-    assert "1.60x the default in the search: workload.batch=16 fake.streams=2" in lines[4]
+    assert "1.50x the default at its best batch: default, workload.batch=16" in lines[3]
+    assert "1.60x the default at its best batch: workload.batch=16 fake.streams=2" in lines[4]
     assert lines[5].endswith("recommended 1.50x (1.20 - 1.90), preliminary")
 
 

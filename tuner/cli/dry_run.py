@@ -18,6 +18,7 @@ from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
 from tuner.record.index import Row
+from tuner.several import EACH_S
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.listing import upper_size
@@ -83,8 +84,11 @@ def show(plans: list[Plan], host: Host, budget_s: float, *, as_json: bool) -> No
         _list(console, plan)
 
 
-def show_several(rows: Sequence[Row], *, as_json: bool) -> None:
-    """Print which studies of several models there would be, without building one."""
+def show_several(rows: Sequence[Row], budget_s: float | None, *, as_json: bool) -> None:
+    """Print which studies of several models there would be, without building one.
+
+    budget_s: over all of them; None where it was not given.
+    """
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
         return
@@ -96,6 +100,16 @@ def show_several(rows: Sequence[Row], *, as_json: bool) -> None:
         table.add_row(*map(Text, (row.model, row.framework, told)))
     console = wide_console()
     console.print(table)
+    n_left = sum(row.state != "done" for row in rows)
+    all_s = budget_s or n_left * EACH_S + sum(row.seconds for row in rows)
+    told = "nothing is left to be carried out"
+    if n_left:
+        left_s = max(0.0, all_s - sum(row.seconds for row in rows))
+        told = (
+            f"{n_left} to be carried out in {duration(left_s)} (--budget, over all of them), "
+            f"{duration(left_s / n_left)} each on average"
+        )
+    console.print(Text(told))
     console.print(Text("one study in full: --model NAME --dry-run", style="dim"))
 
 

@@ -74,6 +74,11 @@ def main(name: str | None, wanted: Wanted, sort: str, *, as_json: bool) -> None:
     if sort not in _BY:
         raise UsageError(f"--sort {sort!r} is none; sort by {', '.join(_BY)}")
     if name is not None:
+        if wanted != Wanted():
+            raise UsageError(
+                f"{name} is one model, and --family, --task and --framework choose among all; "
+                "leave out either"
+            )
         _, card = find_model(name, MODELS)
         _print_json(card) if as_json else _show_one(name, card)
         return
@@ -119,7 +124,9 @@ def _show_one(name: str, card: ModelCard) -> None:
     for what, told in _in_full(card):
         table.add_row(what, Text(told))
     console.print(table)
-    console.print(Text(f"Tune it: tune-framework --model {name}", style="dim"))
+    takes = next(iter(card.parameters.items()), None)
+    other = f"; with other parameters: --model {name}@{takes[0]}={takes[1]}" if takes else ""
+    console.print(Text(f"Tune it: tune-framework --model {name}{other}", style="dim"))
 
 
 def _in_full(card: ModelCard) -> list[tuple[str, str]]:
@@ -128,7 +135,7 @@ def _in_full(card: ModelCard) -> list[tuple[str, str]]:
     bound = card.server_bound_s
     told = {
         "task": card.task,
-        "family": f"{card.family} ({card.kind})",
+        "family": card.family if card.family == card.kind else f"{card.family} ({card.kind})",
         "follows": card.follows,
         "benchmarked by": ", ".join(card.systems),
         "frameworks": ", ".join(card.frameworks),
@@ -136,16 +143,27 @@ def _in_full(card: ModelCard) -> list[tuple[str, str]]:
         if len(card.frameworks) > 1
         else "",
         "inputs": "; ".join(card.inputs),
-        "an item is a": card.item,
+        "an item is": f"one {card.item}",
+        "takes": ", ".join(f"{key}={value}" for key, value in card.parameters.items()),
         "reference batch": str(card.reference_batch),
         "batches": ", ".join(map(str, card.batches)),
         "classes": "" if card.n_classes is None else f"{card.n_classes:,}",
-        "parameters": f"{card.n_parameters:,} ({size / 2**20:,.1f} MiB)" if size else "",
+        "parameters": f"{card.n_parameters:,} ({_bytes(size)})" if size else "",
         "MACs per item": f"{card.macs:,}" if card.macs else "",
         "graph width": ", ".join(f"{width:.3g} in {name}" for name, width in card.widths.items()),
         "MLPerf's server bound": "" if bound is None else f"{bound * 1000:g} ms",
     }
     return [(what, text) for what, text in told.items() if text]
+
+
+def _bytes(size: int) -> str:
+    """Write a size in the unit that leaves it three digits."""
+    for unit, each in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= each:
+            return (
+                f"{size / each:,.3g} {unit}" if size < 100 * each else f"{size / each:,.0f} {unit}"
+            )
+    return f"{size} bytes"
 
 
 def _short(count: int) -> str:

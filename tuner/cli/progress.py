@@ -166,7 +166,7 @@ def _line(event: Event, state: _State) -> str | None:
             state.count(event)
             return _ended(event)
         case BestSoFar():
-            text = f"{event.ratio:.2f}x the default in the search: {_named(event.label)}"
+            text = f"{event.ratio:.2f}x the default at its best batch: {_named(event.label)}"
             is_new, state.best = text != state.best, text
             return f"  best so far {text}" if is_new else None
         case RoundEnds():

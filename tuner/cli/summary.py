@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.tables import wide_console
-from tuner.output.index import best_guide, lines_of, unfinished
+from tuner.output.index import best_guide, lines_of, reached, unfinished
 from tuner.output.phrases import (
     against_as_run,
     best_candidate,
@@ -46,7 +46,7 @@ def show_index(folder: Path, rows: Sequence[Row]) -> None:
         if r is None:
             table.add_row(*map(Text, (row.model, row.framework, unfinished(row))))
             continue
-        speedups = (ratio(r.winners[klass].speedup) for klass in classes)
+        speedups = (reached(r, klass) for klass in classes)
         cells = (row.model, row.framework, default_value(r), best_guide(r), *speedups,
                  verdict_line(r.verdict))  # fmt: skip
         table.add_row(*map(Text, cells))

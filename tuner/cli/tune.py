@@ -83,7 +83,8 @@ def main(
     )
     if models is not None and dry_run:
         listen = plain(Console(file=sys.stderr, highlight=False))
-        dry_run_view.show_several(rows_of(models, request, listen), as_json=as_json)
+        all_s = None if budget is None else request.budget_s
+        dry_run_view.show_several(rows_of(models, request, listen), all_s, as_json=as_json)
     elif models is not None:
         _tune_several(models, request, None if budget is None else request.budget_s, as_json)
     elif dry_run:
@@ -124,7 +125,7 @@ def _tune(request: Request, *, as_json: bool) -> None:
 
 
 def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json: bool) -> None:
-    """Tune models one after another and say where their index is; exits 1 if any failed."""
+    """Tune models one after another and say where their index is; exits with their worst code."""
     with progress(quiet=as_json) as show_progress:
 
         def listen(event: Event) -> None:
@@ -138,8 +139,11 @@ def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json
     for row in rows:
         if row.state == "failed":
             complain(f"{row.model} in {row.framework}: {row.reason}")
-    if any(row.state != "done" for row in rows):
-        raise typer.Exit(1)
+    if is_output_lost():
+        complain(f"nothing else is lost; see {shlex.quote(str(folder_of(request) / 'index.md'))}")
+    worst = max(row.exit_code for row in rows)
+    if worst or any(row.state != "done" for row in rows):
+        raise typer.Exit(worst or 1)
 
 
 def _check_what(

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.output.phrases import settings, verdict_line
 from tuner.output.report import render_index
 from tuner.output.values import ratio
 from tuner.record.files import read_result, write_whole
@@ -50,6 +51,8 @@ def write_index(folder: Path, index: Index) -> None:
             hosts=hosts,
             best_guide=best_guide,
             unfinished=unfinished,
+            reached=reached,
+            recommended=recommended,
         )
         write_whole(folder / name, text)
 
@@ -61,6 +64,22 @@ def unfinished(row: Row) -> str:
         "done": "its folder is gone",
     }
     return words.get(row.state, row.reason)
+
+
+def reached(result: Result, klass: str) -> str:
+    """Say what a class's winner reaches; what did not win is marked as such."""
+    winner = result.winners[klass]
+    if winner.verdict == "faster":
+        return ratio(winner.speedup)
+    told = verdict_line(winner.verdict)
+    return told if winner.speedup is None else f"{told}: {ratio(winner.speedup)}"
+
+
+def recommended(result: Result) -> str:
+    """Write the settings that are recommended."""
+    if result.verdict != "faster":
+        return "the default"
+    return settings(result.winners[result.recommended_class].configuration)
 
 
 def best_guide(result: Result) -> str:

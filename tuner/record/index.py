@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.record.configuration import Value
 from tuner.record.files import UNREADABLE, in_short, write_whole
+from tuner.record.interval import Interval
 
 INDEX_VERSION = 1
 FILE = "index.json"
@@ -32,6 +38,15 @@ class Row(msgspec.Struct, frozen=True):
     """Of the wall clock, in all sessions; 0 while it is pending."""
     options: str = ""
     """A hash over what was asked of each model."""
+    exit_code: int = 0
+    """Of a study by itself."""
+    verdict: str = ""
+    """faster, keep_default or ambiguous, of what is recommended; empty before it is done, and in
+    files of earlier versions."""
+    speedup: Interval | None = None
+    """Of what is recommended, where it is faster."""
+    configuration: dict[str, Value] = {}
+    """What is recommended; nothing for the default."""
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -70,6 +85,30 @@ def read_index(folder: Path) -> Index:
             "name another folder with --out"
         )
     return found
+
+
+@contextmanager
+def held_alone(folder: Path) -> Iterator[None]:
+    """Hold a folder's index for this process alone; let go of it whatever happens.
+
+    Raises UsageError while another process holds it. A lock of the folder itself: nothing is left.
+    """
+    is_new = not folder.exists()
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(
+                f"another run is tuning models into {folder}: wait until it has ended, or name "
+                "another folder with --out"
+            ) from error
+        yield
+    finally:
+        os.close(descriptor)
+        if is_new and not any(folder.iterdir()):
+            folder.rmdir()
 
 
 def write_index_file(folder: Path, index: Index) -> None:

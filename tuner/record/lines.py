@@ -119,11 +119,8 @@ def goes_on_with(folder: Path) -> str | None:
     return commands[-1] if commands else ""
 
 
-def check_folder(folder: Path) -> None:
-    """Raise unless a folder is writable and new, empty, or holds a study; change nothing.
-
-    Raises UsageError for other files, StudyDamaged where launches have lost their journal.
-    """
+def check_place(folder: Path) -> None:
+    """Raise UsageError unless a folder is there and may be written, or can be made."""
     place = next(
         p
         for p in (folder, *folder.absolute().parents)
@@ -134,6 +131,14 @@ def check_folder(folder: Path) -> None:
         raise UsageError(
             f"cannot write to {folder}: {place} {why}; name a writable folder with --out"
         )
+
+
+def check_folder(folder: Path) -> None:
+    """Raise unless a folder is writable and new, empty, or holds a study; change nothing.
+
+    Raises UsageError for other files, StudyDamaged where launches have lost their journal.
+    """
+    check_place(folder)
     journal = folder / JOURNAL
     try:
         if not folder.is_dir() or (journal.is_file() and any(_whole_lines(folder, JOURNAL))):

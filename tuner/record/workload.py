@@ -86,6 +86,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     """How the frameworks' models differ; empty if they are the same, or there is one only."""
     inputs: tuple[str, ...] = ()
     """Each input in words: Tokens lengths=(128,) vocabulary=30522."""
+    parameters: dict[str, Value] = {}
+    """What the file's functions take as NAME@key=value, with the defaults."""
     variants: tuple[str, ...] = ()
     """Those that the file has: NAME-VARIANT is NAME@variant=VARIANT."""
     fault: str = ""

@@ -6,10 +6,13 @@ pickled ones (pytorch_model.bin) only if the user allows it. transformers 5 has 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import UsageError
+from tuner.record.configuration import Value
 from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.recorded import recorded_inputs
@@ -27,6 +30,7 @@ class HuggingFace:
     takes_parameters = True
     accuracy: Accuracy | None = None
     variants: tuple[str, ...] = ()
+    parameters: Mapping[str, Value] = MappingProxyType({})
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref

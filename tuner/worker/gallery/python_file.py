@@ -25,7 +25,7 @@ import importlib.util
 import inspect
 import sys
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -66,9 +66,7 @@ class PythonFile:
         # a training script may have an accuracy of its own, for something else
         is_model_file = not ref.function
         self.accuracy: Accuracy | None = accuracy if is_model_file and callable(accuracy) else None
-        self.variants: tuple[str, ...] = (
-            tuple(getattr(self._module, _VARIANTS, ())) if is_model_file else ()
-        )
+        self.variants = self._stated_variants() if is_model_file else ()
         if ref.function and not callable(getattr(self._module, ref.function, None)):
             raise UsageError(f"{ref.path} has no function {ref.function}")
         self._check_parameters()
@@ -78,6 +76,27 @@ class PythonFile:
         names = (self._ref.function,) if self._ref.function else (_STATEMENT, *FRAMEWORKS)
         found = {name: getattr(self._module, name, None) for name in names}
         return {name: f for name, f in found.items() if callable(f)}
+
+    @property
+    def parameters(self) -> dict[str, Value]:
+        """Return what the functions take and its defaults, but for the variant of a name."""
+        signatures = map(inspect.signature, self._functions().values())
+        return {
+            key: taken.default
+            for signature in signatures
+            for key, taken in signature.parameters.items()
+            if key != VARIANT and type(taken.default) in _KINDS
+        }
+
+    def _stated_variants(self) -> tuple[str, ...]:
+        """Return the file's VARIANTS; raises UsageError where they are no names."""
+        stated = getattr(self._module, _VARIANTS, ())
+        if not isinstance(stated, Collection) or not all(isinstance(v, str) for v in stated):
+            raise UsageError(
+                f"{self._ref.path}: {_VARIANTS} is {stated!r}; it must hold the names of variants, "
+                "such as ('base', 'large')"
+            )
+        return tuple(stated)
 
     def _check_parameters(self) -> None:
         """Refuse a variant that is none, a parameter that no function takes or of another type."""

@@ -10,6 +10,7 @@ form                code (built by Python), script, export or saved: what the kn
 takes_parameters    whether NAME@key=value means anything
 accuracy            the user's function of (outputs, inputs), or None
 variants            names of the variants that a model file has; empty for everything else
+parameters          what NAME@key=value may set, with the defaults; empty for everything else
 
 Raises UsageError for what cannot be used as asked for.
 """
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import hashlib
 import traceback
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -26,6 +27,7 @@ import msgspec
 
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
+from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelCard, ModelRef
 from tuner.worker.gallery.hugging_face import HuggingFace
 from tuner.worker.gallery.python_file import PythonFile
@@ -41,6 +43,9 @@ class Source(Protocol):
     takes_parameters: bool
     accuracy: Accuracy | None
     variants: tuple[str, ...]
+
+    @property
+    def parameters(self) -> Mapping[str, Value]: ...
 
     def frameworks(self) -> tuple[str, ...]: ...
 
@@ -130,6 +135,7 @@ def card_of(ref: ModelRef) -> ModelCard:
         small=model.small,
         differs=model.differs,
         inputs=tuple(map(_in_words, model.inputs)),
+        parameters=dict(source.parameters),
         variants=source.variants,
     )
 

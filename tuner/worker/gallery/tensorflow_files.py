@@ -7,11 +7,13 @@ refused unless the user allows it.
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import UsageError
+from tuner.record.configuration import Value
 from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.python_file import layer_names, stated_by_keras
@@ -29,6 +31,7 @@ class KerasFile:
     takes_parameters = False
     accuracy: Accuracy | None = None
     variants: tuple[str, ...] = ()
+    parameters: Mapping[str, Value] = MappingProxyType({})
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref
@@ -104,6 +107,7 @@ class SavedModel:
     takes_parameters = False
     accuracy: Accuracy | None = None
     variants: tuple[str, ...] = ()
+    parameters: Mapping[str, Value] = MappingProxyType({})
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref

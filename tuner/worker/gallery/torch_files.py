@@ -9,10 +9,13 @@ beside it (torch.export.pt2_archive of 2.13).
 from __future__ import annotations
 
 import zipfile
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from tuner.errors import UsageError
+from tuner.record.configuration import Value
 from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.recorded import recorded_inputs
@@ -67,6 +70,7 @@ class ScriptFile:
     takes_parameters = False
     accuracy: Accuracy | None = None
     variants: tuple[str, ...] = ()
+    parameters: Mapping[str, Value] = MappingProxyType({})
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref
@@ -111,6 +115,7 @@ class ExportFile:
     takes_parameters = False
     accuracy: Accuracy | None = None
     variants: tuple[str, ...] = ()
+    parameters: Mapping[str, Value] = MappingProxyType({})
 
     def __init__(self, ref: ModelRef) -> None:
         self._ref = ref
