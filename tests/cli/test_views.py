@@ -42,6 +42,9 @@ def test_a_model_is_told_in_full(here: Here, tmp_path: Path) -> None:
     for expected in ("question answering", "MLPerf Inference", "130 ms", "334,094,338", "GELU"):
         assert expected in told
     assert "are the same" in here("models", "resnet50").stdout
+    tables = here("models", "dlrm-rmc1").stdout
+    assert "row_scale=0.0625" in tables
+    assert "--model dlrm-rmc1@row_scale=0.0625" in tables
     card = json.loads(here("models", "llama-decode", "--json").stdout)
     assert (card["name"], card["item"]) == ("llama-decode", "token")
 
@@ -55,6 +58,7 @@ def test_a_model_is_told_in_full(here: Here, tmp_path: Path) -> None:
         (("--framework", "jax"), "unknown framework 'jax'"),
         (("--task", "chess"), "no model is left by --task 'chess'; tasks are"),
         (("--sort", "speed"), "sort by name, parameters, macs"),
+        (("resnet50", "--family", "cnn"), "resnet50 is one model, and --family"),
     ],
 )
 def test_a_wrong_view_of_models_is_said(here: Here, given: tuple[str, ...], said: str) -> None:

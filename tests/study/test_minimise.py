@@ -302,6 +302,20 @@ def test_without_time_to_measure_without_it_something_else_ships(
     assert "fake.streams raises memory or the time of a call by more than 10 %" in warned
 
 
+@pytest.mark.parametrize(("gain", "ships"), [(1.5, True), (0.6, False)])
+def test_where_a_removal_was_not_measured_the_whole_has_to_pay(
+    store: Store, tmp_path: Path, gain: float, ships: bool
+) -> None:
+    """Three times the memory, which the second stream takes: a third of the gain would not do."""
+    for configuration, rate, mib in (
+        (DEFAULT, 1.0, 100), (BLOCKED, 1.1, 100), (OTHER, 1.0, 300), (FULL, 1.0 + gain, 300)
+    ):  # fmt: skip
+        tell(store, add(store, configuration, rate, memory_bytes=mib * MIB))
+    study = minimised(store, tmp_path)
+    assert (winner_of(study) == FULL) is ships
+    assert (unproven(study, FULL) == []) is ships
+
+
 def test_a_setting_of_no_price_stays_without_time_to_measure_without_it(
     store: Store, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.worker.workers import TINY
 from tuner.errors import UsageError
+from tuner.galleries import MODELS
 from tuner.record.workload import ModelCard, ModelRef
 from tuner.worker.gallery.python_file import PythonFile
 from tuner.worker.gallery.sources import card_of
@@ -63,3 +64,12 @@ def test_what_lies_beside_a_model_file_can_be_imported(tmp_path: Path) -> None:
         "def torch(): ...\n"
     )
     assert card(path).fault == ""
+
+
+@pytest.mark.parametrize("stated", ["(1, 2)", "3"])
+def test_variants_that_are_no_names_are_refused(tmp_path: Path, stated: str) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text((MODELS / "fake.py").read_text() + f"\nVARIANTS = {stated}\n")
+    card = card_of(ModelRef("mine", str(path)))
+    assert "VARIANTS is" in card.fault
+    assert "names of variants" in card.fault
