@@ -1,6 +1,7 @@
 """Whether host, device, frameworks and model suit each other, said before anything is built."""
 
 import os
+import sys
 from pathlib import Path
 
 import msgspec
@@ -13,11 +14,19 @@ from tests.space.spaces import workload
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host, probe
+from tuner.host.libraries import installed_devices
 from tuner.host.nvml import STANDS_IN
 from tuner.record.workload import CPU, CUDA, ModelCard
 from tuner.request import Request
 from tuner.space.profile_file import load_profile
-from tuner.suited import check_device, check_memory, choose_profile, frameworks_for, on_device
+from tuner.suited import (
+    check_device,
+    check_memory,
+    choose_profile,
+    frameworks_for,
+    left_alone,
+    on_device,
+)
 
 CARD = workload("torch").card
 BOTH = msgspec.structs.replace(CARD, frameworks=("torch", "tensorflow"))
@@ -33,13 +42,40 @@ def without(host: Host) -> Host:
     return msgspec.structs.replace(host, gpus=())
 
 
-def test_auto_takes_the_card_where_there_is_one(host: Host, without: Host) -> None:
-    assert choose_profile("auto", host).device == CUDA
-    assert choose_profile("auto", without).device == CPU
+def test_auto_takes_the_card_where_something_can_be_measured_on_it(
+    host: Host, without: Host
+) -> None:
+    on_cards = ("tensorflow", "fake")  # the fake is measured on any
+    assert choose_profile("auto", host, None, on_cards).device == CUDA
+    assert choose_profile("auto", host, None, ("tensorflow",)).device == CPU
+    assert choose_profile("auto", without, None, on_cards).device == CPU
     # what is proved again is proved where it was measured
-    assert choose_profile("auto", host, CPU).device == CPU
+    assert choose_profile("auto", host, CPU, on_cards).device == CPU
     assert choose_profile("auto", without, CUDA).device == CUDA
     assert choose_profile("xeon", host).device == CPU
+
+
+def test_auto_says_why_a_card_is_left_alone(host: Host, without: Host) -> None:
+    cpu, card = (load_profile(name, SEARCH_SPACES) for name in ("xeon", "cuda"))
+    told = left_alone(cpu, host, ("torch", "tensorflow"))
+    assert (
+        "NVIDIA H100 80GB HBM3 left alone: torch is a build without CUDA here, tensorflow" in told
+    )
+    assert not left_alone(card, host, ("torch",))
+    assert not left_alone(cpu, without, ("torch",))
+
+
+@pytest.mark.parametrize(("written", "found"), [("None", (CPU,)), ("'13.0'", (CPU, CUDA))])
+def test_a_build_tells_of_cuda_without_being_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, found: tuple[str, ...]
+) -> None:
+    (tmp_path / "torch").mkdir()
+    (tmp_path / "torch/__init__.py").write_text("raise ImportError\n")
+    (tmp_path / "torch/version.py").write_text(f"cuda: Optional[str] = {written}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "torch", raising=False)
+    assert installed_devices("torch") == found
+    assert installed_devices("tensorflow") in ((CPU,), ())
 
 
 def test_a_card_that_is_not_there_or_is_a_part_of_one_is_refused(host: Host, without: Host) -> None:
@@ -56,7 +92,7 @@ def test_a_card_that_is_not_there_or_is_a_part_of_one_is_refused(host: Host, wit
 @pytest.mark.parametrize(
     ("batches", "on_card"),
     [((4, 16), (4, 16, 64, 256)), ((1, 4), (1, 4, 16, 64)), ((64, 256), (64, 256, 1024, 4096)),
-     ((1,), (1,))],
+     ((8, 12), (8, 12, 24, 48)), ((1,), (1,))],
 )  # fmt: skip
 def test_a_card_is_tried_with_larger_batches(
     batches: tuple[int, ...], on_card: tuple[int, ...]

@@ -7,16 +7,18 @@ import math
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
 from tuner.measurement.asking import Waiting
 from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.configuration import Configuration
-from tuner.record.events import Listener, unheard
+from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.journal import StudyOpened
 from tuner.record.lines import check_folder, opened_in
@@ -24,7 +26,7 @@ from tuner.record.load import SCENARIOS
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef, Workload
 from tuner.request import Request, check_request, objective_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
@@ -36,7 +38,16 @@ from tuner.space.profile import Profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
 from tuner.space.restrictions import Restrictions, check_known
 from tuner.space.space import Space
-from tuner.suited import check_device, check_memory, choose_profile, frameworks_for, on_device
+from tuner.suited import (
+    AUTO,
+    check_device,
+    check_memory,
+    choose_profile,
+    frameworks_for,
+    in_question_of,
+    left_alone,
+    on_device,
+)
 
 _LONGEST_NAME = 120
 METHOD = 3
@@ -82,8 +93,8 @@ def plan(
         passed_s = time.monotonic() - began
         return Waiting(request.budget_s - passed_s, listen, is_strict, passed_s)
 
-    profile = choose_profile(request.hardware, host, request.device)
-    check_device(profile, host)
+    if request.hardware != AUTO:  # what cannot be is said before a model is loaded
+        check_device(choose_profile(request.hardware, host), host)
     if request.program is not None:
         ref, card = find_program(request.program, waiting())
     else:
@@ -96,6 +107,14 @@ def plan(
         )
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
+    in_question = in_question_of(request, card)
+    profile = choose_profile(request.hardware, host, request.device, in_question)
+    check_device(profile, host)
+    if request.hardware == AUTO and request.device is None:
+        if told := left_alone(profile, host, in_question):
+            listen(Warned(told))
+        elif others := [f for f in in_question if profile.device not in FRAMEWORKS[f].devices]:
+            listen(Warned(f"{', '.join(others)} left out: not measured on GPUs by this version"))
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
@@ -159,7 +178,7 @@ def _plan_one(
     parts = {
         "method": str(METHOD),
         "objective": fingerprint(objective.identity()),
-        "hardware": fingerprint({k: v for k, v in host.identity().items() if k != "versions"}),
+        "hardware": fingerprint(_hardware(host, profile.device)),
         "versions": fingerprint({**host.versions, **facts.versions}),
         "workload": fingerprint(msgspec.to_builtins(workload)),
         "space": fingerprint([describe(space), [msgspec.to_builtins(b) for b in baselines]]),
@@ -184,6 +203,12 @@ def _plan_one(
         earlier=earlier_studies(request.learn_from, framework, objective.metric, folder),
         environment=environment,
     )
+
+
+def _hardware(host: Host, device: str) -> dict[str, Any]:
+    """Return what of a host's hardware changes results: its cards not, where the CPU computes."""
+    identity = {k: v for k, v in host.identity().items() if k != "versions"}
+    return identity if device != CPU else {**identity, "gpus": []}
 
 
 def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:

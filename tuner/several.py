@@ -105,7 +105,8 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     """
     check_request(request)
     check_place(folder_of(request))
-    device = choose_profile(request.hardware, probe(), request.device).device
+    in_question = request.frameworks or installed_frameworks()
+    device = choose_profile(request.hardware, probe(), request.device, in_question).device
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
     found = []
     cards = gallery_cards(MODELS)
@@ -138,20 +139,17 @@ def tune_several(
     Raises UsageError before anything is measured, NothingMeasured where nothing came of any,
     Interrupted (resumable) while measuring.
     """
-    began = time.monotonic()
-    wished = rows_of(wanted, request, listen)
+    check_place(folder_of(request))
     with held_alone(folder_of(request)):
-        return _tune_several(wished, request, listen, budget_s, began)
+        return _tune_several(wanted, request, listen, budget_s)
 
 
 def _tune_several(
-    wished: Sequence[Row],
-    request: Request,
-    listen: Listener,
-    budget_s: float | None,
-    began: float,
+    wanted: str, request: Request, listen: Listener, budget_s: float | None
 ) -> list[Row]:
     """Look at each model that is not finished, then carry their studies out."""
+    began = time.monotonic()
+    wished = rows_of(wanted, request, listen)
     host = probe()
     folder = folder_of(request)
     rows = {(row.model, row.framework): row for row in [*read_index(folder).rows, *wished]}
@@ -184,7 +182,7 @@ def _tune_several(
         rows[row.model, row.framework] = here
     spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
     all_s = spent_s + EACH_S * len(tasks) if budget_s is None else budget_s
-    if all_s - spent_s < _LEAST_S * len(tasks):
+    if tasks and all_s - spent_s < _LEAST_S * len(tasks):
         raise UsageError(
             f"--budget {all_s:.0f} s: {spent_s:.0f} s of it are used by finished studies and by "
             f"looking at the models, which leaves too little for {len(tasks)} more; give a larger "
@@ -228,7 +226,8 @@ def _frameworks(
     found = [framework for framework in asked if framework in card.frameworks]
     if not found:
         where = "" if device == CPU else f" on {device}"
-        listen(Warned(f"{name} is not there for {' or '.join(asked)}{where}: it is left out"))
+        tried = " or ".join(asked) or "any framework"
+        listen(Warned(f"{name} is not there for {tried}{where}: it is left out"))
     return found
 
 

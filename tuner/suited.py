@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import msgspec
 
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
-from tuner.host.libraries import installed_frameworks, missing_framework
+from tuner.host.libraries import installed_devices, installed_frameworks, missing_framework
 from tuner.record.workload import CPU, CUDA, ModelCard
 from tuner.request import Request
 from tuner.space.profile import Profile
@@ -22,19 +24,49 @@ _LARGER = 2
 hundred times as fast is not filled by what fills a CPU."""
 
 
-def choose_profile(name: str, host: Host, device: str | None = None) -> Profile:
+AUTO = "auto"
+"""The profile that is chosen by what this host is."""
+
+
+def in_question_of(request: Request, card: ModelCard) -> tuple[str, ...]:
+    """Return the frameworks that a model may be tuned in here: those asked for, or installed."""
+    installed = installed_frameworks()
+    return request.frameworks or tuple(f for f in card.frameworks if f in installed)
+
+
+def choose_profile(
+    name: str, host: Host, device: str | None = None, frameworks: Collection[str] = ()
+) -> Profile:
     """Load a hardware profile; "auto" is the shipped one that names this host.
 
-    device: of those that measure on it alone.
+    device: of those that measure on it alone. frameworks: those in question: without a device that
+    was asked for, it is one on which one of them can be measured here.
     """
-    if name != "auto":
+    if name != AUTO:
         return load_profile(name, SEARCH_SPACES)
     shipped = [load_profile(path, SEARCH_SPACES) for path in gallery(SEARCH_SPACES)]
-    possible = [profile for profile in shipped if device in (None, profile.device)]
+    here = {each for framework in frameworks for each in installed_devices(framework)} or {CPU}
+    wanted = here if device is None else {device}
+    possible = [profile for profile in shipped if profile.device in wanted]
+    # a card is what its host is for
+    possible.sort(key=lambda profile: profile.device == CPU)
     named = [p for p in possible if p.matches and profile_matches(p, host)]
     # where none names this host, what is wrong with the device is said later (check_device)
-    others = [p for p in possible if p.name == "auto" or p.device == device != CPU]
+    others = [p for p in possible if p.name == AUTO or p.device == device != CPU]
     return (named or others)[0]
+
+
+def left_alone(profile: Profile, host: Host, frameworks: Collection[str]) -> str:
+    """Say why a card is left alone although nobody asked for that; empty if it is not."""
+    if profile.device == CUDA or not host.gpus:
+        return ""
+    why = [
+        f"{name} is a build without CUDA here"
+        if CUDA in FRAMEWORKS[name].devices
+        else f"{name} is not measured on GPUs by this version"
+        for name in frameworks
+    ]
+    return f"the CPU is measured, and {host.gpus[0].name} left alone: {', '.join(why)}"
 
 
 def check_device(profile: Profile, host: Host) -> None:
@@ -63,7 +95,8 @@ def on_device(card: ModelCard, device: str) -> ModelCard:
     if device != CUDA or len(card.batches) < 2:
         return card
     *_, before, last = card.batches
-    larger = tuple(last * (last // before) ** (i + 1) for i in range(_LARGER))
+    step = max(2, last // before)
+    larger = tuple(last * step ** (i + 1) for i in range(_LARGER))
     return msgspec.structs.replace(card, batches=(*card.batches, *larger))
 
 

@@ -16,7 +16,7 @@ from tuner.host.identity import Host
 from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, Watch
 from tuner.host.libraries import installed_frameworks
 from tuner.host.topology import format_cpu_list
-from tuner.record.workload import CPU
+from tuner.record.workload import CPU, CUDA
 
 # A study of the smallest gallery models wants about this much.
 _LITTLE_MEMORY = 2 << 30
@@ -209,7 +209,10 @@ def _shell(s: Surroundings) -> list[Finding]:
     if not names:
         return []
     frameworks = s.frameworks or OFFERED  # with none installed yet, any may be
-    effective = [n for n in names if not all(without_effect(n, each, CPU) for each in frameworks)]
+    device = CUDA if s.host.gpus else CPU
+    effective = [
+        n for n in names if not all(without_effect(n, each, device) for each in frameworks)
+    ]
     told = f"{', '.join(names)} set in this shell: removed from every measured process"
     if effective:
         told += f"; {', '.join(effective)} measured as a baseline of its own, as_you_run_it"

@@ -73,12 +73,12 @@ class GpuWatch(Watch):
         if hot_s > 0:
             dirty.append(f"heat held the GPU's clocks down for {hot_s / elapsed:.0%} of the time")
         foreign = self._foreign(before.wall_us)
-        if foreign >= MAX_FOREIGN_GPU:
+        if foreign is not None and foreign >= MAX_FOREIGN_GPU:
             dirty.append(f"other processes used {foreign} % of the GPU")
         return msgspec.structs.replace(
             found,
             dirty=tuple(dirty),
-            gpu_foreign=foreign / 100,
+            gpu_foreign=None if foreign is None else foreign / 100,
             gpu_power_capped=min(1.0, _passed_s(before.power_ns, after.power_ns) / elapsed),
         )
 
@@ -92,15 +92,15 @@ class GpuWatch(Watch):
     def _ask(self, question: str, *arguments: int) -> Any:
         return self._library.of_card(self._card, question, *arguments)
 
-    def _foreign(self, since_us: int) -> int:
+    def _foreign(self, since_us: int) -> int | None:
         """Return the per cent of the multiprocessors that processes of others used since then.
 
-        0 where this cannot be told: NVML names processes by the numbers of the machine, which are
-        others in a container of its own.
+        None where this cannot be told: NVML names processes by the numbers of the machine, and a
+        container may have others.
         """
         running = {each["pid"] for each in self._ask("nvmlDeviceGetComputeRunningProcesses") or ()}
         if os.getpid() not in running:
-            return 0
+            return None
         samples = self._ask("nvmlDeviceGetProcessUtilization", since_us) or ()
         used: dict[int, int] = {}
         for sample in samples:
@@ -110,11 +110,9 @@ class GpuWatch(Watch):
 
     def _is_ours(self, pid: int) -> bool:
         """Tell whether a process belongs to this run of the tool: its stopped workers do."""
-        while pid > 1:
-            if pid in (os.getpid(), self._tool):
-                return True
+        while pid and pid not in (os.getpid(), self._tool):
             pid = _parent(pid)
-        return False
+        return pid > 0
 
 
 def watch_on(device: str) -> Watch:

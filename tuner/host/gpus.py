@@ -70,10 +70,12 @@ class GpuObservation(msgspec.Struct, frozen=True):
 
 
 def read_gpus(root: Path = Path("/"), visible: str | None = None) -> tuple[Gpu, ...]:
-    """Read the cards that a process may see, in the order in which CUDA numbers them.
+    """Read the cards that a process may see, in the order of their places on the PCI bus.
 
     visible: CUDA_VISIBLE_DEVICES, where it is set: numbers or UUIDs (CUDA C++ Programming Guide,
-    "CUDA Environment Variables"); a list ends at the first that is none.
+    "CUDA Environment Variables"); a list ends at the first that is none. Numbers are taken by that
+    order, which CUDA has with CUDA_DEVICE_ORDER=PCI_BUS_ID; by itself it puts the fastest of
+    different cards first.
     """
     library = nvml(root)
     if library is None:

@@ -19,6 +19,7 @@ import msgspec
 
 from tuner.errors import MissingFramework
 from tuner.frameworks import DISTRIBUTIONS, FRAMEWORKS, OFFERED
+from tuner.record.workload import CUDA
 
 # File patterns by the name used in search spaces, the preferred file first. run_cpu globs only the
 # unversioned names and misses every one on Debian, where they come with the -dev package.
@@ -203,6 +204,21 @@ def installed_frameworks() -> tuple[str, ...]:
     return tuple(
         name for name, entry in FRAMEWORKS.items() if importlib.util.find_spec(entry.package)
     )
+
+
+def installed_devices(framework: str) -> tuple[str, ...]:
+    """Name the devices that an installed framework is measured on here, without importing it.
+
+    torch says in its version.py which CUDA it was built with.
+    """
+    devices = FRAMEWORKS[framework].devices
+    found = importlib.util.find_spec(FRAMEWORKS[framework].package)
+    if CUDA not in devices or found is None or found.origin is None:
+        return devices if found is not None else ()
+    version = Path(found.origin).with_name("version.py")
+    text = version.read_text() if version.is_file() else ""
+    is_without = re.search(r"^cuda\b[^=]*= *None", text, re.MULTILINE)
+    return tuple(device for device in devices if device != CUDA or not is_without)
 
 
 def missing_framework(name: str) -> MissingFramework:

@@ -66,7 +66,37 @@ class MemoryModel:
         """
         peaks = [self._peak(configuration, batch) for configuration, batch in starting.items()]
         allowed = _TEAM_SHARE * self._limits.memory_bytes - _held(running)
-        return None not in peaks and sum(peak for peak in peaks if peak is not None) <= allowed
+        fits = None not in peaks and sum(peak for peak in peaks if peak is not None) <= allowed
+        return fits and self._bears_on_card(starting, running)
+
+    def _bears_on_card(
+        self, starting: Mapping[Configuration, int], running: Iterable[LaunchRecord]
+    ) -> bool:
+        """Tell whether a card has room for launches beside what waits there.
+
+        More than for their tensors: where workspaces find none, slower kernels run and say nothing.
+        What was never launched is taken to need as much as what needed most, by its batch.
+        """
+        if not self._card_bytes:
+            return True
+        seen = [
+            (record.prepared.device_memory, record.request.batch)
+            for record in self._store.launches.values()
+            if record.prepared is not None and record.prepared.device_memory is not None
+        ]
+        if not seen:
+            return False
+        needed = sum(
+            max(
+                memory.reserved_peak_bytes * max(1.0, batch / its_batch) + _CONTEXT_BYTES
+                for memory, its_batch in seen
+                if memory is not None
+            )
+            for batch in starting.values()
+        )
+        held = [r.prepared.device_memory for r in running if r.prepared is not None]
+        waiting = sum(m.reserved_bytes + _CONTEXT_BYTES for m in held if m is not None)
+        return needed + waiting <= RESIDENT_SHARE * self._card_bytes
 
     def _peak(self, configuration: Configuration, batch: int) -> float | None:
         """Return the most bytes that a launch may take; None before anything is known."""

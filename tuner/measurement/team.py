@@ -207,6 +207,7 @@ class Team:
             read_back=(*_worst([p.read_back for p in each]), *self._placing(each)),
             memory_shared_bytes=shared,
             cpus=tuple(sorted(cpu for p in each for cpu in p.cpus)),
+            is_traced=all(p.is_traced for p in each),
             device_memory=_on_the_card([p.device_memory for p in each]),
         )
 
@@ -287,7 +288,9 @@ def _together(each: Sequence[Measured]) -> Measured:
                 throttled_periods=max(i.throttled_periods for i in seen),
                 pressure=max(i.pressure for i in seen),
                 involuntary_switches=sum(i.involuntary_switches for i in seen),
-                gpu_foreign=max(i.gpu_foreign for i in seen),
+                gpu_foreign=max(
+                    (i.gpu_foreign for i in seen if i.gpu_foreign is not None), default=None
+                ),
                 gpu_power_capped=max(i.gpu_power_capped for i in seen),
                 dirty=tuple(dict.fromkeys(reason for i in seen for reason in i.dirty)),
             ),

@@ -59,8 +59,8 @@ class Interference(msgspec.Struct, frozen=True):
     throttled_periods: int = 0
     pressure: float = 0.0
     involuntary_switches: int = 0
-    gpu_foreign: float = 0.0
-    """Share of the measured card's multiprocessors that others used; 0 where it is not known."""
+    gpu_foreign: float | None = None
+    """Share of the measured card's multiprocessors that others used; None where it is not known."""
     gpu_power_capped: float = 0.0
     """Share of the time in which the power limit held the card's clocks down; recorded and never
     judged: whoever computes fast enough reaches it."""

@@ -145,8 +145,11 @@ def fault(
             f"accuracy is {check.accuracy:.4g}, the default's is {check.default_accuracy:.4g}, "
             f"allowed is a loss of {accuracy_loss:g}"
         )
+    same = min(max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * check.default_drift), MAX_DRIFT_REDUCED)
+    # the default's own rounding is in what is compared, whatever the user allows besides
     reduced = MAX_DRIFT_REDUCED if tolerance is None else tolerance
-    same = max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * check.default_drift)
+    if check.default_drift:
+        reduced = max(reduced, same)
     bound = reduced if changes_numerics else same
     if not np.isfinite(check.drift):
         return "outputs are not finite, or of another number or shape than the default's"

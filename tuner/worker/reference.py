@@ -9,17 +9,48 @@ Written once per study, by a process that measures nothing, as an .npz file:
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from tuner.worker.frameworks import Array, Tensors
+from tuner.errors import UsageError
+from tuner.worker import check
+from tuner.worker.frameworks import Array, Build, Tensors
 
 FIRST_CHECK_INPUT = 1_000
 FIRST_CONDITIONING_INPUT = 2_000
 N_CONDITIONING_INPUTS = 32
+
+
+def exact(
+    build: Build,
+    outputs: list[Array],
+    outputs_at: Callable[[int], list[Array]],
+    batches: Sequence[int],
+    n_shapes: int,
+) -> tuple[list[Array], float]:
+    """Return outputs that are rounded to fp32 and no more, and how far the default's are from them.
+
+    outputs: the default's, at the first of the batches. Other batches may have other kernels, which
+    round otherwise: the distance is the largest over all. Raises UsageError where it is not finite.
+    """
+    exactly = build.exact()
+    if exactly is None:
+        return outputs, 0.0
+    first, *others = dict.fromkeys(batches)
+    by_default = [outputs, *map(outputs_at, others)]
+    with exactly:
+        found = outputs_at(first)
+    drift = max(check.compare(each, found, False, n_shapes).drift for each in by_default)
+    if not math.isfinite(drift):
+        raise UsageError(
+            "the default's outputs are not finite, or change their shape with the batch: nothing "
+            "can be compared with them"
+        )
+    return found, drift
 
 
 def write(

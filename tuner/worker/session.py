@@ -137,13 +137,13 @@ class Session:
         tensors = build.condition(arrays, self._spec.damped_norms)
         build.place({})
         outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
-        drift = 0.0
-        if (exactly := build.exact()) is not None:
-            with exactly:
-                exact, _ = self._outputs(self._spec.reference_batch, order.n_inputs)
-            has_classes, n_shapes = self._spec.n_classes is not None, self._spec.n_shapes()
-            drift = check.compare(outputs, exact, has_classes, n_shapes).drift
-            outputs = exact
+        outputs, drift = reference.exact(
+            build,
+            outputs,
+            lambda batch: self._outputs(batch, order.n_inputs)[0],
+            (self._spec.reference_batch, order.n_inputs, 1),
+            self._spec.n_shapes(),
+        )
         if fault := check.blind_spot(outputs):
             raise UsageError(fault)
         reference.write(Path(order.path), tensors, outputs, accuracy, drift)

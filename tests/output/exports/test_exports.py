@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import kubernetes_validate
+import msgspec
 import pytest
 import yaml
 from dockerfile_parse import DockerfileParser
@@ -359,3 +360,33 @@ def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_pat
     assert "TF_NUM_INTRAOP_THREADS" not in environment
     assert "tensorflow.frozen=True" in comments_of(script.read_text())
     assert not Path("/tmp/owned").exists()
+
+
+def on_a_card(r: Recommendation) -> Recommendation:
+    gpus = [{"name": "NVIDIA H100 80GB HBM3"}]
+    return msgspec.structs.replace(
+        r,
+        workload=msgspec.structs.replace(r.workload, device="cuda"),
+        host=msgspec.structs.replace(r.host, identity={"gpus": gpus}),
+    )
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_card_is_named_wherever_one_computed(target: str) -> None:
+    plain = shipped()
+    if target == "tfserving":
+        plain = shipped(framework="tensorflow")
+    text = TARGETS[target](on_a_card(plain), ())
+    assert "measured on NVIDIA H100 80GB HBM3 beside A Xeon" in text
+    assert "needs an NVIDIA GPU and its driver" in text
+    assert "NVIDIA" not in TARGETS[target](plain, ())
+
+
+def test_a_card_is_asked_for_where_a_target_can() -> None:
+    assert "docker run --gpus 1 ..." in TARGETS["docker"](on_a_card(shipped()), ())
+    manifest = yaml.safe_load(TARGETS["kubernetes"](on_a_card(shipped()), ()))
+    (container,) = manifest["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
+    assert "nvidia.com/gpu" not in container["resources"]["requests"]
+    team = comments_of(TARGETS["kubernetes"](on_a_card(shipped(placements=TEAM)), ()))
+    assert "each replica asks for a GPU of its own" in team

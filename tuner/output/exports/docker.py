@@ -10,6 +10,7 @@ from tuner.output.exports.needs import (
     comments,
     heading,
     needs_compiler,
+    needs_gpu,
     on_the_node,
     placing_command,
     program_changes,
@@ -63,7 +64,8 @@ def _from_pypi(library: Library) -> list[str]:
 def _runs(recommendation: Recommendation) -> list[str]:
     """Say how the container is placed."""
     placements = recommendation.placements
-    placed = [_flags(placement) for placement in placements]
+    card = "--gpus 1 " if needs_gpu(recommendation) else ""
+    placed = [f"{card}{_flags(placement)}".strip() for placement in placements]
     if not any(placed):
         return []
     intro = "run it so"

@@ -13,6 +13,7 @@ from tuner.output.exports.needs import (
     comments,
     leaves_siblings,
     n_cpus,
+    needs_gpu,
     notes,
     placing_command,
 )
@@ -37,6 +38,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         "env": [{"name": k, "value": _literal(v)} for k, v in sorted(in_image(r).items())],
         "resources": {"requests": resources, "limits": dict(resources)},
     }
+    if needs_gpu(r):  # a limit is the request (Kubernetes, "Schedule GPUs")
+        container["resources"]["limits"] |= {"nvidia.com/gpu": 1}
     if huge := _huge_pages_mib(r):
         for side in ("requests", "limits"):
             container["resources"][side] |= {"hugepages-2Mi": f"{huge}Mi"}
@@ -108,6 +111,11 @@ def _kubelet(recommendation: Recommendation) -> list[str]:
         lines.append(
             "one CPU of each core was used; kubelet hands out whole cores, so that the others are "
             "asked for as well: leave them alone (taskset in the image)"
+        )
+    if len(placements) > 1 and needs_gpu(r):
+        lines.append(
+            "each replica asks for a GPU of its own; all were measured on one, which takes the "
+            "time slicing of NVIDIA's device plugin"
         )
     if len(placements) > 1:
         lines.append(

@@ -8,6 +8,7 @@ from tuner.errors import UsageError
 from tuner.frameworks import DISTRIBUTIONS
 from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import WITHOUT_SETTINGS, Placement, Recommendation
+from tuner.record.workload import CUDA
 from tuner.space.knobs_of.launch import CPUS
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
@@ -38,8 +39,21 @@ def heading(recommendation: Recommendation) -> list[str]:
     return [
         f"{workload.model}, {workload.framework}, {workload.scenario}, batch {workload.batch}: "
         f"{claim}",
-        f"measured on {r.host.cpu}, {r.host.physical_cores} cores; elsewhere it may differ",
+        f"measured on {_computed(r)}; elsewhere it may differ",
     ]
+
+
+def needs_gpu(recommendation: Recommendation) -> bool:
+    """Tell whether it was a card that computed."""
+    return recommendation.workload.device == CUDA
+
+
+def _computed(recommendation: Recommendation) -> str:
+    """Name what computed, and what launched it."""
+    host = recommendation.host
+    cpu = f"{host.cpu}, {host.physical_cores} cores"
+    gpus = host.identity.get("gpus") if needs_gpu(recommendation) else None
+    return f"{gpus[0]['name']} beside {cpu}" if gpus else cpu
 
 
 def program_changes(recommendation: Recommendation) -> list[str]:
@@ -75,10 +89,14 @@ def on_the_node(recommendation: Recommendation) -> list[str]:
     """Say what the kernel must allow."""
     r = recommendation
     told = [f"{k}={v}" for k, v in r.environment.items() if any(h in f"{k}={v}" for h in _HUGE)]
+    gpu = "needs an NVIDIA GPU and its driver; in a container NVIDIA's container toolkit as well"
     return [
-        f"{each}: needs huge pages of the kernel "
-        "(/sys/kernel/mm/transparent_hugepage/enabled, or vm.nr_hugepages for reserved ones)"
-        for each in told
+        *([gpu] if needs_gpu(r) else []),
+        *[
+            f"{each}: needs huge pages of the kernel "
+            "(/sys/kernel/mm/transparent_hugepage/enabled, or vm.nr_hugepages for reserved ones)"
+            for each in told
+        ],
     ]
 
 

@@ -124,6 +124,18 @@ KNOBS = (
         domain=one_of("highest", "high"),
     ),
     variable(
+        "NVIDIA_TF32_OVERRIDE",
+        "TF32 in every product of NVIDIA's libraries, or in none",
+        domain=one_of("0", "1"),
+        changes_numerics=True,
+    ),
+    variable(
+        "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
+        "TF32 in matrix products of a GPU",
+        domain=one_of("0", "1"),
+        changes_numerics=True,
+    ),
+    variable(
         "PYTORCH_ALLOC_CONF",
         "how PyTorch takes memory of a GPU",
         domain=written(r"[a-z_]+:[^\s]+", "such as expandable_segments:True"),

@@ -38,6 +38,7 @@ class TorchEvidence:
             build.device.account(build.torch, self._traced_call(), traces=traces),
             {item.knob: item for item in build.form.read_back()},
             autocast=autocast,
+            traces=traces,
         )
         found = [
             item

@@ -97,7 +97,8 @@ class _Compiled:
         frames, breaks = counters["frames"], sum(counters["graph_break"].values())
         modules = PyCodeCache.modules
         # counts what the trial chose, also where the choice was in the compiler's cache already
-        n_tuned = sum(counters["inductor"][name] for name in _TUNED)
+        n_tuned = counters["inductor"]["cpp_templated_kernel_counter"]
+        n_tuned += sum(_TEMPLATE in _source(module) for module in modules)
         is_compiled = bool(modules and frames["ok"] and frames["ok"] == frames["total"])
         n_frozen = sum(name.startswith("_frozen_param") for m in modules for name in vars(m))
         n_wrapped = sum("CppWrapperCodeCache" in _source(module) for module in modules)
@@ -127,8 +128,9 @@ class _Compiled:
         ]
 
 
-_TUNED = ("cpp_templated_kernel_counter", "select_algorithm_autotune")
-"""TorchInductor's counters of product kernels that it chose by trial, on CPUs and on cards."""
+_TEMPLATE = "triton_tem_"
+"""How the names of TorchInductor's product kernels on a card begin. Its counters count trials
+there, and none where an earlier compilation tried the same products."""
 
 
 def _source(module: Any) -> str:

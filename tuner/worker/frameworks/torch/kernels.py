@@ -11,7 +11,9 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
-_PRODUCT = re.compile(r"gemm|gemv|fprop|implicit|nvjet|cutlass|fmha|sdpa|flash|convolve|winograd")
+_PRODUCT = re.compile(
+    r"gemm|gemv|fprop|implicit|nvjet|cutlass|fmha|sdpa|flash|convolve|winograd|triton_tem"
+)
 _CONVOLUTION = re.compile(r"(?<!flash_)fprop|implicit_gemm|convolve|winograd|conv2d|first_layer")
 _ATTENTION = re.compile(r"sdpa")
 """cuDNN's own, whose f16 stands for either type of 16 bits."""
@@ -19,12 +21,12 @@ _RELAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw")
 # By precision of what is multiplied, the first that is found: a name holds that of its sums too.
 # nvjet is cuBLAS's newest family; t, h and s after the architecture: bf16, half, single (as tf32).
 _PRECISIONS = (
-    ("bf16", re.compile(r"bf16|bfloat16|BFloat16|nvjet_sm\d+_t")),
+    ("bf16", re.compile(r"bf16|bfloat16|BFloat16|nvjet_(sm\d+_)?t")),
     (
         "fp16",
         re.compile(r"f16f16|_f16_|_f16$|fp16|half|Half|_h\d+gemm|nvjet_sm\d+_h|s16816fprop_f16"),
     ),
-    ("tf32", re.compile(r"tf32|s1688|nvjet_sm\d+_s")),
+    ("tf32", re.compile(r"tf32|s1688|nvjet_(sm\d+_)?s")),
     ("fp32", re.compile(r"f32|sgemm|ffma|float")),
 )
 GRAPH_LAUNCH = "cudaGraphLaunch"
@@ -63,6 +65,8 @@ class Kernels:
         us: defaultdict[str, float] = defaultdict(float)
         launches = 0
         for event in seen.events():
+            if event.is_user_annotation:
+                continue
             if str(event.device_type).endswith("CUDA"):
                 calls[event.name] += 1
                 us[event.name] += event.device_time_total
@@ -80,7 +84,10 @@ class Kernels:
         return ("channels_last" if is_last else "contiguous"), how
 
     def low(self) -> tuple[str, str] | None:
-        """Return the reduced precision in which most of the products' time passed."""
+        """Return the reduced precision in which most of the products' time passed.
+
+        None where the names of most of them, by their time, tell of no precision.
+        """
         spent = self.precisions()
         if not spent:
             return None
@@ -89,7 +96,10 @@ class Kernels:
         return (most if most in ("bf16", "fp16") else ""), f"time of product kernels: {shares}"
 
     def precisions(self) -> dict[str, float]:
-        """Return the microseconds of products by their precision, the most first."""
+        """Return the microseconds of products by their precision, the most first.
+
+        Nothing where less than half of them is told: a minority would speak for all.
+        """
         spent: defaultdict[str, float] = defaultdict(float)
         for kernel in self._products:
             if _ATTENTION.search(kernel.name):
@@ -97,4 +107,6 @@ class Kernels:
             found = next((p for p, token in _PRECISIONS if token.search(kernel.name)), "")
             if found:
                 spent[found] += kernel.us
+        if 2 * sum(spent.values()) < sum(kernel.us for kernel in self._products):
+            return {}
         return dict(sorted(spent.items(), key=lambda each: -each[1]))

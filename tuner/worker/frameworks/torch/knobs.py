@@ -7,6 +7,7 @@ the like) by forms.py; the read-backs of OpenMP's variables are those of any fra
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, cast
 
@@ -48,14 +49,20 @@ class Seen:
         forms: Mapping[str, ReadBack],
         *,
         autocast: Any,
+        traces: bool,
     ) -> None:
-        """forms: what the form says, by knob. autocast: the type where calls run, or None."""
+        """Take what was seen.
+
+        forms: what the form says, by knob. autocast: the type where calls run, or None. traces:
+        whether the account was to hold all that there is to see.
+        """
         self.torch = torch
         self.model = model
         self.asked = asked
         self.account = account
         self.forms = forms
         self.autocast = autocast
+        self.traces = traces
 
     @property
     def primitives(self) -> Primitives:
@@ -229,7 +236,7 @@ def _matmul_precision(seen: Seen) -> ReadBack:
         rounding, error = products.precision_of([_product_on_the_card(seen.torch)])
     value = {"strict": "highest", "tf32": "high"}.get(rounding, "medium")
     how = f"a product of ours has a relative error of {error:.1g}; the model's own are not told"
-    evidence: Evidence = "accepted" if value == asked else "effective"
+    evidence: Evidence = "effective" if asked is not None and value != asked else "accepted"
     return ReadBack(_MATMUL, asked, value, evidence, how)
 
 
@@ -253,6 +260,9 @@ def _benchmark(seen: Seen) -> ReadBack:
 def _graphs(seen: Seen) -> ReadBack:
     """Count what the host launches: a graph that was not captured is none."""
     asked = seen.asked.get(forms.GRAPHS)
+    if not seen.kernels.all and seen.traces:
+        how = "the trace of a call holds no kernels: the profiler cannot look at this card"
+        return ReadBack(forms.GRAPHS, asked, None, "environment_only", how)
     if not seen.kernels.all:
         compiles = seen.forms[forms.COMPILE].observed != "off"
         how = "as another launch of the same settings showed; no call was traced in this one"
@@ -269,9 +279,14 @@ def _segments(seen: Seen) -> ReadBack | None:
     segments = seen.torch.cuda.memory_snapshot()
     n = sum(bool(segment.get("is_expandable")) for segment in segments)
     asked = str(seen.asked[_SEGMENTS])
-    is_as_asked = bool(n) == ("expandable_segments:true" in asked.lower())
+    wanted = re.search(r"expandable_segments:(true|false)", asked, re.IGNORECASE)
     how = f"{n} of {len(segments)} segments of PyTorch's allocator are expandable"
-    return ReadBack(_SEGMENTS, asked, asked if is_as_asked else how, "effective", how)
+    if wanted is None:
+        return ReadBack(_SEGMENTS, asked, asked, "accepted", f"torch was imported with it; {how}")
+    is_as_asked = bool(n) == (wanted[1].lower() == "true")
+    is_all = wanted[0] == asked  # of anything besides nothing is seen
+    evidence: Evidence = "effective" if is_all or not is_as_asked else "accepted"
+    return ReadBack(_SEGMENTS, asked, asked if is_as_asked else how, evidence, how)
 
 
 def _of_form(knob: str) -> Way:

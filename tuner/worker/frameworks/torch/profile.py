@@ -15,6 +15,7 @@ _HASH = re.compile(r"\s*\b[0-9a-z]{32,}\b")
 
 _ARGUMENTS = re.compile(r"^void |[<(].*")
 """In the name of a kernel: what its template was given, and what it takes."""
+_UNNAMED = "(anonymous namespace)::"
 _LONGEST = 80
 
 
@@ -41,11 +42,12 @@ class TorchProfile:
         microseconds: Counter[str] = Counter()
         n_calls: Counter[str] = Counter()
         for event in seen.key_averages():
-            if self._is_on_card and not str(event.device_type).endswith("CUDA"):
+            is_kernel = str(event.device_type).endswith("CUDA") and not event.is_user_annotation
+            if self._is_on_card and not is_kernel:
                 continue  # the host only queues
             name = _HASH.sub("", event.key)
             if self._is_on_card:
-                name = _ARGUMENTS.sub("", name)[:_LONGEST]
+                name = _ARGUMENTS.sub("", name.replace(_UNNAMED, ""))[:_LONGEST]
                 microseconds[name] += event.self_device_time_total
             else:
                 microseconds[name] += event.self_cpu_time_total
