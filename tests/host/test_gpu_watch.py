@@ -113,7 +113,8 @@ def test_in_a_container_nobody_can_be_told_apart(card: Card, stranger: int) -> N
     """NVML names processes by the machine's numbers; this one is not among them there."""
     card.running = [stranger]
     found, _ = seen(card, samples=[(stranger, 90)])
-    assert found.gpu_foreign == 0
+    assert found.gpu_foreign is None
+    assert not of_the_card(found)
 
 
 def test_the_cpus_alone_are_watched_where_they_compute_or_nothing_tells_of_a_card() -> None:
