@@ -16,7 +16,7 @@ import pytest
 from tests.command import HANGS_S, MARKER, command, new_marker, run, wait_until_gone
 from tests.deploy.recommendations import recommendation, written
 from tests.space.spaces import machine
-from tuner.deploy.run import CannotRun, observe, prepare
+from tuner.deploy.run import CannotRun, become, observe, prepare
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
@@ -251,6 +251,14 @@ def placed(r: Recommendation, *placements: Placement) -> Recommendation:
 
 def planned(r: Recommendation, host: Host) -> list[tuple[tuple[int, ...] | None, str]]:
     return [(plan.cpus, plan.memory_policy) for plan in prepare(r, host, {}).plans]
+
+
+def test_what_cannot_be_executed_leaves_signals_as_they_were() -> None:
+    """Else the next write to a closed pipe would end whoever asked."""
+    before = signal.getsignal(signal.SIGPIPE)
+    with pytest.raises(CannotRun, match="there is no program"):
+        become(LaunchPlan({}, None, "none"), ["no-such-program-anywhere"])
+    assert signal.getsignal(signal.SIGPIPE) == before
 
 
 def test_every_placement_is_heeded(tmp_path: Path) -> None:

@@ -156,8 +156,15 @@ def apply_placement(plan: LaunchPlan) -> None:
 
 def become(plan: LaunchPlan, command: Sequence[str]) -> NoReturn:
     """Execute the command in this process, with the plan's variables; raises CannotRun."""
-    for number in _IGNORED_BY_PYTHON:
-        signal.signal(number, signal.SIG_DFL)
+    ours = {number: signal.signal(number, signal.SIG_DFL) for number in _IGNORED_BY_PYTHON}
+    try:
+        _become(plan, command)
+    finally:  # it did not; what is written to a closed pipe must not end this process
+        for number, handler in ours.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def _become(plan: LaunchPlan, command: Sequence[str]) -> NoReturn:
     name = shlex.quote(command[0])
     try:
         os.execvpe(command[0], list(command), _environment(plan))
