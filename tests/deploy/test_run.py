@@ -21,6 +21,7 @@ from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
 from tuner.record.recommendation import Placement, Recommendation
+from tuner.space.launching import LaunchPlan
 
 LIBRARIES = probe().libraries
 PYTHON = sys.executable
