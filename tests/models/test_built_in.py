@@ -21,6 +21,8 @@ MOST_AMPLIFIED = {("efficientnet-b0", "tensorflow"): 300}
 """By how much noise in the inputs may grow until the outputs. Rounding grows as much: random layers
 that amplify it hundredfold make every check of outputs refuse what trained ones bear. Keras's
 EfficientNet does, in float32 still within what is allowed."""
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+"""Small models, beside other tests: more threads would wait for each other."""
 SCRIPT = """
 import gc, json, math, sys
 import msgspec
@@ -95,7 +97,7 @@ def child(script: str, models: Sequence[ModelRef], *arguments: str) -> list[Any]
     done = subprocess.run(
         [sys.executable, "-P", "-c", script, *arguments],
         input="".join(msgspec.json.encode(ref).decode() + "\n" for ref in models),
-        env={**untuned(os.environ), "TF_CPP_MIN_LOG_LEVEL": "2"},
+        env={**untuned(os.environ), "TF_CPP_MIN_LOG_LEVEL": "2", **ONE_THREAD},
         capture_output=True,
         text=True,
         check=False,
