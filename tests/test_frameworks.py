@@ -8,7 +8,10 @@ import pytest
 
 import tuner
 from tuner.frameworks import DISTRIBUTIONS, FRAMEWORKS, OFFERED, OFFERED_TITLES
+from tuner.galleries import SEARCH_SPACES
+from tuner.record.workload import CUDA
 from tuner.space.catalogue import KNOBS
+from tuner.space.profile_file import load_profile
 
 PACKAGE = Path(tuner.__file__).parent
 APPLIED_BY_MODELS = {"tensorflow": {"tensorflow.data_format"}}
@@ -42,13 +45,26 @@ def test_every_knob_is_one_of_a_registered_framework() -> None:
         assert all(knob.frameworks == (name,) for knob in own)
 
 
+def ways_of(name: str) -> set[str]:
+    """Return the knobs that a framework applies or reads back on any device."""
+    ways = importlib.import_module(f"tuner.worker.frameworks.{name}.knobs").WAYS
+    tables = ways.values() if len(FRAMEWORKS[name].devices) > 1 else [ways]
+    return {knob for table in tables for knob in table}
+
+
+def test_every_knob_that_is_searched_on_a_card_is_read_back_there() -> None:
+    ways = importlib.import_module("tuner.worker.frameworks.torch.knobs").WAYS[CUDA]
+    searched = {entry.id for entry in load_profile("cuda", SEARCH_SPACES).knob}
+    assert {knob for knob in searched if knob.startswith("torch.")} <= ways.keys()
+
+
 @pytest.mark.parametrize("name", ["torch", "tensorflow"])
 def test_every_knob_of_a_program_has_one_entry_that_applies_and_reads_it(name: str) -> None:
     """Its file declares it, one table in the measured process does the rest."""
-    ways = importlib.import_module(f"tuner.worker.frameworks.{name}.knobs").WAYS
+    ways = ways_of(name)
     declared = {id for id, knob in KNOBS.items() if knob.frameworks == (name,)}
     of_programs = {id for id in declared if not id.startswith(("env.", "launch."))}
-    assert of_programs - ways.keys() == APPLIED_BY_MODELS.get(name, set())
+    assert of_programs - ways == APPLIED_BY_MODELS.get(name, set())
     assert {id for id in ways if id.startswith(f"{name}.")} <= of_programs
 
 

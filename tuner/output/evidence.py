@@ -157,8 +157,11 @@ def profiled_how(result: Result) -> str:
     )
 
 
-def mebibytes(size: int | None) -> str:
-    """Write a size."""
+def memory(winner: WinnerSection) -> str:
+    """Write what a winner holds at the most: of the card's memory, where one computes."""
+    if (on_card := winner.device_memory) is not None:
+        return f"{on_card.reserved_peak_bytes / 2**20:.0f} MiB of the GPU's"
+    size = winner.memory_peak_bytes
     return "-" if size is None else f"{size / 2**20:.0f} MiB"
 
 
