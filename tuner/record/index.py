@@ -93,7 +93,7 @@ def held_alone(folder: Path) -> Iterator[None]:
 
     Raises UsageError while another process holds it. A lock of the folder itself: nothing is left.
     """
-    is_new = not folder.exists()
+    new = [place for place in (folder, *folder.absolute().parents) if not place.exists()]
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
@@ -107,8 +107,10 @@ def held_alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-        if is_new and not any(folder.iterdir()):
-            folder.rmdir()
+        for place in new:
+            if any(place.iterdir()):
+                break
+            place.rmdir()
 
 
 def write_index_file(folder: Path, index: Index) -> None:
