@@ -26,7 +26,7 @@ from tuner.suited import (
     check_memory,
     choose_profile,
     frameworks_for,
-    left_alone,
+    left_out,
     on_device,
 )
 
@@ -57,14 +57,14 @@ def test_auto_takes_the_card_where_something_can_be_measured_on_it(
     assert choose_profile("xeon", host).device == CPU
 
 
-def test_auto_says_why_a_card_is_left_alone(host: Host, without: Host) -> None:
+def test_auto_says_why_a_card_is_left_out(host: Host, without: Host) -> None:
     cpu, card = (load_profile(name, SEARCH_SPACES) for name in ("xeon", "cuda"))
-    told = left_alone(cpu, host, ("torch", "tensorflow"))
+    told = left_out(cpu, host, ("torch", "tensorflow"))
     assert (
         "NVIDIA H100 80GB HBM3 left alone: torch is a build without CUDA here, tensorflow" in told
     )
-    assert not left_alone(card, host, ("torch",))
-    assert not left_alone(cpu, without, ("torch",))
+    assert not left_out(card, host, ("torch",))
+    assert not left_out(cpu, without, ("torch",))
 
 
 @pytest.mark.parametrize(("written", "found"), [("None", [CPU]), ("'13.0'", [CPU, CUDA])])

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
 from tuner.measurement.asking import Waiting
@@ -45,7 +44,7 @@ from tuner.suited import (
     choose_profile,
     frameworks_for,
     in_question_of,
-    left_alone,
+    left_out,
     on_device,
 )
 
@@ -110,11 +109,9 @@ def plan(
     in_question = in_question_of(request, card)
     profile = choose_profile(request.hardware, host, request.device, in_question)
     check_device(profile, host)
-    if request.hardware == AUTO and request.device is None:
-        if told := left_alone(profile, host, in_question):
-            listen(Warned(told))
-        elif others := [f for f in in_question if profile.device not in FRAMEWORKS[f].devices]:
-            listen(Warned(f"{', '.join(others)} left out: not measured on GPUs by this version"))
+    is_chosen = request.hardware == AUTO and request.device is None
+    if is_chosen and (told := left_out(profile, host, in_question)):
+        listen(Warned(told))
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)

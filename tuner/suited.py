@@ -56,16 +56,17 @@ def choose_profile(
     return (named or others)[0]
 
 
-def left_alone(profile: Profile, host: Host, frameworks: Collection[str]) -> str:
-    """Say why a card is left alone although nobody asked for that; empty if it is not."""
-    if profile.device == CUDA or not host.gpus:
+def left_out(profile: Profile, host: Host, frameworks: Collection[str]) -> str:
+    """Say which card or framework auto leaves out although nobody asked for that; empty if none."""
+    if not host.gpus:
         return ""
+    not_there = [name for name in frameworks if CUDA not in FRAMEWORKS[name].devices]
+    why = [f"{name} is not measured on GPUs by this version" for name in not_there]
+    if profile.device == CUDA:
+        return "; ".join(f"left out: {each}" for each in why)
     why = [
-        f"{name} is a build without CUDA here"
-        if CUDA in FRAMEWORKS[name].devices
-        else f"{name} is not measured on GPUs by this version"
-        for name in frameworks
-    ]
+        f"{name} is a build without CUDA here" for name in frameworks if name not in not_there
+    ] + why
     return f"the CPU is measured, and {host.gpus[0].name} left alone: {', '.join(why)}"
 
 

@@ -51,7 +51,7 @@ def test_a_graph_is_one_launch_of_the_host() -> None:
 
 def test_nothing_is_told_of_a_call_that_was_not_traced() -> None:
     nothing = Kernels.of(None, None)
-    assert (nothing.layout(), nothing.low(), nothing.n_products) == (None, None, 0)
+    assert (nothing.layout(), nothing.low(), nothing.all) == (None, None, ())
 
 
 def test_kernels_of_no_product_tell_nothing_of_precision() -> None:

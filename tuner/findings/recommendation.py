@@ -9,7 +9,7 @@ from tuner.host.libraries import is_of_environment
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
-from tuner.record.output_check import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME, SAME_AS_DEFAULT
+from tuner.record.output_check import MAX_DRIFT_REDUCED, same_bound
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Placement,
@@ -45,7 +45,7 @@ def _recommendation(
     reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
     checked = winner.output_drift
     own_drift = checked.default_drift if checked is not None else 0.0
-    held_to = Tolerances("same", max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * own_drift))
+    held_to = Tolerances("same", same_bound(own_drift))
     if reduced and result.accuracy_loss is not None:
         held_to = Tolerances("reduced", None, result.accuracy_loss)
     elif reduced:

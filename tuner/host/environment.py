@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tuner.frameworks import FRAMEWORKS
+from tuner.record.workload import CPU
 
 # How every variable begins that frameworks, math libraries and allocators read at start.
 _PREFIXES = tuple(
@@ -113,7 +114,7 @@ def without_effect(name: str, framework: str, device: str) -> str:
     """Say why a tuning variable cannot change a framework's speed on a device; empty if it may."""
     if name == "CUDA_VISIBLE_DEVICES":
         return "it says which GPUs may be used, and the tool keeps to it"
-    if device == "cpu" and name.startswith(_OF_GPUS):
+    if device == CPU and name.startswith(_OF_GPUS):
         return "a setting of GPUs, which the CPU's speed does not depend on"
     if name.startswith(_OF_NO_SPEED) or name.endswith("_VERSION"):
         return "it says what is logged, where files are or what was built, not how fast to compute"

@@ -25,6 +25,7 @@ from tuner.output.price import price
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
 from tuner.output.values import bounds, default_value, metric, ratio, winner_value, worth_in_unit
 from tuner.record.configuration import Configuration, Value
+from tuner.record.identities import card
 from tuner.record.journal import WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
 from tuner.record.result import (
@@ -222,16 +223,9 @@ def model_size(result: Result) -> str:
     return ", ".join(told)
 
 
-def card(result: Result) -> str:
+def gpu(result: Result) -> str:
     """Name the GPU that computed; empty where the CPU did."""
-    if result.device == CPU:
-        return ""
-    first = result.host.identity["gpus"][0]
-    limit = f", limit {first['power_limit_w']:.0f} W" if first["power_limit_w"] else ""
-    return (
-        f"{first['name']}, {first['memory_bytes'] / 2**30:.1f} GiB, compute capability "
-        f"{first['compute_capability']}, driver {first['driver']}{limit}"
-    )
+    return "" if result.device == CPU else card(result.host.identity["gpus"][0])
 
 
 def same_settings(result: Result, name: str) -> str:
@@ -252,7 +246,7 @@ def _told_before(result: Result, name: str, said: Callable[[WinnerSection], obje
 
 
 FILTERS: dict[str, Callable[..., Any]] = {
-    "card": card,
+    "gpu": gpu,
     "ratio": ratio,
     "settings": settings,
     "candidate": best_candidate,

@@ -28,8 +28,8 @@ def _memory(winner: WinnerSection, default: DefaultSection) -> str:
     """Write the memory that is short: the card's where one computed."""
     on_card, by_default = winner.device_memory, default.device_memory
     if on_card is not None and by_default is not None:
-        held, default_s = on_card.reserved_peak_bytes, by_default.reserved_peak_bytes
-        return f"GPU memory {held / 2**20:.0f} MiB (default {default_s / 2**20:.0f} MiB)"
+        held, usual = on_card.reserved_peak_bytes, by_default.reserved_peak_bytes
+        return f"GPU memory {held / 2**20:.0f} MiB (default {usual / 2**20:.0f} MiB)"
     mine, other = winner.memory_peak_bytes, default.memory_peak_bytes
     if not mine or not other:
         return ""

@@ -30,14 +30,19 @@ def said(value: object) -> str:
     """Say a value of an identity."""
     if value is None or value == []:
         return "none"
-    if isinstance(value, list):
-        return ", ".join(_card(each) if isinstance(each, dict) else str(each) for each in value)
-    return str(value)
+    if isinstance(value, list) and isinstance(value[0], dict):
+        return "; ".join(map(card, value))  # the host's
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
-def _card(gpu: Mapping[str, Any]) -> str:
-    """Say which card it is, and what two of one name may differ in."""
-    parts = [f"{gpu['memory_bytes'] / 2**30:.1f} GiB", f"driver {gpu['driver']}"]
+def card(gpu: Mapping[str, Any]) -> str:
+    """Say which card it is, with what two of one name may differ in; gpu: a part of an identity."""
+    parts = [
+        gpu["name"],
+        f"{gpu['memory_bytes'] / 2**30:.1f} GiB",
+        f"compute capability {gpu['compute_capability']}",
+        f"driver {gpu['driver']}",
+    ]
     if gpu["power_limit_w"]:
         parts.append(f"limit {gpu['power_limit_w']:.0f} W")
-    return f"{gpu['name']} ({', '.join(parts)})"
+    return ", ".join(parts)

@@ -35,3 +35,11 @@ class OutputCheck(msgspec.Struct, frozen=True):
     default_drift: float = 0.0
     """How far the default itself is from fp32 that rounds nothing else: outputs are compared with
     those. 0 where the default is exact."""
+
+
+def same_bound(default_drift: float) -> float:
+    """Return the drift up to which outputs count as the default's, by that of the default itself.
+
+    Never more than reduced precision may have.
+    """
+    return min(max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * default_drift), MAX_DRIFT_REDUCED)

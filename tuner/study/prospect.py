@@ -56,7 +56,7 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     study.notes.warn(
         f"a launch takes about {launch_s:.0f} s here and the smallest claim {claim_s:.0f} s; the "
         f"{left_s:.0f} s that are left {held}; {math.ceil(enough_s / 60)}m for this study alone "
-        "hold all of it (--budget is for all studies of a run)"
+        "would hold all of it (--budget is for all studies of a run)"
     )
 
 

@@ -16,9 +16,8 @@ import numpy.typing as npt
 
 from tuner.record.output_check import (
     MAX_DRIFT_REDUCED,
-    MAX_DRIFT_SAME,
-    SAME_AS_DEFAULT,
     OutputCheck,
+    same_bound,
 )
 
 # A class is clear if it leads by this many times the typical (RMS) error of a score. Plain bf16
@@ -145,7 +144,7 @@ def fault(
             f"accuracy is {check.accuracy:.4g}, the default's is {check.default_accuracy:.4g}, "
             f"allowed is a loss of {accuracy_loss:g}"
         )
-    same = min(max(MAX_DRIFT_SAME, SAME_AS_DEFAULT * check.default_drift), MAX_DRIFT_REDUCED)
+    same = same_bound(check.default_drift)
     # the default's own rounding is in what is compared, whatever the user allows besides
     reduced = MAX_DRIFT_REDUCED if tolerance is None else tolerance
     if check.default_drift:

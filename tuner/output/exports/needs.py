@@ -86,18 +86,20 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
 
 
 def on_the_node(recommendation: Recommendation) -> list[str]:
-    """Say what the kernel must allow."""
+    """Say what the kernel must allow, and which device must be there."""
     r = recommendation
+    lines = []
+    if needs_gpu(r):
+        lines.append(
+            "needs an NVIDIA GPU and its driver; in a container NVIDIA's container toolkit as well"
+        )
     told = [f"{k}={v}" for k, v in r.environment.items() if any(h in f"{k}={v}" for h in _HUGE)]
-    gpu = "needs an NVIDIA GPU and its driver; in a container NVIDIA's container toolkit as well"
-    return [
-        *([gpu] if needs_gpu(r) else []),
-        *[
-            f"{each}: needs huge pages of the kernel "
-            "(/sys/kernel/mm/transparent_hugepage/enabled, or vm.nr_hugepages for reserved ones)"
-            for each in told
-        ],
+    lines += [
+        f"{each}: needs huge pages of the kernel "
+        "(/sys/kernel/mm/transparent_hugepage/enabled, or vm.nr_hugepages for reserved ones)"
+        for each in told
     ]
+    return lines
 
 
 def placing_command(placement: Placement) -> list[str]:

@@ -8,9 +8,6 @@ from typing import Protocol
 class Account(Protocol):
     """A call, by what computed in it."""
 
-    n_products: int
-    """Convolutions and matrix products that were seen."""
-
     def layout(self) -> tuple[str, str] | None:
         """Return contiguous or channels_last, as most convolutions ran, and by what this is known.
 

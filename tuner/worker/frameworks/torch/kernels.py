@@ -48,7 +48,6 @@ class Kernels:
         self.all = tuple(kernels)
         self.graph_launches = graph_launches
         self._products = [k for k in self.all if _PRODUCT.search(k.name)]
-        self.n_products = sum(k.calls for k in self._products)
         self.n_convolutions = sum(k.calls for k in self._products if _CONVOLUTION.search(k.name))
 
     @classmethod

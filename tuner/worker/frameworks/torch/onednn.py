@@ -38,7 +38,6 @@ class Primitives:
             ",".join(f) for f in fields if len(f) > 6 and f[3] == "exec" and f[5] in _COMPUTE
         ]
         self.compute = compute
-        self.n_products = len(compute)
         told = [",".join(f) for f in fields if len(f) > 4 and f[2:4] == ["info", "cpu"]]
         self._isa = next((line.partition("isa:")[2] for line in told if "isa:" in line), "")
 
