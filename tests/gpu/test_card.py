@@ -78,7 +78,16 @@ def test_the_default_tells_of_the_card(folder: Path) -> None:
     assert 0 < memory.allocated_peak_bytes <= memory.reserved_peak_bytes
     assert sum(s.energy_j or 0 for s in taken) > 0
     assert isinstance(checked, Checked), checked
-    assert 0 < checked.check.default_drift < 1e-2  # cuDNN convolves in TF32
+
+
+def test_the_default_is_compared_with_what_is_exact(folder: Path) -> None:
+    """cuDNN convolves in TF32: 2.0e-3 on an H100. Small convolutions may be exact, as tiny's are."""
+    with launched(folder, {}, model="resnet50") as launch:
+        launch.prepare()
+        launch.measured()
+        checked = launch.checked()
+    assert isinstance(checked, Checked), checked
+    assert 0 < checked.check.default_drift < 1e-2
     assert checked.check.drift == pytest.approx(checked.check.default_drift, rel=0.2)
 
 
