@@ -81,7 +81,7 @@ def test_the_default_tells_of_the_card(folder: Path) -> None:
 
 
 def test_the_default_is_compared_with_what_is_exact(folder: Path) -> None:
-    """cuDNN convolves in TF32: 2.0e-3 on an H100. Small convolutions may be exact, as tiny's are."""
+    """cuDNN convolves in TF32: 2.0e-3 on an H100. Small convolutions, as tiny's, may be exact."""
     with launched(folder, {}, model="resnet50") as launch:
         launch.prepare()
         launch.measured()
