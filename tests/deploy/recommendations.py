@@ -19,20 +19,21 @@ from tuner.record.recommendation import (
     ShippedClaim,
     Tolerances,
 )
+from tuner.record.workload import CPU
 from tuner.space.catalogue import describe, winner_class
 from tuner.space.knobs_of.launch import PRELOADED
 from tuner.space.launching import plan_launch
 
 
 def recommendation(
-    settings: dict[str, Value], host: Host, framework: str = "torch"
+    settings: dict[str, Value], host: Host, framework: str = "torch", device: str = CPU
 ) -> Recommendation:
     """Return what a study on this host would recommend; placed as far as its libraries are here."""
     configuration = Configuration.of(settings)
     environment = {k[4:]: str(v) for k, v in settings.items() if k.startswith("env.")}
     placements = [Placement()]
     with contextlib.suppress(UsageError):
-        plans = plan_launch(configuration, host)
+        plans = plan_launch(configuration, host, device)
         environment = plans[0].environment
         placements = [placement_of(plan) for plan in plans]
     missing = [
@@ -46,7 +47,11 @@ def recommendation(
         schema_version=RECOMMENDATION_VERSION,
         winner_class=str(winner_class(configuration)),
         workload=RecommendedWorkload(
-            "resnet50", framework, "offline", int(settings.get("workload.batch", 4))
+            "resnet50",
+            framework,
+            "offline",
+            int(settings.get("workload.batch", 4)),
+            device=device,
         ),
         host=RecommendedHost(host.fingerprint(), host.processor.model, host.physical_cores),
         claim=(
@@ -71,8 +76,10 @@ def recommendation(
     )
 
 
-def written(folder: Path, settings: dict[str, Value], framework: str = "torch") -> Path:
+def written(
+    folder: Path, settings: dict[str, Value], framework: str = "torch", device: str = CPU
+) -> Path:
     """Write a recommendation for this host and return its path."""
     path = folder / "recommended.toml"
-    write_recommendation(path, recommendation(settings, probe(), framework))
+    write_recommendation(path, recommendation(settings, probe(), framework, device))
     return path

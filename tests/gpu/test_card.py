@@ -1,5 +1,9 @@
 """Every setting of a card, alive and dead, in real workers; skipped where there is no card."""
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,7 +11,9 @@ from typing import Any
 import pytest
 
 from tests.command import result_of, run
+from tests.deploy.recommendations import written
 from tests.worker.workers import TINY, Launched
+from tuner.host.environment import untuned
 from tuner.host.gpus import read_gpus
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked, Prepared
@@ -48,6 +54,28 @@ DEAD: list[tuple[dict[str, Value], str, dict[str, str]]] = [
     ({"torch.autocast": "fp16"}, STUBBORN, {}),
     ({"torch.dtype": "bf16"}, STUBBORN, {}),
 ]
+
+APPLIED = """
+import json, sys
+import tuner
+tuned = tuner.apply(sys.argv[1])
+import torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 36, 8)).eval()
+images = torch.randn(4, 3, 8, 8)
+with torch.inference_mode():
+    expected = model(images)
+fast = tuned.prepare(model)
+made = [fast(images) for _ in range(3)][-1]
+print(json.dumps({
+    "drift": float((made.float().cpu() - expected).norm() / expected.norm()),
+    "device": made.device.type,
+    "precision": torch.get_float32_matmul_precision(),
+    "held": torch.cuda.memory_allocated(),
+    "missing": tuned.missing,
+}))
+"""
 
 
 def label(value: object) -> str:
@@ -148,3 +176,39 @@ def test_a_study_of_a_card_says_what_it_measured_there(tmp_path: Path) -> None:
     assert {"torch_tf32", "torch_gpu_guide", "torch_gpu_guide_same"} <= names
     assert result["default"]["device_memory"]["reserved_peak_bytes"] > 0
     assert result["default"]["joules_per_item"] > 0
+
+
+def test_processes_share_the_card(tmp_path: Path) -> None:
+    done = run("--model", TINY, "--hw", "cuda", "--budget", "50s", "--batch", "8", "--out", "out",
+               "--numerics", "same", "--fix", "launch.instances=2", "--json",
+               cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    result = result_of(done.stdout)
+    shared = [
+        trial for trial in result["trials"] if trial["configuration"].get("launch.instances") == 2
+    ]
+    assert any(trial["outcome"] == "measured" for trial in shared), shared
+
+
+def test_a_program_computes_on_the_card_under_what_was_found(tmp_path: Path) -> None:
+    settings: dict[str, Value] = {
+        **COMPILED,
+        "torch.compile.cuda_graphs": True,
+        "torch.float32_matmul_precision": "high",
+        "torch.memory_format": "channels_last",
+    }
+    path = written(tmp_path, settings, device=CUDA)
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", APPLIED, str(path)],
+        env={**untuned(os.environ), "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["drift"] < 5e-3
+    assert found["device"] == CUDA
+    assert found["precision"] == "high"
+    assert found["held"] > 0
+    assert found["missing"] == []
