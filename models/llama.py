@@ -76,7 +76,7 @@ def torch(variant: str = "prefill", layers: int = 30) -> Any:
                 first = past.shape[-2]
                 for layer in range(layers):
                     cache.update(past[:, layer, 0], past[:, layer, 1], layer)
-            positions = arange(first, first + tokens.shape[1])[None]
+            positions = arange(first, first + tokens.shape[1], device=tokens.device)[None]
             made = self.model(
                 tokens,
                 past_key_values=cache,

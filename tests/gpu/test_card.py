@@ -164,7 +164,7 @@ def test_a_card_without_room_is_an_outcome(tmp_path: Path) -> None:
 
 
 def test_a_study_of_a_card_says_what_it_measured_there(tmp_path: Path) -> None:
-    done = run("--model", TINY, "--hw", "auto", "--budget", "60s", "--out", "out", "--json",
+    done = run("--model", TINY, "--hw", "auto", "--budget", "150s", "--out", "out", "--json",
                cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = result_of(done.stdout)
@@ -187,7 +187,8 @@ def test_processes_share_the_card(tmp_path: Path) -> None:
     shared = [
         trial for trial in result["trials"] if trial["configuration"].get("launch.instances") == 2
     ]
-    assert any(trial["outcome"] == "measured" for trial in shared), shared
+    ended = [(trial["outcome"], trial["reason"]) for trial in shared]
+    assert ("measured", "") in ended, ended
 
 
 def test_a_program_computes_on_the_card_under_what_was_found(tmp_path: Path) -> None:

@@ -34,6 +34,40 @@ from tuner.worker.gallery.sources import source_of
 from tuner.worker.graph import average_width
 
 name = sys.argv[1]
+
+
+def mixed(model, made):
+    # the operations in which a model mixes its inputs' device with another: on a card they fail;
+    # tensors without data stand for those on a card
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    found = []
+
+    class Looking(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            leaves = tree_leaves((args, kwargs))
+            tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.dim()]
+            devices = sorted({tensor.device.type for tensor in tensors})
+            if len(devices) > 1 and function is not torch.ops.aten.copy_.default:
+                found.append(f"{function} of tensors on {devices}")
+            return function(*args, **(kwargs or {}))
+
+    class Agreeing(TorchFunctionMode):
+        # answers what asks for a tensor's value, as masks are asked whether they mask
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            if function in (torch.Tensor.__bool__, torch.Tensor.item):
+                return True
+            return function(*args, **(kwargs or {}))
+
+    model, given = model.to("meta"), [torch.from_numpy(a).to("meta") for a in made]
+    with Agreeing(), Looking(), torch.inference_mode():
+        model(*given)
+    return found
+
+
 draw = np.random.default_rng(0)
 adapter = framework(name)
 adapter.build.start({})
@@ -68,6 +102,7 @@ for line in sys.stdin:
     if name == "torch":
         counted = adapter.evidence.macs(call, len(made[0]))
         found["macs"] = counted and counted[0]
+        found["mixed"] = mixed(adapter.build.model, made)
     print(json.dumps(found), flush=True)
     del call, y
     gc.collect()
@@ -124,6 +159,7 @@ def test_models_hold_what_they_state(framework: str) -> None:
         assert found["amplified"] < MOST_AMPLIFIED.get((card.name, framework), 30), told
         if card.n_classes is not None:
             assert found["shape"] == [2, card.n_classes], told
+        assert not found.get("mixed"), told
         # what is stated are the model's products; attention's are counted in full, pooling not
         if found.get("macs"):
             assert found["macs"] == pytest.approx(card.macs, rel=0.02), told

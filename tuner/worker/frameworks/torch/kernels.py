@@ -17,7 +17,7 @@ _PRODUCT = re.compile(
 _CONVOLUTION = re.compile(r"(?<!flash_)fprop|implicit_gemm|convolve|winograd|conv2d|first_layer")
 _ATTENTION = re.compile(r"sdpa")
 """cuDNN's own, whose f16 stands for either type of 16 bits."""
-_RELAYOUT = re.compile(r"nchwToNhwc|nhwcToNchw")
+_TO_CHANNELS_LAST, _TO_CONTIGUOUS = re.compile("nchwToNhwc"), re.compile("nhwcToNchw")
 # By precision of what is multiplied, the first that is found: a name holds that of its sums too.
 # nvjet is cuBLAS's newest family; t, h and s after the architecture: bf16, half, single (as tf32).
 _PRECISIONS = (
@@ -73,14 +73,23 @@ class Kernels:
         return cls((Kernel(name, calls[name], us[name]) for name in calls), launches)
 
     def layout(self) -> tuple[str, str] | None:
-        """Return the layout by whether cuDNN had to rearrange images around its convolutions."""
+        """Return the layout of the images that cuDNN convolves; None where names do not tell.
+
+        Where kernels want the other one, cuDNN rearranges what goes in, often weights too, and back
+        what comes out: the direction that is taken more often leads away from the images' own.
+        """
         n = self.n_convolutions
-        if not n:
-            return None
-        moved = sum(k.calls for k in self.all if _RELAYOUT.search(k.name))
-        how = f"{n} convolution kernels, {moved} that rearrange images between NCHW and NHWC"
-        is_last = not moved and any("nhwc" in k.name.lower() for k in self._products)
-        return ("channels_last" if is_last else "contiguous"), how
+        to_last, back = self._n_calls(_TO_CHANNELS_LAST), self._n_calls(_TO_CONTIGUOUS)
+        if to_last == back:
+            is_last = any("nhwc" in k.name.lower() for k in self._products)
+            is_told = not to_last and n > 0
+        else:
+            is_last, is_told = back > to_last, n > 0
+        how = f"{n} convolution kernels; {to_last} rearrange to NHWC, {back} to NCHW"
+        return (("channels_last" if is_last else "contiguous"), how) if is_told else None
+
+    def _n_calls(self, name: re.Pattern[str]) -> int:
+        return sum(k.calls for k in self.all if name.search(k.name))
 
     def low(self) -> tuple[str, str] | None:
         """Return the reduced precision in which most of the products' time passed.
