@@ -36,9 +36,11 @@ from benchmarks.company import NOISE, bench_for, interval
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import allowed_in
 
 HERE = Path(__file__).resolve().parent.parent
+LEAST_ROUNDS = 2
 N_SEEN_FASTEST = 2
 """Trials per class that become arms although no study chose them."""
 
@@ -77,7 +79,7 @@ class Study(msgspec.Struct, frozen=True):
         ratios = {
             _configuration(b["configuration"]): b["search_ratio"]
             for b in self.result["baselines"]
-            if b["search_ratio"] is not None
+            if b["search_ratio"] is not None and b["name"] != AS_RUN
         }
         allowed = [c for c in ratios if allowed_in(klass, c)]
         return max(allowed, key=lambda c: ratios[c], default=Configuration())
@@ -137,14 +139,19 @@ def log_rate(record: LaunchRecord) -> float | None:
 def measure_rounds(
     path: Path, pair: str, arms: Sequence[Configuration], n_rounds: int
 ) -> list[dict[Configuration, float]]:
-    """Have fresh rounds until there are so many; each is kept in the file as it ends."""
-    kept = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    """Have fresh rounds until there are so many; each is kept in the file as it ends.
+
+    Rounds of other arms, from before a study was added, are left in the file and not counted.
+    """
+    wanted = [dict(arm.settings) for arm in arms]
+    lines = path.read_text().splitlines() if path.exists() else []
+    kept = [row for row in map(json.loads, lines) if [settings for settings, _ in row] == wanted]
     model, framework = pair.split("/")
     with bench_for(model, framework) as bench, path.open("a") as file:
-        for number in range(len(kept) + 1, n_rounds + 1):
+        for number in range(len(lines) + 1, len(lines) + 1 + n_rounds - len(kept)):
             records = bench.measure_round(list(arms), number, Purpose.CONFIRM, noise=NOISE)
             kept.append(
-                [[dict(c.settings), log_rate(r)] for c, r in zip(arms, records, strict=True)]
+                [[c, log_rate(r)] for c, r in zip(wanted, records, strict=True)]
             )
             file.write(json.dumps(kept[-1]) + "\n")
             file.flush()
@@ -156,14 +163,28 @@ def lost_to_best(
     own: Configuration,
     among: Sequence[Configuration],
 ) -> tuple[float, float, float]:
-    """Return the rate of the best of `among` over one's own, with its interval over rounds."""
+    """Return the rate of the best of `among` over one's own, with its interval over rounds.
+
+    Over those rounds in which one's own did not fail.
+    """
     found = []
     for i, scored in enumerate(rounds):
+        if own not in scored:
+            continue
         others = [r for j, r in enumerate(rounds) if j != i]
         known = {c: [r[c] for r in others if c in r] for c in among if c in scored}
-        best = max((c for c in known if known[c]), key=lambda c: statistics.fmean(known[c]))
+        known = {c: rates for c, rates in known.items() if rates} or {own: [scored[own]]}
+        best = max(known, key=lambda c: statistics.fmean(known[c]))
         found.append(scored[best] - scored[own])
     return interval(found)
+
+
+def over(
+    rounds: Sequence[Mapping[Configuration, float]], own: Configuration, other: Configuration
+) -> tuple[float, float, float] | None:
+    """Return one's own rate over another's, over the rounds that have both; None of too few."""
+    found = [row[own] - row[other] for row in rounds if own in row and other in row]
+    return interval(found) if len(found) >= LEAST_ROUNDS else None
 
 
 def tell_pair(
@@ -176,9 +197,12 @@ def tell_pair(
         among = [c for c in arms if allowed_in(klass, c)]
         for study in studies:
             won, guide = study.winner(klass), study.recommendation(klass)
+            if sum(won in row for row in rounds) < LEAST_ROUNDS:
+                print(f"{pair:24s} {klass:12s} {study.name:12s} its winner failed in the rounds")
+                continue
             over_best = lost_to_best(rounds, won, among)
-            over_guide = interval([r[won] - r[guide] for r in rounds])
-            over_default = interval([r[won] - r[Configuration()] for r in rounds])
+            over_guide = over(rounds, won, guide)
+            over_default = over(rounds, won, Configuration())
             rows.append(
                 {
                     "pair": pair,
@@ -191,16 +215,17 @@ def tell_pair(
                     "over_guide": over_guide,
                     "over_default": over_default,
                     "half_width": study.half_width(klass),
-                    "proposals": study.result["confirmation"] and len(study.result["trials"]),
                 }
             )
             told = "  ".join(
                 f"{name} {point:.3f} ({low:.3f} - {high:.3f})"
-                for name, (point, low, high) in (
+                for name, each in (
                     ("best/won", over_best),
                     ("won/guide", over_guide),
                     ("won/default", over_default),
                 )
+                if each is not None
+                for point, low, high in [each]
             )
             print(f"{pair:24s} {klass:12s} {study.name:12s} {told}", flush=True)
     return rows
@@ -212,10 +237,11 @@ def tell_all(rows: Sequence[Mapping[str, Any]]) -> None:
         own = [row for row in rows if row["study"] == name]
         regrets = sorted(row["regret"] for row in own)
         widths = [row["half_width"] for row in own if row["half_width"] is not None]
-        slower = [row for row in own if row["over_guide"][2] < 1]
+        slower = [row for row in own if row["over_guide"] and row["over_guide"][2] < 1]
+        half = f"{statistics.median(widths):.1%}" if widths else "unknown"
         print(
             f"{name}: median regret {statistics.median(regrets):.1%}, worst {regrets[-1]:.1%}, "
-            f"half-width {statistics.median(widths):.1%} ({len(widths)} of {len(own)} decided), "
+            f"half-width {half} ({len(widths)} of {len(own)} decided), "
             f"surely slower than the guides' best {len(slower)}"
         )
 
@@ -229,6 +255,8 @@ def main() -> None:
     parser.add_argument("--against", type=Path, help="another checkout of the tool")
     parser.add_argument("--rounds", type=int, default=8)
     given = parser.parse_args()
+    if given.rounds < LEAST_ROUNDS:
+        parser.error(f"--rounds {given.rounds}: the best is chosen by other rounds; at least 2")
     rows = []
     for number, pair in enumerate(given.pairs):
         folder = given.folder.resolve() / pair.replace("/", "-")

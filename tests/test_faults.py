@@ -300,10 +300,12 @@ def test_files_that_were_damaged_are_mended_and_the_study_goes_on(
             shutil.rmtree(out / file)
         else:
             os.truncate(out / file, int(keep * (out / file).stat().st_size))
+    (out / "reference.weights").write_bytes(b"kept until the study ends")
     before = n_slices(out)
     done = run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, is_virtual=True)
     assert done.returncode == 0, done.stderr
     assert n_slices(out) > before
+    assert not (out / "reference.weights").exists()
     result = result_of(done.stdout)
     for text in said:
         assert any(text in warning for warning in result["warnings"]), text

@@ -1,5 +1,6 @@
 """Several models: which are meant, one budget, one index, and going on with what is left."""
 
+import re
 import shutil
 import signal
 import time
@@ -83,6 +84,7 @@ def test_models_are_added_to_the_index_and_not_measured_twice(begun: Path) -> No
     assert done.returncode == 0, done.stderr
     assert f"looking at {OTHER} in fake (2 of 2)" in done.stdout
     assert f"looking at {QUICK}" not in done.stdout
+    assert re.search(rf"\] study 1 of 1, {OTHER} in fake: 0:\d\d left for it", done.stdout)
     found = rows(begun)
     assert [row.state for row in found.values()] == ["done", "done"]
     assert found[QUICK] == before
@@ -109,7 +111,11 @@ def test_an_edited_model_is_another(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "finished in" in several(tmp_path, "mine.py", "--dry-run").stdout
     mine.write_text(text + "\n# edited\n")
-    assert "to be carried out" in several(tmp_path, "mine.py", "--dry-run").stdout
+    done = several(tmp_path, "mine.py", "--dry-run")
+    assert "to be carried out" in done.stdout
+    told = " ".join(done.stderr.split())
+    assert "all holds results of other options, or of a model file before it was edited" in told
+    assert "mine.py in fake. Their folders stay" in told
 
 
 def test_a_budget_that_is_used_up_is_said_and_the_default_is_for_what_is_added(begun: Path) -> None:

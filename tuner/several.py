@@ -17,7 +17,7 @@ from tuner.host.libraries import installed_frameworks
 from tuner.measurement.describe import find_model, gallery_cards
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
-from tuner.record.events import Listener, ModelBegins, Warned
+from tuner.record.events import Listener, ModelBegins, TurnBegins, Warned
 from tuner.record.index import Index, Row, held_alone, read_index, result_of
 from tuner.record.lines import check_place
 from tuner.record.withdrawal import ground_of
@@ -101,14 +101,14 @@ def _parts(wanted: str) -> list[str]:
 def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     """Return a row for each study that is meant: as the index has it, or one that is pending.
 
-    Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
+    Says which results of other options would leave the index. Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
     """
     check_request(request)
     check_place(folder_of(request))
     in_question = request.frameworks or installed_frameworks()
     device = choose_profile(request.hardware, probe(), request.device, in_question).device
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
-    found = []
+    found, replaced = [], []
     cards = gallery_cards(MODELS)
     known_cards = {card.name: card for card in cards}
     for name in select(wanted, cards):
@@ -116,8 +116,19 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
         options = _options(request, card)
         for framework in _frameworks(name, card, request, device, listen):
             row = known.get((name, framework))
-            is_finished = row and row.options == options and result_of(folder_of(request), row)
-            found.append(row if row and is_finished else Row(name, framework, options=options))
+            is_finished = row and result_of(folder_of(request), row)
+            if row and is_finished and row.options != options:
+                replaced.append(f"{name} in {framework}")
+            is_same = row and is_finished and row.options == options
+            found.append(row if row and is_same else Row(name, framework, options=options))
+    if replaced:
+        listen(
+            Warned(
+                f"{folder_of(request)} holds results of other options, or of a model file before "
+                f"it was edited: {', '.join(replaced)}. Their folders stay, and the index will "
+                "show the new ones in their place; another --out keeps both"
+            )
+        )
     if not found:
         raise UsageError(f"--models {wanted}: none of them is there for a framework to tune here")
     return found
@@ -259,6 +270,9 @@ def _carry_out(
     for i, task in enumerate(tasks):
         share = shares([each.plan.launch_s() for each in tasks[i:]])[0]
         own_s = max(1.0, (budget_s - spent_s) * share)
+        listen(
+            TurnBegins(task.row.model, task.row.framework, i + 1, len(tasks), budget_s - spent_s)
+        )
         ground = ground_of(task.plan.folder)
         outcome, taken_s = finish(task.plan, task.request, host, own_s, 0.0, listen, ground)
         spent_s += taken_s

@@ -36,6 +36,7 @@ from tuner.record.journal import (
 )
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome, counts_as_measured
+from tuner.record.protocol import weights_beside
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.record.withdrawal import ground_of, withdraw
@@ -183,6 +184,7 @@ def run_study(
         write_reports(plan.folder, result)
         if not is_finished:
             store.add(StudyFinished(result.verdict))
+        weights_beside(store.reference_path).unlink(missing_ok=True)
         listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
         return result
 

@@ -36,6 +36,7 @@ from tuner.record.events import (
     StudyBegins,
     StudyEnds,
     TimeLeft,
+    TurnBegins,
     WaitingForModel,
     WaitingForQuiet,
     Warned,
@@ -140,6 +141,12 @@ def _line(event: Event, state: _State) -> str | None:
     match event:
         case ModelBegins():
             return f"looking at {event.model} in {event.framework} ({event.number} of {event.of})"
+        case TurnBegins():
+            state.deadline = None  # the last one's
+            return (
+                f"study {event.number} of {event.of}, {event.model} in {event.framework}: "
+                f"{duration(event.left_s)} left for it and those after it"
+            )
         case StudyBegins():
             state.begin(event)
             resumed = f", {duration(event.resumed_s)} used before" if event.resumed_s else ""

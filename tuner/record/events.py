@@ -22,6 +22,18 @@ class ModelBegins(msgspec.Struct, frozen=True, tag="model_begins"):
     of: int
 
 
+class TurnBegins(msgspec.Struct, frozen=True, tag="turn_begins"):
+    """It is the turn of one of several studies."""
+
+    model: str
+    framework: str
+    number: int
+    """Of those that are carried out now, from 1."""
+    of: int
+    left_s: float
+    """For this one and those after it."""
+
+
 class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
     """A study is opened; `resumed_s` seconds of its budget were used before."""
 
@@ -153,6 +165,7 @@ class FrameworkEnds(msgspec.Struct, frozen=True, tag="result"):
 
 Event: TypeAlias = (
     ModelBegins
+    | TurnBegins
     | StudyBegins
     | PhaseBegins
     | LaunchBegins

@@ -6,6 +6,7 @@ The worker's standard output belongs to the frameworks, which print there; it go
 from __future__ import annotations
 
 import signal
+from pathlib import Path
 from typing import TypeAlias
 
 import msgspec
@@ -18,6 +19,11 @@ from tuner.record.workload import CPU, INFERENCE, ModelCard, ModelFacts, ModelRe
 
 STACK_SIGNAL = signal.SIGUSR2
 """Has a worker write the Python stacks of its threads to its log."""
+
+
+def weights_beside(reference: Path) -> Path:
+    """Return where the weights wait for later launches, as long as a study needs its reference."""
+    return reference.with_suffix(".weights")
 
 
 class ListModels(msgspec.Struct, frozen=True, tag="list_models"):

@@ -37,6 +37,7 @@ from tuner.record.protocol import (
     Measured,
     Prepare,
     Profile,
+    weights_beside,
 )
 from tuner.record.workload import CPU, INFERENCE, ModelFacts, ModelRef
 from tuner.worker import check, facts, inputs, reference
@@ -56,6 +57,10 @@ Tell = Callable[[str], None]
 MOST_PROFILED_CALLS = 300
 """A profiler keeps every operator of every call: to sum up 17,000 calls took PyTorch's 20 s."""
 _MOST_OPERATORS = 60
+_SLOW_BUILD_S = 1.0
+"""From when on it is worth to keep weights for later launches."""
+_WORTH_KEEPING = 0.7
+"""Share of the seconds of a build that the next one may take for that."""
 
 
 class WrongOutput(WorkerFailed):
@@ -83,9 +88,18 @@ class Session:
         self._reference_path = Path()
 
     def _load(
-        self, ref: ModelRef, name: str, seed: int, mode: str = INFERENCE, device: str = CPU
+        self,
+        ref: ModelRef,
+        name: str,
+        seed: int,
+        mode: str = INFERENCE,
+        device: str = CPU,
+        weights: Path | None = None,
     ) -> float:
-        """Import the framework and build the model in its default form; return build seconds."""
+        """Import the framework and build the model in its default form; return build seconds.
+
+        weights: a file of them, if there is one.
+        """
         self._tell("importing")
         self._framework_name = name
         self._cpus = os.sched_getaffinity(0)  # before any library binds its threads
@@ -101,7 +115,11 @@ class Session:
         np.random.seed(seed)  # a user's file may draw its weights from it
         self.framework.build.seed(seed)
         source = source_of(ref)
-        self.framework.build.adopt(source.build(name))
+        if weights is not None and weights.exists():
+            made = self.framework.build.rebuilt(lambda: source.build(name), weights)
+        else:
+            made = source.build(name)
+        self.framework.build.adopt(made)
         self._spec, self._accuracy = source.state(), source.accuracy
         return time.perf_counter() - start
 
@@ -121,7 +139,10 @@ class Session:
         apply_memory_policy(order.memory_policy)
         self._settings, self._traces = order.settings, order.traces
         self._reference_path = Path(order.reference)
-        build_s = self._load(order.model, order.framework, order.seed, order.mode, order.device)
+        kept = weights_beside(self._reference_path)
+        build_s = self._load(
+            order.model, order.framework, order.seed, order.mode, order.device, kept
+        )
         start = time.perf_counter()
         self.framework.build.restore(reference.read_tensors(self._reference_path))
         self.framework.build.place(order.settings)
@@ -130,7 +151,8 @@ class Session:
 
     def make_reference(self, order: MakeReference) -> None:
         """Condition the default, then write its tensors and outputs; the process serves no more."""
-        self._load(order.model, order.framework, order.seed, device=order.device)
+        weights_beside(Path(order.path)).unlink(missing_ok=True)
+        build_s = self._load(order.model, order.framework, order.seed, device=order.device)
         self._tell("conditioning")
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
         build = self.framework.build
@@ -147,6 +169,32 @@ class Session:
         if fault := check.blind_spot(outputs):
             raise UsageError(fault)
         reference.write(Path(order.path), tensors, outputs, accuracy, drift)
+        if build_s > _SLOW_BUILD_S:
+            self._keep_weights(order, build_s)
+
+    def _keep_weights(self, order: MakeReference, build_s: float) -> None:
+        """Keep the weights for later launches, where the model is the same with them, and sooner.
+
+        What draws numbers that are no parameters, or draws them otherwise, is built anew each time.
+        """
+        path = weights_beside(Path(order.path))
+        draft, batch = path.with_suffix(".tmp"), self._spec.reference_batch
+        before, _ = self._outputs(batch, batch)
+        try:
+            if not self.framework.build.save(draft):
+                return
+            again_s = self._load(
+                order.model, order.framework, order.seed, device=order.device, weights=draft
+            )
+            self.framework.build.place({})
+            after, _ = self._outputs(batch, batch)
+            is_same = len(after) == len(before) and all(map(np.array_equal, after, before))
+            if is_same and again_s < _WORTH_KEEPING * build_s:
+                draft.replace(path)
+        except Exception:  # noqa: BLE001  # whatever the model makes of it: it is built anew then
+            return
+        finally:
+            draft.unlink(missing_ok=True)
 
     def _outputs(self, batch: int, n_inputs: int) -> tuple[list[Array], float | None]:
         """Return the outputs for the first check inputs, and the user's accuracy over them.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, Protocol
 
 import numpy.typing as npt
@@ -32,6 +33,12 @@ class Build(Protocol):
 
     def seed(self, number: int) -> None:
         """Seed the framework's random numbers, before a model is built."""
+
+    def save(self, path: Path) -> bool:
+        """Keep the adopted model's weights in a file; False where that is of no use."""
+
+    def rebuilt(self, make: Callable[[], Any], path: Path) -> Any:
+        """Return what `make` builds, with weights that were kept in the place of drawn ones."""
 
     def adopt(self, model: Any) -> None:
         """Take the built model, in the default's form."""
@@ -62,6 +69,18 @@ class Build(Protocol):
 
     def device_memory(self) -> DeviceMemory | None:
         """Return what this process holds in a card's memory; None without a card."""
+
+
+class DrawsAnew:
+    """What a build answers that keeps no weights."""
+
+    def save(self, path: Path) -> bool:
+        """There is nothing to be gained."""
+        return False
+
+    def rebuilt(self, make: Callable[[], Any], path: Path) -> Any:
+        """Build as ever."""
+        return make()
 
 
 class OnTheCpu:

@@ -27,7 +27,7 @@ from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.workload import CPU, INFERENCE, Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
-from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.frameworks import Array, DrawsAnew, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.graph import Node
 
@@ -58,7 +58,7 @@ def _runs_beside(module: bytes) -> bool:
     return False
 
 
-class FakeBuild:
+class FakeBuild(DrawsAnew):
     """A surface with the settings and faults that come before its first call."""
 
     channels_first = False

@@ -15,13 +15,13 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.worker.evidence.process import threads_by_name
-from tuner.worker.frameworks import Array, OnTheCpu, Tensors
+from tuner.worker.frameworks import Array, DrawsAnew, OnTheCpu, Tensors
 from tuner.worker.frameworks.tensorflow import knobs
 
 _DAMPED_SCALE = 0.2
 
 
-class TensorFlowBuild(OnTheCpu):
+class TensorFlowBuild(DrawsAnew, OnTheCpu):
     """A TensorFlow model, and the thread pools that were made for it."""
 
     channels_first = False

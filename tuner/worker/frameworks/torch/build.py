@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
@@ -16,7 +17,7 @@ from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory
 from tuner.worker.frameworks import Array, Tensors
-from tuner.worker.frameworks.torch import knobs
+from tuner.worker.frameworks.torch import drawn, knobs
 from tuner.worker.frameworks.torch.devices import Cpu, Device
 from tuner.worker.frameworks.torch.forms import Form, form_of
 
@@ -70,6 +71,14 @@ class TorchBuild:
     def seed(self, number: int) -> None:
         """Seed weights."""
         self.torch.manual_seed(number)
+
+    def save(self, path: Path) -> bool:
+        """Keep the weights for later builds."""
+        return drawn.save(self.torch, self.model, path)
+
+    def rebuilt(self, make: Callable[[], Any], path: Path) -> Any:
+        """Build without drawing weights anew."""
+        return drawn.rebuilt(self.torch, make, path)
 
     def adopt(self, model: Any) -> None:
         """Take a model on the CPU, in eval mode and as it was before it was compiled.

@@ -1,0 +1,59 @@
+"""Regret of real studies: by rounds in which arms may fail."""
+
+import math
+from typing import Any
+
+import pytest
+
+from benchmarks.real_regret import Study, arms_of, lost_to_best, over
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.space.as_run import AS_RUN
+
+DEFAULT = Configuration()
+FAST = Configuration.of({"launch.allocator": "tcmalloc"})
+FASTER = Configuration.of({"launch.allocator": "jemalloc"})
+LOW = Configuration.of({"torch.autocast": "bf16"})
+
+
+def study(**changed: Any) -> Study:
+    trials = [({}, 1.0), ({"launch.allocator": "tcmalloc"}, 1.5), ({"torch.autocast": "bf16"}, 2.0)]
+    result = {
+        "winners": {
+            "same": {"verdict": "faster", "configuration": {"launch.allocator": "tcmalloc"}},
+            "reduced": {"verdict": "ambiguous", "configuration": {"torch.autocast": "bf16"}},
+        },
+        "trials": [{"configuration": c, "search_ratio": ratio} for c, ratio in trials],
+        "baselines": [
+            {"name": AS_RUN, "configuration": {"launch.allocator": "jemalloc"}, "search_ratio": 3},
+            {"name": "guide", "configuration": {"launch.allocator": "tcmalloc"}, "search_ratio": 2},
+            {"name": "other", "configuration": {"torch.autocast": "bf16"}, "search_ratio": None},
+        ],
+    }
+    return Study("this", 6, {**result, **changed})
+
+
+def test_what_is_compared_is_what_studies_suggest() -> None:
+    one = study()
+    assert one.winner(WinnerClass.SAME) == FAST
+    assert one.winner(WinnerClass.REDUCED) == DEFAULT  # nothing was confirmed
+    assert one.recommendation(WinnerClass.REDUCED) == FAST  # what was in force before is no guide
+    assert arms_of([one, one]) == [DEFAULT, FAST, LOW]
+
+
+def test_the_best_is_chosen_by_other_rounds_and_failed_launches_count_for_nothing() -> None:
+    rounds = [
+        {DEFAULT: 0.0, FAST: math.log(2), FASTER: math.log(2.2)},
+        {DEFAULT: 0.1, FAST: math.log(2) + 0.1, FASTER: math.log(2.2) + 0.1},
+        {DEFAULT: 0.0, FAST: math.log(2), FASTER: math.log(2.2)},
+        {DEFAULT: 0.0, FASTER: math.log(2.2)},
+    ]
+    best, low, high = lost_to_best(rounds, FAST, [DEFAULT, FAST, FASTER])
+    assert best == pytest.approx(1.1)
+    assert low == pytest.approx(high)
+    lucky = [*rounds[:3], {DEFAULT: 5.0, FAST: math.log(2), FASTER: math.log(2.2)}]
+    assert lost_to_best(lucky, FAST, [DEFAULT, FAST])[0] <= 1
+    own = over(rounds, FAST, DEFAULT)
+    assert own is not None
+    assert own[0] == pytest.approx(2)
+    assert over(rounds, LOW, DEFAULT) is None
