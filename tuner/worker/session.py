@@ -179,10 +179,10 @@ class Session:
         """
         path = weights_beside(Path(order.path))
         draft, batch = path.with_suffix(".tmp"), self._spec.reference_batch
-        before, _ = self._outputs(batch, batch)
         try:
             if not self.framework.build.save(draft):
                 return
+            before, _ = self._outputs(batch, batch)
             again_s = self._load(
                 order.model, order.framework, order.seed, device=order.device, weights=draft
             )
