@@ -155,12 +155,11 @@ class Session:
         build_s = self._load(order.model, order.framework, order.seed, device=order.device)
         self._tell("conditioning")
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
-        build = self.framework.build
-        tensors = build.condition(arrays, self._spec.damped_norms)
-        build.place({})
+        tensors = self.framework.build.condition(arrays, self._spec.damped_norms)
+        self.framework.build.place({})
         outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
         outputs, drift = reference.exact(
-            build,
+            self.framework.build,
             outputs,
             lambda batch: self._outputs(batch, order.n_inputs)[0],
             (self._spec.reference_batch, order.n_inputs, 1),
