@@ -21,7 +21,7 @@ def save(torch: Any, model: Any, path: Path) -> bool:
 
     Raises RuntimeError or TypeError for tensors that have no bytes of their own, one after another.
     """
-    every = [_bytes_of(torch, tensor) for tensor in model.state_dict().values()]
+    every = [_bytes_of(torch, tensor.cpu()) for tensor in model.state_dict().values()]
     if _ROOM * sum(map(len, every)) > shutil.disk_usage(path.parent).free:
         return False
     with open(path, "wb") as file:
