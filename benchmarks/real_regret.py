@@ -150,9 +150,7 @@ def measure_rounds(
     with bench_for(model, framework) as bench, path.open("a") as file:
         for number in range(len(lines) + 1, len(lines) + 1 + n_rounds - len(kept)):
             records = bench.measure_round(list(arms), number, Purpose.CONFIRM, noise=NOISE)
-            kept.append(
-                [[c, log_rate(r)] for c, r in zip(wanted, records, strict=True)]
-            )
+            kept.append([[c, log_rate(r)] for c, r in zip(wanted, records, strict=True)])
             file.write(json.dumps(kept[-1]) + "\n")
             file.flush()
     return [{_configuration(c): rate for c, rate in row if rate is not None} for row in kept]

@@ -101,7 +101,8 @@ def _parts(wanted: str) -> list[str]:
 def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     """Return a row for each study that is meant: as the index has it, or one that is pending.
 
-    Says which results of other options would leave the index. Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
+    Says which results of other options would leave the index. Builds no model. Raises UsageError
+    for what selects nothing, or nothing that runs here.
     """
     check_request(request)
     check_place(folder_of(request))

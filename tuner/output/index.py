@@ -76,9 +76,7 @@ def reached(result: Result, klass: str) -> str:
 
 
 def recommended(result: Result) -> str:
-    """Write the settings that are recommended."""
-    if result.verdict != "faster":
-        return "the default"
+    """Write the settings of what is recommended; the verdict says whether anything is."""
     return settings(result.winners[result.recommended_class].configuration)
 
 
