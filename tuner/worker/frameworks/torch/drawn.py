@@ -39,7 +39,7 @@ def rebuilt(torch: Any, make: Callable[[], Any], path: Path) -> Any:
 
     draws = (torch.Tensor.normal_, torch.Tensor.uniform_)
 
-    class Undrawn(TorchFunctionMode):  # type: ignore[misc]  # torch is not imported where mypy runs
+    class Undrawn(TorchFunctionMode):
         """Leaves a tensor that is to be drawn as it was allocated."""
 
         def __torch_function__(
