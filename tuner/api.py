@@ -49,6 +49,7 @@ def tune(
     goal: str = "fastest",
     max_memory: str = "",
     learn_from: Sequence[_Path] = (),
+    designed: bool = False,
     set: Mapping[str, Sequence[Value]] | None = None,
     fix: Mapping[str, Value] | None = None,
     exclude: Sequence[str] = (),
@@ -88,6 +89,7 @@ def tune(
         goal=goal,
         max_memory=max_memory,
         learn_from=tuple(Path(folder) for folder in learn_from),
+        designed=designed,
         command=redacted(_call(given)),
         environment=stated(os.environ),
     )

@@ -19,7 +19,7 @@ from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
-from tuner.record.journal import StudyOpened
+from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
 from tuner.record.load import SCENARIOS
 from tuner.record.objective import Objective
@@ -30,6 +30,7 @@ from tuner.request import Request, check_request, objective_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
+from tuner.space.design import resolve_design
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import gpu_of
 from tuner.space.listing import describe
@@ -69,6 +70,8 @@ class Plan(msgspec.Struct, frozen=True):
     earlier: list[Earlier] = []
     environment: dict[str, str] = {}
     """The tuning variables that were set when the study was begun, or are set now if it was not."""
+    design: DesignFixed | None = None
+    """The designed part, where that is asked for."""
 
     def launch_s(self) -> float:
         """Estimate the seconds of a launch without compilation, from the describing child."""
@@ -199,6 +202,7 @@ def _plan_one(
         objective=objective,
         earlier=earlier_studies(request.learn_from, framework, objective.metric, folder),
         environment=environment,
+        design=resolve_design(profile, host, workload, facts, space) if request.designed else None,
     )
 
 

@@ -67,6 +67,8 @@ class Request(msgspec.Struct, frozen=True):
     allows_pickle: bool = False
     seed: int = 0
     restrictions: Restrictions = Restrictions()
+    designed: bool = False
+    """Whether the designed part is measured first (space/design.py)."""
     scenario: str = OFFLINE
     goal: str = "fastest"
     max_memory: str = ""

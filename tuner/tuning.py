@@ -47,6 +47,7 @@ from tuner.space.listing import upper_size
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
+from tuner.study.designed import measure_design
 from tuner.study.explain import explain
 from tuner.study.explore import explore
 from tuner.study.minimise import minimise
@@ -269,6 +270,8 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
     provide_reference(study, plan.workload, waiting, gpu_of(plan.workload.device, host))
     study.adopt_orphans()
+    if plan.design is not None:
+        measure_design(study, plan.design)
     measure_baselines(study)
     explore(study)
     race(study)

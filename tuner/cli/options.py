@@ -104,6 +104,13 @@ LearnFrom = Annotated[
         help="Folder of earlier studies: where to look first; may be repeated.",
     ),
 ]
+Designed = Annotated[
+    bool,
+    typer.Option(
+        "--designed",
+        help="Measure a fixed design of the main settings first: what guidelines are learnt from.",
+    ),
+]
 Seed = Annotated[
     int, typer.Option(min=0, max=2**32 - 1, help="Seed of weights, inputs and search.")
 ]

@@ -49,6 +49,7 @@ def main(
     numerics: str,
     goal: str,
     learn_from: list[Path],
+    designed: bool,
     set_: list[str],
     fix: list[str],
     exclude: list[str],
@@ -78,6 +79,7 @@ def main(
         goal=goal,
         max_memory="" if max_memory is None else _size(max_memory),
         learn_from=tuple(learn_from),
+        designed=designed,
         command=redacted(shlex.join(["tune-framework", *command])),
         environment=stated(os.environ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tuner.findings.baselines import baseline_section, over_as_run, over_best_baseline
+from tuner.findings.designed import designed_section
 from tuner.findings.left import left_to_find
 from tuner.findings.remarks import remarks
 from tuner.findings.rounds import confirmation_section, noise_section
@@ -92,6 +93,7 @@ def assemble(study: Study, context: Context) -> Result:
         contributions=winners[str(klass)].contributions,
         seconds=seconds(store, wall_s),
         seconds_by_phase=seconds_by_phase(store, wall_s),
+        designed=designed_section(store, ledger.objective),
         budget_s=context.session.budget_s,
         budget_shares=shares(store),
         phases=phases,

@@ -85,6 +85,8 @@ def seconds_by_phase(store: Store, wall_s: float) -> list[PhaseSeconds]:
         if isinstance(line.note, Compiled):
             called.add(line.launch)
     sums[Phase.EXPLAIN]["own"] += max(0.0, wall_s - at_s)
+    if not sums[Phase.DESIGN]:  # it was not asked for
+        del sums[Phase.DESIGN]
     return [PhaseSeconds(str(name), **row) for name, row in sums.items()]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -25,6 +26,7 @@ from tuner.output.price import price
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
 from tuner.output.values import bounds, default_value, metric, ratio, winner_value, worth_in_unit
 from tuner.record.configuration import Configuration, Value
+from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
 from tuner.record.journal import WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
@@ -245,8 +247,16 @@ def _told_before(result: Result, name: str, said: Callable[[WinnerSection], obje
     return next((other for other in earlier if said(result.winners[other]) == mine), "")
 
 
+def designed(cell: DesignedCell) -> str:
+    """Say what became of a cell of the designed part."""
+    ratio_ = "-" if cell.log_ratio is None else f"{math.exp(cell.log_ratio):.2f}x"
+    failed = cell.outcome if cell.outcome not in (None, Outcome.MEASURED) else ""
+    return ", ".join(filter(None, (ratio_, failed, cell.reason)))
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "gpu": gpu,
+    "designed": designed,
     "ratio": ratio,
     "settings": settings,
     "candidate": best_candidate,

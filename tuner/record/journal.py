@@ -26,6 +26,7 @@ class WinnerClass(StrEnum):
 class Phase(StrEnum):
     """The parts of a study, in their order."""
 
+    DESIGN = "design"
     BASELINES = "baselines"
     EXPLORE = "explore"
     RACE = "race"
@@ -146,6 +147,38 @@ class AblationRound(msgspec.Struct, frozen=True, tag="ablation_round"):
     launches: tuple[int, ...]
 
 
+class Cell(msgspec.Struct, frozen=True):
+    """A combination of the designed part: main settings, each set in half of the cells."""
+
+    number: int
+    """From 1; cell 0 is the default."""
+    factors: tuple[str, ...]
+    """Those that are set in it."""
+    configuration: Configuration
+    dead: tuple[str, ...] = ()
+    """Settings of it that have no effect beside the others, with the reason."""
+    same_as: int | None = None
+    """An earlier cell with the same effect, which stands for it."""
+    fault: str = ""
+    """Why it cannot be run here."""
+
+
+class DesignFixed(msgspec.Struct, frozen=True, tag="design"):
+    """The designed part, fixed before anything is measured."""
+
+    cells: tuple[Cell, ...]
+    left_out: dict[str, str]
+    """Factors that cannot be set here at all, with the reason."""
+
+
+class DesignRound(msgspec.Struct, frozen=True, tag="design_round"):
+    """One fresh launch of the default, and of some cells, side by side."""
+
+    cells: tuple[int, ...]
+    launches: tuple[int, ...]
+    """The default's first."""
+
+
 class WarningNoted(msgspec.Struct, frozen=True, tag="warning"):
     """Something a reader of the result must know."""
 
@@ -200,6 +233,8 @@ Note: TypeAlias = (
     | ArmsChosen
     | RoundDone
     | AblationRound
+    | DesignFixed
+    | DesignRound
     | WarningNoted
     | Waited
     | ReferenceNoted

@@ -40,9 +40,10 @@ class Purpose(StrEnum):
     ABLATION = "ablation"
     CONFIRM = "confirm"
     EXPLAIN = "explain"
+    DESIGN = "design"
 
 
-IN_ROUNDS = (Purpose.CONFIRM, Purpose.EXPLAIN)
+IN_ROUNDS = (Purpose.CONFIRM, Purpose.EXPLAIN, Purpose.DESIGN)
 """Purposes of launches that took turns in rounds; the others were measured beside the pacer."""
 
 

@@ -19,6 +19,7 @@ from tuner.record.course import (
     PhaseSeconds,
     Seconds,
 )
+from tuner.record.designed import DesignedSection
 from tuner.record.interval import Interval
 from tuner.record.launch import DeviceMemory, Latency, Operator, ReadBack
 from tuner.record.objective import Objective
@@ -329,3 +330,5 @@ class Result(msgspec.Struct, frozen=True):
     seconds_by_phase: list[PhaseSeconds] = []
     """Every phase in the order of time; the sum is the wall clock. Empty in results of earlier
     versions."""
+    designed: DesignedSection | None = None
+    """None where it was not asked for."""

@@ -15,6 +15,7 @@ import msgspec
 from tuner.errors import StudyDamaged
 from tuner.record.journal import (
     AblationRound,
+    DesignRound,
     LossNoted,
     Note,
     RoundDone,
@@ -76,7 +77,8 @@ def cut_launches(loaded: Loaded) -> set[int]:
 
 
 def _launches_of(note: Note) -> tuple[int, ...]:
-    return note.launches if isinstance(note, TrialNoted | RoundDone | AblationRound) else ()
+    kinds = TrialNoted | RoundDone | AblationRound | DesignRound
+    return note.launches if isinstance(note, kinds) else ()
 
 
 def _gone(loaded: Loaded) -> tuple[str, str] | None:

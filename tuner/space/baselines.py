@@ -6,7 +6,8 @@ as another, or partly dead (settings that this build ignores): each is listed, n
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -57,13 +58,24 @@ def resolve_baselines(
             why = entry.why or f"needs {entry.when}"
             found.append(unusable(entry.name, entry.source, why))
             continue
-        settings: dict[str, Value] = {}
-        for knob, raw in entry.settings.items():
-            value = literal_or_formula(raw)
-            made = value.evaluate(facts) if isinstance(value, Expression) else value
-            settings[knob] = made if not isinstance(made, tuple) else ",".join(map(str, made))
-            check_made(f"baseline {entry.name}", knob, str(raw), [settings[knob]])
+        settings = evaluated(f"baseline {entry.name}", entry.settings, facts)
         found.append(resolve_one(entry.name, entry.source, settings, host, workload, space, found))
+    return found
+
+
+def evaluated(
+    where: str, settings: Mapping[str, Value], facts: Mapping[str, Any]
+) -> dict[str, Value]:
+    """Return settings with their formulas resolved; `where` they stand.
+
+    Raises as resolve_baselines does.
+    """
+    found: dict[str, Value] = {}
+    for knob, raw in settings.items():
+        value = literal_or_formula(raw)
+        made = value.evaluate(facts) if isinstance(value, Expression) else value
+        found[knob] = made if not isinstance(made, tuple) else ",".join(map(str, made))
+        check_made(where, knob, str(raw), [found[knob]])
     return found
 
 

@@ -109,6 +109,21 @@ class BaselineEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     why: str = ""
 
 
+class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A `[[factor]]` as written: what a cell of the designed part has set, or has not.
+
+    Its settings may ask which other factors the cell has: factor.NAME.
+    """
+
+    name: str
+    column: str
+    """Letters of a, b, c and d: it is set where an odd number of their bits is (space/design.py)."""
+    frameworks: list[str]
+    settings: dict[str, str | int | float | bool]
+    when: str = ""
+    why: str = ""
+
+
 class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A search space as written, with what it extends already merged in."""
 
@@ -116,6 +131,7 @@ class Profile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     title: str
     knob: list[KnobEntry] = []
     baseline: list[BaselineEntry] = []
+    factor: list[FactorEntry] = []
     extends: str = ""
     matches: str = ""
     device: str = CPU

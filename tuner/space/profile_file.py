@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tuner.space.profile import (
     SCHEMA_VERSION,
     WORKLOAD_FACTS,
     BaselineEntry,
+    FactorEntry,
     KnobEntry,
     Profile,
     ValueEntry,
@@ -66,6 +68,7 @@ def _load(path: Path, shipped: dict[str, Path], seen: tuple[Path, ...]) -> Profi
             profile,
             knob=_merged(base.knob, profile.knob, lambda knob: knob.id),
             baseline=_merged(base.baseline, profile.baseline, lambda b: b.name),
+            factor=_merged(base.factor, profile.factor, lambda f: f.name),
         )
     file.check_order(profile)
     return msgspec.structs.replace(profile, name=path.stem)
@@ -169,6 +172,29 @@ class _File:
                 self._value(knob_id, value, (*where, "settings"))
                 if isinstance(value, str) and value.startswith("="):
                     self._formula(value[1:], (*where, "settings"))
+        self._check_factors()
+
+    def _check_factors(self) -> None:
+        names = [factor.name for factor in self.profile.factor]
+        for i, factor in enumerate(self.profile.factor):
+            where = ("factor", i)
+            if factor.name in names[:i] or not factor.name.isidentifier():
+                raise self.fault(
+                    (*where, "name"), f"{factor.name!r} is taken, or no word", "choose another name"
+                )
+            if not re.fullmatch(r"a?b?c?d?", factor.column) or not factor.column:
+                raise self.fault(
+                    (*where, "column"), f"no column {factor.column!r}", "write such as a, b or abd"
+                )
+            self._frameworks(factor.frameworks, (*where, "frameworks"))
+            self._formula(factor.when, (*where, "when"))
+            for knob, value in factor.settings.items():
+                if not is_known(knob):
+                    raise self.fault((*where, "settings"), f"no knob {knob!r}", _known_knobs(knob))
+                self._value(knob, value, (*where, "settings"))
+                if isinstance(value, str) and value.startswith("="):
+                    others = [f"factor.{name}" for name in names]
+                    self._formula(value[1:], (*where, "settings"), others)
 
     def _value(self, knob: str, value: Value | ValueEntry, where: tuple[str | int, ...]) -> None:
         """Refuse what the knob cannot be set to; a formula's value is checked when it is known."""
@@ -187,14 +213,16 @@ class _File:
                     where, f"no framework {name!r}", f"allowed are {', '.join(FRAMEWORKS)}"
                 )
 
-    def _formula(self, text: str, where: tuple[str | int, ...]) -> None:
+    def _formula(
+        self, text: str, where: tuple[str | int, ...], others: Sequence[str] = ()
+    ) -> None:
         if not text:
             return
         try:
             names = Expression(text).names
         except ExpressionError as error:
             raise self.fault(where, str(error), "see tuner/space/expressions.py") from error
-        facts = (*HOST_FACTS, *WORKLOAD_FACTS, *INSTANCE_FACTS)
+        facts = (*HOST_FACTS, *WORKLOAD_FACTS, *INSTANCE_FACTS, *others)
         for name in sorted(names):
             if name not in facts and not is_known(name):
                 close = difflib.get_close_matches(name, facts, n=1)
@@ -251,6 +279,8 @@ def _allowed(where: tuple[str | int, ...]) -> str:
         struct = ValueEntry if len(where) > 3 else KnobEntry
     elif where and where[0] == "baseline":
         struct = BaselineEntry
+    elif where and where[0] == "factor":
+        struct = FactorEntry
     fields = [
         f for f in msgspec.structs.fields(struct) if f.name != "name" or struct is not Profile
     ]

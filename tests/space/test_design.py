@@ -1,0 +1,111 @@
+"""The designed part: columns of their own for what is to be told apart, and cells for a model."""
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+from tests.space.spaces import TENSORFLOW_DEFAULTS, TORCH_DEFAULTS, machine, model, workload
+from tuner.errors import UsageError
+from tuner.galleries import SEARCH_SPACES
+from tuner.host.identity import Host
+from tuner.record.configuration import Value
+from tuner.record.journal import DesignFixed
+from tuner.space.design import N_CELLS, is_set, resolve_design
+from tuner.space.profile_file import load_profile
+from tuner.space.resolve import resolve_space
+from tuner.space.restrictions import Restrictions
+
+INTERACTING = {
+    "torch": (
+        ("compile", "autocast"), ("compile", "layout"), ("compile", "allocator"),
+        ("compile", "folded"), ("autocast", "layout"), ("instances", "allocator"),
+    ),
+    "tensorflow": (
+        ("xla", "policy"), ("xla", "frozen"), ("xla", "allocator"), ("instances", "allocator"),
+    ),
+}  # fmt: skip
+
+
+def design(
+    host: Host, framework: str, kind: str = "cnn", restrictions: Restrictions | None = None
+) -> DesignFixed:
+    profile = load_profile("xeon", SEARCH_SPACES)
+    defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+    asked, facts = workload(framework, kind), model(defaults)
+    space = resolve_space(profile, host, asked, facts, restrictions or Restrictions())
+    return resolve_design(profile, host, asked, facts, space)
+
+
+def settings(found: DesignFixed, *factors: str) -> dict[str, Value]:
+    """Return the settings of the cell with just these factors."""
+    (cell,) = [cell for cell in found.cells if set(cell.factors) == set(factors)]
+    return cell.configuration.as_dict()
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_effects_and_what_interacts_stand_in_columns_of_their_own(framework: str) -> None:
+    factors = load_profile("auto", SEARCH_SPACES).factor
+    columns = {f.name: f.column for f in factors if framework in f.frameworks}
+    signs = {
+        name: tuple(is_set(column, cell) for cell in range(N_CELLS))
+        for name, column in columns.items()
+    }
+    for one, other in INTERACTING[framework]:
+        signs[f"{one} with {other}"] = tuple(
+            a != b for a, b in zip(signs[one], signs[other], strict=True)
+        )
+    assert all(sum(each) == N_CELLS / 2 for each in signs.values())
+    for (name, one), (other, two) in itertools.combinations(signs.items(), 2):
+        alike = sum(a == b for a, b in zip(one, two, strict=True))
+        assert alike == N_CELLS / 2, (name, other)
+
+
+def test_every_model_gets_the_same_cells_as_far_as_they_have_an_effect(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    images, words = design(host, "torch"), design(host, "torch", "transformer")
+    assert [cell.number for cell in images.cells] == list(range(1, N_CELLS))
+    assert not images.left_out
+    assert words.left_out == {"layout": "only image tensors have a channels-last layout"}
+    for one, other in zip(images.cells, words.cells, strict=True):
+        assert set(one.factors) - {"layout"} == set(other.factors)
+    assert settings(words, "compile", "folded", "instances") == {
+        "launch.instances": 2, "torch.compile.mode": "freezing",
+    }  # fmt: skip
+    assert settings(words, "allocator", "folded", "openmp", "threads") == {
+        "env.OMP_NUM_THREADS": host.usable_cores // 2,
+        "launch.allocator": "tcmalloc",
+        "launch.openmp": "libiomp5",
+        "torch.jit.mode": "freeze",
+    }
+    assert all(not cell.fault and cell.same_as is None for cell in words.cells)
+
+
+def test_what_the_user_rules_out_is_set_in_no_cell(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    same = design(host, "torch", restrictions=Restrictions(numerics="same"))
+    assert same.left_out == {"autocast": "ruled out by --numerics same"}
+    assert not any("torch.autocast" in cell.configuration.as_dict() for cell in same.cells)
+    only = design(
+        host, "tensorflow", restrictions=Restrictions(exclude=("tensorflow.jit_compile",))
+    )
+    assert set(only.left_out) == {"xla"}
+
+
+def test_a_cell_that_is_another_is_not_measured_twice(tmp_path: Path) -> None:
+    """With next to nothing left to set, cells fall together."""
+    excluded = ("torch.compile.mode", "torch.jit.mode", "torch.autocast", "torch.memory_format",
+                "launch.openmp", "env.OMP_NUM_THREADS")  # fmt: skip
+    found = design(machine(tmp_path), "torch", restrictions=Restrictions(exclude=excluded))
+    distinct = [cell for cell in found.cells if cell.same_as is None]
+    assert len({cell.configuration for cell in distinct}) == len(distinct) == 3
+    assert {cell.same_as for cell in found.cells} == {None, 0, *(c.number for c in distinct)}
+
+
+def test_a_profile_without_factors_has_no_design(tmp_path: Path) -> None:
+    host = machine(tmp_path)
+    profile = load_profile("cuda", SEARCH_SPACES)
+    asked, facts = workload("torch"), model(TORCH_DEFAULTS)
+    space = resolve_space(profile, host, asked, facts, Restrictions())
+    with pytest.raises(UsageError, match="cuda names no factors for torch"):
+        resolve_design(profile, host, asked, facts, space)

@@ -1,0 +1,58 @@
+"""What the designed part found: each cell over the default of its own round."""
+
+from __future__ import annotations
+
+from tuner.measurement.passes import passes_of
+from tuner.record.designed import DesignedCell, DesignedSection
+from tuner.record.journal import Cell, DesignFixed, DesignRound
+from tuner.record.launch import LaunchRecord
+from tuner.record.objective import Objective
+from tuner.record.outcome import Outcome
+from tuner.record.store import Store
+
+
+def designed_section(store: Store, objective: Objective) -> DesignedSection | None:
+    """Return every cell with what became of it; None where there was no designed part."""
+    fixed = store.all(DesignFixed)
+    if not fixed:
+        return None
+    measured: dict[int, tuple[LaunchRecord, LaunchRecord]] = {}
+    for done in store.all(DesignRound):
+        default, *others = [store.launches[launch] for launch in done.launches]
+        measured |= {n: (default, own) for n, own in zip(done.cells, others, strict=True)}
+    return DesignedSection(
+        [_cell(cell, measured, objective) for cell in fixed[-1].cells], fixed[-1].left_out
+    )
+
+
+def _cell(
+    cell: Cell, measured: dict[int, tuple[LaunchRecord, LaunchRecord]], objective: Objective
+) -> DesignedCell:
+    outcome, reason, ratio, n_passes = None, cell.fault, None, 0
+    if cell.same_as == 0:
+        reason, ratio = "the default", 0.0
+    elif cell.same_as is not None:
+        reason = f"as cell {cell.same_as}"
+    if (pair := measured.get(cell.same_as or cell.number)) is not None:
+        default, own = pair
+        assert own.ending is not None
+        outcome, reason = own.ending.outcome, reason or own.ending.reason
+        passes = passes_of([default, own], objective)
+        if outcome is Outcome.MEASURED and passes.n_taken:
+            of_default, of_cell = passes.values()
+            ratio, n_passes = of_cell - of_default, len(passes.worths)
+        elif outcome is Outcome.MEASURED:
+            reason = "the default failed beside it"
+    elif not reason:
+        reason = "no time"
+    return DesignedCell(
+        number=cell.number,
+        factors=list(cell.factors),
+        configuration=cell.configuration.as_dict(),
+        dead_settings=list(cell.dead),
+        same_as=cell.same_as,
+        outcome=None if outcome is None else str(outcome),
+        reason=reason,
+        log_ratio=ratio,
+        n_passes=n_passes,
+    )

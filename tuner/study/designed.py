@@ -1,0 +1,44 @@
+"""The designed part: every cell beside the default, in rounds of its own, before anything is seen.
+
+The search does not hear of it: what it learns from was chosen by itself, and this was not.
+"""
+
+from __future__ import annotations
+
+from tuner.record.configuration import Configuration
+from tuner.record.events import TimeLeft
+from tuner.record.journal import DesignFixed, DesignRound, Phase
+from tuner.record.launch import Purpose
+from tuner.study.study import Study
+
+CELLS_PER_ROUND = 3
+"""15 cells and the default in 20 launches."""
+
+
+def measure_design(study: Study, design: DesignFixed) -> None:
+    """Measure the cells that an earlier session has not; where time is short, the first of them."""
+    if study.notes.is_done(Phase.DESIGN):
+        return
+    if not study.store.all(DesignFixed):
+        study.store.add(design)
+    (fixed,) = study.store.all(DesignFixed)
+    rounds = study.store.all(DesignRound)
+    done = {number for each in rounds for number in each.cells}
+    waiting = [c for c in fixed.cells if not c.fault and c.same_as is None and c.number not in done]
+    study.notes.enter(Phase.DESIGN, f"{len(waiting)} cells, {CELLS_PER_ROUND} beside the default")
+    while waiting:
+        group, waiting = waiting[:CELLS_PER_ROUND], waiting[CELLS_PER_ROUND:]
+        arms = [Configuration(), *(cell.configuration for cell in group)]
+        if study.budget.left_s() < study.costs.round_s(arms):
+            left = len(group) + len(waiting)
+            study.notes.leave_undone(f"to measure {left} cells of the designed part")
+            break
+        number = len(study.store.all(DesignRound)) + 1
+        records = study.bench.measure_round(
+            arms, number, Purpose.DESIGN, noise=study.ledger.estimates.scatter, checks=True
+        )
+        launches = tuple(record.request.id for record in records)
+        study.store.add(DesignRound(tuple(cell.number for cell in group), launches))
+        study.ledger.refresh()
+        study.listen(TimeLeft(study.budget.left_s()))
+    study.notes.done(Phase.DESIGN, "no time for all cells" if waiting else "all cells measured")
