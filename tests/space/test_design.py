@@ -16,16 +16,6 @@ from tuner.space.profile_file import load_profile
 from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
 
-INTERACTING = {
-    "torch": (
-        ("compile", "autocast"), ("compile", "layout"), ("compile", "allocator"),
-        ("compile", "folded"), ("autocast", "layout"), ("instances", "allocator"),
-    ),
-    "tensorflow": (
-        ("xla", "policy"), ("xla", "frozen"), ("xla", "allocator"), ("instances", "allocator"),
-    ),
-}  # fmt: skip
-
 
 def design(
     host: Host, framework: str, kind: str = "cnn", restrictions: Restrictions | None = None
@@ -51,7 +41,10 @@ def test_effects_and_what_interacts_stand_in_columns_of_their_own(framework: str
         name: tuple(is_set(column, cell) for cell in range(N_CELLS))
         for name, column in columns.items()
     }
-    for one, other in INTERACTING[framework]:
+    pairs = [(f.name, other) for f in factors for other in f.interacts]
+    pairs = [pair for pair in pairs if set(pair) <= columns.keys()]
+    assert len(pairs) >= 4
+    for one, other in pairs:
         signs[f"{one} with {other}"] = tuple(
             a != b for a, b in zip(signs[one], signs[other], strict=True)
         )
@@ -62,16 +55,18 @@ def test_effects_and_what_interacts_stand_in_columns_of_their_own(framework: str
 
 
 def test_every_model_gets_the_same_cells_as_far_as_they_have_an_effect(tmp_path: Path) -> None:
-    host = machine(tmp_path)
+    host = machine(tmp_path, cores=4)
     images, words = design(host, "torch"), design(host, "torch", "transformer")
     assert [cell.number for cell in images.cells] == list(range(1, N_CELLS))
     assert not images.left_out
     assert words.left_out == {"layout": "only image tensors have a channels-last layout"}
     for one, other in zip(images.cells, words.cells, strict=True):
         assert set(one.factors) - {"layout"} == set(other.factors)
-    assert settings(words, "compile", "folded", "instances") == {
-        "launch.instances": 2, "torch.compile.mode": "freezing",
-    }  # fmt: skip
+    assert settings(words, "compile", "folded", "instances", "openmp") == {
+        "launch.instances": 2,
+        "launch.openmp": "libiomp5",
+        "torch.compile.mode": "freezing",
+    }
     assert settings(words, "allocator", "folded", "openmp", "threads") == {
         "env.OMP_NUM_THREADS": host.usable_cores // 2,
         "launch.allocator": "tcmalloc",
@@ -79,6 +74,16 @@ def test_every_model_gets_the_same_cells_as_far_as_they_have_an_effect(tmp_path:
         "torch.jit.mode": "freeze",
     }
     assert all(not cell.fault and cell.same_as is None for cell in words.cells)
+    assert ("compile", "layout") in images.pairs
+    assert ("compile", "layout") not in words.pairs
+
+
+def test_what_changes_nothing_beside_the_others_is_idle_in_that_cell(tmp_path: Path) -> None:
+    """Two processes on two cores have a thread each whether one is asked for or not."""
+    found = design(machine(tmp_path, cores=2), "torch", "transformer")
+    both = [cell for cell in found.cells if {"instances", "threads"} <= {*cell.factors, *cell.idle}]
+    assert both
+    assert all(cell.idle == ("threads",) for cell in both)
 
 
 def test_what_the_user_rules_out_is_set_in_no_cell(tmp_path: Path) -> None:

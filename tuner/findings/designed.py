@@ -20,9 +20,9 @@ def designed_section(store: Store, objective: Objective) -> DesignedSection | No
     for done in store.all(DesignRound):
         default, *others = [store.launches[launch] for launch in done.launches]
         measured |= {n: (default, own) for n, own in zip(done.cells, others, strict=True)}
-    return DesignedSection(
-        [_cell(cell, measured, objective) for cell in fixed[-1].cells], fixed[-1].left_out
-    )
+    (design,) = fixed
+    cells = [_cell(cell, measured, objective) for cell in design.cells]
+    return DesignedSection(cells, design.left_out, list(design.pairs))
 
 
 def _cell(
@@ -49,7 +49,7 @@ def _cell(
         number=cell.number,
         factors=list(cell.factors),
         configuration=cell.configuration.as_dict(),
-        dead_settings=list(cell.dead),
+        idle=list(cell.idle),
         same_as=cell.same_as,
         outcome=None if outcome is None else str(outcome),
         reason=reason,

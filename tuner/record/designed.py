@@ -12,10 +12,10 @@ class DesignedCell(msgspec.Struct, frozen=True):
 
     number: int
     factors: list[str]
-    """Those that are set in it."""
+    """Those that are set in it and have an effect beside the others."""
     configuration: dict[str, Value]
-    dead_settings: list[str]
-    """Settings of it that have no effect beside the others, with the reason."""
+    idle: list[str]
+    """Factors that are set in it and change nothing there."""
     same_as: int | None
     """The cell that was measured in its place, as it has the same effect; 0 for the default."""
     outcome: str | None
@@ -33,3 +33,5 @@ class DesignedSection(msgspec.Struct, frozen=True):
     cells: list[DesignedCell]
     left_out: dict[str, str]
     """Factors that cannot be set here at all, with the reason."""
+    pairs: list[tuple[str, str]] = []
+    """Factors that are known to interact, told apart from everything else in the design."""

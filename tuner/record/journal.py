@@ -153,10 +153,10 @@ class Cell(msgspec.Struct, frozen=True):
     number: int
     """From 1; cell 0 is the default."""
     factors: tuple[str, ...]
-    """Those that are set in it."""
+    """Those that are set in it and have an effect beside the others."""
     configuration: Configuration
-    dead: tuple[str, ...] = ()
-    """Settings of it that have no effect beside the others, with the reason."""
+    idle: tuple[str, ...] = ()
+    """Factors that are set in it and change nothing there."""
     same_as: int | None = None
     """An earlier cell with the same effect, which stands for it."""
     fault: str = ""
@@ -169,6 +169,8 @@ class DesignFixed(msgspec.Struct, frozen=True, tag="design"):
     cells: tuple[Cell, ...]
     left_out: dict[str, str]
     """Factors that cannot be set here at all, with the reason."""
+    pairs: tuple[tuple[str, str], ...] = ()
+    """Factors that interact, told apart from everything else in the design."""
 
 
 class DesignRound(msgspec.Struct, frozen=True, tag="design_round"):

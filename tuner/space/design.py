@@ -65,19 +65,26 @@ def resolve_design(
     for number in range(1, N_CELLS):
         set_here = [entry for entry in kept if is_set(entry.column, number)]
         made = resolved(f"cell {number}", set_here)
+        idle = {
+            entry.name
+            for entry in set_here
+            if resolved("", [other for other in set_here if other is not entry]).configuration
+            == made.configuration
+        }
         twins = [0] if made.configuration == Configuration() else []
         twins += [c.number for c in cells if not c.fault and c.configuration == made.configuration]
         cells.append(
             Cell(
                 number,
-                tuple(entry.name for entry in set_here),
+                tuple(entry.name for entry in set_here if entry.name not in idle),
                 made.configuration,
-                made.dead_settings,
+                tuple(sorted(idle)),
                 same_as=twins[0] if twins and made.is_applicable else None,
                 fault=made.reason,
             )
         )
-    return DesignFixed(tuple(cells), left_out)
+    pairs = [(f.name, other) for f in kept for other in f.interacts if other not in left_out]
+    return DesignFixed(tuple(cells), left_out, tuple(pairs))
 
 
 def _settings(

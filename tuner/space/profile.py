@@ -120,6 +120,8 @@ class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Letters of a, b, c and d: it is set where an odd number of their bits is (space/design.py)."""
     frameworks: list[str]
     settings: dict[str, str | int | float | bool]
+    interacts: list[str] = []
+    """Factors with which together it is known to do more, or less, than both alone."""
     when: str = ""
     why: str = ""
 

@@ -186,6 +186,12 @@ class _File:
                 raise self.fault(
                     (*where, "column"), f"no column {factor.column!r}", "write such as a, b or abd"
                 )
+            if strangers := [name for name in factor.interacts if name not in names]:
+                raise self.fault(
+                    (*where, "interacts"),
+                    f"no factor {strangers[0]!r}",
+                    f"there are {', '.join(names)}",
+                )
             self._frameworks(factor.frameworks, (*where, "frameworks"))
             self._formula(factor.when, (*where, "when"))
             for knob, value in factor.settings.items():
