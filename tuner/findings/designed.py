@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import NamedTuple
+
 from tuner.measurement.passes import passes_of
 from tuner.record.designed import DesignedCell, DesignedSection
 from tuner.record.journal import Cell, DesignFixed, DesignRound
@@ -16,28 +19,36 @@ def designed_section(store: Store, objective: Objective) -> DesignedSection | No
     fixed = store.all(DesignFixed)
     if not fixed:
         return None
-    measured: dict[int, tuple[LaunchRecord, LaunchRecord]] = {}
-    for done in store.all(DesignRound):
+    measured: dict[int, _Launched] = {}
+    for number, done in enumerate(store.all(DesignRound), 1):
         default, *others = [store.launches[launch] for launch in done.launches]
-        measured |= {n: (default, own) for n, own in zip(done.cells, others, strict=True)}
+        measured |= {
+            cell: _Launched(number, default, own)
+            for cell, own in zip(done.cells, others, strict=True)
+        }
     (design,) = fixed
     cells = [_cell(cell, measured, objective) for cell in design.cells]
     return DesignedSection(cells, design.left_out, list(design.pairs))
 
 
-def _cell(
-    cell: Cell, measured: dict[int, tuple[LaunchRecord, LaunchRecord]], objective: Objective
-) -> DesignedCell:
+class _Launched(NamedTuple):
+    round: int
+    default: LaunchRecord
+    own: LaunchRecord
+
+
+def _cell(cell: Cell, measured: Mapping[int, _Launched], objective: Objective) -> DesignedCell:
     outcome, reason, ratio, n_passes = None, cell.fault, None, 0
     if cell.same_as == 0:
         reason, ratio = "the default", 0.0
     elif cell.same_as is not None:
         reason = f"as cell {cell.same_as}"
-    if (pair := measured.get(cell.same_as or cell.number)) is not None:
-        default, own = pair
-        assert own.ending is not None
-        outcome, reason = own.ending.outcome, reason or own.ending.reason
-        passes = passes_of([default, own], objective)
+    launched = measured.get(cell.same_as or cell.number)
+    if launched is not None:
+        ending = launched.own.ending
+        assert ending is not None
+        outcome, reason = ending.outcome, reason or ending.reason
+        passes = passes_of([launched.default, launched.own], objective)
         if outcome is Outcome.MEASURED and passes.n_taken:
             of_default, of_cell = passes.values()
             ratio, n_passes = of_cell - of_default, len(passes.worths)
@@ -55,4 +66,5 @@ def _cell(
         reason=reason,
         log_ratio=ratio,
         n_passes=n_passes,
+        round=launched.round if launched else None,
     )

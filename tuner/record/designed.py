@@ -25,6 +25,8 @@ class DesignedCell(msgspec.Struct, frozen=True):
     """Logarithm of how much faster than the default of its own round it was."""
     n_passes: int
     """In which both took a slice, that this rests on."""
+    round: int | None
+    """Cells of one round share their default's launch; None where it was not launched."""
 
 
 class DesignedSection(msgspec.Struct, frozen=True):
