@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -28,7 +29,14 @@ def designed_section(store: Store, objective: Objective) -> DesignedSection | No
         }
     (design,) = fixed
     cells = [_cell(cell, measured, objective) for cell in design.cells]
-    return DesignedSection(cells, design.left_out, list(design.pairs))
+    of_default = {each.default.request.id: each.default for each in measured.values()}
+    calls_s = [s.seconds / s.calls for r in of_default.values() for s in r.slices]
+    return DesignedSection(
+        cells,
+        design.left_out,
+        list(design.pairs),
+        statistics.median(calls_s) if calls_s else None,
+    )
 
 
 class _Launched(NamedTuple):

@@ -37,3 +37,5 @@ class DesignedSection(msgspec.Struct, frozen=True):
     """Factors that cannot be set here at all, with the reason."""
     pairs: list[tuple[str, str]] = []
     """Factors that are known to interact, told apart from everything else in the design."""
+    default_call_s: float | None = None
+    """Seconds of a call of the default at the reference batch, the median over its slices."""
