@@ -82,4 +82,6 @@ def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
     left = [cell for cell in result["designed"]["cells"] if cell["outcome"] is None]
     assert left
     assert all(cell["reason"] == "no time" for cell in left)
-    assert any(f"to measure {len(left)} cells of the designed part" in w for w in result["warnings"])
+    assert any(
+        f"to measure {len(left)} cells of the designed part" in w for w in result["warnings"]
+    )

@@ -219,9 +219,7 @@ class _File:
                     where, f"no framework {name!r}", f"allowed are {', '.join(FRAMEWORKS)}"
                 )
 
-    def _formula(
-        self, text: str, where: tuple[str | int, ...], others: Sequence[str] = ()
-    ) -> None:
+    def _formula(self, text: str, where: tuple[str | int, ...], others: Sequence[str] = ()) -> None:
         if not text:
             return
         try:
