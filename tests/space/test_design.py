@@ -49,8 +49,8 @@ def test_effects_and_what_interacts_stand_in_columns_of_their_own(framework: str
             a != b for a, b in zip(signs[one], signs[other], strict=True)
         )
     assert all(sum(each) == N_CELLS / 2 for each in signs.values())
-    for (name, one), (other, two) in itertools.combinations(signs.items(), 2):
-        alike = sum(a == b for a, b in zip(one, two, strict=True))
+    for (name, own), (other, others) in itertools.combinations(signs.items(), 2):
+        alike = sum(a is b for a, b in zip(own, others, strict=True))
         assert alike == N_CELLS / 2, (name, other)
 
 
@@ -92,7 +92,7 @@ def test_what_the_user_rules_out_is_set_in_no_cell(tmp_path: Path) -> None:
     assert same.left_out == {"autocast": "ruled out by --numerics same"}
     assert not any("torch.autocast" in cell.configuration.as_dict() for cell in same.cells)
     only = design(
-        host, "tensorflow", restrictions=Restrictions(exclude=("tensorflow.jit_compile",))
+        host, "tensorflow", restrictions=Restrictions(excluded=("tensorflow.jit_compile",))
     )
     assert set(only.left_out) == {"xla"}
 
@@ -101,7 +101,7 @@ def test_a_cell_that_is_another_is_not_measured_twice(tmp_path: Path) -> None:
     """With next to nothing left to set, cells fall together."""
     excluded = ("torch.compile.mode", "torch.jit.mode", "torch.autocast", "torch.memory_format",
                 "launch.openmp", "env.OMP_NUM_THREADS")  # fmt: skip
-    found = design(machine(tmp_path), "torch", restrictions=Restrictions(exclude=excluded))
+    found = design(machine(tmp_path), "torch", restrictions=Restrictions(excluded=excluded))
     distinct = [cell for cell in found.cells if cell.same_as is None]
     assert len({cell.configuration for cell in distinct}) == len(distinct) == 3
     assert {cell.same_as for cell in found.cells} == {None, 0, *(c.number for c in distinct)}

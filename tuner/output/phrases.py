@@ -30,6 +30,7 @@ from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
 from tuner.record.journal import WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
+from tuner.record.outcome import Outcome
 from tuner.record.result import (
     BaselineSection,
     Contribution,

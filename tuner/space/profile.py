@@ -117,7 +117,7 @@ class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     name: str
     column: str
-    """Letters of a, b, c and d: it is set where an odd number of their bits is (space/design.py)."""
+    """Letters of a, b, c and d: it is set where an odd number of these is (space/design.py)."""
     frameworks: list[str]
     settings: dict[str, str | int | float | bool]
     interacts: list[str] = []
