@@ -89,10 +89,12 @@ def resolve_one(
     earlier: Sequence[Baseline],
     *,
     free: Collection[str] = (),
+    is_literal: bool = True,
 ) -> Baseline:
     """Resolve one baseline of these settings, told apart from earlier ones.
 
-    free: variables that are set although the space does not have them.
+    free: variables that are set although the space does not have them. is_literal: as in
+    Space.canonical.
     """
     settings = space.unaliased(settings)
     lacking = _missing_libraries(settings, space, host)
@@ -102,7 +104,7 @@ def resolve_one(
     if impossible:
         return unusable(name, source, impossible, lacking)
     unknown = [knob for knob in settings if knob not in space.by_id and knob not in free]
-    ignored = space.dead(settings, is_literal=True)
+    ignored = space.dead(settings, is_literal=is_literal)
     dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
     why = "not read by this framework"
     if workload.card.form == "program":
@@ -111,7 +113,7 @@ def resolve_one(
     live = {knob: value for knob, value in settings.items() if knob not in unknown}
     if live:  # what a user fixed is part of every recommendation that says nothing of it
         live = {**space.fixed_by_user(), **live}
-    configuration = space.canonical(live, is_literal=True)
+    configuration = space.canonical(live, is_literal=is_literal)
     refused = space.refused(configuration) if configuration != Configuration() else ""
     if refused:
         return unusable(name, source, f"ruled out by {refused}")

@@ -50,7 +50,7 @@ def resolve_design(
 
     def resolved(name: str, entries: Collection[FactorEntry]) -> Baseline:
         settings = _settings(entries, facts, [f.name for f in profile.factor])
-        return resolve_one(name, "", settings, host, workload, space, ())
+        return resolve_one(name, "", settings, host, workload, space, (), is_literal=False)
 
     left_out: dict[str, str] = {}
     for entry in entries:
