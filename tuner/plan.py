@@ -183,6 +183,10 @@ def _plan_one(
         "workload": fingerprint(msgspec.to_builtins(workload)),
         "space": fingerprint([describe(space), [msgspec.to_builtins(b) for b in baselines]]),
     }
+    design = None
+    if request.designed:  # else studies are what they were
+        design = resolve_design(profile, host, workload, facts, space)
+        parts["design"] = fingerprint(msgspec.to_builtins(design))
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out
     below = request.below or Path("reports")
@@ -202,7 +206,7 @@ def _plan_one(
         objective=objective,
         earlier=earlier_studies(request.learn_from, framework, objective.metric, folder),
         environment=environment,
-        design=resolve_design(profile, host, workload, facts, space) if request.designed else None,
+        design=design,
     )
 
 

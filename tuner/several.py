@@ -117,11 +117,12 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
         options = _options(request, card)
         for framework in _frameworks(name, card, request, device, listen):
             row = known.get((name, framework))
-            is_finished = row and result_of(folder_of(request), row)
-            if row and is_finished and row.options != options:
+            if row and result_of(folder_of(request), row):
+                if row.options == options:
+                    found.append(row)
+                    continue
                 replaced.append(f"{name} in {framework}")
-            is_same = row and is_finished and row.options == options
-            found.append(row if row and is_same else Row(name, framework, options=options))
+            found.append(Row(name, framework, options=options))
     if replaced:
         listen(
             Warned(

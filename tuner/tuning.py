@@ -185,7 +185,6 @@ def run_study(
         write_reports(plan.folder, result)
         if not is_finished:
             store.add(StudyFinished(result.verdict))
-        weights_beside(store.reference_path).unlink(missing_ok=True)
         listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
         return result
 
@@ -255,6 +254,14 @@ def _measure_or_withdraw(
         raise
     finally:
         study.bench.close()
+        _drop_weights(study)
+
+
+def _drop_weights(study: Study) -> None:
+    """Remove what a session keeps for its own launches."""
+    kept = weights_beside(study.store.reference_path)
+    for path in (kept, kept.with_suffix(".part")):
+        path.unlink(missing_ok=True)
 
 
 def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
@@ -266,6 +273,7 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
         )
     warn_about_the_host(study, plan, host)
     study.store.check_room()
+    _drop_weights(study)  # a session that was killed could not
     passed_s = study.budget.used_s() - study.store.used_before_s
     waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
     provide_reference(study, plan.workload, waiting, gpu_of(plan.workload.device, host))

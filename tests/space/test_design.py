@@ -108,6 +108,12 @@ def test_a_cell_that_is_another_is_not_measured_twice(tmp_path: Path) -> None:
     assert {cell.same_as for cell in found.cells} == {None, 0, *(c.number for c in distinct)}
 
 
+def test_what_is_fixed_in_every_cell_has_no_default_to_compare_with(tmp_path: Path) -> None:
+    fixed = Restrictions(fixed={"launch.allocator": "tcmalloc"})
+    with pytest.raises(UsageError, match=r"--fix sets launch\.allocator in every cell"):
+        design(machine(tmp_path), "torch", restrictions=fixed)
+
+
 def test_a_profile_without_factors_has_no_design(tmp_path: Path) -> None:
     host = machine(tmp_path)
     profile = load_profile("cuda", SEARCH_SPACES)

@@ -125,7 +125,10 @@ def _show_one(name: str, card: ModelCard) -> None:
         table.add_row(what, Text(told))
     console.print(table)
     takes = next(iter(card.parameters.items()), None)
-    other = f"; with other parameters: --model {name}@{takes[0]}={takes[1]}" if takes else ""
+    is_as_listed = "@" not in name and name == card.name  # else some are given already
+    other = ""
+    if takes and is_as_listed:
+        other = f"; with other parameters: --model {name}@{takes[0]}={takes[1]}"
     console.print(Text(f"Tune it: tune-framework --model {name}{other}", style="dim"))
 
 

@@ -8,11 +8,12 @@ from typing import NamedTuple
 
 from tuner.measurement.passes import passes_of
 from tuner.record.designed import DesignedCell, DesignedSection
-from tuner.record.journal import Cell, DesignFixed, DesignRound
+from tuner.record.journal import Cell, DesignFixed
 from tuner.record.launch import LaunchRecord
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
+from tuner.study.designed import whole_rounds
 
 
 def designed_section(store: Store, objective: Objective) -> DesignedSection | None:
@@ -21,13 +22,13 @@ def designed_section(store: Store, objective: Objective) -> DesignedSection | No
     if not fixed:
         return None
     measured: dict[int, _Launched] = {}
-    for number, done in enumerate(store.all(DesignRound), 1):
+    for number, done in enumerate(whole_rounds(store), 1):
         default, *others = [store.launches[launch] for launch in done.launches]
         measured |= {
             cell: _Launched(number, default, own)
             for cell, own in zip(done.cells, others, strict=True)
         }
-    (design,) = fixed
+    design = fixed[0]
     cells = [_cell(cell, measured, objective) for cell in design.cells]
     of_default = {each.default.request.id: each.default for each in measured.values()}
     calls_s = [s.seconds / s.calls for r in of_default.values() for s in r.slices]
@@ -47,21 +48,22 @@ class _Launched(NamedTuple):
 
 def _cell(cell: Cell, measured: Mapping[int, _Launched], objective: Objective) -> DesignedCell:
     outcome, reason, ratio, n_passes = None, cell.fault, None, 0
+    twin = f"as cell {cell.same_as}" if cell.same_as else ""
     if cell.same_as == 0:
         reason, ratio = "the default", 0.0
-    elif cell.same_as is not None:
-        reason = f"as cell {cell.same_as}"
     launched = measured.get(cell.same_as or cell.number)
     if launched is not None:
         ending = launched.own.ending
         assert ending is not None
-        outcome, reason = ending.outcome, reason or ending.reason
+        outcome, reason = ending.outcome, ending.reason or twin
+        of_default = launched.default.ending
+        assert of_default is not None
         passes = passes_of([launched.default, launched.own], objective)
-        if outcome is Outcome.MEASURED and passes.n_taken:
-            of_default, of_cell = passes.values()
-            ratio, n_passes = of_cell - of_default, len(passes.worths)
-        elif outcome is Outcome.MEASURED:
-            reason = "the default failed beside it"
+        if of_default.outcome is not Outcome.MEASURED:
+            reason = f"the default failed beside it: {of_default.reason}"
+        elif outcome is Outcome.MEASURED and passes.n_taken:
+            worth_of_default, worth = passes.values()
+            ratio, n_passes = worth - worth_of_default, len(passes.worths)
     elif not reason:
         reason = "no time"
     return DesignedCell(

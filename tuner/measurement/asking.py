@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import shutil
 import tempfile
@@ -26,6 +27,8 @@ MOST_S = 600.0
 """No worker may take longer than this, so that a hang does not use up a budget of hours."""
 SAID_AFTER_S = 5.0
 """A wait is told of after this."""
+_MORE = 3
+"""Times that what comes after an answer may take as long as the answer took."""
 
 _FRAME = re.compile(r'\s*File "(?P<file>.+)", line (?P<line>\d+) in (?P<function>.+)')
 _CURRENT = re.compile(r"Current thread 0x")
@@ -49,10 +52,17 @@ class Waiting(msgspec.Struct, frozen=True):
         return min(MOST_S, max(0.0, least_s, self.seconds))
 
 
-def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting, gpu: str = "") -> Reply:
+def ask(
+    command: Command,
+    models: Sequence[ModelRef],
+    waiting: Waiting,
+    gpu: str = "",
+    then: Command | None = None,
+) -> Reply:
     """Put one question about models to a fresh worker without any setting.
 
-    gpu: the UUID of the card that it may see.
+    gpu: the UUID of the card that it may see. then: what it may do afterwards if it can, in a few
+    times the seconds that the answer took; nothing depends on that.
     Raises UsageError with the worker's reason, NothingMeasured if the worker died of it or took too
     long; then the message says where it hung.
     """
@@ -66,6 +76,8 @@ def ask(command: Command, models: Sequence[ModelRef], waiting: Waiting, gpu: str
         try:
             worker.send(command)
             reply = question.answer(worker)
+            if then is not None and not isinstance(reply, Failed):
+                question.ask_on(then, worker)
         except WorkerEnded as error:
             if error.ending.outcome is Outcome.TIMED_OUT:
                 worker.write_stack()
@@ -112,6 +124,14 @@ class _Question:
             if not isinstance(reply, Stage):
                 return reply
             self._stage = reply.name
+
+    def ask_on(self, command: Command, worker: WorkerProcess) -> None:
+        """Give the worker some more time for something that nothing depends on."""
+        limit_s = SAID_AFTER_S + _MORE * (time.monotonic() - self._began)
+        with contextlib.suppress(WorkerEnded):
+            worker.send(command)
+            more = _Question(command, self._models, Waiting(limit_s, is_strict=True))
+            more.answer(worker)
 
     def _name(self) -> str:
         return self._models[0].name if len(self._models) == 1 else f"{len(self._models)} models"

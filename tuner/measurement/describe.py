@@ -17,7 +17,14 @@ from pathlib import Path
 from tuner.errors import UnknownName, UsageError
 from tuner.measurement.asking import Waiting, ask
 from tuner.record.configuration import Value
-from tuner.record.protocol import Cards, Describe, ListModels, MakeReference, ReferenceMade
+from tuner.record.protocol import (
+    Cards,
+    Describe,
+    KeepWeights,
+    ListModels,
+    MakeReference,
+    ReferenceMade,
+)
 from tuner.record.workload import (
     CPU,
     CUDA,
@@ -207,7 +214,7 @@ def make_reference(
     that computes; empty for the CPU.
     """
     order = MakeReference(ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu))
-    reply = ask(order, [ref], waiting, gpu)
+    reply = ask(order, [ref], waiting, gpu, then=KeepWeights())
     assert isinstance(reply, ReferenceMade)
 
 

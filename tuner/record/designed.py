@@ -24,7 +24,7 @@ class DesignedCell(msgspec.Struct, frozen=True):
     log_ratio: float | None
     """Logarithm of how much faster than the default of its own round it was."""
     n_passes: int
-    """In which both took a slice, that this rests on."""
+    """Slices of each that this rests on."""
     round: int | None
     """Cells of one round share their default's launch; None where it was not launched."""
 

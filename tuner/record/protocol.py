@@ -22,7 +22,7 @@ STACK_SIGNAL = signal.SIGUSR2
 
 
 def weights_beside(reference: Path) -> Path:
-    """Return where the weights wait for later launches, as long as a study needs its reference."""
+    """Return where the weights wait for a session's later launches."""
     return reference.with_suffix(".weights")
 
 
@@ -127,6 +127,13 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     device: str = CPU
 
 
+class KeepWeights(msgspec.Struct, frozen=True, tag="keep_weights"):
+    """Keep the weights of the model that was built for later launches, if that is of use.
+
+    After MakeReference; ReferenceMade is the answer. Whatever comes of it, nothing depends on it.
+    """
+
+
 class Quit(msgspec.Struct, frozen=True, tag="quit"):
     """Leave at once."""
 
@@ -135,6 +142,7 @@ Command: TypeAlias = (
     ListModels
     | Describe
     | MakeReference
+    | KeepWeights
     | Begin
     | Prepare
     | WarmUp

@@ -10,7 +10,14 @@ from tuner.record.soundness import JOURNAL, LAUNCHES
 from tuner.record.store import Store
 
 _FOLDERS = (LAUNCHES, "compiled")
-_FILES = (JOURNAL, "reference.npz", "reference.tmp", "reference.weights", "study.db*")
+_FILES = (
+    JOURNAL,
+    "reference.npz",
+    "reference.tmp",
+    "reference.weights",
+    "reference.part",
+    "study.db*",
+)
 
 
 def ground_of(folder: Path) -> Path:

@@ -38,10 +38,16 @@ def resolve_design(
     """Resolve the profile's factors for the workload's framework, and the cells that they make.
 
     A factor that has no effect here is set in no cell. Raises UsageError for a profile without
-    factors, else ExpressionError and UsageError as resolve_baselines does.
+    factors and for settings that the user fixed, else ExpressionError and UsageError as
+    resolve_baselines does.
     """
     facts = {**host.facts(), **workload_facts(workload, model)}
     entries = [f for f in profile.factor if workload.framework in f.frameworks]
+    if fixed := space.fixed_by_user():
+        raise UsageError(
+            f"--designed compares with the default, in which nothing is set, and --fix sets "
+            f"{', '.join(fixed)} in every cell: leave out either"
+        )
     if not entries:
         raise UsageError(
             f"--designed: the profile {profile.name} names no factors for {workload.framework}; "
@@ -68,7 +74,8 @@ def resolve_design(
         idle = {
             entry.name
             for entry in set_here
-            if resolved("", [other for other in set_here if other is not entry]).configuration
+            if made.is_applicable
+            and resolved("", [other for other in set_here if other is not entry]).configuration
             == made.configuration
         }
         twins = [0] if made.configuration == Configuration() else []

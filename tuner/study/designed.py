@@ -9,30 +9,41 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
 from tuner.record.journal import DesignFixed, DesignRound, Phase
 from tuner.record.launch import Purpose
+from tuner.record.store import Store
 from tuner.study.study import Study
 
 CELLS_PER_ROUND = 3
 """15 cells and the default in 20 launches."""
 
 
+def whole_rounds(store: Store) -> list[DesignRound]:
+    """Return the rounds of which every launch is there to its end."""
+    return [
+        done
+        for done in store.all(DesignRound)
+        if all(store.launches[launch].ending is not None for launch in done.launches)
+    ]
+
+
 def measure_design(study: Study, design: DesignFixed) -> None:
     """Measure the cells that an earlier session has not; where time is short, the first of them."""
-    if study.notes.is_done(Phase.DESIGN):
-        return
     if not study.store.all(DesignFixed):
         study.store.add(design)
-    (fixed,) = study.store.all(DesignFixed)
-    rounds = study.store.all(DesignRound)
-    done = {number for each in rounds for number in each.cells}
-    waiting = [c for c in fixed.cells if not c.fault and c.same_as is None and c.number not in done]
+    done = {number for each in whole_rounds(study.store) for number in each.cells}
+    waiting = [
+        cell
+        for cell in design.cells
+        if not cell.fault and cell.same_as is None and cell.number not in done
+    ]
+    if not waiting:
+        return
     study.notes.enter(Phase.DESIGN, f"{len(waiting)} cells, {CELLS_PER_ROUND} beside the default")
     while waiting:
-        group, waiting = waiting[:CELLS_PER_ROUND], waiting[CELLS_PER_ROUND:]
+        group = waiting[:CELLS_PER_ROUND]
         arms = [Configuration(), *(cell.configuration for cell in group)]
         is_known = bool(study.store.all(DesignRound))  # what a round takes
         if is_known and study.budget.left_s() < study.costs.round_s(arms):
-            left = len(group) + len(waiting)
-            study.notes.leave_undone(f"to measure {left} cells of the designed part")
+            study.notes.leave_undone(f"to measure {len(waiting)} cells of the designed part")
             break
         number = len(study.store.all(DesignRound)) + 1
         records = study.bench.measure_round(
@@ -42,4 +53,5 @@ def measure_design(study: Study, design: DesignFixed) -> None:
         study.store.add(DesignRound(tuple(cell.number for cell in group), launches))
         study.ledger.refresh()
         study.listen(TimeLeft(study.budget.left_s()))
+        waiting = waiting[CELLS_PER_ROUND:]
     study.notes.done(Phase.DESIGN, "no time for all cells" if waiting else "all cells measured")

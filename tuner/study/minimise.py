@@ -50,6 +50,7 @@ def minimise(study: Study) -> None:
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
     for n, reduction in enumerate(reductions):
         reduction.drop_dear(schedule.share_ends_s(len(waiting) - n))
+    refused: list[WinnerClass] = []
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
         shortest, removed = reduction.carry_out(schedule.share_ends_s(len(waiting) - n))
         if removed and is_fragile(study, shortest):
@@ -58,8 +59,11 @@ def minimise(study: Study) -> None:
         if why := _why_not(study, shortest):
             if study.ledger.leaders.beats_default(shortest):
                 study.notes.warn(f"{shortest.label()} is not recommended: {why}")
-            shortest, removed = _best_proven(study, klass), []
+            refused.append(klass)
+            continue
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
+    for klass in refused:  # last: what was measured for the others may stand in here too
+        study.store.add(FinalistNamed(Phase.MINIMISE, klass, _best_proven(study, klass)))
     if not is_complete:
         study.notes.leave_undone(
             "to try without each setting (a winner may hold some that do nothing)"

@@ -29,6 +29,7 @@ from tuner.record.protocol import (
     Describe,
     Failed,
     Hello,
+    KeepWeights,
     ListModels,
     MakeReference,
     Measure,
@@ -97,6 +98,9 @@ def _answer(session: Session | ProgramSession, command: Command) -> Reply:
             return session.describe(command)
         case MakeReference():
             session.make_reference(command)
+            return ReferenceMade()
+        case KeepWeights():
+            session.keep_weights()
             return ReferenceMade()
         case Begin():
             return session.begin(command)

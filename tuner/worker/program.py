@@ -144,6 +144,9 @@ class ProgramSession:
         """Write an empty reference."""
         reference.write(Path(order.path), {}, [])
 
+    def keep_weights(self) -> None:
+        """A program's are its own."""
+
     def describe(self, order: Describe) -> ModelFacts:
         """Run once with nothing set; raises UsageError if it cannot be tuned."""
         self._tell("running the program")

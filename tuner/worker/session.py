@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import math
 import resource
 import time
@@ -62,6 +63,8 @@ class Session(LoadedModel):
     _scenario: Scenario
     _calls: list[Call]
     _batch: int
+    _made: MakeReference
+    _build_s: float
 
     def __init__(self, tell: Tell, orders: Orders) -> None:
         super().__init__(tell)
@@ -87,8 +90,10 @@ class Session(LoadedModel):
 
     def make_reference(self, order: MakeReference) -> None:
         """Condition the default, then write its tensors and outputs; the process serves no more."""
-        weights_beside(Path(order.path)).unlink(missing_ok=True)
-        build_s = self._load(order.model, order.framework, order.seed, device=order.device)
+        self._made, self._build_s = (
+            order,
+            self._load(order.model, order.framework, order.seed, device=order.device),
+        )
         self._tell("conditioning")
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
         tensors = self.framework.build.condition(arrays, self._spec.damped_norms)
@@ -104,30 +109,31 @@ class Session(LoadedModel):
         if fault := check.blind_spot(outputs):
             raise UsageError(fault)
         reference.write(Path(order.path), tensors, outputs, accuracy, drift)
-        if build_s > _SLOW_BUILD_S:
-            self._keep_weights(order, build_s)
 
-    def _keep_weights(self, order: MakeReference, build_s: float) -> None:
+    def keep_weights(self) -> None:
         """Keep the weights for later launches, where the model is the same with them, and sooner.
 
         What draws numbers that are no parameters, or draws them otherwise, is built anew each time.
         """
-        path = weights_beside(Path(order.path))
-        draft, batch = path.with_suffix(".tmp"), self._spec.reference_batch
+        order = self._made
+        if self._build_s < _SLOW_BUILD_S:
+            return
+        path, batch = weights_beside(Path(order.path)), self._spec.reference_batch
+        draft = path.with_suffix(".part")
         try:
             if not self.framework.build.save(draft):
                 return
             before, _ = self._outputs(batch, batch)
+            del self.framework  # or both models are in memory
+            gc.collect()
             again_s = self._load(
                 order.model, order.framework, order.seed, device=order.device, weights=draft
             )
             self.framework.build.place({})
             after, _ = self._outputs(batch, batch)
             is_same = len(after) == len(before) and all(map(np.array_equal, after, before))
-            if is_same and again_s < _WORTH_KEEPING * build_s:
+            if is_same and again_s < _WORTH_KEEPING * self._build_s:
                 draft.replace(path)
-        except Exception:  # noqa: BLE001  # whatever the model makes of it: it is built anew then
-            return
         finally:
             draft.unlink(missing_ok=True)
 

@@ -35,7 +35,7 @@ class Build(Protocol):
         """Seed the framework's random numbers, before a model is built."""
 
     def save(self, path: Path) -> bool:
-        """Keep the adopted model's weights in a file; False where that is of no use."""
+        """Keep the adopted model's weights in a file; False where none are kept."""
 
     def rebuilt(self, make: Callable[[], Any], path: Path) -> Any:
         """Return what `make` builds, with weights that were kept in the place of drawn ones."""

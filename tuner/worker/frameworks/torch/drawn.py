@@ -1,12 +1,14 @@
 """Random weights that are drawn once a study: hundreds of millions of them take many seconds.
 
 They are kept in a file, parameters and buffers one after another in the order of the state dict.
-Later builds leave in-place draws out and read the file into their own memory, so that everything
-lies where it would have been drawn.
+Later builds leave draws out and read the file into their own memory, so that everything lies where
+it would have been drawn. Not a number stands in for what was not drawn: it ends every loop that
+draws until something fits, and whatever no file brings back is seen in the outputs.
 """
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,38 +16,46 @@ from typing import Any
 
 _ROOM = 4
 """What must be free on the disk, in files as large as this one."""
+_DRAWS = ("normal_", "uniform_", "trunc_normal_", "kaiming_normal_", "kaiming_uniform_",
+          "xavier_normal_", "xavier_uniform_")  # fmt: skip
+"""Methods of tensors, and functions of torch.nn.init, which a mode meets whole: within its own call
+it is off."""
 
 
 def save(torch: Any, model: Any, path: Path) -> bool:
     """Write the weights; False where the disk has no room for them.
 
-    Raises RuntimeError or TypeError for tensors that have no bytes of their own, one after another.
+    Raises RuntimeError for tensors whose bytes do not lie one after another.
     """
-    every = [_bytes_of(torch, tensor.cpu()) for tensor in model.state_dict().values()]
-    if _ROOM * sum(map(len, every)) > shutil.disk_usage(path.parent).free:
+    state = model.state_dict()
+    size = sum(tensor.nbytes for tensor in state.values())
+    if _ROOM * size > shutil.disk_usage(path.parent).free:
         return False
     with open(path, "wb") as file:
-        for each in every:
-            file.write(each)
+        for tensor in state.values():
+            file.write(_bytes_of(torch, tensor.cpu()))
     return True
 
 
 def rebuilt(torch: Any, make: Callable[[], Any], path: Path) -> Any:
     """Return the model that `make` builds, with the weights of a file in place of drawn ones.
 
-    Raises EOFError if the file ends before the weights do.
+    Raises EOFError if the file ends before the weights do, or goes on after them.
     """
     from torch.overrides import TorchFunctionMode
 
-    draws = (torch.Tensor.normal_, torch.Tensor.uniform_)
-
     class Undrawn(TorchFunctionMode):
-        """Leaves a tensor that is to be drawn as it was allocated."""
+        """Fills a tensor that is to be drawn with what cannot be mistaken for a weight."""
 
         def __torch_function__(
             self, function: Any, types: Any, arguments: Any = (), named: Any = None
         ) -> Any:
-            return arguments[0] if function in draws else function(*arguments, **(named or {}))
+            named = named or {}
+            if getattr(function, "__name__", "") not in _DRAWS:
+                return function(*arguments, **named)
+            tensor = arguments[0] if arguments else named["tensor"]
+            tensor.detach().fill_(math.nan)
+            return tensor
 
     with Undrawn():
         model = make()
@@ -54,6 +64,8 @@ def rebuilt(torch: Any, make: Callable[[], Any], path: Path) -> Any:
             target = _bytes_of(torch, tensor)
             if file.readinto(target) != len(target):
                 raise EOFError(f"{path} ends before {name}")
+        if file.read(1):
+            raise EOFError(f"{path} goes on after the last weight")
     return model
 
 
