@@ -79,7 +79,7 @@ def spent(store: Store, wall_s: float) -> dict[str, dict[str, float]]:
     """Return what is not 0, by phase, after a look at the sum."""
     rows = [msgspec.structs.asdict(row) for row in seconds_by_phase(store, wall_s)]
     found = {row.pop("phase"): {k: v for k, v in row.items() if v} for row in rows}
-    assert list(found) == [BEFORE, *Phase]
+    assert list(found) == [BEFORE, *(phase for phase in Phase if phase is not Phase.DESIGN)]
     assert all(v > 0 for row in found.values() for v in row.values())
     assert sum(sum(row.values()) for row in found.values()) == pytest.approx(wall_s)
     return {phase: row for phase, row in found.items() if row}

@@ -27,6 +27,7 @@ from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise
 from tuner.study.prices import prices_of
 from tuner.study.proofs import unproven
+from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -300,6 +301,20 @@ def test_without_time_to_measure_without_it_something_else_ships(
     assert winner_of(minimised(store, tmp_path, worth=0.1)) == BLOCKED
     (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
     assert "fake.streams raises memory or the time of a call by more than 10 %" in warned
+
+
+def test_what_was_measured_for_a_later_class_stands_in_for_an_earlier_ones_refused_winner(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the classes' shares of the time only those after the first hold another launch."""
+    search(store, DEFAULT, BLOCKED, OTHER, FULL)
+    shares = iter([-math.inf] * len(WinnerClass) + [-math.inf, 2000.0, 2000.0])
+    monkeypatch.setattr(Schedule, "share_ends_s", lambda *_: next(shares))
+    study = minimised(store, tmp_path, budget_s=3000.0)
+    (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
+    assert "there was no time to show that it is needed" in warned
+    assert study.contenders.finalists()[WinnerClass.REDUCED] == SHORTER
+    assert winner_of(study) == SHORTER
 
 
 @pytest.mark.parametrize(("worth", "ships"), [(0.8, True), (0.15, False)])

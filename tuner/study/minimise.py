@@ -8,7 +8,7 @@ from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
-from tuner.space.catalogue import is_default
+from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (
@@ -63,7 +63,7 @@ def minimise(study: Study) -> None:
             continue
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     for klass in refused:  # last: what was measured for the others may stand in here too
-        study.store.add(FinalistNamed(Phase.MINIMISE, klass, _best_proven(study, klass)))
+        study.store.add(FinalistNamed(Phase.MINIMISE, klass, _stand_in(study, klass)))
     if not is_complete:
         study.notes.leave_undone(
             "to try without each setting (a winner may hold some that do nothing)"
@@ -92,11 +92,25 @@ def _why_not(study: Study, configuration: Configuration) -> str:
     return ""
 
 
-def _best_proven(study: Study, klass: WinnerClass) -> Configuration:
-    """Return the class's best candidate that holds nothing unseen or unproven; else the default."""
-    return study.contenders.contender(
+def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
+    """Return what takes a refused finalist's place: the best with nothing unseen or unproven.
+
+    Of what the search tried, and of what is left of the other classes' finalists.
+    """
+    tried = study.contenders.contender(
         klass, lambda c: not study.ledger.unobservable(c) and not unproven(study, c)
     )
+    left = [
+        c
+        for c in study.contenders.finalists().values()
+        if allowed_in(klass, c) and not _why_not(study, c)
+    ]
+
+    def worth(configuration: Configuration) -> float:
+        score = study.ledger.score(configuration)
+        return -math.inf if score is None else score
+
+    return max((tried, *left), key=worth)
 
 
 class _Reduction:
