@@ -36,7 +36,7 @@ from tuner.record.journal import (
 )
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome, counts_as_measured
-from tuner.record.protocol import weights_beside
+from tuner.record.protocol import draft_of, weights_beside
 from tuner.record.result import Result
 from tuner.record.store import Store
 from tuner.record.withdrawal import ground_of, withdraw
@@ -260,7 +260,7 @@ def _measure_or_withdraw(
 def _drop_weights(study: Study) -> None:
     """Remove what a session keeps for its own launches."""
     kept = weights_beside(study.store.reference_path)
-    for path in (kept, kept.with_suffix(".part")):
+    for path in (kept, draft_of(kept)):
         path.unlink(missing_ok=True)
 
 

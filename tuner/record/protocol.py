@@ -26,6 +26,11 @@ def weights_beside(reference: Path) -> Path:
     return reference.with_suffix(".weights")
 
 
+def draft_of(weights: Path) -> Path:
+    """Return where they lie until it is known that they are of use."""
+    return weights.with_suffix(".part")
+
+
 class ListModels(msgspec.Struct, frozen=True, tag="list_models"):
     """Read the cards of these models."""
 

@@ -32,6 +32,7 @@ from tuner.record.protocol import (
     Measured,
     Prepare,
     Profile,
+    draft_of,
     weights_beside,
 )
 from tuner.record.workload import CPU, ModelFacts
@@ -119,7 +120,7 @@ class Session(LoadedModel):
         if self._build_s < _SLOW_BUILD_S:
             return
         path, batch = weights_beside(Path(order.path)), self._spec.reference_batch
-        draft = path.with_suffix(".part")
+        draft = draft_of(path)
         try:
             if not self.framework.build.save(draft):
                 return
