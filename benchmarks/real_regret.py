@@ -1,11 +1,12 @@
 """How much slower than the best known are the winners of short studies of real models?
 
     python -m benchmarks.real_regret FOLDER [--pairs resnet50/torch dlrm-rmc2/tensorflow]
-        [--minutes 6 10] [--long 30] [--against CHECKOUT] [--rounds 8]
+        [--minutes 6 10] [--long 30] [--against CHECKOUT] [--known STUDIES] [--rounds 8]
 
 For each pair of a model and a framework: studies of so many minutes by this code, and by another
-checkout of the tool, in turns, each from nothing; with --long one more by this code. Then fresh
-interleaved rounds of the default and of everything that any study of the pair suggests: each
+checkout of the tool, in turns, each from nothing; with --long one more by this code. --known names
+a folder of studies that are there already, of the same host; the pair's stand beside them. Then
+fresh interleaved rounds of the default and of everything that any study of the pair suggests: each
 class's winner, the best recommendation of each class, and per class the two trials that the
 searches saw fastest.
 
@@ -108,6 +109,16 @@ def make_study(folder: Path, pair: str, code: str, checkout: Path, minutes: floa
     if not (made / "result.json").exists():
         sys.exit(f"{pair}: a study of {minutes:g} minutes left no result; see {made}.log")
     return Study(code, minutes, json.loads((made / "result.json").read_text()))
+
+
+def known_studies(folder: Path, pair: str) -> list[Study]:
+    """Return the studies of a pair that lie in a folder."""
+    results = [json.loads(path.read_text()) for path in sorted(folder.glob("*/result.json"))]
+    return [
+        Study("known", result["budget_s"] / 60, result)
+        for result in results
+        if f"{result['model']}/{result['framework']}" == pair
+    ]
 
 
 def arms_of(studies: Sequence[Study]) -> list[Configuration]:
@@ -251,6 +262,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, nargs="+", default=[6.0, 10.0])
     parser.add_argument("--long", type=float, help="minutes of one longer study of each pair")
     parser.add_argument("--against", type=Path, help="another checkout of the tool")
+    parser.add_argument("--known", type=Path, help="a folder of studies that are there already")
     parser.add_argument("--rounds", type=int, default=8)
     given = parser.parse_args()
     if given.rounds < LEAST_ROUNDS:
@@ -269,6 +281,8 @@ def main() -> None:
         ]
         if given.long is not None:
             studies.append(make_study(folder, pair, "this", HERE, given.long))
+        if given.known is not None:
+            studies += known_studies(given.known, pair)
         rounds = measure_rounds(folder / "rounds.jsonl", pair, arms_of(studies), given.rounds)
         rows += tell_pair(pair, studies, rounds)
         (given.folder / "rows.json").write_text(json.dumps(rows, indent=1))
