@@ -308,7 +308,8 @@ def test_what_was_measured_for_a_later_class_stands_in_for_an_earlier_ones_refus
 ) -> None:
     """Of the classes' shares of the time only those after the first hold another launch."""
     search(store, DEFAULT, BLOCKED, OTHER, FULL)
-    shares = iter([-math.inf] * len(WinnerClass) + [-math.inf, 2000.0, 2000.0])
+    no_time = [-math.inf] * 2 * len(WinnerClass)  # for what is dear, a share each and what is left
+    shares = iter([*no_time, -math.inf, 2000.0, 2000.0])
     monkeypatch.setattr(Schedule, "share_ends_s", lambda *_: next(shares))
     study = minimised(store, tmp_path, budget_s=3000.0)
     (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
@@ -328,6 +329,37 @@ def test_where_a_removal_was_not_measured_the_trials_say_whether_a_setting_pays(
         tell(store, add(store, configuration, rate, memory_bytes=mib * MIB))
     study = minimised(store, tmp_path)
     assert (unproven(study, FULL) == []) is ships
+
+
+def test_what_the_classes_leave_of_their_shares_goes_to_dear_settings_first(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No class's share holds a launch; what is left for the last does."""
+    many = FULL.with_value("fake.compile", "fast")
+    monkeypatch.setitem(PRICED, many, 1.4)
+    monkeypatch.setitem(PRICED, many.without("fake.streams"), 1.4)
+    search(store, DEFAULT, BLOCKED, OTHER, worth=0.3)
+    search(store, many, worth=0.3)
+    add_priced(store, many, worth=0.3)
+    n_searched = len(store.launches)
+    shares = iter([-math.inf] * len(WinnerClass) + [2000.0] + [-math.inf] * 5)
+    monkeypatch.setattr(Schedule, "share_ends_s", lambda *_: next(shares))
+    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3)
+    launched = [r.request.configuration for r in store.launches.values()][n_searched:]
+    assert launched == [many.without("fake.streams")]
+    assert winner_of(study) == many
+
+
+def test_an_unproven_setting_pays_over_the_best_that_does_without_it(
+    store: Store, tmp_path: Path
+) -> None:
+    """It takes 1.3 times the memory and alone gains nothing; four others were tried with it only."""
+    many = FULL.with_value("fake.compile", "fast").with_value("env.FAKE_THREADS", 4)
+    many = many.with_value("launch.allocator", "tcmalloc")
+    tried = ((DEFAULT, 1.0, 100), (BLOCKED, 1.1, 100), (OTHER, 1.0, 130), (many, 1.6, 130))
+    for configuration, rate, mib in tried:
+        tell(store, add(store, configuration, rate, memory_bytes=mib * MIB))
+    assert winner_of(minimised(store, tmp_path)) == many
 
 
 def test_a_setting_of_no_price_stays_without_time_to_measure_without_it(

@@ -50,6 +50,8 @@ def minimise(study: Study) -> None:
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
     for n, reduction in enumerate(reductions):
         reduction.drop_dear(schedule.share_ends_s(len(waiting) - n))
+    for reduction in reductions:  # what the others' shares left: unproven, a finalist is refused
+        reduction.drop_dear(schedule.share_ends_s(1))
     refused: list[WinnerClass] = []
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
         shortest, removed = reduction.carry_out(schedule.share_ends_s(len(waiting) - n))

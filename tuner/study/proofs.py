@@ -4,8 +4,8 @@ A setting is dear if it raises memory or the time of a call by more than 10 %. I
 removal was measured and costs more of the rate than the noise explains: two instances that gain 1 %
 for three times the memory do not. A second launch of the configuration must say so too: the search
 chose it for its first one, which was the luckiest of many. Where there was no time to measure the
-removal, the trials together must say that the setting pays for itself: twice the rate for 1.3 times
-the memory does.
+removal, the configuration must gain more over all that was measured without the setting than that
+costs: twice the rate for 1.3 times the memory does.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import math
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
-from tuner.space.catalogue import is_default
+from tuner.space.catalogue import allowed_in, is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.study.ledger import Ledger
 from tuner.study.prices import CALL
@@ -162,19 +162,25 @@ def unproven(study: Study, configuration: Configuration) -> list[str]:
 
 
 def _pays(study: Study, configuration: Configuration, knob: str) -> bool:
-    """Tell whether a dear setting gains more of the rate than it costs, by all that was tried.
+    """Tell whether a configuration gains more than a dear setting costs.
 
-    Its share of the gain is the surrogate's word, which must exceed what the setting costs, and
-    noise; and the configuration as a whole must gain as much as that for certain.
+    Over the best of its class that was measured without the setting: that is what would ship in its
+    place. By more than noise.
     """
-    ledger = study.ledger
-    score, by_default = ledger.score(configuration), ledger.score(Configuration())
-    if score is None or by_default is None:
+    ledger, value = study.ledger, configuration.get(knob)
+    klass, score = winner_class(configuration), ledger.score(configuration)
+    others = {
+        c: found
+        for c in ledger.tried()
+        if c.get(knob) != value and allowed_in(klass, c) and ledger.eligible.may_win(c)
+        if (found := ledger.score(c)) is not None
+    }
+    if score is None or not others:
         return False
-    margin = ONE_SIDED * ledger.noise(Configuration(), configuration)
-    rise = _guessed_rises(study, configuration, study.removals(configuration)).get(knob, math.inf)
-    gain = study.search.gains(configuration).get(knob, -math.inf)
-    return gain > rise + margin and score - by_default > rise + margin
+    best = max(others, key=others.__getitem__)
+    margin = ONE_SIDED * ledger.noise(best, configuration)
+    rises = _guessed_rises(study, configuration, study.removals(configuration))
+    return score - others[best] > rises.get(knob, math.inf) + margin
 
 
 def _default_at(study: Study, configuration: Configuration) -> Configuration:
