@@ -42,7 +42,7 @@ format: $(VENV)/test.stamp
 
 # the JSON Schemas that ship with the package, from the structures that write the files
 schemas: $(VENV)/test.stamp
-	$(BIN)/python -m tuner.record.files
+	$(BIN)/python -m tuner.record.shipped_schemas
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info

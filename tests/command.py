@@ -20,6 +20,8 @@ VIRTUAL = Path(__file__).with_name("virtual.py")
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
 FINISHED = "fake@seed=2,noise=0.003,faults=fake.compile=fast:crash"
 """The model of the fixture `finished_study`."""
+DESIGNED = "fake@seed=3,noise=0.003"
+"""The model of the fixture `designed_study`."""
 
 
 def command(*arguments: str, is_virtual: bool = False) -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.command import FINISHED, Here, run
+from tests.command import DESIGNED, FINISHED, Here, run
 from tests.host.machine import described, raise_tree
 from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
@@ -94,13 +94,25 @@ def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     Beside it, `events` holds the lines that --json printed. All processes of pytest share it.
     """
-    cwd = of_all_processes(tmp_path_factory, "finished_study")
+    return _shared_study(tmp_path_factory, "finished_study", FINISHED, "9s")
+
+
+@pytest.fixture(scope="session")
+def designed_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same with a designed part, of the model DESIGNED."""
+    return _shared_study(tmp_path_factory, "designed_study", DESIGNED, "30s", "--designed")
+
+
+def _shared_study(
+    tmp_path_factory: pytest.TempPathFactory, name: str, model: str, budget: str, *more: str
+) -> Path:
+    cwd = of_all_processes(tmp_path_factory, name)
     with open(cwd / "lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not (cwd / "events").exists():
-            for name in tuning_variables(os.environ):  # of modules before: see untuned_module
-                del os.environ[name]
-            arguments = ("--model", FINISHED, "--hw", "fake", "--json", "--budget", "9s")
+            for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
+                del os.environ[variable]
+            arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
             done = run(*arguments, "--out", "out", cwd=cwd, is_virtual=True)
             assert done.returncode == 0, done.stderr
             (cwd / "events").write_text(done.stdout)

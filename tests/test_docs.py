@@ -59,11 +59,16 @@ def test_a_tuning_command_could_begin(here: Here, line: str) -> None:
 
 @pytest.mark.parametrize("line", OTHERS)
 def test_a_command_about_a_study_does_what_it_says(
-    finished_study: Path, tmp_path: Path, line: str
+    finished_study: Path, designed_study: Path, tmp_path: Path, line: str
 ) -> None:
     shutil.copytree(ROOT / "reports/samples", tmp_path / "reports/samples")
     shutil.copytree(finished_study, tmp_path / "reports/study")
-    (tmp_path / "serve.py").write_text("")
+    for name in ("serve.py", "serve.sh"):
+        (tmp_path / name).write_text("")
+    shutil.copytree(designed_study, tmp_path / "reports/recorded")
+    if "--guidelines" in line:
+        made = run("guidelines", "reports/recorded", "--out", "reports/guidelines", cwd=tmp_path)
+        assert made.returncode == 0, made.stderr
     words: list[str] = []
     for word in shlex.split(line.replace("$S", str(finished_study)))[1:]:
         words += map(str, sorted(tmp_path.glob(word))) if "*" in word else [word]

@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,15 @@ FLOORS = [
     "tuning",
     "assembling",
     "verifying",
+    "linting",
+    "recommending",
     "plan",
     "suited",
     "request",
     "output",
     "deploy",
     "findings",
+    "insight",
     "study",
     "search",
     "measurement",
@@ -40,6 +44,14 @@ FLOORS = [
 ]
 ADAPTERS = "tuner.worker.frameworks"
 MOST_LINES, MOST_METHODS = 350, 15
+
+
+def test_a_wheel_holds_every_room() -> None:
+    listed = tomllib.loads((PACKAGE.parent / "pyproject.toml").read_text())["tool"]["setuptools"]
+    rooms = {
+        ".".join(p.parent.relative_to(PACKAGE.parent).parts) for p in PACKAGE.rglob("__init__.py")
+    }
+    assert set(listed["packages"]) - set(listed["package-dir"]) | {"tuner"} == rooms
 
 
 def modules() -> list[Path]:

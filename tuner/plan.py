@@ -14,11 +14,13 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
+from tuner.insight.prior import as_earlier
 from tuner.measurement.asking import Waiting
 from tuner.measurement.describe import describe_model, find_model, find_program
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
+from tuner.record.guidelines import read_guidelines
 from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
 from tuner.record.load import SCENARIOS
@@ -30,7 +32,7 @@ from tuner.request import Request, check_request, objective_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
-from tuner.space.design import resolve_design
+from tuner.space.design import Factors, resolve_design
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import gpu_of
 from tuner.space.listing import describe
@@ -175,6 +177,7 @@ def _plan_one(
     facts = describe_model(ref, framework, request.seed, waiting, gpu)
     space = resolve_space(profile, host, workload, facts, request.restrictions)
     baselines = resolve_baselines(profile, host, workload, facts, space)
+    factors = Factors(profile, host, workload, facts, space)
     parts = {
         "method": str(METHOD),
         "objective": fingerprint(objective.identity()),
@@ -185,7 +188,7 @@ def _plan_one(
     }
     design = None
     if request.designed:  # else studies are what they were
-        design = resolve_design(profile, host, workload, facts, space)
+        design = resolve_design(profile, factors, space)
         parts["design"] = fingerprint(msgspec.to_builtins(design))
     identity = hashlib.sha256("".join(f"{k}={v}\n" for k, v in parts.items()).encode()).hexdigest()
     folder = request.out / framework if request.out and several else request.out
@@ -204,10 +207,23 @@ def _plan_one(
         identity_parts=parts,
         folder=folder,
         objective=objective,
-        earlier=earlier_studies(request.learn_from, framework, objective.metric, folder),
+        earlier=[
+            *earlier_studies(request.learn_from, framework, objective.metric, folder),
+            *_by_rules(request.guidelines, workload, facts, factors, identity),
+        ],
         environment=environment,
         design=design,
     )
+
+
+def _by_rules(
+    path: Path | None, workload: Workload, facts: ModelFacts, factors: Factors, identity: str
+) -> list[Earlier]:
+    """Return what the rules of a file expect, as an earlier study would say it."""
+    if path is None:
+        return []
+    found = as_earlier(read_guidelines(path), workload, facts, factors, identity)
+    return [] if found is None else [found]
 
 
 def _hardware(host: Host, device: str) -> dict[str, Any]:

@@ -75,6 +75,8 @@ class Request(msgspec.Struct, frozen=True):
     """The most memory that a winner may need, as typed: 4G; empty for no bound."""
     learn_from: tuple[Path, ...] = ()
     """Folders below which earlier studies lie."""
+    guidelines: Path | None = None
+    """A guidelines.json whose rules say where to look first."""
     command: str = ""
     environment: dict[str, str] | None = None
     """The tuning variables that are set, as host/secrets.py states them; None where nothing asks

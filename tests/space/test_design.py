@@ -11,7 +11,7 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.journal import DesignFixed
-from tuner.space.design import N_CELLS, is_set, resolve_design
+from tuner.space.design import N_CELLS, Factors, is_set, resolve_design
 from tuner.space.profile_file import load_profile
 from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
@@ -24,7 +24,7 @@ def design(
     defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
     asked, facts = workload(framework, kind), model(defaults)
     space = resolve_space(profile, host, asked, facts, restrictions or Restrictions())
-    return resolve_design(profile, host, asked, facts, space)
+    return resolve_design(profile, Factors(profile, host, asked, facts, space), space)
 
 
 def settings(found: DesignFixed, *factors: str) -> dict[str, Value]:
@@ -120,4 +120,4 @@ def test_a_profile_without_factors_has_no_design(tmp_path: Path) -> None:
     asked, facts = workload("torch"), model(TORCH_DEFAULTS)
     space = resolve_space(profile, host, asked, facts, Restrictions())
     with pytest.raises(UsageError, match="cuda names no factors for torch"):
-        resolve_design(profile, host, asked, facts, space)
+        resolve_design(profile, Factors(profile, host, asked, facts, space), space)

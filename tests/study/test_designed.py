@@ -2,21 +2,20 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-from tests.command import result_of, run
+from tests.command import DESIGNED, result_of, run
 from tests.study.fake_studies import FAKE
 from tuner.record.files import RESULT_SCHEMA
 from tuner.record.journal import DesignRound, Phase
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.worker.frameworks.fake.surface import Surface
-
-MODEL = "fake@seed=3,noise=0.003"
 
 
 def study(cwd: Path, model: str, budget: str) -> dict[str, Any]:
@@ -26,14 +25,13 @@ def study(cwd: Path, model: str, budget: str) -> dict[str, Any]:
     return result_of(done.stdout)
 
 
-@pytest.fixture(scope="module")
-def designed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    cwd = tmp_path_factory.mktemp("designed")
-    return cwd, study(cwd, MODEL, "30s")
+@pytest.fixture
+def result(designed_study: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((designed_study / "result.json").read_text())
+    return found
 
 
-def test_each_cell_is_measured_beside_the_default(designed: tuple[Path, dict[str, Any]]) -> None:
-    _, result = designed
+def test_each_cell_is_measured_beside_the_default(result: dict[str, Any]) -> None:
     jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
     found = result["designed"]
     assert found["left_out"] == {
@@ -50,9 +48,11 @@ def test_each_cell_is_measured_beside_the_default(designed: tuple[Path, dict[str
         assert cell["n_passes"] >= 2
 
 
-def test_the_search_does_not_hear_of_it(designed: tuple[Path, dict[str, Any]]) -> None:
-    cwd, result = designed
-    with Store(cwd / "out") as store:
+def test_the_search_does_not_hear_of_it(
+    designed_study: Path, result: dict[str, Any], tmp_path: Path
+) -> None:
+    out = shutil.copytree(designed_study, tmp_path / "out")
+    with Store(out) as store:
         rounds = store.all(DesignRound)
         launches = {i for done in rounds for i in done.launches}
         of_trials = {i for trial in result["trials"] for i in trial["launches"]}
@@ -63,13 +63,13 @@ def test_the_search_does_not_hear_of_it(designed: tuple[Path, dict[str, Any]]) -
     assert next(iter(result["phases"])) == Phase.DESIGN
     assert any(row["phase"] == Phase.DESIGN for row in result["seconds_by_phase"])
     assert result["verdict"] == "faster"
-    report = (cwd / "out/report.md").read_text()
+    report = (out / "report.md").read_text()
     cell = result["designed"]["cells"][0]
     assert f"| 1 | threads | {math.exp(cell['log_ratio']):.2f}x | env.FAKE_THREADS=4 |" in report
 
 
 def test_a_cell_that_fails_is_named_and_the_others_stand(tmp_path: Path) -> None:
-    result = study(tmp_path, f"{MODEL},faults=fake.precision=bf16:wrong_output", "20s")
+    result = study(tmp_path, f"{DESIGNED},faults=fake.precision=bf16:wrong_output", "20s")
     for cell in result["designed"]["cells"]:
         is_wrong = "precision" in cell["factors"]
         assert (cell["outcome"] == "wrong_output") is is_wrong
@@ -78,7 +78,7 @@ def test_a_cell_that_fails_is_named_and_the_others_stand(tmp_path: Path) -> None
 
 
 def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
-    result = study(tmp_path, MODEL, "3s")
+    result = study(tmp_path, DESIGNED, "3s")
     left = [cell for cell in result["designed"]["cells"] if cell["outcome"] is None]
     assert left
     assert all(cell["reason"] == "no time" for cell in left)

@@ -353,7 +353,7 @@ def test_what_the_classes_leave_of_their_shares_goes_to_dear_settings_first(
 def test_an_unproven_setting_pays_over_the_best_that_does_without_it(
     store: Store, tmp_path: Path
 ) -> None:
-    """It takes 1.3 times the memory and alone gains nothing; four others were tried with it only."""
+    """It takes 1.3 times the memory, alone gains nothing, and four others were tried with it."""
     many = FULL.with_value("fake.compile", "fast").with_value("env.FAKE_THREADS", 4)
     many = many.with_value("launch.allocator", "tcmalloc")
     tried = ((DEFAULT, 1.0, 100), (BLOCKED, 1.1, 100), (OTHER, 1.0, 130), (many, 1.6, 130))

@@ -1,4 +1,4 @@
-"""tune-framework: the options of a run, and the sub-commands.
+"""tune-framework: the options of a run; the sub-commands stand in subcommands.py.
 
 Nothing heavy is imported here: --help answers at once.
 """
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from typer.exceptions import TyperException
 
-from tuner.cli import paths
+from tuner.cli import subcommands
 from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.options import (
     AllowPickle,
@@ -35,6 +35,7 @@ from tuner.cli.options import (
     NumericsName,
     Out,
     Program,
+    Rules,
     ScenarioName,
     Seed,
     Set,
@@ -88,6 +89,7 @@ def run(
     exclude: Exclude = None,
     space: SpaceFile = None,
     learn_from: LearnFrom = None,
+    guidelines: Rules = None,
     designed: Designed = False,
     seed: Seed = 0,
     dry_run: DryRun = False,
@@ -119,6 +121,7 @@ def run(
             goal=goal,
             max_memory=max_memory,
             learn_from=learn_from or [],
+            guidelines=guidelines,
             designed=designed,
             set_=set_ or [],
             fix=fix or [],
@@ -142,173 +145,7 @@ def _space_or_hw(space: Path | None, hw: str) -> str:
     return str(space)
 
 
-Recommended = Annotated[
-    Path, typer.Argument(parser=paths.path, help="A recommended*.toml, or its folder.")
-]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-
-
-@app.command(
-    "run",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
-def run_program(
-    recommended: Annotated[
-        str | None, typer.Argument(help="A recommended*.toml, or its folder.")
-    ] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
-    ] = None,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Do not say what is in force.")
-    ] = False,
-) -> None:
-    """Run a program under a recommendation's launch settings."""
-    with handled(unforeseen=125):
-        from tuner.cli import run
-
-        run.main(recommended, command or [], quiet=quiet)
-
-
-@app.command()
-def hardware(json: AsJson = False) -> None:
-    """Show what this machine is and allows."""
-    with handled():
-        from tuner.cli import hardware
-
-        hardware.main(as_json=json)
-
-
-@app.command(name="models")
-def list_models(
-    name: Annotated[str | None, typer.Argument(help="One of them, to tell it in full.")] = None,
-    task: Annotated[str | None, typer.Option(help="Only those whose task has this in it.")] = None,
-    family: Annotated[str | None, typer.Option(help="Only those of this family.")] = None,
-    framework: Annotated[
-        str | None, typer.Option(help="Only those that this framework has.")
-    ] = None,
-    sort: Annotated[str, typer.Option(help="name, parameters or macs (largest first).")] = "name",
-    json: AsJson = False,
-) -> None:
-    """List the built-in models; with a name, tell one in full."""
-    with handled():
-        from tuner.cli import models
-
-        wanted = models.Wanted(task, family, framework)
-        models.main(name, wanted, sort, as_json=json)
-
-
-@app.command()
-def spaces(
-    name: Annotated[str | None, typer.Argument(help="A profile, or a TOML file.")] = None,
-    json: AsJson = False,
-) -> None:
-    """List the hardware profiles; with a name, show its knobs and baselines."""
-    with handled():
-        from tuner.cli import spaces
-
-        spaces.main(name, as_json=json)
-
-
-@app.command()
-def report(
-    folder: Annotated[Path, typer.Argument(parser=paths.path, help="The folder of a study.")],
-    json: AsJson = False,
-) -> None:
-    """Render a study's reports again from its result.json."""
-    with handled():
-        from tuner.cli import report
-
-        report.main(folder, as_json=json)
-
-
-@app.command()
-def compare(
-    studies: Annotated[
-        list[Path], typer.Argument(parser=paths.path, help="Folders that hold studies.")
-    ],
-    out: Annotated[
-        Path | None, typer.Option(parser=paths.file, help="HTML file to write as well.")
-    ] = None,
-    json: AsJson = False,
-) -> None:
-    """Put finished studies side by side: models, frameworks, hosts, versions."""
-    with handled():
-        from tuner.cli import compare
-
-        compare.main(studies, out, as_json=json)
-
-
-@app.command()
-def verify(
-    recommended: Recommended,
-    model: Annotated[
-        str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
-    ] = None,
-    inputs: Annotated[
-        Path | None,
-        typer.Option(parser=paths.path, help="The recorded inputs that it was tuned on, if any."),
-    ] = None,
-    allow_pickle: Annotated[
-        bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
-    ] = False,
-    budget: Annotated[
-        str | None,
-        typer.Option(help="After so long everything is given up: 90s, 10m (the default)."),
-    ] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A minute.")] = False,
-    json: AsJson = False,
-) -> None:
-    """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""
-    with handled(if_stopped="nothing is kept of it: the same command begins anew"):
-        from tuner.cli import verify
-
-        verify.main(
-            recommended,
-            model,
-            inputs,
-            budget,
-            allow_pickle=allow_pickle,
-            quick=quick,
-            as_json=json,
-        )
-
-
-@app.command()
-def export(
-    recommended: Recommended,
-    to: Annotated[
-        str,
-        typer.Option(
-            help="env, shell, docker, kubernetes, systemd, torchserve, tfserving or python."
-        ),
-    ],
-    out: Annotated[
-        Path | None, typer.Option(parser=paths.file, help="File to write; otherwise printed.")
-    ] = None,
-    command: Annotated[
-        list[str] | None, typer.Argument(metavar="-- CMD...", help="The program, if any.")
-    ] = None,
-) -> None:
-    """Write a recommendation as a Dockerfile's lines, a manifest, a unit or the like."""
-    with handled():
-        from tuner.cli import export
-
-        export.main(recommended, to, out, command or [])
-
-
-@app.command()
-def doctor(
-    out: Annotated[
-        Path, typer.Option(parser=paths.path, help="Where studies would be written.")
-    ] = Path("reports"),
-    json: AsJson = False,
-) -> None:
-    """Say what is missing or shaky here, each with the command that mends it."""
-    with handled():
-        from tuner.cli import doctor
-
-        doctor.main(out, as_json=json)
+app.add_typer(subcommands.app)
 
 
 def command(arguments: Sequence[str] | None = None) -> int:

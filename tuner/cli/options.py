@@ -104,6 +104,14 @@ LearnFrom = Annotated[
         help="Folder of earlier studies: where to look first; may be repeated.",
     ),
 ]
+Rules = Annotated[
+    Path | None,
+    typer.Option(
+        "--guidelines",
+        parser=paths.path,
+        help="A guidelines.json, or its folder: where to look first, as with --learn-from.",
+    ),
+]
 Designed = Annotated[
     bool,
     typer.Option(

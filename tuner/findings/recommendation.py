@@ -7,7 +7,7 @@ from pathlib import Path
 from tuner.host.identity import Host
 from tuner.host.libraries import is_of_environment
 from tuner.host.topology import format_cpu_list
-from tuner.record.configuration import Configuration
+from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.output_check import MAX_DRIFT_REDUCED, same_bound
 from tuner.record.recommendation import (
@@ -91,7 +91,7 @@ def _recommendation(
         tolerances=held_to,
         versions=result.versions,
         environment=environment,
-        settings=[_setting(knob, value) for knob, value in configuration.settings],
+        settings=[setting_of(knob, value) for knob, value in configuration.settings],
         placements=[placement_of(plan) for plan in plans],
         memory_bytes=section.memory_peak_bytes,
         packages=packages,
@@ -115,7 +115,8 @@ def placement_of(plan: LaunchPlan) -> Placement:
     return Placement(cpus, plan.memory_policy)
 
 
-def _setting(knob_id: str, value: str | int | float | bool) -> Setting:
+def setting_of(knob_id: str, value: Value) -> Setting:
+    """Return a setting with how it is set."""
     knob = describe(knob_id)
     otherwise = "set in the program" if knob.needs_code_change else "set by `run` and run.sh"
     how = knob.how.format(value=value) if knob.how else otherwise

@@ -255,7 +255,13 @@ def designed(cell: DesignedCell) -> str:
     return ", ".join(filter(None, (ratio_, failed, cell.reason)))
 
 
+def percent(share: float) -> str:
+    """Write a share: 3.1 %."""
+    return f"{share:.1%}".replace("%", " %")
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
+    "percent": percent,
     "gpu": gpu,
     "designed": designed,
     "ratio": ratio,

@@ -97,6 +97,11 @@ def render_index(template: str, **given: Any) -> str:
 
 def write_comparison(path: Path, comparison: Comparison) -> None:
     """Write several studies side by side as one page."""
-    figures, undrawn = _drawn({"studies": studies(comparison)})
-    page = _template("compare.html.j2").render(c=comparison, figures=figures, undrawn=undrawn)
+    write_page(path, "compare.html.j2", {"studies": studies(comparison)}, c=comparison)
+
+
+def write_page(path: Path, template: str, charts: Mapping[str, Chart | None], **given: Any) -> None:
+    """Write a template with what it shows, and the figures that it may ask for by name."""
+    figures, undrawn = _drawn(charts)
+    page = _template(template).render(figures=figures, undrawn=undrawn, **given)
     write_whole(path, _CONTROL.sub("\N{REPLACEMENT CHARACTER}", page))

@@ -14,7 +14,6 @@ import tomli_w
 from tuner.errors import StorageFailed, UsageError
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
-    WITHOUT_SETTINGS,
     Recommendation,
     fault_of,
 )
@@ -49,6 +48,14 @@ def write_whole(path: Path, text: str, *, executable: bool = False) -> None:
         temporary.replace(path)
     except OSError as error:
         raise StorageFailed(f"cannot write {path}: {error.strerror}") from error
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and all above it; raises StorageFailed if that cannot be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"cannot make the folder {folder}: {error.strerror}") from error
 
 
 def write_result(path: Path, result: Result) -> None:
@@ -91,17 +98,23 @@ def results_below(folder: Path, option: str = "") -> list[Path]:
     return paths
 
 
-_SETTINGS_HEADER = """\
-# What to set, as confirmed by tune-framework. Launch settings stand in [environment] as
-# variables; where needs_code_change is true, `how` says what the program must do.
+_HOW = """\
+# Launch settings stand in [environment] as variables; where needs_code_change is true, `how` says
+# what the program must do.
 
 """
+_CONFIRMED = f"# What to set, as confirmed by tune-framework.\n{_HOW}"
+_EXPECTED = (
+    "# What to set by the guidelines of tune-framework; nothing of it was measured on this model.\n"
+    f"# tune-framework verify measures it.\n{_HOW}"
+)
 
 
 def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     """Write a `recommended.toml`."""
-    nothing = WITHOUT_SETTINGS.get(recommendation.claim.verdict)
-    header = f"# {nothing[0].upper()}{nothing[1:]}.\n\n" if nothing else _SETTINGS_HEADER
+    header = _EXPECTED if recommendation.is_expected else _CONFIRMED
+    if nothing := recommendation.nothing_set:
+        header = f"# {nothing[0].upper()}{nothing[1:]}.\n\n"
     write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
 
 
@@ -135,20 +148,3 @@ def read_recommendation(path: Path) -> Recommendation:
     if fault := fault_of(found):
         raise UsageError(f"{path} is not a recommendation: {fault}")
     return found
-
-
-def schema_of(kind: type[msgspec.Struct]) -> str:
-    """Return the JSON Schema (2020-12) of a file's structure, as the shipped files hold it."""
-    schema = msgspec.json.schema(kind)
-    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-    return json.dumps(schema, indent=1, sort_keys=True) + "\n"
-
-
-def write_schemas() -> None:
-    """Write the shipped schemas anew, from the structures."""
-    write_whole(RESULT_SCHEMA, schema_of(Result))
-    write_whole(RECOMMENDATION_SCHEMA, schema_of(Recommendation))
-
-
-if __name__ == "__main__":
-    write_schemas()

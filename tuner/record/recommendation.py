@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -20,9 +20,14 @@ from tuner.record.workload import CPU
 RECOMMENDATION_VERSION = 1
 
 
+Expected = Literal["predicted", "looked_up"]
+EXPECTED = ("predicted", "looked_up")
+"""The verdicts of claims of which nothing was measured here: by rules of other models, or by what a
+study of this model found on such a host."""
 WITHOUT_SETTINGS = {
     "keep_default": "keep the default: nothing that was tried is faster",
     "ambiguous": "not decided: nothing was confirmed to be faster, so that nothing is set",
+    "predicted": "keep the default: the guidelines expect more of no setting",
 }
 """What a recommendation without settings says, by its claim's verdict."""
 
@@ -79,9 +84,9 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class ShippedClaim(msgspec.Struct, frozen=True):
-    """What was confirmed."""
+    """What was confirmed, or what is expected."""
 
-    verdict: Verdict
+    verdict: Verdict | Expected
     n_rounds: int
     noise_floor: float
     speedup: Interval | None = None
@@ -95,6 +100,8 @@ class ShippedClaim(msgspec.Struct, frozen=True):
     """Its value in the unit of the metric; None in files of earlier versions."""
     metric: str = "throughput"
     """By which it is faster (record/objective.py)."""
+    rests_on: list[str] = []
+    """In words, where nothing was confirmed here: the rules, or the study."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):
@@ -130,6 +137,16 @@ class Recommendation(msgspec.Struct, frozen=True):
     """
     bounds: list[Bound] = []
     """What it was kept within."""
+
+    @property
+    def nothing_set(self) -> str:
+        """Why nothing is set; empty where something is."""
+        return "" if self.settings else WITHOUT_SETTINGS.get(self.claim.verdict, "")
+
+    @property
+    def is_expected(self) -> bool:
+        """Whether nothing of its claim was measured on the host that it names."""
+        return self.claim.verdict in EXPECTED
 
 
 _CPUS = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
@@ -205,8 +222,8 @@ def _fault_of_counts(r: Recommendation) -> str | None:
 
 
 def _fault_of_claim(claim: ShippedClaim) -> str | None:
-    if claim.verdict == "faster" and claim.speedup is None:
-        return "its claim is 'faster' and has no speedup"
+    if claim.verdict in ("faster", *EXPECTED) and claim.speedup is None:
+        return f"its claim is {claim.verdict!r} and has no speedup"
     figures = {
         "claim.noise_floor": claim.noise_floor,
         "claim.launch_sd": claim.launch_sd,

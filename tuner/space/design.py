@@ -9,8 +9,7 @@ factors, so that the cells are the same for every model, and nothing that was se
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from tuner.errors import UsageError
 from tuner.host.identity import Host
@@ -32,50 +31,80 @@ def is_set(column: str, cell: int) -> bool:
     return sum(cell >> BASE.index(letter) & 1 for letter in column) % 2 == 1
 
 
-def resolve_design(
-    profile: Profile, host: Host, workload: Workload, model: ModelFacts, space: Space
-) -> DesignFixed:
-    """Resolve the profile's factors for the workload's framework, and the cells that they make.
+class Factors:
+    """The factors of a profile that have an effect here, and what they come to together."""
+
+    def __init__(
+        self, profile: Profile, host: Host, workload: Workload, model: ModelFacts, space: Space
+    ) -> None:
+        """Raises ExpressionError and UsageError as resolve_baselines does."""
+        self._host, self._workload, self._space = host, workload, space
+        self.framework = workload.framework
+        self._facts = {**host.facts(), **workload_facts(workload, model)}
+        self._names = [entry.name for entry in profile.factor]
+        self._entries: dict[str, FactorEntry] = {}
+        self.left_out: dict[str, str] = {}
+        """Those without an effect, with the reason."""
+        for entry in profile.factor:
+            if workload.framework not in entry.frameworks:
+                continue
+            self._entries[entry.name] = entry
+            if entry.when and not Expression(entry.when).holds(self._facts):
+                self.left_out[entry.name] = entry.why or f"needs {entry.when}"
+                continue
+            alone = self.together([entry.name])
+            if alone.configuration == Configuration():
+                self.left_out[entry.name] = alone.reason or "; ".join(alone.dead_settings)
+
+    @property
+    def has_any(self) -> bool:
+        """Whether the profile names any for the framework."""
+        return bool(self._entries)
+
+    @property
+    def here(self) -> list[FactorEntry]:
+        """Those that have an effect."""
+        return [entry for name, entry in self._entries.items() if name not in self.left_out]
+
+    def together(self, names: Collection[str]) -> Baseline:
+        """Return what some of them come to when they are set together; of a knob, the last wins."""
+        chosen = [entry for name, entry in self._entries.items() if name in names]
+        here = {f"factor.{name}": name in names for name in self._names}
+        settings: dict[str, Value] = {}
+        for entry in chosen:
+            where = f"factor {entry.name}"
+            settings |= evaluated(where, entry.settings, {**self._facts, **here})
+        told = " and ".join(names)
+        return resolve_one(
+            told, "", settings, self._host, self._workload, self._space, (), is_literal=False
+        )
+
+
+def resolve_design(profile: Profile, factors: Factors, space: Space) -> DesignFixed:
+    """Return the cells that the factors make.
 
     A factor that has no effect here is set in no cell. Raises UsageError for a profile without
-    factors and for settings that the user fixed, else ExpressionError and UsageError as
-    resolve_baselines does.
+    factors for the framework, and for settings that the user fixed.
     """
-    facts = {**host.facts(), **workload_facts(workload, model)}
-    entries = [f for f in profile.factor if workload.framework in f.frameworks]
     if fixed := space.fixed_by_user():
         raise UsageError(
             f"--designed compares with the default, in which nothing is set, and --fix sets "
             f"{', '.join(fixed)} in every cell: leave out either"
         )
-    if not entries:
+    if not factors.has_any:
         raise UsageError(
-            f"--designed: the profile {profile.name} names no factors for {workload.framework}; "
+            f"--designed: the profile {profile.name} names no factors for {factors.framework}; "
             "they stand in [[factor]] (search_spaces/README.md)"
         )
-
-    def resolved(name: str, entries: Collection[FactorEntry]) -> Baseline:
-        settings = _settings(entries, facts, [f.name for f in profile.factor])
-        return resolve_one(name, "", settings, host, workload, space, (), is_literal=False)
-
-    left_out: dict[str, str] = {}
-    for entry in entries:
-        if entry.when and not Expression(entry.when).holds(facts):
-            left_out[entry.name] = entry.why or f"needs {entry.when}"
-            continue
-        alone = resolved(f"factor {entry.name}", [entry])
-        if alone.configuration == Configuration():
-            left_out[entry.name] = alone.reason or "; ".join(alone.dead_settings)
-    kept = [entry for entry in entries if entry.name not in left_out]
     cells: list[Cell] = []
     for number in range(1, N_CELLS):
-        set_here = [entry for entry in kept if is_set(entry.column, number)]
-        made = resolved(f"cell {number}", set_here)
+        names = [entry.name for entry in factors.here if is_set(entry.column, number)]
+        made = factors.together(names)
         idle = {
-            entry.name
-            for entry in set_here
+            name
+            for name in names
             if made.is_applicable
-            and resolved("", [other for other in set_here if other is not entry]).configuration
+            and factors.together([n for n in names if n != name]).configuration
             == made.configuration
         }
         twins = [0] if made.configuration == Configuration() else []
@@ -83,23 +112,17 @@ def resolve_design(
         cells.append(
             Cell(
                 number,
-                tuple(entry.name for entry in set_here if entry.name not in idle),
+                tuple(name for name in names if name not in idle),
                 made.configuration,
                 tuple(sorted(idle)),
                 same_as=twins[0] if twins and made.is_applicable else None,
                 fault=made.reason,
             )
         )
-    pairs = [(f.name, other) for f in kept for other in f.interacts if other not in left_out]
-    return DesignFixed(tuple(cells), left_out, tuple(pairs))
-
-
-def _settings(
-    entries: Collection[FactorEntry], facts: Mapping[str, Any], names: Collection[str]
-) -> dict[str, Value]:
-    """Return the settings of the factors of a cell; what later ones set wins."""
-    here = {f"factor.{name}": any(entry.name == name for entry in entries) for name in names}
-    settings: dict[str, Value] = {}
-    for entry in entries:
-        settings |= evaluated(f"factor {entry.name}", entry.settings, {**facts, **here})
-    return settings
+    pairs = [
+        (entry.name, other)
+        for entry in factors.here
+        for other in entry.interacts
+        if other not in factors.left_out
+    ]
+    return DesignFixed(tuple(cells), factors.left_out, tuple(pairs))

@@ -19,6 +19,7 @@ from tuner.record.files import read_recommendation
 from tuner.record.journal import WinnerClass
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
+    WITHOUT_SETTINGS,
     Placement,
     Recommendation,
     Setting,
@@ -69,7 +70,9 @@ def fault_of(recommendation: Recommendation) -> str | None:
     batch = settings.get(BATCH)
     if batch not in (None, r.workload.batch):
         return f"{BATCH} is {batch}, and the batch of its workload {r.workload.batch}"
-    if bool(r.settings) != (r.claim.verdict == "faster"):
+    is_set, may_be = bool(r.settings), r.claim.verdict == "faster" or r.is_expected
+    may_be_none = r.claim.verdict in WITHOUT_SETTINGS
+    if not (may_be if is_set else may_be_none):
         return f"it claims {r.claim.verdict!r} and sets {settings.label()}"
     return _fault_of_environment(r) or _fault_of_placements(r)
 

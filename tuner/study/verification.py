@@ -15,7 +15,7 @@ from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.noisiness import MOSTLY_DISTURBED
 from tuner.record.objective import METRICS
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.recommendation import Recommendation, ShippedClaim
+from tuner.record.recommendation import EXPECTED, Recommendation, ShippedClaim
 from tuner.space.differences import Difference
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.bounds import beyond
@@ -86,7 +86,7 @@ def unmeasured(
 
 def _claimed(claim: ShippedClaim) -> Interval | None:
     """Return the speedup that is claimed; a study that did not decide claims none."""
-    return claim.speedup if claim.verdict == "faster" else None
+    return claim.speedup if claim.verdict in ("faster", *EXPECTED) else None
 
 
 def conclude(

@@ -117,6 +117,9 @@ def nothing_to_prove(recommendation: Recommendation, host: Host) -> Verification
     if recommendation.claim.verdict == "keep_default":
         reason = "nothing is recommended (keep_default): the default stays as it is"
         return unmeasured(recommendation, Conclusion.CONFIRMED, reason, found)
+    if recommendation.is_expected:
+        reason = f"nothing is to be measured ({recommendation.nothing_set}): tune to find out"
+        return unmeasured(recommendation, Conclusion.INCONCLUSIVE, reason, found)
     reason = "nothing was claimed: the study did not decide; tune again with a larger --budget"
     return unmeasured(recommendation, Conclusion.INCONCLUSIVE, reason, found)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tuner.errors import UsageError
 from tuner.frameworks import DISTRIBUTIONS
 from tuner.output.exports.preloads import libraries, needed
-from tuner.record.recommendation import WITHOUT_SETTINGS, Placement, Recommendation
+from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
 from tuner.space.knobs_of.launch import CPUS
 
@@ -31,15 +31,17 @@ def _one_line(text: str) -> str:
 def heading(recommendation: Recommendation) -> list[str]:
     """Say what was confirmed, of what and where."""
     r = recommendation
-    claim = WITHOUT_SETTINGS.get(r.claim.verdict, "")
+    claim = r.nothing_set
     if r.claim.speedup is not None and not claim:
         s = r.claim.speedup
         claim = f"{s.point:.2f} times as fast as the default ({s.low:.2f} - {s.high:.2f})"
+        claim = f"expected to be {claim}" if r.is_expected else claim
     workload = r.workload
+    told = "for" if r.is_expected else "measured on"
     return [
         f"{workload.model}, {workload.framework}, {workload.scenario}, batch {workload.batch}: "
         f"{claim}",
-        f"measured on {_computed(r)}; elsewhere it may differ",
+        f"{told} {_computed(r)}; elsewhere it may differ",
     ]
 
 

@@ -1,0 +1,178 @@
+"""What are rules worth for models of families that did not teach them?
+
+    python -m benchmarks.guidelines RECORDINGS...
+
+By recordings alone (tune-framework guidelines leaves them in studies/), each family left out in
+turn, both frameworks together, so that a model never teaches its own rule:
+
+- do 90 % prediction intervals hold a model's effect (widened by that effect's own error)?
+- what would the predicted combination gain, by the model's own effects, and how much of the best
+  combination's gain is that? The best is chosen by the same effects that it is scored by, which
+  flatters it: the share is a lower bound.
+
+Intervals of shares are over models (a bootstrap by model): effects of one model err together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+from tuner.insight.predict import WITH, applicable, ranked
+from tuner.insight.studies import make_guidelines, read_recordings
+from tuner.record.guidelines import Guidelines, Recording, StudyOf
+
+N_RESAMPLES = 2000
+PRECISION = {"autocast", "policy", "precision"}
+"""Factors that change numerics."""
+WORTH_SCORING = math.log(1.10)
+
+
+class Told(NamedTuple):
+    """An effect that was foretold by other families."""
+
+    model: str
+    framework: str
+    setting: str
+    value: float
+    held: bool
+    half_width: float
+    """Of the interval of the rule, as a ratio less 1."""
+
+
+class Chosen(NamedTuple):
+    """A combination that was foretold to be the best, by the model's own effects."""
+
+    model: str
+    framework: str
+    klass: str
+    factors: tuple[str, ...]
+    gain: float
+    error: float
+    best: float
+
+
+def left_out(
+    recordings: Sequence[Recording],
+) -> Iterator[tuple[list[StudyOf], Guidelines]]:
+    """Yield each family's studies, and the rules of all others."""
+    everything = make_guidelines(recordings, "")
+    for family in dict.fromkeys(each.family for each in recordings):
+        others = [each for each in recordings if each.family != family]
+        yield (
+            [study for study in everything.studies if study.family == family],
+            make_guidelines(others, ""),
+        )
+
+
+def foretold_effects(recordings: Sequence[Recording]) -> list[Told]:
+    """Return every effect of a single setting, beside what other families' rules said of it."""
+    found = []
+    for studies, guidelines in left_out(recordings):
+        for study in studies:
+            rules = applicable(guidelines.rules, study.framework, study.facts)
+            for setting, (value, error) in study.effects.items():
+                rule = rules.get(setting)
+                if rule is None or WITH in setting:
+                    continue
+                t = -float(stdtrit(rule.n_families - 1, 0.05))
+                held = abs(value - rule.mean) <= t * math.hypot(rule.spread, error)
+                half = math.expm1(t * rule.spread)
+                found.append(Told(study.model, study.framework, setting, value, held, half))
+    return found
+
+
+def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
+    """Return what other families' rules would set for each model, and what it is worth there."""
+    found = []
+    for studies, guidelines in left_out(recordings):
+        for study in studies:
+            rules = applicable(guidelines.rules, study.framework, study.facts)
+            own = [name for name in study.effects if WITH not in name]
+            for klass in ("same", "reduced"):
+                allowed = [n for n in own if klass == "reduced" or n not in PRECISION]
+                every = ranked(rules, allowed)
+                gain, error = worth(study.effects, every[0].factors)
+                best = max(worth(study.effects, each.factors)[0] for each in every)
+                found.append(
+                    Chosen(study.model, study.framework, klass, every[0].factors, gain, error, best)
+                )
+    return found
+
+
+def worth(
+    effects: Mapping[str, tuple[float, float]], factors: Sequence[str]
+) -> tuple[float, float]:
+    """Return what some factors come to together by a model's own effects, and its error.
+
+    The errors of effects are taken to be independent.
+    """
+    here = set(factors)
+    used = [effect for name, effect in effects.items() if set(name.split(WITH)) <= here]
+    return sum(value for value, _ in used), math.hypot(*(error for _, error in used), 0.0)
+
+
+def over_models(rows: Sequence[Told], of: Callable[[list[int]], float]) -> tuple[float, float]:
+    """Return the 95 % interval of a figure of rows (by their indices), models resampled."""
+    by_model: dict[str, list[int]] = {}
+    for i, row in enumerate(rows):
+        by_model.setdefault(row.model, []).append(i)
+    groups, random = list(by_model.values()), np.random.default_rng(1)
+    figures = [
+        of([i for g in random.integers(len(groups), size=len(groups)) for i in groups[g]])
+        for _ in range(N_RESAMPLES)
+    ]
+    low, high = np.percentile(figures, [2.5, 97.5])
+    return float(low), float(high)
+
+
+def tell_effects(told: Sequence[Told]) -> None:
+    """Print whether intervals hold, and how wide they are."""
+    held = statistics.fmean(each.held for each in told)
+    low, high = over_models(told, lambda chosen: statistics.fmean(told[i].held for i in chosen))
+    n_models = len({each.model for each in told})
+    print(
+        f"90 % intervals hold {held:.1%} ({low:.1%} - {high:.1%}) of {len(told)} effects in "
+        f"{n_models} models; median half-width {statistics.median(e.half_width for e in told):.1%}"
+    )
+
+
+def tell_choices(chosen: Sequence[Chosen]) -> None:
+    """Print what predictions gain, model by model and over all of them."""
+    for each in chosen:
+        share = f"{each.gain / each.best:.2f}" if each.best > WORTH_SCORING else "-"
+        print(
+            f"{each.model:16s} {each.framework:11s} {each.klass:8s} "
+            f"{math.exp(each.gain):.2f}x of {math.exp(each.best):.2f}x, share {share:>5s}  "
+            f"{' '.join(each.factors) or 'the default'}"
+        )
+    for klass in ("same", "reduced"):
+        own = [each for each in chosen if each.klass == klass]
+        scored = [each.gain / each.best for each in own if each.best > WORTH_SCORING]
+        worse = [each.model for each in own if each.gain < -1.96 * each.error < 0]
+        mean = f"{statistics.fmean(scored):.2f}, worst {min(scored):.2f}" if scored else "unknown"
+        print(
+            f"{klass}: geometric mean {math.exp(statistics.fmean(e.gain for e in own)):.3f}x of "
+            f"{math.exp(statistics.fmean(e.best for e in own)):.3f}x; share of the best's gain, "
+            f"{len(scored)} pairs: mean {mean}; surely slower than the default: "
+            f"{', '.join(worse) or 'none'}"
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("recordings", type=Path, nargs="+")
+    recordings = read_recordings(parser.parse_args().recordings)
+    tell_effects(foretold_effects(recordings))
+    tell_choices(foretold_choices(recordings))
+
+
+if __name__ == "__main__":
+    main()

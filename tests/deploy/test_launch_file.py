@@ -1,0 +1,135 @@
+"""What a launch file sets, without executing any of it."""
+
+from pathlib import Path
+
+import pytest
+
+from tuner.deploy.launch_file import Assignment, LaunchFile, read_launch_file
+from tuner.errors import UsageError
+
+
+def read(tmp_path: Path, text: str, name: str = "serve.sh") -> LaunchFile:
+    path = tmp_path / name
+    path.write_text(text)
+    return read_launch_file(path)
+
+
+def values(found: LaunchFile) -> dict[str, str]:
+    (launched,) = found.launched
+    return {each.name: each.value for each in launched.assignments}
+
+
+FOUR_AND_ONE = {"OMP_NUM_THREADS": "4", "KMP_BLOCKTIME": "1"}
+JEMALLOC = "/usr/lib/libjemalloc.so.2"
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("OMP_NUM_THREADS=4", {"OMP_NUM_THREADS": "4"}),
+        ("export OMP_NUM_THREADS=4 KMP_BLOCKTIME=1", FOUR_AND_ONE),
+        ("export A='x y' # OMP_NUM_THREADS=9", {"A": "x y"}),
+        ("OMP_NUM_THREADS=4 python serve.py", {"OMP_NUM_THREADS": "4"}),
+        ("exec env OMP_NUM_THREADS=4 python serve.py --n=3", {"OMP_NUM_THREADS": "4"}),
+        ("docker run -e OMP_NUM_THREADS=4 --env KMP_BLOCKTIME=1 image", FOUR_AND_ONE),
+        ("mpirun -x OMP_NUM_THREADS=4 prog", {"OMP_NUM_THREADS": "4"}),
+        ("ENV OMP_NUM_THREADS=4 KMP_BLOCKTIME=1", FOUR_AND_ONE),
+        ("ENV OMP_NUM_THREADS 4", {"OMP_NUM_THREADS": "4"}),
+        ('Environment=OMP_NUM_THREADS=4 "A=b c"', {"OMP_NUM_THREADS": "4", "A": "b c"}),
+        (f"export LD_PRELOAD=$LD_PRELOAD:{JEMALLOC}", {"LD_PRELOAD": JEMALLOC}),
+        (f"export LD_PRELOAD={JEMALLOC}:${{LD_PRELOAD}}", {"LD_PRELOAD": JEMALLOC}),
+        ("export A=1 \\\n  B=2", {"A": "1", "B": "2"}),
+        ("python serve.py --threads=4", {}),
+        ("# OMP_NUM_THREADS=4", {}),
+        ("if test -f x; then export OMP_NUM_THREADS=4; fi", {"OMP_NUM_THREADS": "4"}),
+        ("cd /srv && OMP_NUM_THREADS=4 ./serve & wait", {"OMP_NUM_THREADS": "4"}),
+    ],
+)  # fmt: skip
+def test_assignments_are_read(tmp_path: Path, line: str, wanted: dict[str, str]) -> None:
+    assert values(read(tmp_path, f"#!/bin/sh\n{line}\n")) == wanted
+
+
+def test_an_assignment_knows_its_line_and_whether_it_lasts(tmp_path: Path) -> None:
+    found = read(tmp_path, "\n\nexport A=1\nB=2 prog\nunset A\nC=3\n")
+    (launched,) = found.launched
+    assert launched.assignments == [Assignment("B", "2", 4, False), Assignment("C", "3", 6)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "export OMP_NUM_THREADS=$(nproc)",
+        "export OMP_NUM_THREADS=`nproc`",
+        'export KMP_AFFINITY="granularity=fine',
+        "numactl --cpunodebind=0 python serve.py",
+        "prog OMP_NUM_THREADS=3",
+    ],
+)
+def test_what_is_not_understood_is_listed(tmp_path: Path, line: str) -> None:
+    found = read(tmp_path, f"# a script\n{line}\n")
+    assert values(found) == {}
+    assert [number for number, _ in found.not_understood] == [2]
+
+
+def test_a_secret_that_is_computed_is_none_of_our_business(tmp_path: Path) -> None:
+    assert read(tmp_path, "TOKEN=$(cat secret)\n").not_understood == []
+
+
+def test_cpus_of_a_placed_program(tmp_path: Path) -> None:
+    (launched,) = read(
+        tmp_path, "taskset -c 0-3 prog\nnumactl --physcpubind=4,5 --membind=0 prog\n"
+    ).launched
+    assert launched.cpus == [("0-3", 1), ("4,5", 2)]
+
+
+POD = """
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  template:
+    spec:
+      containers:
+      - name: server
+        env:
+        - {name: OMP_NUM_THREADS, value: "8"}
+        - name: HOST
+          valueFrom: {fieldRef: {fieldPath: status.hostIP}}
+        - name: A
+          value: $(HOST):80
+        resources: {limits: {cpu: 3500m}}
+      - name: sidecar
+        env: []
+"""
+
+
+def test_containers_of_a_manifest(tmp_path: Path) -> None:
+    found = read(tmp_path, POD, "pod.yaml")
+    server, sidecar = found.launched
+    assert (server.name, server.cpu_limit) == ("server", 3.5)
+    assert server.assignments == [Assignment("OMP_NUM_THREADS", "8", 10)]
+    assert (sidecar.name, sidecar.cpu_limit, sidecar.assignments) == ("sidecar", None, [])
+    assert [number for number, _ in found.not_understood] == [11, 13]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "told"),
+    [
+        ("pod.yaml", b"a: [", "is no YAML"),
+        ("pod.yaml", b"a: !!python/object:os.system x", ""),
+        ("serve.sh", b"\xff\xfe", "is no text"),
+        ("serve.sh", b"A=1\n" * 400_000, "no launch file has so many"),
+    ],
+)
+def test_what_is_no_launch_file(tmp_path: Path, name: str, data: bytes, told: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(data)
+    if not told:  # read as nodes alone, never constructed
+        assert read_launch_file(path).launched == []
+        return
+    with pytest.raises(UsageError, match=told):
+        read_launch_file(path)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot read"):
+        read_launch_file(tmp_path / "nothing.env")

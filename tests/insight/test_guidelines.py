@@ -1,0 +1,209 @@
+"""From studies to rules to a recommendation, on the fake, whose truth the rules must meet."""
+
+import copy
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import numpy as np
+import pytest
+
+from tests.command import DESIGNED, Here, run
+from tuner.record.files import read_recommendation
+from tuner.record.guidelines import (
+    GUIDELINES_SCHEMA,
+    RECORDING_SCHEMA,
+    read_guidelines,
+)
+from tuner.worker.frameworks.fake.surface import Surface
+
+FAMILIES = ("cnn", "encoder", "decoder", "recommendation", "recurrent")
+SURFACE = Surface(seed=3, noise=0.003)
+MODEL = """
+from tuner.worker.frameworks.fake import Surface
+from tuner.worker.gallery import Features, Model
+
+MODEL = Model(title="Unseen", task="none", kind="{kind}", family="mlp",
+              inputs=(Features(16),), reference_batch=4, batches=(4, 16), n_classes=32)
+
+
+def fake() -> Surface:
+    return Surface(seed=3, noise=0.003)
+"""
+
+
+def write_model(kind: str = "other") -> str:
+    """Write a model of a family that no study is of."""
+    Path("unseen.py").write_text(MODEL.format(kind=kind))
+    return "unseen.py"
+
+
+def alike(result: dict[str, Any], family: str, random: np.random.Generator) -> dict[str, Any]:
+    """Return a study as it might have been of a model of another family."""
+    found: dict[str, Any] = copy.deepcopy(result)
+    found["model"] = f"{family}-like"
+    found["model_facts"]["family"] = family
+    for cell in found["designed"]["cells"]:
+        cell["log_ratio"] += random.normal(0, 0.004)
+    return found
+
+
+def truth(settings: dict[str, Any]) -> float:
+    """Return how much faster than the default settings are."""
+    return math.exp(SURFACE.log_rate(settings) - SURFACE.log_rate({}))
+
+
+@pytest.fixture(scope="module")
+def studies(tmp_path_factory: pytest.TempPathFactory, designed_study: Path) -> Path:
+    folder = tmp_path_factory.mktemp("guidelines")
+    result = json.loads((designed_study / "result.json").read_text())
+    random = np.random.default_rng(1)
+    for family in FAMILIES:
+        own = folder / "studies" / family
+        own.mkdir(parents=True)
+        (own / "result.json").write_text(json.dumps(alike(result, family, random)))
+    shutil.copytree(designed_study, folder / "studies" / "other")
+    done = run("guidelines", "studies", "--out", "rules", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert "6 studies" in done.stdout
+    return folder
+
+
+def test_rules_meet_the_truth(studies: Path) -> None:
+    found = read_guidelines(studies / "rules")
+    rules = {rule.setting: rule for rule in found.rules}
+    assert set(found.settings["fake"]) == {"threads", "compile", "layout", "precision"}
+    alone: dict[str, dict[str, Any]] = {
+        "threads": {"env.FAKE_THREADS": 4},
+        "compile": {"fake.compile": "fast"},
+        "precision": {"fake.precision": "bf16"},
+    }
+    for name, settings in alone.items():
+        # the families' studies are copies of one, whose launches err together
+        effect, real = rules[name].effect, truth(settings)
+        assert effect.point == pytest.approx(real, rel=0.02), name
+        assert rules[name].n_families == len(FAMILIES) + 1
+        assert rules[name].condition is None
+        if abs(math.log(real)) > 0.1:
+            assert rules[name].advice == ("set" if real > 1 else "leave")
+    (sd,) = found.launch_sd.values()
+    assert 0 < sd < 0.05
+
+
+def test_files_hold_what_their_schemas_say_and_teach_the_same_again(
+    studies: Path, here: Here
+) -> None:
+    rules = studies / "rules"
+    schema = json.loads(GUIDELINES_SCHEMA.read_text())
+    first = json.loads((rules / "guidelines.json").read_text())
+    jsonschema.validate(first, schema)
+    recordings = sorted((rules / "studies").glob("*.json"))
+    assert [path.stem for path in recordings] == sorted([*FAMILIES, "other"])
+    for path in recordings:
+        jsonschema.validate(json.loads(path.read_text()), json.loads(RECORDING_SCHEMA.read_text()))
+    done = here("guidelines", str(rules), "--out", "again", "--json")
+    assert done.returncode == 0, done.stderr
+    again = json.loads(done.stdout)
+    assert again == json.loads(Path("again/guidelines.json").read_text())
+    assert {**again, "created": first["created"]} == first
+
+
+def test_the_page_tells_each_rule_with_its_evidence(studies: Path) -> None:
+    page = (studies / "rules" / "guidelines.md").read_text()
+    html = (studies / "rules" / "guidelines.html").read_text()
+    for text in (page, html):
+        assert "env.FAKE_THREADS=4" in text
+        assert "they speak of this host" in text
+        assert "arXiv:2311.18174" in text
+    for rule in read_guidelines(studies / "rules").rules:
+        if rule.setting == "threads":
+            assert f"{rule.effect.point:.2f}x" in page
+    assert html.count("<figure") >= 4
+    assert "None" not in page and "{{" not in page
+
+
+def test_of_an_unseen_family_the_best_combination_is_predicted(studies: Path, here: Here) -> None:
+    given = ("--model", write_model(), "--hw", "fake", "--guidelines", str(studies / "rules"))
+    done = here("recommend", *given, "--numerics", "reduced", "--out", "rec", "--json")
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    advised = found["advised"]["reduced"]
+    assert advised["verdict"] == "predicted"
+    told = read_recommendation(Path("rec"))
+    settings = {s.knob: s.value for s in told.settings}
+    every = [
+        {k: v for k, v in {
+            "env.FAKE_THREADS": threads, "fake.compile": compile_, "fake.layout": layout,
+            "fake.precision": precision}.items() if v is not None}
+        for threads in (None, 4) for compile_ in (None, "fast")
+        for layout in (None, "packed" if compile_ else "blocked") for precision in (None, "bf16")
+    ]  # fmt: skip
+    best = max(truth(each) for each in every)
+    assert truth(settings) == pytest.approx(best, rel=0.01)
+    speedup = told.claim.speedup
+    assert speedup is not None and speedup.point == pytest.approx(best, rel=0.03)
+    assert told.claim.rests_on and "families" in told.claim.rests_on[0]
+    assert "nothing of it was measured on this model" in Path("rec/recommended.toml").read_text()
+    same = {s.knob for s in read_recommendation(Path("rec/recommended.same.toml")).settings}
+    assert "fake.precision" not in same
+
+
+def test_what_was_predicted_is_verified_like_any_other(studies: Path, here: Here) -> None:
+    model, rules = write_model(), str(studies / "rules")
+    assert here("recommend", "--model", model, "--hw", "fake", "--guidelines", rules,
+                "--out", "rec").returncode == 0  # fmt: skip
+    done = run("verify", "rec/recommended.toml", "--model", model, "--budget", "60s",
+               cwd=Path.cwd(), is_virtual=True)  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith("confirmed")
+
+
+def test_what_a_study_found_is_looked_up(studies: Path, here: Here) -> None:
+    result = json.loads((studies / "studies" / "other" / "result.json").read_text())
+    assert result["winners"]["same"]["verdict"] == "faster"
+    done = here("recommend", "--model", DESIGNED, "--hw", "fake",
+                "--guidelines", str(studies / "rules"), "--out", "rec")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "looked up" in done.stdout and "predicted" not in done.stdout.splitlines()[0]
+    told = read_recommendation(Path("rec"))
+    assert {s.knob: s.value for s in told.settings} == result["winners"]["same"]["configuration"]
+
+
+def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
+    done = here("recommend", "--model", write_model(kind="cnn"), "--hw", "fake", "--guidelines",
+                str(studies / "rules"), "--out", "rec")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "unlike all that was measured (kind cnn)" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("guidelines", "nowhere"), "nowhere is no folder"),
+        (("guidelines", "empty"), "none of 0 studies has a designed part"),
+        (("recommend", "--model", "fake", "--hw", "fake", "--guidelines", "nowhere.json"),
+         "cannot read nowhere.json"),
+        (("recommend", "--model", "fake", "--hw", "fake", "--guidelines", "empty/x.json"),
+         "is not guidelines"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_line(here: Here, arguments: tuple[str, ...], told: str) -> None:
+    Path("empty").mkdir()
+    Path("empty/x.json").write_text("[]")
+    done = here(*arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_study_is_not_written_over(studies: Path, here: Here) -> None:
+    folder = studies / "studies" / "other"
+    before = (folder / "recommended.toml").read_text()
+    done = here("recommend", "--model", DESIGNED, "--hw", "fake",
+                "--guidelines", str(studies / "rules"), "--out", str(folder))  # fmt: skip
+    assert done.returncode == 2
+    assert "holds a study" in done.stderr
+    assert (folder / "recommended.toml").read_text() == before

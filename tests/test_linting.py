@@ -1,0 +1,143 @@
+"""A launch file held against this host, and against guidelines."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.command import Here
+from tuner.host.identity import probe
+from tuner.record.guidelines import GUIDELINES_VERSION, Guidelines, Rule, write_as_json
+from tuner.record.interval import Interval
+
+
+def rule(setting: str, advice: Any, mean: float) -> Rule:
+    interval = Interval(2.718281828**mean, 0.9, 1.9, 0.95)
+    return Rule("torch", setting, None, mean, 0.05, 5, interval, interval, advice, {}, ["a", "b"])
+
+
+def write_rules(folder: Path) -> None:
+    """Guidelines of no study: what lint makes of rules does not depend on where they come from."""
+    rules = [
+        rule("allocator", "set", 0.1),
+        rule("threads", "leave", -0.2),
+        rule("layout", "set", 1.0),
+    ]
+    write_as_json(
+        folder / "guidelines.json", Guidelines(GUIDELINES_VERSION, "0", "", {}, {}, [], rules)
+    )
+
+
+def linted(here: Here, text: str, name: str = "serve.sh", *more: str) -> dict[str, Any]:
+    Path(name).write_text(text)
+    write_rules(Path.cwd())
+    done = here("lint", name, "--framework", "torch", "--guidelines", ".", *more, "--json")
+    assert done.returncode in (0, 4), done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    found["code"] = done.returncode
+    return found
+
+
+def kinds(found: dict[str, Any]) -> dict[str, str]:
+    return {slip["what"]: slip["kind"] for slip in found["slips"]}
+
+
+def test_a_vendors_script_with_what_nothing_reads(here: Here) -> None:
+    """KMP_* without the OpenMP that reads them, and one preload that is not there."""
+    found = linted(
+        here,
+        "export KMP_BLOCKTIME=1\n"
+        "export KMP_AFFINITY=granularity=fine,compact,1,0\n"
+        "export LD_PRELOAD=/opt/intel/lib/libiomp5.so:$LD_PRELOAD\n"
+        "export TF_NUM_INTRAOP_THREADS=2\n"
+        "export OMP_NUM_THREADS=$(nproc)\n"
+        "python serve.py\n",
+    )
+    by_what = kinds(found)
+    assert by_what["KMP_BLOCKTIME=1"] == "dead"
+    assert by_what["KMP_AFFINITY=granularity=fine,compact,1,0"] == "dead"
+    assert by_what["LD_PRELOAD=/opt/intel/lib/libiomp5.so"] == "dead"
+    assert by_what["TF_NUM_INTRAOP_THREADS=2"] == "dead"
+    lines = {slip["what"]: slip["line"] for slip in found["slips"]}
+    assert lines["KMP_BLOCKTIME=1"] == 1
+    assert found["not_understood"] == [[5, "OMP_NUM_THREADS=$(nproc) (the shell computes it)"]]
+    assert found["code"] == 4
+
+
+def test_more_than_there_is_here(here: Here) -> None:
+    n = probe().usable_cpus
+    found = linted(
+        here,
+        f"export OMP_NUM_THREADS={n + 1}\n"
+        f'export GOMP_CPU_AFFINITY="0-{max(os.sched_getaffinity(0)) + 4}"\n'
+        "taskset -c 4000 python serve.py\n",
+    )
+    beyond = [slip["what"] for slip in found["slips"] if slip["kind"] == "beyond"]
+    assert f"OMP_NUM_THREADS={n + 1}" in beyond
+    assert any(what.startswith("GOMP_CPU_AFFINITY") for what in beyond)
+    assert "the program is bound to CPUs 4000" in beyond
+
+
+def test_a_pod_with_more_threads_than_its_limit(here: Here) -> None:
+    pod = (
+        "containers:\n- name: server\n  resources: {limits: {cpu: 500m}}\n"
+        "  env:\n  - {name: OMP_NUM_THREADS, value: '1'}\n"
+    )
+    found = linted(here, pod, "pod.yaml")
+    (slip,) = [slip for slip in found["slips"] if slip["kind"] == "beyond"]
+    assert slip["container"] == "server"
+    assert "its own limit is 0.5 CPUs" in slip["evidence"]
+
+
+def test_what_contradicts_itself(here: Here) -> None:
+    found = linted(
+        here,
+        "export OMP_NUM_THREADS=1\nexport OMP_NUM_THREADS=2\n"
+        "export GOMP_CPU_AFFINITY=0\nexport KMP_AFFINITY=compact\n",
+    )
+    what = [slip["what"] for slip in found["slips"] if slip["kind"] == "contradiction"]
+    assert what == ["OMP_NUM_THREADS=2", "GOMP_CPU_AFFINITY and KMP_AFFINITY"]
+
+
+def test_guidelines_that_are_missed_and_acted_against(here: Here) -> None:
+    half = max(1, probe().usable_cores // 2)
+    found = linted(here, f"export OMP_NUM_THREADS={half}\n")
+    by_what = kinds(found)
+    if probe().usable_cores > 1:
+        assert by_what[f"env.OMP_NUM_THREADS={half}"] == "hurts"
+    assert by_what["launch.allocator=tcmalloc"] == "missed"
+    assert not any("memory_format" in what for what in by_what)  # no launch file can set it
+    (missed,) = [slip for slip in found["slips"] if slip["kind"] == "missed"]
+    assert "5 families" in missed["evidence"]
+
+
+def test_a_clean_file_ends_with_0(here: Here) -> None:
+    found = linted(here, "PORT=80\nPASSWORD=hunter2\n")
+    assert found["code"] == 0
+    assert found["n_settings"] == 0
+    assert "hunter2" not in json.dumps(found)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("lint", "nothing.sh"), "cannot read nothing.sh"),
+        (("lint", "bad.yaml"), "is no YAML"),
+        (("lint", "good.sh", "--framework", "jax"), "unknown value of --framework 'jax'"),
+        (("lint", "good.sh", "--guidelines", "nowhere"), "cannot read nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(here: Here, arguments: tuple[str, ...], told: str) -> None:
+    Path("bad.yaml").write_text("a: [")
+    Path("good.sh").write_text("A=1\n")
+    done = here(*arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_nothing_of_the_file_is_executed(here: Here) -> None:
+    linted(here, "touch was_executed\nexport A=$(touch was_executed)\n`touch was_executed`\n")
+    assert not Path("was_executed").exists()

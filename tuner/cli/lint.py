@@ -1,0 +1,69 @@
+"""tune-framework lint FILE: what of a launch file is dead, contradictory or missing here."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import msgspec
+import typer
+from rich.text import Text
+
+from tuner.cli.progress import progress
+from tuner.cli.tables import text_console
+from tuner.galleries import GUIDELINES
+from tuner.linting import PROBE_MODEL, WORDS, Linted, Slip, lint
+from tuner.record.guidelines import read_guidelines
+from tuner.request import Request
+
+EXIT_FAULTY = 4
+_STYLES = {"contradiction": "bold red", "unusable": "bold red", "beyond": "bold red",
+           "dead": "bold yellow", "hurts": "bold yellow"}  # fmt: skip
+
+
+def main(
+    path: Path,
+    model: str | None,
+    hardware: str,
+    frameworks: list[str],
+    rules: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Print the findings; exits with 4 where something is wrong."""
+    request = Request(
+        model=model or PROBE_MODEL,
+        hardware=hardware,
+        frameworks=tuple(dict.fromkeys(frameworks)),
+    )
+    where = rules or (GUIDELINES if GUIDELINES.is_file() else None)
+    guidelines = None if where is None else read_guidelines(where)
+    with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
+        found = lint(path, request, guidelines, listen)
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+    else:
+        _show(found)
+    if not found.is_clean:
+        raise typer.Exit(EXIT_FAULTY)
+
+
+def _show(found: Linted) -> None:
+    console = text_console()
+    for slip in found.slips:
+        console.print(Text(_place(slip)), Text(WORDS[slip.kind], style=_STYLES.get(slip.kind, "")),
+                      Text(f": {slip.what}"), sep="")  # fmt: skip
+        console.print(Text(f"    {slip.evidence}", style="dim"))
+    for line, text in found.not_understood:
+        console.print(Text(f"line {line}: not understood: {text}", style="dim"))
+    for note in found.notes:
+        console.print(Text(f"note: {note}", style="dim"))
+    n = found.n_settings
+    told = f"{n} tuning variable{'' if n == 1 else 's'} read, for {' and '.join(found.frameworks)}"
+    faults = sum(slip.kind not in ("missed", "unknown") for slip in found.slips)
+    console.print(Text(f"{told}: {faults or 'nothing'} wrong"))
+
+
+def _place(slip: Slip) -> str:
+    where = f"{slip.container}, " if slip.container else ""
+    return f"{where}line {slip.line}: " if slip.line else where

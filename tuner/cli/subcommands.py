@@ -1,0 +1,275 @@
+"""The sub-commands of tune-framework: what they take, and which module carries them out.
+
+Nothing heavy is imported here: --help answers at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tuner.cli import paths
+from tuner.cli.errors import handled
+from tuner.cli.options import (
+    AllowPickle,
+    Batch,
+    Frameworks,
+    Hw,
+    Inputs,
+    NumericsName,
+)
+from tuner.galleries import GUIDELINES
+
+app = typer.Typer()
+
+Recommended = Annotated[
+    Path, typer.Argument(parser=paths.path, help="A recommended*.toml, or its folder.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command(
+    "run",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+def run_program(
+    recommended: Annotated[
+        str | None, typer.Argument(help="A recommended*.toml, or its folder.")
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
+    ] = None,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Do not say what is in force.")
+    ] = False,
+) -> None:
+    """Run a program under a recommendation's launch settings."""
+    with handled(unforeseen=125):
+        from tuner.cli import run
+
+        run.main(recommended, command or [], quiet=quiet)
+
+
+@app.command()
+def hardware(json: AsJson = False) -> None:
+    """Show what this machine is and allows."""
+    with handled():
+        from tuner.cli import hardware
+
+        hardware.main(as_json=json)
+
+
+@app.command(name="models")
+def list_models(
+    name: Annotated[str | None, typer.Argument(help="One of them, to tell it in full.")] = None,
+    task: Annotated[str | None, typer.Option(help="Only those whose task has this in it.")] = None,
+    family: Annotated[str | None, typer.Option(help="Only those of this family.")] = None,
+    framework: Annotated[
+        str | None, typer.Option(help="Only those that this framework has.")
+    ] = None,
+    sort: Annotated[str, typer.Option(help="name, parameters or macs (largest first).")] = "name",
+    json: AsJson = False,
+) -> None:
+    """List the built-in models; with a name, tell one in full."""
+    with handled():
+        from tuner.cli import models
+
+        wanted = models.Wanted(task, family, framework)
+        models.main(name, wanted, sort, as_json=json)
+
+
+@app.command()
+def spaces(
+    name: Annotated[str | None, typer.Argument(help="A profile, or a TOML file.")] = None,
+    json: AsJson = False,
+) -> None:
+    """List the hardware profiles; with a name, show its knobs and baselines."""
+    with handled():
+        from tuner.cli import spaces
+
+        spaces.main(name, as_json=json)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(parser=paths.path, help="The folder of a study.")],
+    json: AsJson = False,
+) -> None:
+    """Render a study's reports again from its result.json."""
+    with handled():
+        from tuner.cli import report
+
+        report.main(folder, as_json=json)
+
+
+@app.command()
+def compare(
+    studies: Annotated[
+        list[Path], typer.Argument(parser=paths.path, help="Folders that hold studies.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option(parser=paths.file, help="HTML file to write as well.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Put finished studies side by side: models, frameworks, hosts, versions."""
+    with handled():
+        from tuner.cli import compare
+
+        compare.main(studies, out, as_json=json)
+
+
+@app.command()
+def verify(
+    recommended: Recommended,
+    model: Annotated[
+        str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
+    ] = None,
+    inputs: Annotated[
+        Path | None,
+        typer.Option(parser=paths.path, help="The recorded inputs that it was tuned on, if any."),
+    ] = None,
+    allow_pickle: Annotated[
+        bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
+    ] = False,
+    budget: Annotated[
+        str | None,
+        typer.Option(help="After so long everything is given up: 90s, 10m (the default)."),
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A minute.")] = False,
+    json: AsJson = False,
+) -> None:
+    """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""
+    with handled(if_stopped="nothing is kept of it: the same command begins anew"):
+        from tuner.cli import verify
+
+        verify.main(
+            recommended,
+            model,
+            inputs,
+            budget,
+            allow_pickle=allow_pickle,
+            quick=quick,
+            as_json=json,
+        )
+
+
+@app.command()
+def export(
+    recommended: Recommended,
+    to: Annotated[
+        str,
+        typer.Option(
+            help="env, shell, docker, kubernetes, systemd, torchserve, tfserving or python."
+        ),
+    ],
+    out: Annotated[
+        Path | None, typer.Option(parser=paths.file, help="File to write; otherwise printed.")
+    ] = None,
+    command: Annotated[
+        list[str] | None, typer.Argument(metavar="-- CMD...", help="The program, if any.")
+    ] = None,
+) -> None:
+    """Write a recommendation as a Dockerfile's lines, a manifest, a unit or the like."""
+    with handled():
+        from tuner.cli import export
+
+        export.main(recommended, to, out, command or [])
+
+
+@app.command()
+def doctor(
+    out: Annotated[
+        Path, typer.Option(parser=paths.path, help="Where studies would be written.")
+    ] = Path("reports"),
+    json: AsJson = False,
+) -> None:
+    """Say what is missing or shaky here, each with the command that mends it."""
+    with handled():
+        from tuner.cli import doctor
+
+        doctor.main(out, as_json=json)
+
+
+@app.command()
+def guidelines(
+    studies: Annotated[
+        list[Path],
+        typer.Argument(parser=paths.path, help="Folders that hold studies with --designed."),
+    ],
+    out: Annotated[
+        Path, typer.Option(parser=paths.path, help="Folder for the rules and their page.")
+    ] = Path("reports/guidelines"),
+    json: AsJson = False,
+) -> None:
+    """Distil many studies into rules: what a setting does to which models."""
+    with handled():
+        from tuner.cli import guidelines
+
+        guidelines.main(studies, out, as_json=json)
+
+
+@app.command()
+def recommend(
+    model: Annotated[str, typer.Option(help="As for tuning: a built-in model, or yours.")],
+    hw: Hw = "auto",
+    framework: Frameworks = None,
+    batch: Batch = None,
+    inputs: Inputs = None,
+    numerics: NumericsName = "both",
+    allow_pickle: AllowPickle = False,
+    rules: Annotated[
+        Path,
+        typer.Option("--guidelines", parser=paths.path, help="A guidelines.json, or its folder."),
+    ] = GUIDELINES,
+    out: Annotated[
+        Path | None, typer.Option(parser=paths.path, help="Folder for the settings.")
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Say what to set with no search at all, by guidelines distilled from other models."""
+    with handled(if_stopped="nothing is kept of it: the same command begins anew"):
+        from tuner.cli import recommend
+
+        recommend.main(
+            recommend.request_of(
+                model,
+                hw,
+                framework or [],
+                batch=batch,
+                inputs=inputs,
+                numerics=numerics,
+                allow_pickle=allow_pickle,
+                out=out,
+            ),
+            rules,
+            as_json=json,
+        )
+
+
+@app.command()
+def lint(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            parser=paths.path, help="An env file, a shell script, a Dockerfile, a unit, a manifest."
+        ),
+    ],
+    model: Annotated[
+        str | None, typer.Option(help="The model that it starts: guidelines depend on it.")
+    ] = None,
+    hw: Hw = "auto",
+    framework: Frameworks = None,
+    rules: Annotated[
+        Path | None,
+        typer.Option("--guidelines", parser=paths.path, help="A guidelines.json, or its folder."),
+    ] = None,
+    json: AsJson = False,
+) -> None:
+    """Say what of a launch file is dead, contradictory or missing here; executes nothing of it."""
+    with handled():
+        from tuner.cli import lint
+
+        lint.main(file, model, hw, framework or [], rules, as_json=json)

@@ -1,0 +1,122 @@
+"""One effect over many models: what it is on average, and what to expect of a model not yet seen.
+
+A multilevel meta-analysis: y_ij = mu + family_i + model_ij + error_ij, family and model normal with
+variances of their own (restricted maximum likelihood), the errors' variances known. Models of a
+family resemble each other, so that families, not models, are what a claim about other models rests
+on: intervals are Student's with one degree of freedom less than there are families.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.special import stdtrit
+
+_GRID = 21
+_REFINED = 4
+"""Times that the grid is narrowed around its best point, to a fifth of its width each time."""
+
+
+class Observation(NamedTuple):
+    """An effect in one model."""
+
+    family: str
+    value: float
+    variance: float
+    """Of its error."""
+
+
+class Pooled(NamedTuple):
+    """What several observations say together."""
+
+    mean: float
+    error: float
+    """Standard error of the mean."""
+    between: float
+    """SD over families."""
+    within: float
+    """SD over the models of a family."""
+    n_families: int
+
+    def interval(self, confidence: float = 0.95) -> tuple[float, float]:
+        """Return the interval of the mean; infinite for one family."""
+        return self._around(self.error, confidence)
+
+    @property
+    def spread(self) -> float:
+        """SD of the effect in a model of another family."""
+        return math.sqrt(self.error**2 + self.between**2 + self.within**2)
+
+    def expected(self, confidence: float = 0.9) -> tuple[float, float]:
+        """Return where the effect in a model of another family lies with this probability."""
+        return self._around(self.spread, confidence)
+
+    def _around(self, sd: float, confidence: float) -> tuple[float, float]:
+        if self.n_families < 2:
+            return -math.inf, math.inf
+        half = -float(stdtrit(self.n_families - 1, (1 - confidence) / 2)) * sd
+        return self.mean - half, self.mean + half
+
+
+def pool(observations: Sequence[Observation]) -> Pooled:
+    """Pool observations of at least one model. Raises ValueError of none."""
+    if not observations:
+        raise ValueError("there is no observation to pool")
+    families: dict[str, list[Observation]] = defaultdict(list)
+    for each in observations:
+        families[each.family].append(each)
+    groups = [
+        (np.array([o.value for o in group]), np.array([o.variance for o in group]))
+        for group in families.values()
+    ]
+    values = [each.value for each in observations]
+    widest = max(values) - min(values) or 1e-9
+    has_siblings = len(observations) > len(families)
+    low, high = np.zeros(2), np.array([widest, widest if has_siblings else 0.0])
+    best = np.zeros(2)
+    for _ in range(_REFINED):
+        between = np.linspace(low[0], high[0], _GRID)
+        within = np.linspace(low[1], high[1], _GRID) if has_siblings else np.zeros(1)
+        points = np.stack([each.ravel() for each in np.meshgrid(between, within)])
+        best = points[:, int(np.argmin(_fitted(groups, *points).criterion))]
+        width = (high - low) / 10
+        low, high = np.maximum(0.0, best - width), best + width
+    found = _fitted(groups, best[:1], best[1:])
+    return Pooled(
+        mean=float(found.weighted[0] / found.weight[0]),
+        error=math.sqrt(1 / found.weight[0]),
+        between=float(best[0]),
+        within=float(best[1]),
+        n_families=len(families),
+    )
+
+
+class _Fitted(NamedTuple):
+    """Of pairs of both SDs, an array each."""
+
+    weight: np.ndarray
+    """1'V^-1 1 over all families."""
+    weighted: np.ndarray
+    """1'V^-1 y."""
+    criterion: np.ndarray
+    """-2 log restricted likelihood, up to a constant."""
+
+
+def _fitted(
+    groups: Sequence[tuple[np.ndarray, np.ndarray]], between: np.ndarray, within: np.ndarray
+) -> _Fitted:
+    weight, weighted, criterion = (np.zeros(len(between)) for _ in range(3))
+    for values, variances in groups:
+        total = variances + within[:, None] ** 2
+        own = 1 / total
+        of_values = own @ values
+        shared = 1 + between**2 * own.sum(axis=1)
+        weight += own.sum(axis=1) / shared
+        weighted += of_values / shared
+        criterion += np.log(total).sum(axis=1) + np.log(shared)
+        criterion += own @ values**2 - between**2 * of_values**2 / shared
+    return _Fitted(weight, weighted, criterion + np.log(weight) - weighted**2 / weight)

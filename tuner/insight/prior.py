@@ -1,0 +1,46 @@
+"""What rules let a study expect, in the form of an earlier study: where to look first.
+
+The search weighs it against what it sees and drops it where it misleads (search/transfer.py). In
+one study of four a setting that rules speak of is withheld, so that later recordings can still
+contradict them.
+"""
+
+from __future__ import annotations
+
+import random
+
+from tuner.insight.facts import facts_of
+from tuner.insight.predict import WITH, applicable, ranked
+from tuner.record.configuration import Configuration
+from tuner.record.guidelines import Guidelines
+from tuner.record.workload import ModelFacts, Workload
+from tuner.search.transfer import Earlier
+from tuner.space.design import Factors
+
+WITHHELD = 0.25
+"""Probability that one setting is withheld from a study."""
+
+
+def as_earlier(
+    guidelines: Guidelines, workload: Workload, model: ModelFacts, factors: Factors, identity: str
+) -> Earlier | None:
+    """Return what rules expect of each combination that can be set here; None if they say nothing.
+
+    identity: of the study, which decides what is withheld: the same when it goes on.
+    """
+    rules = applicable(guidelines.rules, workload.framework, facts_of(workload.card, model))
+    names = [entry.name for entry in factors.here if entry.name in rules]
+    told = f"guidelines of {guidelines.created[:10]} ({len(rules)} rules)"
+    chance = random.Random(identity)  # no secret
+    if names and chance.random() < WITHHELD:
+        withheld = chance.choice(names)
+        names.remove(withheld)
+        rules = {k: v for k, v in rules.items() if withheld not in k.split(WITH)}
+        told += f" but of {withheld}, withheld at random from one study in {1 / WITHHELD:.0f}"
+    log_ratios: dict[Configuration, float] = {}
+    for prediction in ranked(rules, names):
+        made = factors.together(prediction.factors)
+        if made.is_applicable:
+            mean = sum(rule.mean for rule in prediction.rules)
+            log_ratios.setdefault(made.configuration, mean)
+    return Earlier(told, log_ratios) if len(log_ratios) > 1 else None

@@ -1,0 +1,73 @@
+"""What a setting did to each model that taught a rule, and what the rule makes of it."""
+
+from __future__ import annotations
+
+import math
+
+from tuner.output.figures.chart import (
+    BLUE,
+    GREEN,
+    GREY,
+    Chart,
+    about_cut,
+    cut_ends,
+    ratio_axis,
+    seen_interval,
+    vertical_at,
+)
+from tuner.record.guidelines import Guidelines, Rule
+from tuner.record.interval import Interval
+
+_Z95 = 1.96
+_ALL, _OTHER = "on average over families", "expected of another family (90 %)"
+
+
+def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart | None:
+    """Draw the effect in each model with its 95 % interval, the mean, and what is expected."""
+    rows = []
+    for study in guidelines.studies:
+        if study.name not in rule.studies or study.framework != rule.framework:
+            continue
+        value, error = study.effects[rule.setting]
+        interval = Interval(math.exp(value), math.exp(value - _Z95 * error),
+                            math.exp(value + _Z95 * error), 0.95)  # fmt: skip
+        rows.append(_row(f"{study.family}: {study.model}", "model", interval))
+    if not rows:
+        return None
+    rows.sort(key=lambda row: str(row["name"]))
+    rows += [_row(_ALL, "mean", rule.effect), _row(_OTHER, "expected", rule.expected)]
+    x = ratio_axis("point", "what it multiplies the speed by")
+    y = {"field": "name", "type": "nominal", "sort": None, "title": None}
+    kinds = {"model": GREY, "mean": GREEN, "expected": BLUE}
+    colour = {
+        "field": "kind",
+        "type": "nominal",
+        "scale": {"domain": list(kinds), "range": list(kinds.values())},
+        "legend": None,
+    }
+    layers = [
+        vertical_at(1.0),
+        {
+            "mark": {"type": "rule", "strokeWidth": 2.5, "aria": False},
+            "encoding": {"x": {**x, "field": "low"}, "x2": {"field": "high"}, "y": y,
+                         "color": colour},
+        },
+        {
+            "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+            "encoding": {"x": x, "y": y, "color": colour, "description": {"field": "told"}},
+        },
+        *cut_ends(x, y),
+    ]  # fmt: skip
+    told = f"{what}{f', where {where}' if where else ''}"
+    return Chart(
+        told,
+        f"{told}: each model with its 95 % interval, the mean over families (green), and where a "
+        f"model of another family is expected (blue).{about_cut(rows)}",
+        {"data": {"values": rows}, "height": {"step": 20}, "layer": layers},
+    )
+
+
+def _row(name: str, kind: str, interval: Interval) -> dict[str, object]:
+    seen = seen_interval(interval)
+    return {"name": name, "kind": kind, "point": interval.point, **seen,
+            "told": f"{name}: {seen['told']}"}  # fmt: skip

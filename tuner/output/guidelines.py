@@ -1,0 +1,151 @@
+"""Guidelines for people: one page of rules, each with its evidence, as Markdown and HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tuner.output.figures.chart import Chart
+from tuner.output.figures.rules import forest
+from tuner.output.report import write_page
+from tuner.output.values import ratio
+from tuner.record.files import make_folder
+from tuner.record.guidelines import (
+    GUIDELINES_FILE,
+    RECORDINGS,
+    Condition,
+    Guidelines,
+    Recording,
+    Rule,
+    write_as_json,
+)
+
+LEAST_FAMILIES = 3
+"""Below, a rule stands apart: it may be the habit of one kind of model."""
+_FOR, _AGAINST = 1.02, 0.98
+_WITH = " with "
+_FACTS = {
+    "kind": "the model is of the kind {}",
+    "batch": "the batch is {}",
+    "graph_width": "heavy operators side by side are {}",
+    "parameter_bytes": "the parameters take {}",
+    "macs_per_call": "a call takes {}",
+    "macs_per_byte": "multiply-accumulates per byte of parameters are {}",
+    "call_s": "a call of the default takes {}",
+}
+_UNITS = {
+    "parameter_bytes": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0)),
+    "macs_per_call": (("G multiply-accumulates", 1e9), ("M multiply-accumulates", 1e6)),
+    "call_s": (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)),
+}
+_RELATIONS = {"<=": "up to", ">": "more than", "==": "", "!=": "not"}
+
+
+class Shown(msgspec.Struct, frozen=True):
+    """A rule as a row of the page."""
+
+    rule: Rule
+    what: str
+    sets: str
+    """KNOB=VALUE, and so on."""
+    where: str
+    n_for: int
+    n_against: int
+    figure: str
+    """Its name among the page's figures."""
+
+
+class Part(msgspec.Struct, frozen=True):
+    """The rules of a framework, sorted by what they are good for."""
+
+    framework: str
+    set: list[Shown]
+    leave: list[Shown]
+    open: list[Shown]
+    """Neither: the effect is small, or it differs from model to model."""
+    weak: list[Shown]
+    """Of too few families."""
+
+
+def sentence(rule: Rule) -> str:
+    """Write a rule in a line."""
+    where = f" where {in_words(rule.condition)}" if rule.condition else ""
+    n = len(rule.studies)
+    return (
+        f"{rule.setting}{where}: {ratio(rule.effect)} on average over {rule.n_families} families, "
+        f"{n} model{'' if n == 1 else 's'}"
+    )
+
+
+def in_words(condition: Condition) -> str:
+    """Write a condition: a call of the default takes up to 10 ms."""
+    told = f"{_RELATIONS[condition.relation]} {_number(condition)}".strip()
+    return _FACTS.get(condition.fact, f"{condition.fact} is {{}}").format(told)
+
+
+def _number(condition: Condition) -> str:
+    value = condition.value
+    if isinstance(value, str):
+        return value
+    for unit, size in _UNITS.get(condition.fact, ()):
+        if abs(value) >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.3g}"
+
+
+def parts_of(guidelines: Guidelines) -> list[Part]:
+    """Return the page's rows, framework by framework, the largest effects first."""
+    found = []
+    for framework in dict.fromkeys(rule.framework for rule in guidelines.rules):
+        rows = [
+            _shown(rule, guidelines, f"{framework}-{number}")
+            for number, rule in enumerate(guidelines.rules)
+            if rule.framework == framework
+        ]
+        rows.sort(key=lambda row: -abs(row.rule.mean))
+        strong = [row for row in rows if row.rule.n_families >= LEAST_FAMILIES]
+        found.append(
+            Part(
+                framework,
+                [row for row in strong if row.rule.advice == "set"],
+                [row for row in strong if row.rule.advice == "leave"],
+                [row for row in strong if row.rule.advice == "none"],
+                [row for row in rows if row.rule.n_families < LEAST_FAMILIES],
+            )
+        )
+    return found
+
+
+def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
+    known = guidelines.settings.get(rule.framework, {})
+    parts = rule.setting.split(_WITH)
+    return Shown(
+        rule,
+        rule.setting if len(parts) == 1 else f"{' and '.join(parts)}, beyond what each does alone",
+        " ".join(each for part in parts for each in known.get(part, ())) if len(parts) == 1 else "",
+        "" if rule.condition is None else in_words(rule.condition),
+        sum(each > _FOR for each in rule.families.values()),
+        sum(each < _AGAINST for each in rule.families.values()),
+        figure,
+    )
+
+
+def write_guidelines(folder: Path, guidelines: Guidelines, recordings: Sequence[Recording]) -> None:
+    """Write guidelines.json, .md and .html, and the recordings that they were learnt from."""
+    make_folder(folder / RECORDINGS)
+    write_as_json(folder / GUIDELINES_FILE, guidelines)
+    for recording in recordings:
+        write_as_json(folder / RECORDINGS / f"{recording.name}.json", recording)
+    parts = parts_of(guidelines)
+    charts: dict[str, Chart | None] = {
+        row.figure: forest(row.rule, row.what, row.where, guidelines)
+        for part in parts
+        for row in (*part.set, *part.leave, *part.open)
+    }
+    families = list(dict.fromkeys(study.family for study in guidelines.studies))
+    models = list(dict.fromkeys(study.model for study in guidelines.studies))
+    given = {"g": guidelines, "parts": parts, "families": families, "models": models}
+    write_page(folder / "guidelines.md", "guidelines.md.j2", {}, **given)
+    write_page(folder / "guidelines.html", "guidelines.html.j2", charts, **given)

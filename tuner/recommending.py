@@ -1,0 +1,230 @@
+"""A recommendation with no search: what a study found on such a host, or what the rules expect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from tuner.errors import StudyConflict, UsageError
+from tuner.findings.recommendation import placement_of, portable, setting_of
+from tuner.host.identity import Host, probe
+from tuner.insight.facts import facts_of, unlike
+from tuner.insight.predict import Prediction, applicable, best_supported, ranked
+from tuner.output.guidelines import sentence
+from tuner.output.recommended import write_recommendations
+from tuner.plan import Plan, plan
+from tuner.record.configuration import Configuration
+from tuner.record.events import Listener
+from tuner.record.files import make_folder
+from tuner.record.guidelines import Fact, Guidelines, Rule, StudyOf
+from tuner.record.interval import Interval
+from tuner.record.journal import WinnerClass
+from tuner.record.lines import opened_in
+from tuner.record.output_check import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME
+from tuner.record.recommendation import (
+    RECOMMENDATION_VERSION,
+    Expected,
+    Recommendation,
+    RecommendedHost,
+    RecommendedWorkload,
+    ShippedClaim,
+    Tolerances,
+)
+from tuner.record.result import Verdict
+from tuner.request import Request
+from tuner.space.baselines import resolve_one
+from tuner.space.catalogue import allowed_in, describe
+from tuner.space.design import Factors
+from tuner.space.knobs_of.launch import BATCH
+from tuner.space.launching import plan_launch
+
+
+class Advised(msgspec.Struct, frozen=True):
+    """What is to be set in a class of winners, and what is expected of it."""
+
+    verdict: Verdict | Expected
+    configuration: Configuration
+    speedup: Interval | None
+    rests_on: list[str]
+    """In words: rules, or a study."""
+
+
+class Recommended(msgspec.Struct, frozen=True):
+    """What one framework's folder holds."""
+
+    framework: str
+    folder: Path
+    shipped: WinnerClass
+    advised: dict[WinnerClass, Advised]
+    notes: list[str]
+    """What whoever uses it should know."""
+
+
+def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> list[Recommended]:
+    """Build the model, ask the guidelines, and write what they say, for every framework.
+
+    Raises UsageError where they say nothing of any framework, else as plan does.
+    """
+    host = probe()
+    plans = plan(request, host, listen)
+    known = {study.framework for study in guidelines.studies}
+    if not known & {each.workload.framework for each in plans}:
+        told = ", ".join(sorted(known)) or "no framework"
+        raise UsageError(
+            f"the guidelines are of {told}, and say nothing of "
+            f"{', '.join(each.workload.framework for each in plans)}: tune it"
+        )
+    is_reduced = request.restrictions.numerics == "reduced"
+    shipped = WinnerClass.REDUCED if is_reduced else WinnerClass.SAME
+    folders = [_folder(each, is_given=request.out is not None) for each in plans]
+    return [
+        _recommend_one(each, folder, guidelines, host, shipped)
+        for each, folder in zip(plans, folders, strict=True)
+    ]
+
+
+def _folder(plan: Plan, *, is_given: bool) -> Path:
+    """Return where a recommendation goes: beside the folder that a study would have."""
+    if not is_given:
+        return plan.folder.with_name(f"{plan.folder.name}-recommended")
+    if opened_in(plan.folder) is not None:
+        raise StudyConflict(
+            f"{plan.folder} holds a study, which is worth more: name another folder with --out"
+        )
+    return plan.folder
+
+
+def _recommend_one(
+    plan: Plan, folder: Path, guidelines: Guidelines, host: Host, shipped: WinnerClass
+) -> Recommended:
+    facts = facts_of(plan.workload.card, plan.facts)
+    framework = plan.workload.framework
+    own = [study for study in guidelines.studies if study.framework == framework]
+    study = next((each for each in own if _is_same(each, plan, facts, host)), None)
+    rules = applicable(guidelines.rules, framework, facts)
+    notes = []
+    if strange := unlike(facts, (each.facts for each in own)):
+        rules = best_supported(rules)
+        told = ", ".join(f"{name} {facts[name]}" for name in strange)
+        notes.append(f"unlike all that was measured ({told}): only what holds of every kind is set")
+    if in_words(host) not in guidelines.hosts:
+        notes.append(
+            f"measured on {'; '.join(guidelines.hosts)}: what it gains on {in_words(host)} is not "
+            "known"
+        )
+    factors = Factors(plan.profile, host, plan.workload, plan.facts, plan.space)
+    notes += [f"{name} cannot be set here: {why}" for name, why in factors.left_out.items()
+              if name in rules]  # fmt: skip
+    advised = {
+        klass: _looked_up(study, klass, plan, host) or _predicted(factors, rules, klass)
+        for klass in WinnerClass
+    }
+    make_folder(folder)
+    ready = {klass: _to_ship(plan, host, klass, advised[klass]) for klass in WinnerClass}
+    write_recommendations(folder, ready, shipped)
+    return Recommended(framework, folder, shipped, advised, notes)
+
+
+def in_words(host: Host) -> str:
+    """Name a host as guidelines do."""
+    return f"{host.processor.model}, {host.physical_cores} cores"
+
+
+def _is_same(study: StudyOf, plan: Plan, facts: Mapping[str, Fact], host: Host) -> bool:
+    """Tell whether a study was of this model's architecture, at this batch, on such a host."""
+    workload, sha256 = plan.workload, plan.facts.parameters_sha256
+    is_model = (
+        study.parameters_sha256 == sha256 if sha256 else study.model == workload.model.label()
+    )
+    alike = all(study.facts.get(name) == facts.get(name) for name in ("batch", "macs_per_call"))
+    is_family = study.family == workload.card.family
+    return is_model and alike and is_family and study.host == in_words(host)
+
+
+def _looked_up(study: StudyOf | None, klass: WinnerClass, plan: Plan, host: Host) -> Advised | None:
+    """Return what a study of the model found; None if it decided nothing, or it cannot be here."""
+    found = None if study is None else study.winners.get(klass)
+    if study is None or found is None or found.verdict == "ambiguous":
+        return None
+    there = f"the study {study.name} of {study.created[:10]} on {study.host}"
+    if found.verdict == "keep_default":
+        told = f"{there}: nothing that was tried is faster"
+        return Advised("keep_default", Configuration(), found.speedup, [told])
+    made = resolve_one("", "", dict(found.configuration), host, plan.workload, plan.space, ())
+    if not made.is_applicable or made.dead_settings:
+        return None
+    framework = plan.workload.framework
+    versions = f"{framework} {study.versions.get(framework, '')}"
+    told = f"{there}, with {versions}: confirmed there"
+    return Advised("looked_up", made.configuration, found.speedup, [told])
+
+
+def _predicted(factors: Factors, rules: Mapping[str, Rule], klass: WinnerClass) -> Advised:
+    """Return the combination that is expected to be fastest of those that can be set here."""
+    for prediction in ranked(rules, [entry.name for entry in factors.here]):
+        configuration = configuration_of(factors, prediction, klass)
+        if configuration is not None:
+            told = [sentence(rule) for rule in prediction.rules]
+            return Advised("predicted", configuration, prediction.speedup, told)
+    raise AssertionError("nothing set at all is a combination too")
+
+
+def configuration_of(
+    factors: Factors, prediction: Prediction, klass: WinnerClass
+) -> Configuration | None:
+    """Return what a combination sets; None where the class or the host does not allow all of it."""
+    names = prediction.factors
+    made = factors.together(names)
+    if not made.is_applicable or not allowed_in(klass, made.configuration):
+        return None
+    lesser = ([name for name in names if name != left_out] for left_out in names)
+    is_idle = any(factors.together(few).configuration == made.configuration for few in lesser)
+    return None if is_idle else made.configuration
+
+
+def _to_ship(plan: Plan, host: Host, klass: WinnerClass, advised: Advised) -> Recommendation:
+    configuration, workload = advised.configuration, plan.workload
+    plans = plan_launch(configuration, host, workload.device)
+    environment, packages = portable(plans[0].environment, host)
+    reference = workload.card.reference_batch
+    reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
+    return Recommendation(
+        schema_version=RECOMMENDATION_VERSION,
+        winner_class=str(klass),
+        workload=RecommendedWorkload(
+            workload.model.label(),
+            workload.framework,
+            workload.scenario,
+            int(configuration.get(BATCH) or reference),
+            reference,
+            workload.card.form,
+            workload.card.source_sha256,
+            workload.device,
+        ),
+        host=RecommendedHost(
+            host.fingerprint(),
+            host.processor.model,
+            host.physical_cores,
+            host.usable_cpus,
+            max(1, round(len(host.cpus) / host.physical_cores)),
+            host.identity(),
+        ),
+        claim=ShippedClaim(
+            advised.verdict,
+            n_rounds=0,
+            noise_floor=0.0,
+            speedup=advised.speedup,
+            metric=plan.objective.metric,
+            rests_on=advised.rests_on,
+        ),
+        tolerances=Tolerances("reduced", MAX_DRIFT_REDUCED)
+        if reduced
+        else Tolerances("same", MAX_DRIFT_SAME),
+        versions={**host.versions, **plan.facts.versions},
+        environment=environment,
+        settings=[setting_of(knob, value) for knob, value in configuration.settings],
+        placements=[placement_of(each) for each in plans],
+        packages=packages,
+    )

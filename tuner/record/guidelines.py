@@ -1,0 +1,169 @@
+"""guidelines.json: rules of what settings do to models, with the studies that they rest on.
+
+A study's recording is what rules are learnt from, kept without the rest of its folder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, TypeVar
+
+import msgspec
+
+from tuner.errors import UsageError
+from tuner.record.configuration import Value
+from tuner.record.designed import DesignedSection
+from tuner.record.files import SCHEMAS, UNREADABLE, in_short, write_whole
+from tuner.record.interval import Interval
+from tuner.record.result import Verdict
+
+GUIDELINES_VERSION = 1
+GUIDELINES_SCHEMA = SCHEMAS / f"guidelines-{GUIDELINES_VERSION}.json"
+RECORDING_SCHEMA = SCHEMAS / f"recording-{GUIDELINES_VERSION}.json"
+GUIDELINES_FILE = "guidelines.json"
+RECORDINGS = "studies"
+"""The folder of recordings beside a guidelines.json."""
+Fact = str | float
+Advice = Literal["set", "leave", "none"]
+_Read = TypeVar("_Read", bound="Guidelines | Recording")
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """Which models a rule is about: fact == value for words, fact <= or > value for numbers."""
+
+    fact: str
+    relation: Literal["==", "!=", "<=", ">"]
+    value: Fact
+
+    def holds(self, facts: Mapping[str, Fact]) -> bool | None:
+        """Tell whether it holds of a model; None where the fact is not known."""
+        own = facts.get(self.fact)
+        if own is None:
+            return None
+        if self.relation in ("==", "!="):
+            return (own == self.value) is (self.relation == "==")
+        assert isinstance(own, float | int) and isinstance(self.value, float | int)
+        return (own <= self.value) is (self.relation == "<=")
+
+    def opposite(self) -> Condition:
+        """Return that of all other models."""
+        other: dict[str, Literal["==", "!=", "<=", ">"]] = {"==": "!=", "<=": ">"}
+        return Condition(self.fact, other[self.relation], self.value)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """What setting something does to models."""
+
+    framework: str
+    setting: str
+    """A factor of the search space's design, or "a with b": what both do beyond each alone."""
+    condition: Condition | None
+    mean: float
+    """Logarithm of the ratio, on average over families."""
+    spread: float
+    """SD of that logarithm in a model of another family, the mean's own error included."""
+    n_families: int
+    effect: Interval
+    """On average over families, as a ratio, 95 %."""
+    expected: Interval
+    """In a model of another family, as a ratio, 90 %."""
+    advice: Advice
+    families: dict[str, float]
+    """Each one's mean ratio."""
+    studies: list[str]
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a study itself says of a class of winners."""
+
+    verdict: Verdict
+    configuration: dict[str, Value]
+    speedup: Interval | None
+
+
+class Studied(msgspec.Struct, frozen=True, kw_only=True):
+    """A study that teaches rules: of what, where, when, and what it found itself."""
+
+    name: str
+    created: str
+    """UTC, ISO 8601: when it was begun."""
+    tool_version: str
+    model: str
+    framework: str
+    family: str
+    parameters_sha256: str
+    """Over names and shapes of the parameters (record/result.py)."""
+    facts: dict[str, Fact]
+    """What conditions ask of."""
+    host: str
+    """In words."""
+    fingerprint: str
+    """Of the host."""
+    versions: dict[str, str]
+    winners: dict[str, Found]
+    """By their class."""
+
+
+class Recording(Studied, frozen=True, kw_only=True):
+    """All that is kept of a study to learn rules from it again."""
+
+    schema_version: int
+    design: DesignedSection
+
+
+class StudyOf(Studied, frozen=True, kw_only=True):
+    """A study as it stands in guidelines: with what its designed part says."""
+
+    effects: dict[str, tuple[float, float]]
+    """Of each factor, and of pairs: the logarithm of its ratio, and its standard error."""
+
+
+class Guidelines(msgspec.Struct, frozen=True):
+    """All rules of a recording."""
+
+    schema_version: int
+    tool_version: str
+    created: str
+    """UTC, ISO 8601."""
+    launch_sd: dict[str, float]
+    """Per host, by its fingerprint: the logarithmic SD of a launch within its round."""
+    settings: dict[str, dict[str, list[str]]]
+    """Per framework, what each factor set: KNOB=VALUE."""
+    studies: list[StudyOf]
+    rules: list[Rule]
+
+    @property
+    def hosts(self) -> list[str]:
+        """The hosts that taught them, in words, each once."""
+        return list(dict.fromkeys(study.host for study in self.studies))
+
+
+def write_as_json(path: Path, kept: Guidelines | Recording) -> None:
+    """Write a guidelines.json, or a recording."""
+    write_whole(path, msgspec.json.format(msgspec.json.encode(kept), indent=1).decode() + "\n")
+
+
+def read_guidelines(path: Path) -> Guidelines:
+    """Read a guidelines.json, or the one in a folder; raises UsageError if it is none."""
+    return _read(path / GUIDELINES_FILE if path.is_dir() else path, Guidelines, "guidelines")
+
+
+def read_recording(path: Path) -> Recording:
+    """Read the recording of a study; raises UsageError if it is none."""
+    return _read(path, Recording, "the recording of a study")
+
+
+def _read(path: Path, kind: type[_Read], what: str) -> _Read:
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=kind)
+    except OSError as error:
+        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+    except UNREADABLE as error:
+        raise UsageError(f"{path} is not {what}: {in_short(error)}") from error
+    if found.schema_version != GUIDELINES_VERSION:
+        raise UsageError(
+            f"{path} is of schema_version {found.schema_version}; this version reads "
+            f"{GUIDELINES_VERSION}"
+        )
+    return found
