@@ -19,6 +19,8 @@ from typing import Any
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
+from tuner.recommending import PATIENCE_S, Recommended, read_rules
+from tuner.recommending import recommend as recommend_request
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
 from tuner.record.load import OFFLINE
@@ -106,6 +108,39 @@ def _refuse_single(sequences: Mapping[str, object]) -> None:
     for name, several in sequences.items():
         if isinstance(several, str | os.PathLike):
             raise UsageError(f"{name} is a sequence; write [{several!r}]")
+
+
+def recommend(
+    model: _Path,
+    *,
+    framework: str | Sequence[str] = (),
+    hw: _Path = "auto",
+    batch: int | None = None,
+    inputs: _Path | None = None,
+    allow_pickle: bool = False,
+    numerics: Numerics = "both",
+    guidelines: _Path | None = None,
+    out: _Path | None = None,
+    listen: Listener | None = None,
+) -> list[Recommended]:
+    """Say what to set with no search, by rules of other models, and write it as recommended.toml.
+
+    The arguments are the options of `tune-framework recommend`. guidelines: a guidelines.json, or
+    its folder; the shipped one if None.
+    Raises UsageError where the rules say nothing of the frameworks, or the model cannot be used.
+    """
+    request = Request(
+        model=os.fspath(model),
+        hardware=os.fspath(hw),
+        frameworks=(framework,) if isinstance(framework, str) else tuple(framework),
+        budget_s=PATIENCE_S,
+        out=_path(out),
+        batch=batch,
+        inputs=_path(inputs),
+        allows_pickle=allow_pickle,
+        restrictions=Restrictions(numerics=numerics),
+    )
+    return recommend_request(request, read_rules(_path(guidelines)), listen or unheard)
 
 
 def verify(

@@ -9,6 +9,7 @@ import msgspec
 
 from tuner.errors import StudyConflict, UsageError
 from tuner.findings.recommendation import placement_of, portable, setting_of
+from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
 from tuner.insight.facts import facts_of, unlike
 from tuner.insight.predict import Prediction, applicable, best_supported, ranked
@@ -18,7 +19,7 @@ from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.files import make_folder
-from tuner.record.guidelines import Fact, Guidelines, Rule, StudyOf
+from tuner.record.guidelines import Fact, Guidelines, Rule, StudyOf, read_guidelines
 from tuner.record.interval import Interval
 from tuner.record.journal import WinnerClass
 from tuner.record.lines import opened_in
@@ -40,6 +41,9 @@ from tuner.space.design import Factors
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
 
+PATIENCE_S = 600.0
+"""In which a model must have loaded."""
+
 
 class Advised(msgspec.Struct, frozen=True):
     """What is to be set in a class of winners, and what is expected of it."""
@@ -60,6 +64,19 @@ class Recommended(msgspec.Struct, frozen=True):
     advised: dict[WinnerClass, Advised]
     notes: list[str]
     """What whoever uses it should know."""
+
+
+def read_rules(path: Path | None) -> Guidelines:
+    """Read a guidelines.json, or that of a folder; the shipped one for None.
+
+    Raises UsageError where there is none.
+    """
+    if path is None and not GUIDELINES.exists():
+        raise UsageError(
+            "no guidelines ship with this version: distil your own studies with tune-framework "
+            "guidelines DIR..., and name their folder with --guidelines"
+        )
+    return read_guidelines(path or GUIDELINES)
 
 
 def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> list[Recommended]:

@@ -11,6 +11,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+import tuner
 from tests.command import DESIGNED, Here, run
 from tuner.record.files import read_recommendation
 from tuner.record.guidelines import (
@@ -149,6 +150,16 @@ def test_of_an_unseen_family_the_best_combination_is_predicted(studies: Path, he
     assert "nothing of it was measured on this model" in Path("rec/recommended.toml").read_text()
     same = {s.knob for s in read_recommendation(Path("rec/recommended.same.toml")).settings}
     assert "fake.precision" not in same
+
+
+def test_from_python_it_is_the_same(studies: Path, here: Here) -> None:
+    rules, model = studies / "rules", write_model()
+    (found,) = tuner.recommend(model, hw="fake", guidelines=rules, out="python", batch=4)
+    done = here("recommend", "--model", model, "--hw", "fake", "--guidelines", str(rules),
+                "--batch", "4", "--out", "typed")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    typed = Path("typed/recommended.toml").read_text()
+    assert (found.folder / "recommended.toml").read_text() == typed
 
 
 def test_what_was_predicted_is_verified_like_any_other(studies: Path, here: Here) -> None:

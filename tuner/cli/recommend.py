@@ -12,28 +12,18 @@ import msgspec
 
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
-from tuner.errors import UsageError
-from tuner.galleries import GUIDELINES
 from tuner.output.values import ratio
-from tuner.recommending import Advised, Recommended, recommend
-from tuner.record.guidelines import read_guidelines
+from tuner.recommending import PATIENCE_S, Advised, Recommended, read_rules, recommend
 from tuner.request import Request
 from tuner.space.restrictions import Numerics, Restrictions
 
-_PATIENCE_S = 600.0
-"""In which a model must have loaded."""
 _WORDS = {"predicted": "predicted", "looked_up": "looked up",
           "keep_default": "looked up: keep the default"}  # fmt: skip
 
 
-def main(request: Request, guidelines: Path, *, as_json: bool) -> None:
+def main(request: Request, guidelines: Path | None, *, as_json: bool) -> None:
     """Write and print what the guidelines recommend."""
-    if guidelines == GUIDELINES and not guidelines.exists():
-        raise UsageError(
-            "no guidelines ship with this version: distil your own studies with tune-framework "
-            "guidelines DIR..., and name their folder with --guidelines"
-        )
-    read = read_guidelines(guidelines)
+    read = read_rules(guidelines)
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
         found = recommend(request, read, listen)
     if as_json:
@@ -62,7 +52,7 @@ def request_of(
         model=model,
         hardware=hardware,
         frameworks=tuple(dict.fromkeys(frameworks)),
-        budget_s=_PATIENCE_S,
+        budget_s=PATIENCE_S,
         out=out,
         batch=batch,
         inputs=inputs,

@@ -20,7 +20,6 @@ from tuner.cli.options import (
     Inputs,
     NumericsName,
 )
-from tuner.galleries import GUIDELINES
 
 app = typer.Typer()
 
@@ -221,9 +220,9 @@ def recommend(
     numerics: NumericsName = "both",
     allow_pickle: AllowPickle = False,
     rules: Annotated[
-        Path,
+        Path | None,
         typer.Option("--guidelines", parser=paths.path, help="A guidelines.json, or its folder."),
-    ] = GUIDELINES,
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(parser=paths.path, help="Folder for the settings.")
     ] = None,
