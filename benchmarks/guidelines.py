@@ -8,7 +8,7 @@ turn, both frameworks together, so that a model never teaches its own rule:
 - do 90 % prediction intervals hold a model's effect (widened by that effect's own error)?
 - what would the predicted combination gain, by the model's own effects, and how much of the best
   combination's gain is that? The best is chosen by the same effects that it is scored by, which
-  flatters it: the share is a lower bound.
+  flatters it.
 
 Intervals of shares are over models (a bootstrap by model): effects of one model err together.
 """
@@ -16,6 +16,7 @@ Intervals of shares are over models (a bootstrap by model): effects of one model
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from tuner.insight.predict import WITH, applicable, ranked
+from tuner.insight.predict import WITH, known_of, ranked
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.record.guidelines import Guidelines, Recording, StudyOf
 
@@ -77,7 +78,7 @@ def foretold_effects(recordings: Sequence[Recording]) -> list[Told]:
     found = []
     for studies, guidelines in left_out(recordings):
         for study in studies:
-            rules = applicable(guidelines.rules, study.framework, study.facts)
+            rules = known_of(guidelines, study.framework, study.facts).rules
             for setting, (value, error) in study.effects.items():
                 rule = rules.get(setting)
                 if rule is None or WITH in setting:
@@ -94,16 +95,18 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
     found = []
     for studies, guidelines in left_out(recordings):
         for study in studies:
-            rules = applicable(guidelines.rules, study.framework, study.facts)
+            known = known_of(guidelines, study.framework, study.facts)
             own = [name for name in study.effects if WITH not in name]
             for klass in ("same", "reduced"):
                 allowed = [n for n in own if klass == "reduced" or n not in PRECISION]
-                every = ranked(rules, allowed)
-                gain, error = worth(study.effects, every[0].factors)
-                best = max(worth(study.effects, each.factors)[0] for each in every)
-                found.append(
-                    Chosen(study.model, study.framework, klass, every[0].factors, gain, error, best)
+                chosen = ranked(known, allowed)[0].factors
+                gain, error = worth(study.effects, chosen)
+                best = max(
+                    worth(study.effects, each)[0]
+                    for n in range(len(allowed) + 1)
+                    for each in itertools.combinations(allowed, n)
                 )
+                found.append(Chosen(study.model, study.framework, klass, chosen, gain, error, best))
     return found
 
 

@@ -1,6 +1,7 @@
 """A launch file held against this host, and against guidelines."""
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -14,8 +15,10 @@ from tuner.record.interval import Interval
 
 
 def rule(setting: str, advice: Any, mean: float) -> Rule:
-    interval = Interval(2.718281828**mean, 0.9, 1.9, 0.95)
-    return Rule("torch", setting, None, mean, 0.05, 5, interval, interval, advice, {}, ["a", "b"])
+    interval = Interval(math.exp(mean), math.exp(mean - 0.1), math.exp(mean + 0.1), 0.95)
+    return Rule(
+        "torch", setting, None, mean, 0.05, 5, interval, interval, advice, {}, 2, ["a", "b"]
+    )
 
 
 def write_rules(folder: Path) -> None:
@@ -26,7 +29,7 @@ def write_rules(folder: Path) -> None:
         rule("layout", "set", 1.0),
     ]
     write_as_json(
-        folder / "guidelines.json", Guidelines(GUIDELINES_VERSION, "0", "", {}, {}, [], rules)
+        folder / "guidelines.json", Guidelines(GUIDELINES_VERSION, "0", "", {}, {}, {}, [], rules)
     )
 
 
@@ -62,7 +65,7 @@ def test_a_vendors_script_with_what_nothing_reads(here: Here) -> None:
     assert by_what["TF_NUM_INTRAOP_THREADS=2"] == "dead"
     lines = {slip["what"]: slip["line"] for slip in found["slips"]}
     assert lines["KMP_BLOCKTIME=1"] == 1
-    assert found["not_understood"] == [[5, "OMP_NUM_THREADS=$(nproc) (the shell computes it)"]]
+    assert found["not_understood"] == [[5, "OMP_NUM_THREADS (its value is computed)"]]
     assert found["code"] == 4
 
 
@@ -101,6 +104,22 @@ def test_what_contradicts_itself(here: Here) -> None:
     assert what == ["OMP_NUM_THREADS=2", "GOMP_CPU_AFFINITY and KMP_AFFINITY"]
 
 
+def test_branches_and_single_commands_do_not_contradict_each_other(here: Here) -> None:
+    found = linted(
+        here,
+        "if true; then export OMP_NUM_THREADS=1; else export OMP_NUM_THREADS=2; fi\n"
+        "KMP_AFFINITY=compact python a.py\nGOMP_CPU_AFFINITY=0 python b.py\n"
+        "export OMP_THREAD_LIMIT=1024\n",
+    )
+    assert not [s for s in found["slips"] if s["kind"] in ("contradiction", "beyond")]
+
+
+def test_what_is_preloaded_besides_is_not_judged(here: Here) -> None:
+    found = linted(here, "export LD_PRELOAD=/lib/x86_64-linux-gnu/libc.so.6\n")
+    assert set(kinds(found).values()) <= {"unknown", "missed"}
+    assert found["code"] == 0
+
+
 def test_guidelines_that_are_missed_and_acted_against(here: Here) -> None:
     half = max(1, probe().usable_cores // 2)
     found = linted(here, f"export OMP_NUM_THREADS={half}\n")
@@ -114,9 +133,9 @@ def test_guidelines_that_are_missed_and_acted_against(here: Here) -> None:
 
 
 def test_a_clean_file_ends_with_0(here: Here) -> None:
-    found = linted(here, "PORT=80\nPASSWORD=hunter2\n")
+    found = linted(here, "PORT=80\nPASSWORD=hunter2\nTF_X_TOKEN=hunter2\nexport A_TOKEN='hunter2\n")
     assert found["code"] == 0
-    assert found["n_settings"] == 0
+    assert found["n_settings"] == 1
     assert "hunter2" not in json.dumps(found)
 
 

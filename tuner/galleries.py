@@ -19,4 +19,4 @@ SEARCH_SPACES = _folder("search_spaces", "search_spaces")
 MODELS = _folder("models", "models")
 TEMPLATES = _folder("templates", "reports/templates")
 GUIDELINES = SEARCH_SPACES / "guidelines.json"
-"""The rules that the product ships with, in reports/studies their recordings."""
+"""The rules that ship with the product, where there are any."""

@@ -13,13 +13,13 @@ from typing import Literal
 
 import msgspec
 
-from tuner.deploy.launch_file import Launched, LaunchFile, read_launch_file
+from tuner.deploy.launch_file import CPU_LIST, Launched, LaunchFile, read_launch_file
 from tuner.host.environment import is_tuning_variable
 from tuner.host.identity import Host, probe
 from tuner.host.secrets import stated
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.insight.facts import facts_of
-from tuner.insight.predict import applicable, best_supported
+from tuner.insight.predict import known_of
 from tuner.output.guidelines import sentence
 from tuner.plan import Plan, plan
 from tuner.recommending import in_words
@@ -34,21 +34,12 @@ from tuner.space.design import Factors
 
 PROBE_MODEL = "matmul"
 """Built where no model is named: which variables a framework reads is asked of it."""
-_THREADS = re.compile(
-    r"(OMP|MKL|OPENBLAS)_NUM_THREADS|OMP_THREAD_LIMIT|TF_NUM_(INTRA|INTER)OP_THREADS"
-)
+_THREADS = re.compile(r"(OMP|MKL|OPENBLAS)_NUM_THREADS|TF_NUM_(INTRA|INTER)OP_THREADS")
 _RIVALS = (
-    (
-        "GOMP_CPU_AFFINITY",
-        "KMP_AFFINITY",
-        "each is read by another OpenMP runtime, and one of them is loaded",
-    ),
-    (
-        "GOMP_CPU_AFFINITY",
-        "OMP_PLACES",
-        "libgomp takes OMP_PLACES in its place where OMP_PROC_BIND is set",
-    ),
+    ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "both bind threads, and one runtime reads one of them"),
+    ("GOMP_CPU_AFFINITY", "OMP_PLACES", "both bind threads, and one of them wins"),
 )
+_LEFT_OUT = "left out, for "
 Kind = Literal["contradiction", "dead", "unusable", "beyond", "hurts", "missed", "unknown"]
 WORDS: dict[Kind, str] = {
     "contradiction": "contradicts itself",
@@ -84,8 +75,12 @@ class Linted(msgspec.Struct, frozen=True):
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong with it; what a guideline would add is no fault."""
-        return all(slip.kind in ("missed", "unknown") for slip in self.slips)
+        """Whether nothing is wrong with it.
+
+        What a guideline would add is no fault, nor what guidelines of other hosts advise against.
+        """
+        harmless = {"missed", "unknown", *(["hurts"] if self.notes else [])}
+        return all(slip.kind in harmless for slip in self.slips)
 
 
 def lint(path: Path, request: Request, guidelines: Guidelines | None, listen: Listener) -> Linted:
@@ -120,9 +115,17 @@ def _notes(guidelines: Guidelines | None, host: Host) -> list[str]:
     return [f"the guidelines were measured on {'; '.join(guidelines.hosts)}, not on such a host"]
 
 
-def _environment(launched: Launched) -> dict[str, str]:
-    """Return the tuning variables, as the last assignment leaves them."""
-    return stated({each.name: each.value for each in launched.assignments})
+def _environments(launched: Launched) -> list[dict[str, str]]:
+    """Return the tuning variables of each command, as the last assignment leaves them.
+
+    First of those that have none of their own.
+    """
+    lasting = {each.name: each.value for each in launched.assignments if each.is_lasting}
+    of_command: dict[int, dict[str, str]] = {}
+    for each in launched.assignments:
+        if not each.is_lasting:
+            of_command.setdefault(each.line, {})[each.name] = each.value
+    return [stated(lasting), *(stated(lasting | own) for own in of_command.values())]
 
 
 def _line_of(launched: Launched, name: str) -> int | None:
@@ -132,18 +135,19 @@ def _line_of(launched: Launched, name: str) -> int | None:
 
 def _contradictions(launched: Launched) -> list[Slip]:
     found = []
-    lasting = [each for each in launched.assignments if each.is_lasting]
+    lasting = [each for each in launched.assignments if each.is_lasting and each.is_certain]
     for i, each in enumerate(lasting):
         before = next((e for e in reversed(lasting[:i]) if e.name == each.name), None)
         if before is not None and before.value != each.value and is_tuning_variable(each.name):
-            told = f"line {before.line} sets {before.value or 'nothing'}, which this replaces"
-            found.append(Slip("contradiction", each.line, f"{each.name}={each.value}", told))
-    environment = _environment(launched)
-    for one, other, why in _RIVALS:
-        if environment.get(one) and environment.get(other):
-            line = _line_of(launched, other)
-            found.append(Slip("contradiction", line, f"{one} and {other}", why))
-    return found
+            told = f"line {before.line} sets it otherwise, which this replaces"
+            value = stated({each.name: each.value}).get(each.name, "")
+            found.append(Slip("contradiction", each.line, f"{each.name}={value}", told))
+    for environment in _environments(launched):
+        for one, other, why in _RIVALS:
+            if environment.get(one) and environment.get(other):
+                line = _line_of(launched, other)
+                found.append(Slip("contradiction", line, f"{one} and {other}", why))
+    return list(dict.fromkeys(found))
 
 
 def _beyond(launched: Launched, host: Host) -> list[Slip]:
@@ -152,69 +156,82 @@ def _beyond(launched: Launched, host: Host) -> list[Slip]:
     granted, told = float(host.usable_cpus), f"{host.usable_cpus} CPUs may be used here"
     if launched.cpu_limit is not None and launched.cpu_limit < granted:
         granted, told = launched.cpu_limit, f"its own limit is {launched.cpu_limit:g} CPUs"
-    for name, value in _environment(launched).items():
-        count = value.partition(",")[0]
-        if _THREADS.fullmatch(name) and count.isdecimal() and int(count) > granted:
-            line = _line_of(launched, name)
-            found.append(
-                Slip("beyond", line, f"{name}={value}", f"{told}: threads wait for each other")
-            )
     allowed = {cpu.id for cpu in host.cpus}
     lists = [(value, line, "the program is bound to CPUs") for value, line in launched.cpus]
-    for name in ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "OMP_PLACES"):
-        value = _environment(launched).get(name, "")
-        lists += [(text, _line_of(launched, name) or 0, name) for text in _cpu_lists(name, value)]
+    for environment in _environments(launched):
+        for name, value in environment.items():
+            line, count = _line_of(launched, name), value.partition(",")[0]
+            if _THREADS.fullmatch(name) and count.isdecimal() and float(count) > granted:
+                why = f"{told}: threads wait for each other"
+                found.append(Slip("beyond", line, f"{name}={value}", why))
+            lists += [(text, line or 0, name) for text in _cpu_lists(name, value)]
     for text, line, what in lists:
         outside = [cpu for cpu in parse_cpu_list(text) if cpu not in allowed]
         if outside:
             here = format_cpu_list(tuple(sorted(allowed)))
             shown = format_cpu_list(tuple(outside))
-            found.append(
-                Slip("beyond", line or None, f"{what} {shown}", f"allowed here are {here}")
-            )
-    return found
+            why = f"allowed here are {here}"
+            found.append(Slip("beyond", line or None, f"{what} {shown}", why))
+    return list(dict.fromkeys(found))
 
 
 def _cpu_lists(name: str, value: str) -> Iterable[str]:
     """Yield the lists of CPUs in a variable's value, as the kernel writes them."""
     if name == "GOMP_CPU_AFFINITY":
-        parts = re.split(r"[ ,]+", value.strip())
-        yield from (p.partition(":")[0] for p in parts if re.fullmatch(r"\d+(-\d+(:\d+)?)?", p))
+        for part in re.split(r"[ ,]+", value.strip()):
+            match = re.fullmatch(r"(\d{1,4})(?:-(\d{1,4})(?::(\d{1,4}))?)?", part)
+            if match:
+                first, last = int(match[1]), int(match[2] or match[1])
+                cpus = range(first, last + 1, max(1, int(match[3] or 1)))
+                yield ",".join(map(str, cpus))
     elif name == "KMP_AFFINITY":
         inside = re.search(r"proclist=\[([\d,-]+)\]", value)
-        if inside:
-            yield inside[1].strip(",")
-    else:
-        yield from re.findall(r"\{(\d+)", value)
+        if inside and CPU_LIST.fullmatch(inside[1]):
+            yield inside[1]
+    elif name == "OMP_PLACES":
+        yield from re.findall(r"\{(\d{1,4})\b", value)
 
 
 def _without_effect(launched: Launched, plan: Plan, host: Host) -> list[Slip]:
-    """Return what has no effect in a framework, or cannot be, by the rules of its space."""
-    environment = _environment(launched)
+    """Return what has no effect in a framework, or cannot be, by the rules of its space.
+
+    What has an effect in one command has one, whatever the others make of it.
+    """
+    of_each = [_judged(launched, environment, plan, host)
+               for environment in _environments(launched)]  # fmt: skip
+    shared = {name for environment in _environments(launched)[:1] for name in environment}
+    first, *others = of_each
+    found = [slip for slip in first
+             if all(slip in other for other in others) or not others]  # fmt: skip
+    found += [slip for other in others for slip in other if _name_in(slip.what) not in shared]
+    return list(dict.fromkeys(found))
+
+
+def _judged(
+    launched: Launched, environment: Mapping[str, str], plan: Plan, host: Host
+) -> list[Slip]:
+    left = dict(environment)
     found: list[Slip] = []
-    while environment:
-        made = as_run(environment, host, plan.workload, plan.space, plan.baselines)
+    while left:
+        made = as_run(left, host, plan.workload, plan.space, plan.baselines)
         assert made is not None
         if made.is_applicable:
-            found += [_slip("dead", launched, text) for text in made.dead_settings
-                      if ": left out, for " not in text]  # fmt: skip
-            found += [_slip("unknown", launched, text) for text in made.dead_settings
-                      if ": left out, for " in text]  # fmt: skip
-            found += [_slip("unknown", launched, text) for text in made.substituted]
+            texts = (*made.dead_settings, *made.substituted)
+            return found + [_slip("dead", launched, text) for text in texts]
+        found.append(_slip("unusable", launched, made.reason))
+        name = _name_in(found[-1].what)
+        if name not in left:  # several together
             break
-        slip = _slip("unusable", launched, made.reason)
-        found.append(slip)
-        name = _name_in(slip.what)
-        if name not in environment:  # several together
-            break
-        del environment[name]
+        del left[name]
     return found
 
 
 def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
-    """Turn "env.NAME=VALUE: why" into a finding."""
+    """Turn "env.NAME=VALUE: why" into a finding; what is not measured, or replaced, is no fault."""
     what, _, why = text.removeprefix("env.").partition(": ")
-    return Slip(kind, _line_of(launched, _name_in(what)), what, why.removeprefix("left out, for "))
+    is_open = why.startswith(_LEFT_OUT) or " stands in for " in text
+    line = _line_of(launched, _name_in(what))
+    return Slip("unknown" if is_open else kind, line, what, why.removeprefix(_LEFT_OUT))
 
 
 def _name_in(what: str) -> str:
@@ -240,15 +257,17 @@ def _by_rules(
     for each in plans:
         framework = each.workload.framework
         facts = facts_of(each.workload.card, each.facts)
-        rules = applicable(guidelines.rules, framework, facts)
-        rules = best_supported(rules) if of_model == PROBE_MODEL else rules
+        rules = known_of(guidelines, framework, facts).rules
         factors = Factors(each.profile, host, each.workload, each.facts, each.space)
-        made = as_run(_environment(launched), host, each.workload, each.space, each.baselines)
+        made = as_run(_environments(launched)[0], host, each.workload, each.space, each.baselines)
         own = Configuration() if made is None else made.configuration
         for name in (entry.name for entry in factors.here):
             meant = factors.together([name]).configuration
-            if name in rules and allowed_in(WinnerClass.LAUNCH_ONLY, meant):
-                found += _held_against(rules[name], meant, own, framework)
+            rule = rules.get(name)
+            if rule is None or not allowed_in(WinnerClass.LAUNCH_ONLY, meant):
+                continue
+            if rule.condition is None or of_model != PROBE_MODEL:
+                found += _held_against(rule, meant, own, framework)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -11,15 +11,15 @@ from tuner.errors import StudyConflict, UsageError
 from tuner.findings.recommendation import placement_of, portable, setting_of
 from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
-from tuner.insight.facts import facts_of, unlike
-from tuner.insight.predict import Prediction, applicable, best_supported, ranked
+from tuner.insight.facts import facts_of
+from tuner.insight.predict import Known, Prediction, known_of, ranked
 from tuner.output.guidelines import sentence
 from tuner.output.recommended import write_recommendations
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.files import make_folder
-from tuner.record.guidelines import Fact, Guidelines, Rule, StudyOf, read_guidelines
+from tuner.record.guidelines import Fact, Found, Guidelines, StudyOf, read_guidelines
 from tuner.record.interval import Interval
 from tuner.record.journal import WinnerClass
 from tuner.record.lines import opened_in
@@ -33,10 +33,9 @@ from tuner.record.recommendation import (
     ShippedClaim,
     Tolerances,
 )
-from tuner.record.result import Verdict
 from tuner.request import Request
 from tuner.space.baselines import resolve_one
-from tuner.space.catalogue import allowed_in, describe
+from tuner.space.catalogue import allowed_in, describe, fault_of_value, is_known
 from tuner.space.design import Factors
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
@@ -48,7 +47,7 @@ PATIENCE_S = 600.0
 class Advised(msgspec.Struct, frozen=True):
     """What is to be set in a class of winners, and what is expected of it."""
 
-    verdict: Verdict | Expected
+    verdict: Expected
     configuration: Configuration
     speedup: Interval | None
     rests_on: list[str]
@@ -82,17 +81,18 @@ def read_rules(path: Path | None) -> Guidelines:
 def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> list[Recommended]:
     """Build the model, ask the guidelines, and write what they say, for every framework.
 
-    Raises UsageError where they say nothing of any framework, else as plan does.
+    Raises UsageError where they say nothing of a framework, else as plan does.
     """
     host = probe()
     plans = plan(request, host, listen)
     known = {study.framework for study in guidelines.studies}
-    if not known & {each.workload.framework for each in plans}:
-        told = ", ".join(sorted(known)) or "no framework"
-        raise UsageError(
-            f"the guidelines are of {told}, and say nothing of "
-            f"{', '.join(each.workload.framework for each in plans)}: tune it"
-        )
+    for each in plans:
+        if each.workload.framework not in known:
+            told = ", ".join(sorted(known)) or "no framework"
+            raise UsageError(
+                f"the guidelines are of {told}, and say nothing of {each.workload.framework}: tune "
+                f"it, or leave it out with --framework"
+            )
     is_reduced = request.restrictions.numerics == "reduced"
     shipped = WinnerClass.REDUCED if is_reduced else WinnerClass.SAME
     folders = [_folder(each, is_given=request.out is not None) for each in plans]
@@ -116,32 +116,31 @@ def _folder(plan: Plan, *, is_given: bool) -> Path:
 def _recommend_one(
     plan: Plan, folder: Path, guidelines: Guidelines, host: Host, shipped: WinnerClass
 ) -> Recommended:
-    facts = facts_of(plan.workload.card, plan.facts)
-    framework = plan.workload.framework
-    own = [study for study in guidelines.studies if study.framework == framework]
-    study = next((each for each in own if _is_same(each, plan, facts, host)), None)
-    rules = applicable(guidelines.rules, framework, facts)
+    workload = plan.workload
+    facts = facts_of(workload.card, plan.facts)
+    known = known_of(guidelines, workload.framework, facts)
     notes = []
-    if strange := unlike(facts, (each.facts for each in own)):
-        rules = best_supported(rules)
-        told = ", ".join(f"{name} {facts[name]}" for name in strange)
+    if known.strange:
+        told = ", ".join(f"{name} {facts[name]}" for name in known.strange)
         notes.append(f"unlike all that was measured ({told}): only what holds of every kind is set")
     if in_words(host) not in guidelines.hosts:
         notes.append(
             f"measured on {'; '.join(guidelines.hosts)}: what it gains on {in_words(host)} is not "
             "known"
         )
-    factors = Factors(plan.profile, host, plan.workload, plan.facts, plan.space)
+    factors = Factors(plan.profile, host, workload, plan.facts, plan.space)
     notes += [f"{name} cannot be set here: {why}" for name, why in factors.left_out.items()
-              if name in rules]  # fmt: skip
+              if name in known.rules]  # fmt: skip
+    same = [study for study in guidelines.studies if _is_same(study, plan, facts, host)]
+    same.sort(key=lambda study: study.created, reverse=True)
     advised = {
-        klass: _looked_up(study, klass, plan, host) or _predicted(factors, rules, klass)
+        klass: _looked_up(same, klass, plan, host) or _predicted(factors, known, klass)
         for klass in WinnerClass
     }
+    ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}
     make_folder(folder)
-    ready = {klass: _to_ship(plan, host, klass, advised[klass]) for klass in WinnerClass}
     write_recommendations(folder, ready, shipped)
-    return Recommended(framework, folder, shipped, advised, notes)
+    return Recommended(workload.framework, folder, shipped, advised, notes)
 
 
 def in_words(host: Host) -> str:
@@ -156,36 +155,55 @@ def _is_same(study: StudyOf, plan: Plan, facts: Mapping[str, Fact], host: Host) 
         study.parameters_sha256 == sha256 if sha256 else study.model == workload.model.label()
     )
     alike = all(study.facts.get(name) == facts.get(name) for name in ("batch", "macs_per_call"))
-    is_family = study.family == workload.card.family
-    return is_model and alike and is_family and study.host == in_words(host)
+    is_kind = (study.framework, study.family) == (workload.framework, workload.card.family)
+    return is_model and alike and is_kind and study.host == in_words(host)
 
 
-def _looked_up(study: StudyOf | None, klass: WinnerClass, plan: Plan, host: Host) -> Advised | None:
-    """Return what a study of the model found; None if it decided nothing, or it cannot be here."""
-    found = None if study is None else study.winners.get(klass)
-    if study is None or found is None or found.verdict == "ambiguous":
+def _looked_up(
+    studies: Iterable[StudyOf], klass: WinnerClass, plan: Plan, host: Host
+) -> Advised | None:
+    """Return what the first study that decided found; None if none did, or it cannot be here."""
+    for study in studies:
+        found = study.winners.get(klass)
+        if found is None or found.verdict == "ambiguous":
+            continue
+        there = f"the study {study.name} of {study.created[:10]} on {study.host}"
+        if found.verdict == "keep_default":
+            told = f"{there}: nothing that was tried is faster"
+            return Advised("looked_up", Configuration(), None, [told])
+        made = _same_here(found, klass, plan, host)
+        if made is not None:
+            framework = plan.workload.framework
+            versions = f"{framework} {study.versions.get(framework, '')}"
+            return Advised(
+                "looked_up", made, found.speedup, [f"{there}, with {versions}: confirmed there"]
+            )
+    return None
+
+
+def _same_here(found: Found, klass: WinnerClass, plan: Plan, host: Host) -> Configuration | None:
+    """Return what a study's winner is here; None where it is not the same, or is none."""
+    values = found.configuration.items()
+    if found.speedup is None or any(not is_known(k) or fault_of_value(k, v) for k, v in values):
         return None
-    there = f"the study {study.name} of {study.created[:10]} on {study.host}"
-    if found.verdict == "keep_default":
-        told = f"{there}: nothing that was tried is faster"
-        return Advised("keep_default", Configuration(), found.speedup, [told])
     made = resolve_one("", "", dict(found.configuration), host, plan.workload, plan.space, ())
-    if not made.is_applicable or made.dead_settings:
-        return None
-    framework = plan.workload.framework
-    versions = f"{framework} {study.versions.get(framework, '')}"
-    told = f"{there}, with {versions}: confirmed there"
-    return Advised("looked_up", made.configuration, found.speedup, [told])
+    is_as_there = made.is_applicable and not made.dead_settings and not made.substituted
+    return made.configuration if is_as_there and allowed_in(klass, made.configuration) else None
 
 
-def _predicted(factors: Factors, rules: Mapping[str, Rule], klass: WinnerClass) -> Advised:
+def _predicted(factors: Factors, known: Known, klass: WinnerClass) -> Advised:
     """Return the combination that is expected to be fastest of those that can be set here."""
-    for prediction in ranked(rules, [entry.name for entry in factors.here]):
+    why = "no rule about such a model has families enough behind it"
+    if known.rules:
+        why = "no rule advises a setting that can be here"
+    for prediction in ranked(known, [entry.name for entry in factors.here]):
+        if not prediction.factors:
+            break  # what is left is expected to be slower
         configuration = configuration_of(factors, prediction, klass)
         if configuration is not None:
             told = [sentence(rule) for rule in prediction.rules]
             return Advised("predicted", configuration, prediction.speedup, told)
-    raise AssertionError("nothing set at all is a combination too")
+    return Advised("predicted", Configuration(), None, [why])
 
 
 def configuration_of(
@@ -201,7 +219,9 @@ def configuration_of(
     return None if is_idle else made.configuration
 
 
-def _to_ship(plan: Plan, host: Host, klass: WinnerClass, advised: Advised) -> Recommendation:
+def _to_ship(
+    plan: Plan, host: Host, klass: WinnerClass, advised: Advised, notes: Iterable[str]
+) -> Recommendation:
     configuration, workload = advised.configuration, plan.workload
     plans = plan_launch(configuration, host, workload.device)
     environment, packages = portable(plans[0].environment, host)
@@ -234,7 +254,7 @@ def _to_ship(plan: Plan, host: Host, klass: WinnerClass, advised: Advised) -> Re
             noise_floor=0.0,
             speedup=advised.speedup,
             metric=plan.objective.metric,
-            rests_on=advised.rests_on,
+            rests_on=[*advised.rests_on, *(f"note: {note}" for note in notes)],
         ),
         tolerances=Tolerances("reduced", MAX_DRIFT_REDUCED)
         if reduced

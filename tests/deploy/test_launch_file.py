@@ -41,6 +41,9 @@ JEMALLOC = "/usr/lib/libjemalloc.so.2"
         ("export A=1 \\\n  B=2", {"A": "1", "B": "2"}),
         ("python serve.py --threads=4", {}),
         ("# OMP_NUM_THREADS=4", {}),
+        ("# see \\\nexport OMP_NUM_THREADS=4", {"OMP_NUM_THREADS": "4"}),
+        ("docker run --env=OMP_NUM_THREADS=4 -eKMP_BLOCKTIME=1 image", FOUR_AND_ONE),
+        ("docker run -e A=b#c -e OMP_NUM_THREADS=4 image", {"A": "b#c", "OMP_NUM_THREADS": "4"}),
         ("if test -f x; then export OMP_NUM_THREADS=4; fi", {"OMP_NUM_THREADS": "4"}),
         ("cd /srv && OMP_NUM_THREADS=4 ./serve & wait", {"OMP_NUM_THREADS": "4"}),
     ],
@@ -63,6 +66,7 @@ def test_an_assignment_knows_its_line_and_whether_it_lasts(tmp_path: Path) -> No
         'export KMP_AFFINITY="granularity=fine',
         "numactl --cpunodebind=0 python serve.py",
         "prog OMP_NUM_THREADS=3",
+        "export OMP_NUM_THREADS+=4",
     ],
 )
 def test_what_is_not_understood_is_listed(tmp_path: Path, line: str) -> None:
@@ -80,6 +84,13 @@ def test_cpus_of_a_placed_program(tmp_path: Path) -> None:
         tmp_path, "taskset -c 0-3 prog\nnumactl --physcpubind=4,5 --membind=0 prog\n"
     ).launched
     assert launched.cpus == [("0-3", 1), ("4,5", 2)]
+
+
+def test_options_of_the_program_place_nothing(tmp_path: Path) -> None:
+    (launched,) = read(
+        tmp_path, "taskset -c 0-3 python -c 5\ntaskset -c 0-99999999999 p\n"
+    ).launched
+    assert launched.cpus == [("0-3", 1)]
 
 
 POD = """
@@ -108,7 +119,26 @@ def test_containers_of_a_manifest(tmp_path: Path) -> None:
     assert (server.name, server.cpu_limit) == ("server", 3.5)
     assert server.assignments == [Assignment("OMP_NUM_THREADS", "8", 10)]
     assert (sidecar.name, sidecar.cpu_limit, sidecar.assignments) == ("sidecar", None, [])
-    assert [number for number, _ in found.not_understood] == [11, 13]
+    assert found.not_understood == []  # HOST and A tune nothing
+
+
+COMPOSE = """
+services:
+  server:
+    environment: {OMP_NUM_THREADS: 4}
+  other:
+    environment:
+    - KMP_BLOCKTIME=1
+    - OMP_NUM_THREADS=$N
+"""
+
+
+def test_services_of_docker_compose(tmp_path: Path) -> None:
+    found = read(tmp_path, COMPOSE, "compose.yaml")
+    assert [[(a.name, a.value) for a in each.assignments] for each in found.launched] == [
+        [("OMP_NUM_THREADS", "4")], [("KMP_BLOCKTIME", "1")],
+    ]  # fmt: skip
+    assert found.not_understood == [(8, "OMP_NUM_THREADS (its value is computed)")]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +146,9 @@ def test_containers_of_a_manifest(tmp_path: Path) -> None:
     [
         ("pod.yaml", b"a: [", "is no YAML"),
         ("pod.yaml", b"a: !!python/object:os.system x", ""),
+        ("pod.yaml", b"? [a, b]\n: c", ""),
+        ("pod.yaml", b"a: &x [*x]", ""),
+        ("pod.yaml", b"a: &a [x,x]\nb: &b [*a,*a]\nc: &c [*b,*b]\nd: [*c,*c]", ""),
         ("serve.sh", b"\xff\xfe", "is no text"),
         ("serve.sh", b"A=1\n" * 400_000, "no launch file has so many"),
     ],

@@ -102,7 +102,10 @@ def test_files_hold_what_their_schemas_say_and_teach_the_same_again(
     first = json.loads((rules / "guidelines.json").read_text())
     jsonschema.validate(first, schema)
     recordings = sorted((rules / "studies").glob("*.json"))
-    assert [path.stem for path in recordings] == sorted([*FAMILIES, "other"])
+    assert len(recordings) == len(FAMILIES) + 1
+    assert [p.stem.rpartition("-")[0] for p in recordings] == sorted(
+        [*(f"{family}-like-fake" for family in FAMILIES), "fake@noise=0.003,seed=3-fake"]
+    )
     for path in recordings:
         jsonschema.validate(json.loads(path.read_text()), json.loads(RECORDING_SCHEMA.read_text()))
     done = here("guidelines", str(rules), "--out", "again", "--json")
@@ -218,3 +221,49 @@ def test_a_study_is_not_written_over(studies: Path, here: Here) -> None:
     assert done.returncode == 2
     assert "holds a study" in done.stderr
     assert (folder / "recommended.toml").read_text() == before
+
+
+def test_a_recording_cannot_name_a_place_to_write_to(studies: Path, here: Here) -> None:
+    (path, *_) = (studies / "rules" / "studies").glob("*.json")
+    kept = json.loads(path.read_text())
+    Path("in/studies").mkdir(parents=True)
+    for name in ("../escaped", "/tmp/escaped", "a\0b", ""):
+        Path("in/studies/x.json").write_text(json.dumps({**kept, "name": name}))
+        done = here("guidelines", "in", "--out", "deep/out")
+        assert done.returncode == 2
+        assert "a study is named" in done.stderr
+    assert not Path("deep/escaped.json").exists()
+
+
+@pytest.mark.parametrize(
+    "winner",
+    [
+        {"configuration": {"fake.precision": "bf16"}},
+        {"configuration": {"workload.batch": "x"}},
+        {"configuration": {"env.FAKE_THREADS": "4\n$(touch pwned)"}},
+        {"configuration": {"no.such": 1}},
+        {"speedup": None},
+    ],
+)
+def test_what_cannot_be_a_winner_is_not_looked_up(
+    studies: Path, here: Here, winner: dict[str, Any]
+) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for study in kept["studies"]:
+        study["winners"]["same"] |= winner
+    Path("altered.json").write_text(json.dumps(kept))
+    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
+                "--out", "rec", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[0]["advised"]["same"]["verdict"] == "predicted"
+    assert "fake.precision" not in Path("rec/recommended.toml").read_text()
+
+
+def test_figures_that_are_none_are_refused(studies: Path, here: Here) -> None:
+    text = (studies / "rules" / "guidelines.json").read_text()
+    for old, new in (('"spread"', '"spread": 1e300, "x"'), ('"low"', '"low": 9e9, "y"')):
+        Path("altered.json").write_text(text.replace(old, new, 1))
+        done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines",
+                    "altered.json")  # fmt: skip
+        assert done.returncode == 2
+        assert "is not guidelines" in done.stderr

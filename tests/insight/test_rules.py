@@ -36,7 +36,9 @@ def seen(
                 "call_s": call_s,
                 "parameters": 10 ** random.uniform(6, 9),
             }
-            found.append(Seen(f"{family}{model}", family, facts, value, spread**2))
+            found.append(
+                Seen(f"{family}{model}", (f"{family}{model}",), family, facts, value, spread**2)
+            )
     return found
 
 

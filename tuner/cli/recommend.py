@@ -17,8 +17,7 @@ from tuner.recommending import PATIENCE_S, Advised, Recommended, read_rules, rec
 from tuner.request import Request
 from tuner.space.restrictions import Numerics, Restrictions
 
-_WORDS = {"predicted": "predicted", "looked_up": "looked up",
-          "keep_default": "looked up: keep the default"}  # fmt: skip
+_WORDS = {"predicted": "predicted", "looked_up": "looked up"}
 
 
 def main(request: Request, guidelines: Path | None, *, as_json: bool) -> None:
@@ -78,7 +77,7 @@ def _lines(found: Recommended) -> Sequence[str]:
 
 
 def _told(advised: Advised) -> str:
-    word = _WORDS.get(advised.verdict, advised.verdict)
+    word = _WORDS[advised.verdict]
     if not advised.configuration.settings:
-        return word if advised.verdict == "keep_default" else f"{word}: nothing is worth setting"
+        return f"{word}: keep the default"
     return f"{word} {ratio(advised.speedup)}: {advised.configuration.label()}"

@@ -87,7 +87,7 @@ def prepare(
     if not recommendation.settings:
         notes.append("nothing was confirmed to be faster than the default: nothing is set")
     elif recommendation.is_expected:
-        notes.append("recommended by guidelines, not measured on this model: verify it here")
+        notes.append("recommended by guidelines, nothing of it was measured here: verify it")
     if serious := [d.told() for d in differences(recommendation, host) if d.matters]:
         more = f"; and {len(serious) - _MOST_TOLD} more" if len(serious) > _MOST_TOLD else ""
         notes.append("confirmed on another host, what it gains here is not known: "

@@ -17,6 +17,7 @@ import numpy as np
 from tuner.record.designed import DesignedCell, DesignedSection
 
 _ESTIMABLE = 1e-6
+_LEAST_SD = 1e-3
 _PAIR_SD = 0.1
 """SD (logarithm) of what a pair does beyond both, where failed cells hide it."""
 
@@ -44,6 +45,8 @@ class Fit(msgspec.Struct, frozen=True):
     residual: float
     """Weighted sum of squares; over `freedom` an estimate of a launch's variance."""
     freedom: int
+    is_whole: bool = True
+    """Whether pairs were told apart: else what is left is no launch's noise alone."""
 
 
 def fit(design: DesignedSection) -> Fit:
@@ -63,7 +66,9 @@ def fit(design: DesignedSection) -> Fit:
     whiten = np.linalg.inv(np.linalg.cholesky(_covariance(measured)))
     table, values = whiten @ table, whiten @ values
     hidden = np.zeros((len(measured), 0))
+    is_whole = True
     if np.linalg.matrix_rank(table) < len(names):
+        is_whole = False
         names, table, hidden = names[: len(factors)], *np.hsplit(table, [len(factors)])
     inverse = np.linalg.pinv(table.T @ table)
     found = inverse @ table.T @ values
@@ -82,16 +87,20 @@ def fit(design: DesignedSection) -> Fit:
         if math.isclose(told[i, i], 1.0, abs_tol=_ESTIMABLE)
     )
     rank = int(np.linalg.matrix_rank(table))
-    return Fit(effects, float(left @ left), len(measured) - rank)
+    return Fit(effects, float(left @ left), len(measured) - rank, is_whole)
 
 
 def launch_variance(fits: Sequence[Fit]) -> tuple[float, int]:
     """Return the variance of a launch over studies of one host, and its degrees of freedom.
 
-    Infinite where nothing is left over to estimate it from.
+    By those whose pairs were told apart, if any. Infinite where nothing is left over to estimate
+    it from; never less than a launch differs by on the quietest host.
     """
-    freedom = sum(each.freedom for each in fits)
-    return (sum(each.residual for each in fits) / freedom if freedom else math.inf), freedom
+    used = [each for each in fits if each.is_whole] or fits
+    freedom = sum(each.freedom for each in used)
+    if not freedom:
+        return math.inf, 0
+    return max(_LEAST_SD**2, sum(each.residual for each in used) / freedom), freedom
 
 
 def _row(

@@ -9,8 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 import msgspec
 from scipy.special import stdtrit
 
+from tuner.insight.facts import unlike
 from tuner.insight.rules import LEAST_FAMILIES
-from tuner.record.guidelines import Fact, Rule
+from tuner.record.guidelines import Fact, Guidelines, Rule
 from tuner.record.interval import Interval
 
 WITH = " with "
@@ -28,42 +29,59 @@ class Prediction(msgspec.Struct, frozen=True):
     """That it rests on."""
 
 
-def applicable(rules: Sequence[Rule], framework: str, facts: Mapping[str, Fact]) -> dict[str, Rule]:
-    """Return the rules about a model, by their setting: those with families enough behind them."""
-    return {
-        rule.setting: rule
-        for rule in rules
-        if rule.framework == framework
-        if rule.n_families >= LEAST_FAMILIES
-        if rule.condition is None or rule.condition.holds(facts)
-    }
+class Known(msgspec.Struct, frozen=True):
+    """What rules say of one model."""
+
+    rules: dict[str, Rule]
+    """By their setting: those about it, with families enough behind them."""
+    untold: frozenset[str]
+    """Pairs that do something together in some models, of which no rule says what in this one."""
+    strange: list[str]
+    """Facts of it that nothing measured comes near to."""
 
 
-def best_supported(rules: Mapping[str, Rule]) -> dict[str, Rule]:
-    """Return the rules that stand for models of all kinds: what a model like no other is told."""
-    return {
-        name: rule
-        for name, rule in rules.items()
-        if rule.condition is None and rule.advice != "none"
-    }
+def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) -> Known:
+    """Return what guidelines say of a model.
 
-
-def ranked(rules: Mapping[str, Rule], allowed: Collection[str]) -> list[Prediction]:
-    """Return all combinations of the allowed factors that rules know, the most promising first.
-
-    What rules say of factors and pairs adds up. Of two that promise the same, the shorter one.
+    Of a model unlike all that was measured: only what holds of every kind.
     """
-    known = [name for name in allowed if name in rules]
+    own = [rule for rule in guidelines.rules if rule.framework == framework]
+    strange = unlike(facts, (s.facts for s in guidelines.studies if s.framework == framework))
+    rules = {
+        rule.setting: rule
+        for rule in own
+        if rule.n_families >= LEAST_FAMILIES
+        if rule.condition is None or (rule.condition.holds(facts) and not strange)
+    }
+    untold = {rule.setting for rule in own if WITH in rule.setting} - rules.keys()
+    return Known(rules, frozenset(untold), strange)
+
+
+def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
+    """Return the combinations of the allowed factors, the most promising first.
+
+    Of factors that rules advise to set, alone or beside another; not of two whose doing together
+    is not told. What rules say of factors and pairs adds up. Of two that promise the same, the
+    shorter one.
+    """
+    advised = {
+        part
+        for setting, rule in known.rules.items()
+        if rule.advice == "set"
+        for part in setting.split(WITH)
+    }
+    usable = [name for name in allowed if name in known.rules and name in advised]
     every = [
-        foretold(rules, chosen)
-        for n in range(len(known) + 1)
-        for chosen in itertools.combinations(known, n)
+        foretold(known.rules, chosen)
+        for n in range(len(usable) + 1)
+        for chosen in itertools.combinations(usable, n)
+        if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
     ]
     return sorted(every, key=lambda each: (-each.speedup.point, len(each.factors)))
 
 
 def foretold(rules: Mapping[str, Rule], factors: Sequence[str]) -> Prediction:
-    """Return what rules expect of some factors together; pairs without a rule do not interact."""
+    """Return what rules expect of some factors together."""
     here = set(factors)
     used = [rule for setting, rule in rules.items() if set(setting.split(WITH)) <= here]
     mean = math.fsum(rule.mean for rule in used)

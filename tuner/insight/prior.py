@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 
 from tuner.insight.facts import facts_of
-from tuner.insight.predict import WITH, applicable, ranked
+from tuner.insight.predict import known_of, ranked
 from tuner.record.configuration import Configuration
 from tuner.record.guidelines import Guidelines
 from tuner.record.workload import ModelFacts, Workload
@@ -28,17 +28,16 @@ def as_earlier(
 
     identity: of the study, which decides what is withheld: the same when it goes on.
     """
-    rules = applicable(guidelines.rules, workload.framework, facts_of(workload.card, model))
-    names = [entry.name for entry in factors.here if entry.name in rules]
-    told = f"guidelines of {guidelines.created[:10]} ({len(rules)} rules)"
+    known = known_of(guidelines, workload.framework, facts_of(workload.card, model))
+    names = [entry.name for entry in factors.here if entry.name in known.rules]
+    told = f"guidelines of {guidelines.created[:10]} ({len(known.rules)} rules)"
     chance = random.Random(identity)  # no secret
     if names and chance.random() < WITHHELD:
         withheld = chance.choice(names)
         names.remove(withheld)
-        rules = {k: v for k, v in rules.items() if withheld not in k.split(WITH)}
         told += f" but of {withheld}, withheld at random from one study in {1 / WITHHELD:.0f}"
     log_ratios: dict[Configuration, float] = {}
-    for prediction in ranked(rules, names):
+    for prediction in ranked(known, names):
         made = factors.together(prediction.factors)
         if made.is_applicable:
             mean = sum(rule.mean for rule in prediction.rules)

@@ -31,7 +31,8 @@ _MOST_THRESHOLDS = 6
 class Seen(msgspec.Struct, frozen=True):
     """An effect in one study."""
 
-    study: str
+    model: str
+    studies: tuple[str, ...]
     family: str
     facts: dict[str, Fact]
     value: float
@@ -43,15 +44,23 @@ def distil(framework: str, setting: str, seen: Sequence[Seen]) -> list[Rule]:
     split = _best_condition(seen)
     if split is None:
         return [_rule(framework, setting, None, seen)]
+    n_tried = len(_candidates(seen))
     return [
-        _rule(framework, setting, side, [each for each in seen if side.holds(each.facts)])
+        _rule(framework, setting, side, [e for e in seen if side.holds(e.facts)], n_tried)
         for side in (split, split.opposite())
     ]
 
 
-def _rule(framework: str, setting: str, condition: Condition | None, seen: Sequence[Seen]) -> Rule:
+def _rule(
+    framework: str,
+    setting: str,
+    condition: Condition | None,
+    seen: Sequence[Seen],
+    n_tried: int = 1,
+) -> Rule:
+    """Return a rule; its interval holds for all conditions at once that were tried."""
     pooled = pool(_observations(seen))
-    low, high = pooled.interval()
+    low, high = pooled.interval(1 - 0.05 / n_tried)
     advice: Advice = "none"
     if pooled.n_families >= LEAST_FAMILIES and abs(pooled.mean) > _WORTH_SAYING:
         advice = "set" if low > 0 else "leave" if high < 0 else "none"
@@ -70,7 +79,8 @@ def _rule(framework: str, setting: str, condition: Condition | None, seen: Seque
             name: math.exp(statistics.fmean(s.value for s in seen if s.family == name))
             for name in families
         },
-        sorted(each.study for each in seen),
+        len({each.model for each in seen}),
+        sorted(name for each in seen for name in each.studies),
     )
 
 
@@ -107,7 +117,7 @@ def _candidates(seen: Sequence[Seen]) -> list[Condition]:
             continue
         ordered = sorted({float(value) for value in values if not isinstance(value, str)})
         between = [math.sqrt(a * b) for a, b in itertools.pairwise(ordered) if a > 0]
-        step = max(1, len(between) // _MOST_THRESHOLDS)
+        step = max(1, -(-len(between) // _MOST_THRESHOLDS))
         found += [Condition(name, "<=", float(f"{value:.2g}")) for value in between[::step]]
     return [each for each in found if _has_families(seen, each)]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -23,44 +24,56 @@ from tuner.record.guidelines import (
     StudyOf,
     read_recording,
 )
+from tuner.record.load import OFFLINE
 from tuner.record.result import Result
+from tuner.record.workload import CPU
 from tuner.version import __version__
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.=,@+-]")
+_LONGEST_NAME = 100
 
 
 def read_recordings(folders: Iterable[Path]) -> list[Recording]:
     """Return every study with a designed part below some folders, recordings among them.
 
-    Each once: two of one name and one beginning are the same. Raises UsageError where there is
-    none, or where one cannot be read.
+    Each once. Raises UsageError where there is none, or where one cannot be read.
     """
-    found: dict[tuple[str, str], Recording] = {}
+    found: dict[str, Recording] = {}
     n_others = 0
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder} is no folder; name one below which studies lie")
-        recordings = [read_recording(path) for path in sorted(folder.rglob(f"{RECORDINGS}/*.json"))]
+        kept = [*folder.rglob(f"{RECORDINGS}/*.json")]
+        kept += folder.glob("*.json") if folder.resolve().name == RECORDINGS else []
+        recordings = [read_recording(path) for path in sorted(kept)]
         for path in sorted(folder.rglob("result.json")):
-            made = recording_of(path.resolve().parent.name, read_result(path))
+            made = recording_of(read_result(path))
             recordings += [] if made is None else [made]
             n_others += made is None
-        found |= {(each.name, each.created): each for each in recordings}
+        found |= {each.name: each for each in recordings}
     if not found:
         raise UsageError(
-            f"{', '.join(map(str, folders))}: none of {n_others} studies has a designed part, "
-            "which rules are learnt from: tune with --designed"
+            f"{', '.join(map(str, folders))}: none of {n_others} studies has a designed part of "
+            "throughput on CPUs, which rules are learnt from: tune with --designed"
         )
     return list(found.values())
 
 
-def recording_of(name: str, result: Result) -> Recording | None:
-    """Return what of a result is kept to learn from; None without a designed part."""
-    model, design = result.model_facts, result.designed
-    if design is None or model is None:
+def recording_of(result: Result) -> Recording | None:
+    """Return what of a result is kept to learn from.
+
+    None without a designed part, or where it answers another question than that of the fastest
+    throughput on CPUs.
+    """
+    model, design, objective = result.model_facts, result.designed, result.objective
+    is_usual = (result.scenario, result.goal, result.device) == (OFFLINE, "fastest", CPU)
+    if design is None or model is None or not is_usual or objective.bounds:
         return None
+    named = _UNSAFE.sub("_", f"{result.model}-{result.framework}"[:_LONGEST_NAME]).lstrip("_.-=,@+")
     host = result.host.identity
     return Recording(
         schema_version=GUIDELINES_VERSION,
-        name=name,
+        name=f"{named}-{result.identity[:8]}",
         created=result.created,
         tool_version=result.tool_version,
         model=result.model,
@@ -95,7 +108,8 @@ def make_guidelines(recordings: Sequence[Recording], created: str) -> Guidelines
     of_host: dict[str, list[Fit]] = defaultdict(list)
     for recording, found in zip(recordings, fits, strict=True):
         of_host[recording.fingerprint].append(found)
-    variances = {host: launch_variance(each)[0] for host, each in of_host.items()}
+    noise = {host: launch_variance(each) for host, each in of_host.items()}
+    variances = {host: variance for host, (variance, _) in noise.items()}
     for recording in recordings:
         if not math.isfinite(variances[recording.fingerprint]):
             raise UsageError(
@@ -111,9 +125,15 @@ def make_guidelines(recordings: Sequence[Recording], created: str) -> Guidelines
         own = [study for study in studies if study.framework == framework]
         for setting in dict.fromkeys(name for study in own for name in study.effects):
             rules += distil(framework, setting, _seen(own, setting))
-    launch_sd = {host: math.sqrt(variance) for host, variance in variances.items()}
     return Guidelines(
-        GUIDELINES_VERSION, __version__, created, launch_sd, _settings(recordings), studies, rules
+        GUIDELINES_VERSION,
+        __version__,
+        created,
+        {host: math.sqrt(variance) for host, variance in variances.items()},
+        {host: freedom for host, (_, freedom) in noise.items()},
+        _settings(recordings),
+        studies,
+        rules,
     )
 
 
@@ -143,8 +163,16 @@ def _study(recording: Recording, found: Fit, variance: float) -> StudyOf:
 
 
 def _seen(studies: Sequence[StudyOf], setting: str) -> list[Seen]:
-    return [
-        Seen(s.name, s.family, s.facts, s.effects[setting][0], s.effects[setting][1] ** 2)
-        for s in studies
-        if setting in s.effects
-    ]
+    """Return the effect in each model; studies of one are one, weighted by how sure they are."""
+    of_model: dict[str, list[StudyOf]] = defaultdict(list)
+    for study in studies:
+        if setting in study.effects:
+            of_model[study.model].append(study)
+    found = []
+    for model, own in of_model.items():
+        effects = [study.effects[setting] for study in own]
+        weights = [error**-2 for _, error in effects]
+        value = sum(w * v for w, (v, _) in zip(weights, effects, strict=True)) / sum(weights)
+        names = tuple(study.name for study in own)
+        found.append(Seen(model, names, own[-1].family, own[-1].facts, value, 1 / sum(weights)))
+    return found

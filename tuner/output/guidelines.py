@@ -7,6 +7,8 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.insight.predict import WITH
+from tuner.insight.rules import LEAST_FAMILIES
 from tuner.output.figures.chart import Chart
 from tuner.output.figures.rules import forest
 from tuner.output.report import write_page
@@ -22,10 +24,7 @@ from tuner.record.guidelines import (
     write_as_json,
 )
 
-LEAST_FAMILIES = 3
-"""Below, a rule stands apart: it may be the habit of one kind of model."""
 _FOR, _AGAINST = 1.02, 0.98
-_WITH = " with "
 _FACTS = {
     "kind": "the model is of the kind {}",
     "batch": "the batch is {}",
@@ -72,7 +71,7 @@ class Part(msgspec.Struct, frozen=True):
 def sentence(rule: Rule) -> str:
     """Write a rule in a line."""
     where = f" where {in_words(rule.condition)}" if rule.condition else ""
-    n = len(rule.studies)
+    n = rule.n_models
     return (
         f"{rule.setting}{where}: {ratio(rule.effect)} on average over {rule.n_families} families, "
         f"{n} model{'' if n == 1 else 's'}"
@@ -82,7 +81,8 @@ def sentence(rule: Rule) -> str:
 def in_words(condition: Condition) -> str:
     """Write a condition: a call of the default takes up to 10 ms."""
     told = f"{_RELATIONS[condition.relation]} {_number(condition)}".strip()
-    return _FACTS.get(condition.fact, f"{condition.fact} is {{}}").format(told)
+    known = _FACTS.get(condition.fact)
+    return f"{condition.fact} is {told}" if known is None else known.format(told)
 
 
 def _number(condition: Condition) -> str:
@@ -120,7 +120,7 @@ def parts_of(guidelines: Guidelines) -> list[Part]:
 
 def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
     known = guidelines.settings.get(rule.framework, {})
-    parts = rule.setting.split(_WITH)
+    parts = rule.setting.split(WITH)
     return Shown(
         rule,
         rule.setting if len(parts) == 1 else f"{' and '.join(parts)}, beyond what each does alone",

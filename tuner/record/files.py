@@ -104,15 +104,17 @@ _HOW = """\
 
 """
 _CONFIRMED = f"# What to set, as confirmed by tune-framework.\n{_HOW}"
-_EXPECTED = (
-    "# What to set by the guidelines of tune-framework; nothing of it was measured on this model.\n"
-    f"# tune-framework verify measures it.\n{_HOW}"
-)
+_EXPECTED = {
+    "predicted": "# What to set by the guidelines of tune-framework: nothing of it was measured on "
+    f"this model.\n# tune-framework verify measures it.\n{_HOW}",
+    "looked_up": "# What to set by a study of this model on another day, and maybe on another such "
+    f"host.\n# tune-framework verify measures it here.\n{_HOW}",
+}
 
 
 def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     """Write a `recommended.toml`."""
-    header = _EXPECTED if recommendation.is_expected else _CONFIRMED
+    header = _EXPECTED.get(recommendation.claim.verdict, _CONFIRMED)
     if nothing := recommendation.nothing_set:
         header = f"# {nothing[0].upper()}{nothing[1:]}.\n\n"
     write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))

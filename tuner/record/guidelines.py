@@ -5,7 +5,9 @@ A study's recording is what rules are learnt from, kept without the rest of its 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal, TypeVar
 
@@ -17,6 +19,7 @@ from tuner.record.designed import DesignedSection
 from tuner.record.files import SCHEMAS, UNREADABLE, in_short, write_whole
 from tuner.record.interval import Interval
 from tuner.record.result import Verdict
+from tuner.record.result_faults import fault_of_interval
 
 GUIDELINES_VERSION = 1
 GUIDELINES_SCHEMA = SCHEMAS / f"guidelines-{GUIDELINES_VERSION}.json"
@@ -27,6 +30,10 @@ RECORDINGS = "studies"
 Fact = str | float
 Advice = Literal["set", "leave", "none"]
 _Read = TypeVar("_Read", bound="Guidelines | Recording")
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.=,@+-]{0,150}")
+_LARGEST = 20.0
+"""No logarithm of an effect reaches it."""
+_MOST_BYTES = 1 << 28
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -43,7 +50,8 @@ class Condition(msgspec.Struct, frozen=True):
             return None
         if self.relation in ("==", "!="):
             return (own == self.value) is (self.relation == "==")
-        assert isinstance(own, float | int) and isinstance(self.value, float | int)
+        if isinstance(own, str) or isinstance(self.value, str):
+            return None
         return (own <= self.value) is (self.relation == "<=")
 
     def opposite(self) -> Condition:
@@ -65,17 +73,18 @@ class Rule(msgspec.Struct, frozen=True):
     """SD of that logarithm in a model of another family, the mean's own error included."""
     n_families: int
     effect: Interval
-    """On average over families, as a ratio, 95 %."""
+    """On average over families, as a ratio, 95 %; of all conditions at once that were tried."""
     expected: Interval
     """In a model of another family, as a ratio, 90 %."""
     advice: Advice
     families: dict[str, float]
     """Each one's mean ratio."""
+    n_models: int
     studies: list[str]
 
 
 class Found(msgspec.Struct, frozen=True):
-    """What a study itself says of a class of winners."""
+    """What a study itself says of a class of winners, for throughput and without bounds."""
 
     verdict: Verdict
     configuration: dict[str, Value]
@@ -127,7 +136,12 @@ class Guidelines(msgspec.Struct, frozen=True):
     created: str
     """UTC, ISO 8601."""
     launch_sd: dict[str, float]
-    """Per host, by its fingerprint: the logarithmic SD of a launch within its round."""
+    """Per host, by its fingerprint: the logarithmic SD of a launch within its round.
+
+    By what sums of effects leave unexplained.
+    """
+    launch_freedom: dict[str, int]
+    """Degrees of freedom of each."""
     settings: dict[str, dict[str, list[str]]]
     """Per framework, what each factor set: KNOB=VALUE."""
     studies: list[StudyOf]
@@ -156,6 +170,8 @@ def read_recording(path: Path) -> Recording:
 
 def _read(path: Path, kind: type[_Read], what: str) -> _Read:
     try:
+        if path.stat().st_size > _MOST_BYTES:
+            raise UsageError(f"{path} is not {what}: it is too large")
         found = msgspec.json.decode(path.read_bytes(), type=kind)
     except OSError as error:
         raise UsageError(f"cannot read {path}: {error.strerror}") from error
@@ -166,4 +182,36 @@ def _read(path: Path, kind: type[_Read], what: str) -> _Read:
             f"{path} is of schema_version {found.schema_version}; this version reads "
             f"{GUIDELINES_VERSION}"
         )
+    if fault := _fault_of(found):
+        raise UsageError(f"{path} is not {what}: {fault}")
     return found
+
+
+def _fault_of(found: Guidelines | Recording) -> str:
+    """Return why it cannot be one of ours; empty if it can. It may come from anywhere."""
+    studied = [found] if isinstance(found, Recording) else found.studies
+    for study in studied:
+        if not _NAME.fullmatch(study.name):
+            return f"a study is named {study.name!r}"
+        if any(isinstance(v, float) and not math.isfinite(v) for v in study.facts.values()):
+            return f"{study.name} has a fact that is no number"
+        for won in study.winners.values():
+            if won.speedup and (fault := fault_of_interval(won.speedup, "the speedup of a winner")):
+                return fault
+    if isinstance(found, Recording):
+        ratios = [c.log_ratio for c in found.design.cells if c.log_ratio is not None]
+        return "" if _are_small(ratios) else f"{found.name} has a ratio that is none"
+    figures = [figure for rule in found.rules for figure in (rule.mean, rule.spread)]
+    for study in found.studies:
+        figures += [figure for pair in study.effects.values() for figure in pair]
+    if not _are_small(figures):
+        return "an effect is larger than any can be"
+    for rule in found.rules:
+        for each in (rule.effect, rule.expected):
+            if not 0 <= each.low <= each.point <= each.high:
+                return f"the interval of {rule.setting!r} is out of order"
+    return ""
+
+
+def _are_small(figures: Iterable[float]) -> bool:
+    return all(abs(figure) < _LARGEST for figure in figures)  # no NaN is

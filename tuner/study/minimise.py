@@ -136,7 +136,7 @@ class _Reduction:
         One whose removal there was no time to measure, or that looks needed by a single launch of
         the finalist, stays for now.
         """
-        study, self._until_s = self._study, until_s
+        study, self._until_s, self.is_complete = self._study, until_s, True
         if not study.ledger.leaders.beats_default(self._finalist):
             return
         tried: set[str] = set()

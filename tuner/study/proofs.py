@@ -164,15 +164,17 @@ def unproven(study: Study, configuration: Configuration) -> list[str]:
 def _pays(study: Study, configuration: Configuration, knob: str) -> bool:
     """Tell whether a configuration gains more than a dear setting costs.
 
-    Over the best of its class that was measured without the setting: that is what would ship in its
-    place. By more than noise.
+    Over the best of its class that was measured without the setting and is cheaper: that is what
+    would ship in its place. By more than noise.
     """
     ledger, value = study.ledger, configuration.get(knob)
     klass, score = winner_class(configuration), ledger.score(configuration)
+    price, prices = ledger.prices.get(configuration), ledger.prices
     others = {
         c: found
         for c in ledger.tried()
         if c.get(knob) != value and allowed_in(klass, c) and ledger.eligible.may_win(c)
+        if price is not None and c in prices and max(price.rises(prices[c]).values(), default=0) > 0
         if (found := ledger.score(c)) is not None
     }
     if score is None or not others:

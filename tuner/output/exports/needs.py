@@ -83,7 +83,8 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
     if versions := recommendation.versions:
         shown = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)
                           if name in (*DISTRIBUTIONS, "python"))  # fmt: skip
-        lines.append(f"measured with {shown}")
+        told = "for" if recommendation.is_expected else "measured with"
+        lines.append(f"{told} {shown}")
     return lines
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from scipy.special import stdtrit
+
 from tuner.output.figures.chart import (
     BLUE,
     GREEN,
@@ -18,7 +20,6 @@ from tuner.output.figures.chart import (
 from tuner.record.guidelines import Guidelines, Rule
 from tuner.record.interval import Interval
 
-_Z95 = 1.96
 _ALL, _OTHER = "on average over families", "expected of another family (90 %)"
 
 
@@ -26,11 +27,11 @@ def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart |
     """Draw the effect in each model with its 95 % interval, the mean, and what is expected."""
     rows = []
     for study in guidelines.studies:
-        if study.name not in rule.studies or study.framework != rule.framework:
+        if study.name not in rule.studies or rule.setting not in study.effects:
             continue
         value, error = study.effects[rule.setting]
-        interval = Interval(math.exp(value), math.exp(value - _Z95 * error),
-                            math.exp(value + _Z95 * error), 0.95)  # fmt: skip
+        half = -float(stdtrit(guidelines.launch_freedom[study.fingerprint], 0.025)) * error
+        interval = Interval(math.exp(value), math.exp(value - half), math.exp(value + half), 0.95)
         rows.append(_row(f"{study.family}: {study.model}", "model", interval))
     if not rows:
         return None
