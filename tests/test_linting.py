@@ -61,7 +61,7 @@ def test_a_vendors_script_with_what_nothing_reads(here: Here) -> None:
     by_what = kinds(found)
     assert by_what["KMP_BLOCKTIME=1"] == "dead"
     assert by_what["KMP_AFFINITY=granularity=fine,compact,1,0"] == "dead"
-    assert by_what["LD_PRELOAD=/opt/intel/lib/libiomp5.so"] == "dead"
+    assert by_what["LD_PRELOAD=/opt/intel/lib/libiomp5.so"] == "unusable"
     assert by_what["TF_NUM_INTRAOP_THREADS=2"] == "dead"
     lines = {slip["what"]: slip["line"] for slip in found["slips"]}
     assert lines["KMP_BLOCKTIME=1"] == 1
@@ -112,6 +112,40 @@ def test_branches_and_single_commands_do_not_contradict_each_other(here: Here) -
         "export OMP_THREAD_LIMIT=1024\n",
     )
     assert not [s for s in found["slips"] if s["kind"] in ("contradiction", "beyond")]
+
+
+def test_a_library_without_a_path_is_looked_for_where_the_linker_does(here: Here) -> None:
+    found = linted(here, "export LD_PRELOAD=libnothing.so:libc.so.6\n")
+    assert kinds(found)["LD_PRELOAD=libnothing.so"] == "unusable"
+    assert kinds(found).get("LD_PRELOAD=libc.so.6") != "unusable"
+
+
+def test_a_finding_names_the_line_that_it_is_about(here: Here) -> None:
+    n = probe().usable_cpus
+    text = f"export OMP_NUM_THREADS={n + 1}\nOMP_NUM_THREADS={n + 2} python a.py\n"
+    beyond = [slip for slip in linted(here, text)["slips"] if slip["kind"] == "beyond"]
+    assert [(slip["line"], slip["what"]) for slip in beyond] == [
+        (1, f"OMP_NUM_THREADS={n + 1}"), (2, f"OMP_NUM_THREADS={n + 2}"),
+    ]  # fmt: skip
+
+
+def test_what_is_dead_is_said_once(here: Here) -> None:
+    found = linted(here, "export TF_NUM_INTRAOP_THREADS=99\nexport TF_CPP_MIN_LOG_LEVEL=2\n")
+    assert [(s["kind"], s["what"]) for s in found["slips"] if s["kind"] != "missed"] == [
+        ("dead", "TF_NUM_INTRAOP_THREADS=99")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [("OMP_NUM_THREADS=two", "unusable"), ("TF_ENABLE_ONEDNN_OPTS=true", "unknown")],
+)
+def test_what_is_no_number(here: Here, text: str, kind: str) -> None:
+    Path("x.env").write_text(text + "\n")
+    framework = "torch" if kind == "unusable" else "tensorflow"
+    done = here("lint", "x.env", "--framework", framework, "--json")
+    (slip,) = json.loads(done.stdout)["slips"]
+    assert (slip["kind"], slip["what"]) == (kind, text)
 
 
 def test_what_is_preloaded_besides_is_not_judged(here: Here) -> None:

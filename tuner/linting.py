@@ -6,6 +6,7 @@ judges the environment that it is started in (space/as_run.py).
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ import msgspec
 from tuner.deploy.launch_file import CPU_LIST, Launched, LaunchFile, read_launch_file
 from tuner.host.environment import is_tuning_variable
 from tuner.host.identity import Host, probe
+from tuner.host.libraries import library_folders
 from tuner.host.secrets import stated
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.insight.facts import facts_of
@@ -31,6 +33,7 @@ from tuner.request import Request
 from tuner.space.as_run import as_run
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
+from tuner.space.launching import PRELOAD
 
 PROBE_MODEL = "matmul"
 """Built where no model is named: which variables a framework reads is asked of it."""
@@ -40,6 +43,10 @@ _RIVALS = (
     ("GOMP_CPU_AFFINITY", "OMP_PLACES", "both bind threads, and one of them wins"),
 )
 _LEFT_OUT = "left out, for "
+_NO_FILE = "there is no file that can be read"
+_NO_NUMBER = " is no number of threads"
+_HARMLESS = "it says "
+"""How the reasons begin for which a variable does nothing to speed and is no mistake."""
 Kind = Literal["contradiction", "dead", "unusable", "beyond", "hurts", "missed", "unknown"]
 WORDS: dict[Kind, str] = {
     "contradiction": "contradicts itself",
@@ -93,13 +100,17 @@ def lint(path: Path, request: Request, guidelines: Guidelines | None, listen: Li
     plans = plan(request, host, listen)
     slips: list[Slip] = []
     for launched in file.launched:
-        own = _contradictions(launched) + _beyond(launched, host)
-        own += _in_all([_without_effect(launched, each, host) for each in plans], plans)
+        dead = _in_all([_without_effect(launched, each, host) for each in plans], plans)
+        idle = {_name_in(slip.what) for slip in dead if slip.kind == "dead"}
+        own = [slip for slip in _contradictions(launched) + _beyond(launched, host)
+               if _name_in(slip.what.partition(" ")[0]) not in idle]  # fmt: skip
+        missing = _not_preloaded(launched)
+        own += missing + [s for s in dead if s.what not in {each.what for each in missing}]
         if guidelines is not None:
             own += _by_rules(launched, plans, host, guidelines, of_model=request.model)
         slips += [msgspec.structs.replace(slip, container=launched.name) for slip in own]
     order = list(WORDS)
-    slips.sort(key=lambda slip: (slip.container, order.index(slip.kind), slip.line or 0))
+    slips.sort(key=lambda s: (s.container, s.line or math.inf, order.index(s.kind)))
     names = [each.workload.framework for each in plans]
     return Linted(slips, _n_settings(file), file.not_understood, names, _notes(guidelines, host))
 
@@ -128,8 +139,10 @@ def _environments(launched: Launched) -> list[dict[str, str]]:
     return [stated(lasting), *(stated(lasting | own) for own in of_command.values())]
 
 
-def _line_of(launched: Launched, name: str) -> int | None:
-    lines = [each.line for each in launched.assignments if each.name == name]
+def _line_of(launched: Launched, name: str, value: str | None = None) -> int | None:
+    """Return the last line that sets a variable, to a value if one sets it so."""
+    own = [each for each in launched.assignments if each.name == name]
+    lines = [each.line for each in own if each.value == value] or [each.line for each in own]
     return lines[-1] if lines else None
 
 
@@ -160,7 +173,7 @@ def _beyond(launched: Launched, host: Host) -> list[Slip]:
     lists = [(value, line, "the program is bound to CPUs") for value, line in launched.cpus]
     for environment in _environments(launched):
         for name, value in environment.items():
-            line, count = _line_of(launched, name), value.partition(",")[0]
+            line, count = _line_of(launched, name, value), value.partition(",")[0]
             if _THREADS.fullmatch(name) and count.isdecimal() and float(count) > granted:
                 why = f"{told}: threads wait for each other"
                 found.append(Slip("beyond", line, f"{name}={value}", why))
@@ -169,8 +182,8 @@ def _beyond(launched: Launched, host: Host) -> list[Slip]:
         outside = [cpu for cpu in parse_cpu_list(text) if cpu not in allowed]
         if outside:
             here = format_cpu_list(tuple(sorted(allowed)))
-            shown = format_cpu_list(tuple(outside))
-            why = f"allowed here are {here}"
+            why = f"{format_cpu_list(tuple(outside))} are not allowed here, {here} are"
+            shown = format_cpu_list(tuple(parse_cpu_list(text)))
             found.append(Slip("beyond", line or None, f"{what} {shown}", why))
     return list(dict.fromkeys(found))
 
@@ -216,8 +229,10 @@ def _judged(
         made = as_run(left, host, plan.workload, plan.space, plan.baselines)
         assert made is not None
         if made.is_applicable:
-            texts = (*made.dead_settings, *made.substituted)
-            return found + [_slip("dead", launched, text) for text in texts]
+            slips = [
+                _slip("dead", launched, text) for text in (*made.dead_settings, *made.substituted)
+            ]
+            return found + [slip for slip in slips if not slip.evidence.startswith(_HARMLESS)]
         found.append(_slip("unusable", launched, made.reason))
         name = _name_in(found[-1].what)
         if name not in left:  # several together
@@ -229,9 +244,29 @@ def _judged(
 def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
     """Turn "env.NAME=VALUE: why" into a finding; what is not measured, or replaced, is no fault."""
     what, _, why = text.removeprefix("env.").partition(": ")
-    is_open = why.startswith(_LEFT_OUT) or " stands in for " in text
-    line = _line_of(launched, _name_in(what))
-    return Slip("unknown" if is_open else kind, line, what, why.removeprefix(_LEFT_OUT))
+    if _NO_NUMBER in what:
+        what, why = what.partition(_NO_NUMBER)[0], "it is no number"
+        kind = kind if _THREADS.fullmatch(_name_in(what)) else "unknown"
+    name, _, value = what.partition("=")
+    if why.startswith(_LEFT_OUT) or " stands in for " in text:
+        kind = "unknown"
+    elif name == PRELOAD and why == _NO_FILE:
+        kind = "unusable"
+    line = _line_of(launched, _name_in(what), value)
+    return Slip(kind, line, what, why.removeprefix(_LEFT_OUT))
+
+
+def _not_preloaded(launched: Launched) -> list[Slip]:
+    """Return the libraries without a path that the dynamic linker finds in none of its folders."""
+    found = []
+    for environment in _environments(launched):
+        for name in re.split(r"[:\s]+", environment.get(PRELOAD, "")):
+            is_bare = name and "/" not in name and "$" not in name
+            if is_bare and not any((folder / name).exists() for folder in library_folders()):
+                line = _line_of(launched, PRELOAD)
+                why = "no folder of libraries holds a file of that name"
+                found.append(Slip("unusable", line, f"{PRELOAD}={name}", why))
+    return list(dict.fromkeys(found))
 
 
 def _name_in(what: str) -> str:

@@ -149,10 +149,11 @@ def in_words(host: Host) -> str:
 
 
 def _is_same(study: StudyOf, plan: Plan, facts: Mapping[str, Fact], host: Host) -> bool:
-    """Tell whether a study was of this model's architecture, at this batch, on such a host."""
-    workload, sha256 = plan.workload, plan.facts.parameters_sha256
-    is_model = (
-        study.parameters_sha256 == sha256 if sha256 else study.model == workload.model.label()
+    """Tell whether a study was of this very model, at this batch, on such a host."""
+    workload = plan.workload
+    is_model = (study.model, study.parameters_sha256) == (
+        workload.model.label(),
+        plan.facts.parameters_sha256,
     )
     alike = all(study.facts.get(name) == facts.get(name) for name in ("batch", "macs_per_call"))
     is_kind = (study.framework, study.family) == (workload.framework, workload.card.family)

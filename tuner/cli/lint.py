@@ -61,7 +61,10 @@ def _show(found: Linted) -> None:
     n = found.n_settings
     told = f"{n} tuning variable{'' if n == 1 else 's'} read, for {' and '.join(found.frameworks)}"
     faults = sum(slip.kind not in ("missed", "unknown") for slip in found.slips)
-    console.print(Text(f"{told}: {faults or 'nothing'} wrong"))
+    if not n and not found.slips:
+        told += " (is it a launch file?)"
+    what = f"{faults} fault{'' if faults == 1 else 's'}" if faults else "nothing wrong"
+    console.print(Text(f"{told}: {what}"))
 
 
 def _place(slip: Slip) -> str:

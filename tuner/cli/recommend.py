@@ -64,7 +64,7 @@ def _lines(found: Recommended) -> Sequence[str]:
     """Say what ships, what it rests on, and what the other classes would be."""
     shipped = found.advised[found.shipped]
     lines = [f"{found.framework}: {_told(shipped)}"]
-    lines += [f"  rests on {each}" for each in shipped.rests_on]
+    lines += [f"  rests on: {each}" for each in shipped.rests_on]
     for klass, advised in found.advised.items():
         if advised.configuration != shipped.configuration:
             lines.append(f"  {klass}: {_told(advised)}")
