@@ -132,7 +132,7 @@ def recommend(
     request = Request(
         model=os.fspath(model),
         hardware=os.fspath(hw),
-        frameworks=(framework,) if isinstance(framework, str) else tuple(framework),
+        frameworks=tuple(dict.fromkeys([framework] if isinstance(framework, str) else framework)),
         budget_s=PATIENCE_S,
         out=_path(out),
         batch=batch,

@@ -20,11 +20,10 @@ from tuner.host.identity import Host, probe
 from tuner.host.libraries import library_folders
 from tuner.host.secrets import stated
 from tuner.host.topology import format_cpu_list, parse_cpu_list
-from tuner.insight.facts import facts_of
+from tuner.insight.facts import facts_of, host_in_words
 from tuner.insight.predict import known_of
 from tuner.output.guidelines import sentence
 from tuner.plan import Plan, plan
-from tuner.recommending import in_words
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.guidelines import Guidelines, Rule
@@ -100,7 +99,7 @@ def lint(path: Path, request: Request, guidelines: Guidelines | None, listen: Li
     plans = plan(request, host, listen)
     slips: list[Slip] = []
     for launched in file.launched:
-        dead = _in_all([_without_effect(launched, each, host) for each in plans], plans)
+        dead = _in_all([_without_effect(launched, each, host) for each in plans])
         idle = {_name_in(slip.what) for slip in dead if slip.kind == "dead"}
         own = [slip for slip in _contradictions(launched) + _beyond(launched, host)
                if _name_in(slip.what.partition(" ")[0]) not in idle]  # fmt: skip
@@ -121,7 +120,7 @@ def _n_settings(file: LaunchFile) -> int:
 
 
 def _notes(guidelines: Guidelines | None, host: Host) -> list[str]:
-    if guidelines is None or in_words(host) in guidelines.hosts:
+    if guidelines is None or host_in_words(host.identity()) in guidelines.hosts:
         return []
     return [f"the guidelines were measured on {'; '.join(guidelines.hosts)}, not on such a host"]
 
@@ -210,12 +209,10 @@ def _without_effect(launched: Launched, plan: Plan, host: Host) -> list[Slip]:
 
     What has an effect in one command has one, whatever the others make of it.
     """
-    of_each = [_judged(launched, environment, plan, host)
-               for environment in _environments(launched)]  # fmt: skip
-    shared = {name for environment in _environments(launched)[:1] for name in environment}
-    first, *others = of_each
-    found = [slip for slip in first
-             if all(slip in other for other in others) or not others]  # fmt: skip
+    shared, *of_commands = _environments(launched)
+    others = [_judged(launched, environment, plan, host) for environment in of_commands]
+    found = [slip for slip in _judged(launched, shared, plan, host)
+             if all(slip in other for other in others)]  # fmt: skip
     found += [slip for other in others for slip in other if _name_in(slip.what) not in shared]
     return list(dict.fromkeys(found))
 
@@ -273,7 +270,7 @@ def _name_in(what: str) -> str:
     return what.removeprefix("env.").partition("=")[0]
 
 
-def _in_all(found: Sequence[list[Slip]], plans: Sequence[Plan]) -> list[Slip]:
+def _in_all(found: Sequence[list[Slip]]) -> list[Slip]:
     """Keep what holds for every framework: which one the file starts is not known."""
     first, *others = found
     return [slip for slip in first

@@ -11,7 +11,7 @@ from tuner.errors import StudyConflict, UsageError
 from tuner.findings.recommendation import placement_of, portable, setting_of
 from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
-from tuner.insight.facts import facts_of
+from tuner.insight.facts import facts_of, host_in_words
 from tuner.insight.predict import Known, Prediction, known_of, ranked
 from tuner.output.guidelines import sentence
 from tuner.output.recommended import write_recommendations
@@ -123,10 +123,10 @@ def _recommend_one(
     if known.strange:
         told = ", ".join(f"{name} {facts[name]}" for name in known.strange)
         notes.append(f"unlike all that was measured ({told}): only what holds of every kind is set")
-    if in_words(host) not in guidelines.hosts:
+    here = host_in_words(host.identity())
+    if here not in guidelines.hosts:
         notes.append(
-            f"measured on {'; '.join(guidelines.hosts)}: what it gains on {in_words(host)} is not "
-            "known"
+            f"measured on {'; '.join(guidelines.hosts)}: what it gains on {here} is not known"
         )
     factors = Factors(plan.profile, host, workload, plan.facts, plan.space)
     notes += [f"{name} cannot be set here: {why}" for name, why in factors.left_out.items()
@@ -143,11 +143,6 @@ def _recommend_one(
     return Recommended(workload.framework, folder, shipped, advised, notes)
 
 
-def in_words(host: Host) -> str:
-    """Name a host as guidelines do."""
-    return f"{host.processor.model}, {host.physical_cores} cores"
-
-
 def _is_same(study: StudyOf, plan: Plan, facts: Mapping[str, Fact], host: Host) -> bool:
     """Tell whether a study was of this very model, at this batch, on such a host."""
     workload = plan.workload
@@ -157,7 +152,7 @@ def _is_same(study: StudyOf, plan: Plan, facts: Mapping[str, Fact], host: Host) 
     )
     alike = all(study.facts.get(name) == facts.get(name) for name in ("batch", "macs_per_call"))
     is_kind = (study.framework, study.family) == (workload.framework, workload.card.family)
-    return is_model and alike and is_kind and study.host == in_words(host)
+    return is_model and alike and is_kind and study.host == host_in_words(host.identity())
 
 
 def _looked_up(

@@ -12,13 +12,19 @@ import numpy as np
 import pytest
 
 import tuner
-from tests.command import DESIGNED, Here, run
+from tests.command import DESIGNED, Here, result_of, run
+from tuner.host.identity import probe
+from tuner.insight.prior import as_earlier
+from tuner.plan import plan
 from tuner.record.files import read_recommendation
 from tuner.record.guidelines import (
     GUIDELINES_SCHEMA,
     RECORDING_SCHEMA,
     read_guidelines,
 )
+from tuner.record.journal import TRANSFERRED
+from tuner.request import Request
+from tuner.space.design import Factors
 from tuner.worker.frameworks.fake.surface import Surface
 
 FAMILIES = ("cnn", "encoder", "decoder", "recommendation", "recurrent")
@@ -267,3 +273,32 @@ def test_figures_that_are_none_are_refused(studies: Path, here: Here) -> None:
                     "altered.json")  # fmt: skip
         assert done.returncode == 2
         assert "is not guidelines" in done.stderr
+
+
+def test_a_study_begins_with_what_rules_expect(studies: Path, here: Here) -> None:
+    given = ("--model", write_model(), "--hw", "fake", "--guidelines", str(studies / "rules"))
+    done = run(*given, "--budget", "9s", "--out", "out", "--json", cwd=Path.cwd(), is_virtual=True)
+    assert done.returncode == 0, done.stderr
+    result = result_of(done.stdout)
+    (name,) = result["learnt_from"]["studies"]
+    assert name.startswith("guidelines of 20")
+    guessed = [t["configuration"] for t in result["trials"] if t["source"] == TRANSFERRED]
+    # which ones depends on what is withheld from this study, if anything
+    assert guessed and all(truth(each) > 1 for each in guessed)
+
+
+def test_one_setting_is_withheld_from_one_study_in_four(studies: Path, here: Here) -> None:
+    rules = read_guidelines(studies / "rules")
+    (planned,) = plan(Request(model=write_model(), hardware="fake"), probe())
+    factors = Factors(planned.profile, probe(), planned.workload, planned.facts, planned.space)
+    of_all = as_earlier(rules, planned.workload, planned.facts, factors, "whole")
+    assert of_all is not None
+    withheld = 0
+    for number in range(200):
+        told = as_earlier(rules, planned.workload, planned.facts, factors, str(number))
+        assert told is not None
+        is_less = "withheld" in told.name
+        withheld += is_less
+        assert (len(told.log_ratios) < 16) is is_less
+        assert min(told.log_ratios.values()) < 0  # what hurts is told too
+    assert 35 <= withheld <= 65

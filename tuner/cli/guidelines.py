@@ -15,7 +15,6 @@ from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.output.guidelines import Part, Shown, parts_of, write_guidelines
-from tuner.output.values import ratio
 
 
 def main(folders: Sequence[Path], out: Path, *, as_json: bool) -> None:
@@ -49,8 +48,8 @@ def _cells(group: str, row: Shown) -> tuple[str, ...]:
     rule = row.rule
     return (
         f"{group}: {row.what}",
-        ratio(rule.effect),
-        ratio(rule.expected),
+        row.effect,
+        row.expected,
         f"{row.n_for} / {row.n_against} of {rule.n_families}",
         row.where or "every model",
     )

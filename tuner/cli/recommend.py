@@ -5,59 +5,28 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import cast
+from typing import Any
 
 import msgspec
 
+from tuner.api import recommend
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.output.values import ratio
-from tuner.recommending import PATIENCE_S, Advised, Recommended, read_rules, recommend
-from tuner.request import Request
-from tuner.space.restrictions import Numerics, Restrictions
-
-_WORDS = {"predicted": "predicted", "looked_up": "looked up"}
+from tuner.recommending import Advised, Recommended
 
 
-def main(request: Request, guidelines: Path | None, *, as_json: bool) -> None:
-    """Write and print what the guidelines recommend."""
-    read = read_rules(guidelines)
+def main(model: str, *, as_json: bool, **given: Any) -> None:
+    """Write and print what the guidelines recommend; given: as tuner.recommend takes it."""
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
-        found = recommend(request, read, listen)
+        found = recommend(model, **given, listen=listen)
     if as_json:
-        sys.stdout.write(
-            msgspec.json.format(msgspec.json.encode(found, enc_hook=str), indent=2).decode() + "\n"
-        )
+        data = msgspec.json.encode(found, enc_hook=str)
+        sys.stdout.write(msgspec.json.format(data, indent=2).decode() + "\n")
         return
     for each in found:
         for line in _lines(each):
             print(printable(line))
-
-
-def request_of(
-    model: str,
-    hardware: str,
-    frameworks: Sequence[str],
-    *,
-    batch: int | None,
-    inputs: Path | None,
-    numerics: str,
-    allow_pickle: bool,
-    out: Path | None,
-) -> Request:
-    """Return what is asked for."""
-    return Request(
-        model=model,
-        hardware=hardware,
-        frameworks=tuple(dict.fromkeys(frameworks)),
-        budget_s=PATIENCE_S,
-        out=out,
-        batch=batch,
-        inputs=inputs,
-        allows_pickle=allow_pickle,
-        restrictions=Restrictions(numerics=cast(Numerics, numerics)),
-    )
 
 
 def _lines(found: Recommended) -> Sequence[str]:
@@ -77,7 +46,7 @@ def _lines(found: Recommended) -> Sequence[str]:
 
 
 def _told(advised: Advised) -> str:
-    word = _WORDS[advised.verdict]
+    word = advised.verdict.replace("_", " ")
     if not advised.configuration.settings:
         return f"{word}: keep the default"
     return f"{word} {ratio(advised.speedup)}: {advised.configuration.label()}"

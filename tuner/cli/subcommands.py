@@ -233,18 +233,16 @@ def recommend(
         from tuner.cli import recommend
 
         recommend.main(
-            recommend.request_of(
-                model,
-                hw,
-                framework or [],
-                batch=batch,
-                inputs=inputs,
-                numerics=numerics,
-                allow_pickle=allow_pickle,
-                out=out,
-            ),
-            rules,
+            model,
             as_json=json,
+            hw=hw,
+            framework=framework or [],
+            batch=batch,
+            inputs=inputs,
+            numerics=numerics,
+            allow_pickle=allow_pickle,
+            guidelines=rules,
+            out=out,
         )
 
 

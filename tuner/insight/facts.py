@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 from tuner.record.guidelines import Fact
 from tuner.record.workload import ModelCard, ModelFacts
@@ -47,6 +48,11 @@ def facts_of(card: ModelCard, model: ModelFacts) -> dict[str, Fact]:
         model.macs,
         model.call_s,
     )
+
+
+def host_in_words(identity: Mapping[str, Any]) -> str:
+    """Name a host as guidelines do, by what identifies it (host/identity.py)."""
+    return f"{identity['processor']['model']}, {identity['physical_cores']} cores"
 
 
 def unlike(facts: Mapping[str, Fact], known: Iterable[Mapping[str, Fact]]) -> list[str]:

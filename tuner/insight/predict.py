@@ -57,12 +57,24 @@ def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) 
     return Known(rules, frozenset(untold), strange)
 
 
-def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
-    """Return the combinations of the allowed factors, the most promising first.
+def every_combination(known: Known, allowed: Collection[str]) -> list[Prediction]:
+    """Return what rules expect of every combination of the allowed factors that they speak of.
 
-    Of factors that rules advise to set, alone or beside another; not of two whose doing together
-    is not told. What rules say of factors and pairs adds up. Of two that promise the same, the
-    shorter one.
+    What rules say of factors and pairs adds up. Not of two whose doing together is not told.
+    """
+    told = [name for name in allowed if name in known.rules]
+    return [
+        foretold(known.rules, chosen)
+        for n in range(len(told) + 1)
+        for chosen in itertools.combinations(told, n)
+        if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
+    ]
+
+
+def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
+    """Return the combinations of factors that rules advise to set, the most promising first.
+
+    Alone or beside another. Of two that promise the same, the shorter one.
     """
     advised = {
         part
@@ -70,13 +82,7 @@ def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
         if rule.advice == "set"
         for part in setting.split(WITH)
     }
-    usable = [name for name in allowed if name in known.rules and name in advised]
-    every = [
-        foretold(known.rules, chosen)
-        for n in range(len(usable) + 1)
-        for chosen in itertools.combinations(usable, n)
-        if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
-    ]
+    every = every_combination(known, [name for name in allowed if name in advised])
     return sorted(every, key=lambda each: (-each.speedup.point, len(each.factors)))
 
 

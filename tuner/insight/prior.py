@@ -7,10 +7,11 @@ contradict them.
 
 from __future__ import annotations
 
+import math
 import random
 
 from tuner.insight.facts import facts_of
-from tuner.insight.predict import known_of, ranked
+from tuner.insight.predict import every_combination, known_of
 from tuner.record.configuration import Configuration
 from tuner.record.guidelines import Guidelines
 from tuner.record.workload import ModelFacts, Workload
@@ -37,9 +38,8 @@ def as_earlier(
         names.remove(withheld)
         told += f" but of {withheld}, withheld at random from one study in {1 / WITHHELD:.0f}"
     log_ratios: dict[Configuration, float] = {}
-    for prediction in ranked(known, names):
+    for prediction in every_combination(known, names):  # what hurts is a hint as well
         made = factors.together(prediction.factors)
         if made.is_applicable:
-            mean = sum(rule.mean for rule in prediction.rules)
-            log_ratios.setdefault(made.configuration, mean)
+            log_ratios.setdefault(made.configuration, math.log(prediction.speedup.point))
     return Earlier(told, log_ratios) if len(log_ratios) > 1 else None

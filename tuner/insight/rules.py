@@ -29,7 +29,7 @@ _MOST_THRESHOLDS = 6
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """An effect in one study."""
+    """An effect in one model, by all studies of it."""
 
     model: str
     studies: tuple[str, ...]

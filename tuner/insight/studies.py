@@ -12,7 +12,7 @@ import msgspec
 
 from tuner.errors import UsageError
 from tuner.insight.effects import Fit, fit, launch_variance
-from tuner.insight.facts import model_facts
+from tuner.insight.facts import host_in_words, model_facts
 from tuner.insight.rules import Seen, distil
 from tuner.record.files import read_result
 from tuner.record.guidelines import (
@@ -70,7 +70,6 @@ def recording_of(result: Result) -> Recording | None:
     if design is None or model is None or not is_usual or objective.bounds:
         return None
     named = _UNSAFE.sub("_", f"{result.model}-{result.framework}"[:_LONGEST_NAME]).lstrip("_.-=,@+")
-    host = result.host.identity
     return Recording(
         schema_version=GUIDELINES_VERSION,
         name=f"{named}-{result.identity[:8]}",
@@ -88,7 +87,7 @@ def recording_of(result: Result) -> Recording | None:
             model.macs,
             design.default_call_s,
         ),
-        host=f"{host['processor']['model']}, {host['physical_cores']} cores",
+        host=host_in_words(result.host.identity),
         fingerprint=result.host.fingerprint,
         versions=result.versions,
         winners={

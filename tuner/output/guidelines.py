@@ -50,6 +50,8 @@ class Shown(msgspec.Struct, frozen=True):
     sets: str
     """KNOB=VALUE, and so on."""
     where: str
+    effect: str
+    expected: str
     n_for: int
     n_against: int
     figure: str
@@ -126,6 +128,8 @@ def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
         rule.setting if len(parts) == 1 else f"{' and '.join(parts)}, beyond what each does alone",
         " ".join(each for part in parts for each in known.get(part, ())) if len(parts) == 1 else "",
         "" if rule.condition is None else in_words(rule.condition),
+        ratio(rule.effect) if rule.n_families > 1 else f"{rule.effect.point:.2f}x, one family",
+        ratio(rule.expected) if rule.n_families > 1 else "-",
         sum(each > _FOR for each in rule.families.values()),
         sum(each < _AGAINST for each in rule.families.values()),
         figure,

@@ -260,21 +260,8 @@ def percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
 
 
-def told_effect(shown: Any) -> str:
-    """Write a rule's effect; of one family there is no interval for others."""
-    rule = shown.rule
-    return ratio(rule.effect) if rule.n_families > 1 else f"{rule.effect.point:.2f}x, one family"
-
-
-def told_expected(shown: Any) -> str:
-    """Write what a rule expects of another family."""
-    return ratio(shown.rule.expected) if shown.rule.n_families > 1 else "-"
-
-
 FILTERS: dict[str, Callable[..., Any]] = {
     "percent": percent,
-    "told_effect": told_effect,
-    "told_expected": told_expected,
     "gpu": gpu,
     "designed": designed,
     "ratio": ratio,

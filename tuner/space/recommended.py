@@ -18,6 +18,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
 from tuner.record.journal import WinnerClass
 from tuner.record.recommendation import (
+    EXPECTED,
     RECOMMENDATION_VERSION,
     WITHOUT_SETTINGS,
     Placement,
@@ -70,9 +71,8 @@ def fault_of(recommendation: Recommendation) -> str | None:
     batch = settings.get(BATCH)
     if batch not in (None, r.workload.batch):
         return f"{BATCH} is {batch}, and the batch of its workload {r.workload.batch}"
-    is_set, may_be = bool(r.settings), r.claim.verdict == "faster" or r.is_expected
-    may_be_none = r.claim.verdict in WITHOUT_SETTINGS
-    if not (may_be if is_set else may_be_none):
+    claims = ("faster", *EXPECTED) if r.settings else WITHOUT_SETTINGS
+    if r.claim.verdict not in claims:
         return f"it claims {r.claim.verdict!r} and sets {settings.label()}"
     return _fault_of_environment(r) or _fault_of_placements(r)
 
