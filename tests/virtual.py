@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 import tuner.measurement.launch
+import tuner.several
 import tuner.study.budget
 import tuner.study.verify
 import tuner.tuning
@@ -28,6 +29,7 @@ KEPT_BY = (
     tuner.study.verify,
     tuner.measurement.launch,
     tuner.study.budget,
+    tuner.several,
     tuner.tuning,
     tuner.verifying,
 )
