@@ -2,6 +2,7 @@
 
     python -m benchmarks.company seconds [--model resnet50] [--turns 4]
     python -m benchmarks.company agrees [--model fc] [--rounds 24]
+    python -m benchmarks.company model [--model resnet50] [--cores 2 4 8 16 64]
 
 seconds: a fixed list of launches (as the search makes them) and of rounds (as the confirmation
 does), prepared side by side and one after another, in turns; the ratio of the seconds of the wall
@@ -11,6 +12,10 @@ agrees: the default, a compiled, a frozen and a preloaded configuration, each pr
 beside a companion that compiles meanwhile; in every round one fresh launch of either kind, their
 slices in turn, each measured alone. The ratio of their rates with its 95 % interval over rounds
 must hold 1.
+
+model: what the preparations of the fixed list would take on other hosts, side by side over one
+after another, by a model of their work (many_cores.py); on as many cores as this host has, beside
+what they took.
 Run nothing else meanwhile.
 """
 
@@ -28,6 +33,7 @@ from pathlib import Path
 
 from scipy import stats
 
+from benchmarks.many_cores import Work, children_cpu_s, in_groups_s, work_of
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
@@ -200,16 +206,62 @@ def compare_rates(model: str, n_rounds: int, seed: int) -> None:
                 print(f"{number:3d} rounds: {told}", flush=True)
 
 
+def _preparing(bench: Bench, arms: Sequence[Configuration]) -> tuple[float, float]:
+    """Prepare launches side by side; return the seconds of the wall clock and of processors.
+
+    The warm-up, which each of them does alone on all cores, is taken off.
+    """
+    n_cores = probe().usable_cores
+    began, used = time.monotonic(), children_cpu_s()
+    launches = bench.launcher.start_together(arms, Purpose.SEARCH)
+    wall_s, cpu_s = time.monotonic() - began, children_cpu_s() - used
+    prepared = [record.prepared for record in (launch.finish() for launch in launches)]
+    warm_s = sum(each.warm_up_s for each in prepared if each is not None)
+    return wall_s - warm_s, cpu_s - warm_s * n_cores
+
+
+def model_cores(model: str, n_turns: int, cores: Sequence[int]) -> None:
+    """Print what preparing side by side takes over one after another, by a model and here."""
+    arms = list(dict.fromkeys((*SEARCHED, *IN_ROUND)))
+    here = probe().usable_cores
+    works: list[Work] = []
+    logs = []
+    with bench_for(model) as bench:
+        fixed_work(bench)  # fills the compiler's cache
+        for _ in range(n_turns):
+            alone = [_preparing(bench, [arm]) for arm in arms]
+            pairs = [arms[n : n + here] for n in range(0, len(arms), here)]
+            beside = sum(_preparing(bench, pair)[0] for pair in pairs)
+            logs.append(math.log(beside / sum(wall_s for wall_s, _ in alone)))
+            works += [work_of(wall_s, cpu_s, here) for wall_s, cpu_s in alone]
+    if len(logs) > 1:
+        point, low, high = interval(logs)
+        print(f"measured on {here} cores: {point:.3f} ({low:.3f} - {high:.3f})")
+    turns = [works[n : n + len(arms)] for n in range(0, len(works), len(arms))]
+    for n_cores in cores:
+        ratios = [
+            in_groups_s(turn, n_cores) / sum(work.alone_s(n_cores) for work in turn)
+            for turn in turns
+        ]
+        print(
+            f"by the model, {n_cores:3d} cores: {statistics.fmean(ratios):.3f} "
+            f"({min(ratios):.3f} - {max(ratios):.3f} over turns)"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("seconds", "agrees"))
+    parser.add_argument("what", choices=("seconds", "agrees", "model"))
     parser.add_argument("--model")
     parser.add_argument("--turns", type=int, default=4)
     parser.add_argument("--rounds", type=int, default=24)
+    parser.add_argument("--cores", type=int, nargs="+", default=[2, 4, 8, 16, 64])
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     if given.what == "seconds":
         compare_seconds(given.model or "resnet50", given.turns)
+    elif given.what == "model":
+        model_cores(given.model or "resnet50", given.turns, given.cores)
     else:
         compare_rates(given.model or "fc", given.rounds, given.seed)
 

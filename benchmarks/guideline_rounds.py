@@ -46,7 +46,7 @@ WORTH_SCORING = 1.10
 N_PROFILES = 2
 """Launches of each instance that Packrat profiles."""
 GUIDELINE, KNOWN, PACKRAT = "guideline", "best known", "packrat"
-_CLASSES = (WinnerClass.SAME, WinnerClass.REDUCED)
+CLASSES = (WinnerClass.SAME, WinnerClass.REDUCED)
 
 
 def guideline_for(
@@ -123,7 +123,7 @@ def arms_of(
     pair = (workload.model.label(), workload.framework)
     own = [each for each in recordings if (each.model, each.framework) == pair]
     arms = {"default": Configuration()}
-    for klass in _CLASSES:
+    for klass in CLASSES:
         arms[f"{GUIDELINE} {klass}"] = guideline_for(planned, factors, recordings, klass)
         arms[f"{KNOWN} {klass}"] = best_known(klass, own, known)
     arms |= {b.name: b.configuration for b in to_measure(planned.baselines)}
@@ -156,7 +156,7 @@ def tell_all(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print, per class, the share of the best known gain, and the means of all that took part."""
     speedup = {(row["pair"], row["arm"]): row["speedup"] for row in rows}
     pairs = list(dict.fromkeys(row["pair"] for row in rows))
-    for klass in _CLASSES:
+    for klass in CLASSES:
         shares = {}
         for pair in pairs:
             known = speedup.get((pair, f"{KNOWN} {klass}"))

@@ -155,15 +155,24 @@ def measure_rounds(
     Rounds of other arms, from before a study was added, are left in the file and not counted.
     """
     wanted = [dict(arm.settings) for arm in arms]
+    n_kept = len(read_rounds(path, arms))
+    n_before = len(path.read_text().splitlines()) if path.exists() else 0
+    model, framework = pair.split("/")
+    if n_kept < n_rounds:
+        with bench_for(model, framework) as bench, path.open("a") as file:
+            for number in range(n_before + 1, n_before + 1 + n_rounds - n_kept):
+                records = bench.measure_round(list(arms), number, Purpose.CONFIRM, noise=NOISE)
+                row = [[c, log_rate(r)] for c, r in zip(wanted, records, strict=True)]
+                file.write(json.dumps(row) + "\n")
+                file.flush()
+    return read_rounds(path, arms)
+
+
+def read_rounds(path: Path, arms: Sequence[Configuration]) -> list[dict[Configuration, float]]:
+    """Read the rounds of just these arms that a file holds; without those that failed."""
+    wanted = [dict(arm.settings) for arm in arms]
     lines = path.read_text().splitlines() if path.exists() else []
     kept = [row for row in map(json.loads, lines) if [settings for settings, _ in row] == wanted]
-    model, framework = pair.split("/")
-    with bench_for(model, framework) as bench, path.open("a") as file:
-        for number in range(len(lines) + 1, len(lines) + 1 + n_rounds - len(kept)):
-            records = bench.measure_round(list(arms), number, Purpose.CONFIRM, noise=NOISE)
-            kept.append([[c, log_rate(r)] for c, r in zip(wanted, records, strict=True)])
-            file.write(json.dumps(kept[-1]) + "\n")
-            file.flush()
     return [{_configuration(c): rate for c, rate in row if rate is not None} for row in kept]
 
 

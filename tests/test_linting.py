@@ -114,6 +114,13 @@ def test_branches_and_single_commands_do_not_contradict_each_other(here: Here) -
     assert not [s for s in found["slips"] if s["kind"] in ("contradiction", "beyond")]
 
 
+def test_what_the_shell_keeps_to_itself_has_no_effect(here: Here) -> None:
+    found = linted(here, "OMP_NUM_THREADS=4000\nPORT=80\npython serve.py\n")
+    (slip,) = [slip for slip in found["slips"] if slip["kind"] != "missed"]
+    assert (slip["kind"], slip["line"], slip["what"]) == ("dead", 1, "OMP_NUM_THREADS=4000")
+    assert "it is not exported" in slip["evidence"]
+
+
 def test_a_library_without_a_path_is_looked_for_where_the_linker_does(here: Here) -> None:
     found = linted(here, "export LD_PRELOAD=libnothing.so:libc.so.6\n")
     assert kinds(found)["LD_PRELOAD=libnothing.so"] == "unusable"

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.command import HANGS_S, run, start
+from tests.command import HANGS_S, Here, run, start
 from tests.space.spaces import machine
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
@@ -268,6 +268,24 @@ def test_a_dry_run_lists_the_studies_and_measures_nothing(tmp_path: Path) -> Non
     assert done.stdout.count("tensorflow  to be carried out") == 1
     assert "1 to be carried out in 10:00 (--budget, over all of them), 10:00 each" in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_says_what_a_run_would_refuse(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small = machine(tmp_path / "host")
+    small = msgspec.structs.replace(
+        small, limits=msgspec.structs.replace(small.limits, memory_bytes=2 * 2**30)
+    )
+    monkeypatch.setattr("tuner.several.probe", lambda: small)
+    models = "fake,dlrm-rmc1@row_scale=1.0"
+    done = here("--models", models, "--hw", "fake", "--framework", "fake,torch", "--dry-run",
+                "--budget", "8s", "--out", "all")  # fmt: skip
+    told = " ".join(done.stderr.split())
+    assert done.returncode == 2
+    assert "dlrm-rmc1@row_scale=1.0 will fail: dlrm-rmc1 has 3.8 GiB of weights alone" in told
+    assert "--budget 8 s: 0 s of it are used" in told
+    assert "which leaves too little for 2 more" in told
 
 
 def test_a_foreign_index_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from tuner.deploy.launch_file import CPU_LIST, Launched, LaunchFile, read_launch_file
-from tuner.host.environment import is_tuning_variable
+from tuner.host.environment import is_of_no_speed, is_tuning_variable
 from tuner.host.identity import Host, probe
 from tuner.host.libraries import library_folders
 from tuner.host.secrets import stated
@@ -29,7 +29,7 @@ from tuner.record.events import Listener
 from tuner.record.guidelines import Guidelines, Rule
 from tuner.record.journal import WinnerClass
 from tuner.request import Request
-from tuner.space.as_run import as_run
+from tuner.space.as_run import LEFT_OUT, NO_FILE, NO_NUMBER, as_run
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
 from tuner.space.launching import PRELOAD
@@ -41,11 +41,6 @@ _RIVALS = (
     ("GOMP_CPU_AFFINITY", "KMP_AFFINITY", "both bind threads, and one runtime reads one of them"),
     ("GOMP_CPU_AFFINITY", "OMP_PLACES", "both bind threads, and one of them wins"),
 )
-_LEFT_OUT = "left out, for "
-_NO_FILE = "there is no file that can be read"
-_NO_NUMBER = " is no number of threads"
-_HARMLESS = "it says "
-"""How the reasons begin for which a variable does nothing to speed and is no mistake."""
 Kind = Literal["contradiction", "dead", "unusable", "beyond", "hurts", "missed", "unknown"]
 WORDS: dict[Kind, str] = {
     "contradiction": "contradicts itself",
@@ -105,6 +100,7 @@ def lint(path: Path, request: Request, guidelines: Guidelines | None, listen: Li
                if _name_in(slip.what.partition(" ")[0]) not in idle]  # fmt: skip
         missing = _not_preloaded(launched)
         own += missing + [s for s in dead if s.what not in {each.what for each in missing}]
+        own += _not_exported(launched)
         if guidelines is not None:
             own += _by_rules(launched, plans, host, guidelines, of_model=request.model)
         slips += [msgspec.structs.replace(slip, container=launched.name) for slip in own]
@@ -130,7 +126,8 @@ def _environments(launched: Launched) -> list[dict[str, str]]:
 
     First of those that have none of their own.
     """
-    lasting = {each.name: each.value for each in launched.assignments if each.is_lasting}
+    lasting = {each.name: each.value for each in launched.assignments
+               if each.is_lasting and each.is_exported}  # fmt: skip
     of_command: dict[int, dict[str, str]] = {}
     for each in launched.assignments:
         if not each.is_lasting:
@@ -160,6 +157,17 @@ def _contradictions(launched: Launched) -> list[Slip]:
                 line = _line_of(launched, other)
                 found.append(Slip("contradiction", line, f"{one} and {other}", why))
     return list(dict.fromkeys(found))
+
+
+def _not_exported(launched: Launched) -> list[Slip]:
+    """Return what a shell sets and keeps to itself."""
+    last = {each.name: each for each in launched.assignments if not each.is_exported}
+    why = "it is not exported: programs see it only if the environment holds it already"
+    return [
+        Slip("dead", each.line, f"{name}={stated({name: each.value}).get(name, '')}", why)
+        for name, each in last.items()
+        if is_tuning_variable(name)
+    ]
 
 
 def _beyond(launched: Launched, host: Host) -> list[Slip]:
@@ -226,10 +234,9 @@ def _judged(
         made = as_run(left, host, plan.workload, plan.space, plan.baselines)
         assert made is not None
         if made.is_applicable:
-            slips = [
-                _slip("dead", launched, text) for text in (*made.dead_settings, *made.substituted)
-            ]
-            return found + [slip for slip in slips if not slip.evidence.startswith(_HARMLESS)]
+            found += [_slip("dead", launched, text) for text in made.dead_settings]
+            found += [_slip("unknown", launched, text) for text in made.substituted]
+            return [slip for slip in found if not is_of_no_speed(_name_in(slip.what))]
         found.append(_slip("unusable", launched, made.reason))
         name = _name_in(found[-1].what)
         if name not in left:  # several together
@@ -239,18 +246,18 @@ def _judged(
 
 
 def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
-    """Turn "env.NAME=VALUE: why" into a finding; what is not measured, or replaced, is no fault."""
+    """Turn "env.NAME=VALUE: why" into a finding; what is not measured is no fault."""
     what, _, why = text.removeprefix("env.").partition(": ")
-    if _NO_NUMBER in what:
-        what, why = what.partition(_NO_NUMBER)[0], "it is no number"
+    if NO_NUMBER in what:
+        what, why = what.partition(NO_NUMBER)[0], "it is no number"
         kind = kind if _THREADS.fullmatch(_name_in(what)) else "unknown"
     name, _, value = what.partition("=")
-    if why.startswith(_LEFT_OUT) or " stands in for " in text:
+    if why.startswith(LEFT_OUT):
         kind = "unknown"
-    elif name == PRELOAD and why == _NO_FILE:
+    elif name == PRELOAD and why == NO_FILE:
         kind = "unusable"
     line = _line_of(launched, _name_in(what), value)
-    return Slip(kind, line, what, why.removeprefix(_LEFT_OUT))
+    return Slip(kind, line, what, why.removeprefix(LEFT_OUT))
 
 
 def _not_preloaded(launched: Launched) -> list[Slip]:

@@ -84,15 +84,9 @@ def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> lis
     Raises UsageError where they say nothing of a framework, else as plan does.
     """
     host = probe()
+    _check_frameworks(request.frameworks, guidelines)  # before a model is built
     plans = plan(request, host, listen)
-    known = {study.framework for study in guidelines.studies}
-    for each in plans:
-        if each.workload.framework not in known:
-            told = ", ".join(sorted(known)) or "no framework"
-            raise UsageError(
-                f"the guidelines are of {told}, and say nothing of {each.workload.framework}: tune "
-                f"it, or leave it out with --framework"
-            )
+    _check_frameworks([each.workload.framework for each in plans], guidelines)
     is_reduced = request.restrictions.numerics == "reduced"
     shipped = WinnerClass.REDUCED if is_reduced else WinnerClass.SAME
     folders = [_folder(each, is_given=request.out is not None) for each in plans]
@@ -100,6 +94,17 @@ def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> lis
         _recommend_one(each, folder, guidelines, host, shipped)
         for each, folder in zip(plans, folders, strict=True)
     ]
+
+
+def _check_frameworks(frameworks: Iterable[str], guidelines: Guidelines) -> None:
+    known = {study.framework for study in guidelines.studies}
+    for framework in frameworks:
+        if framework not in known:
+            told = ", ".join(sorted(known)) or "no framework"
+            raise UsageError(
+                f"the guidelines are of {told}, and say nothing of {framework}: tune it, or leave "
+                "it out with --framework"
+            )
 
 
 def _folder(plan: Plan, *, is_given: bool) -> Path:

@@ -23,7 +23,7 @@ from tuner.record.lines import check_place
 from tuner.record.withdrawal import ground_of
 from tuner.record.workload import CPU, ModelCard
 from tuner.request import Request, check_request
-from tuner.suited import choose_profile
+from tuner.suited import check_memory, choose_profile
 from tuner.tuning import Finished, finish
 
 EACH_S = 600.0
@@ -101,13 +101,14 @@ def _parts(wanted: str) -> list[str]:
 def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     """Return a row for each study that is meant: as the index has it, or one that is pending.
 
-    Says which results of other options would leave the index. Builds no model. Raises UsageError
-    for what selects nothing, or nothing that runs here.
+    Says which results of other options would leave the index, and which model this host cannot
+    hold. Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
     """
     check_request(request)
     check_place(folder_of(request))
     in_question = request.frameworks or installed_frameworks()
-    device = choose_profile(request.hardware, probe(), request.device, in_question).device
+    host = probe()
+    device = choose_profile(request.hardware, host, request.device, in_question).device
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
     found, replaced = [], []
     cards = gallery_cards(MODELS)
@@ -115,6 +116,10 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     for name in select(wanted, cards):
         card = known_cards.get(name) or find_model(name, MODELS)[1]
         options = _options(request, card)
+        try:
+            check_memory(card, host, device)
+        except UsageError as error:
+            listen(Warned(f"{name} will fail: {error}"))
         for framework in _frameworks(name, card, request, device, listen):
             row = known.get((name, framework))
             if row and result_of(folder_of(request), row):
@@ -195,18 +200,23 @@ def _tune_several(
         rows[row.model, row.framework] = here
     spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
     all_s = spent_s + EACH_S * len(tasks) if budget_s is None else budget_s
-    if tasks and all_s - spent_s < _LEAST_S * len(tasks):
-        raise UsageError(
-            f"--budget {all_s:.0f} s: {spent_s:.0f} s of it are used by finished studies and by "
-            f"looking at the models, which leaves too little for {len(tasks)} more; give a larger "
-            "one, which is over all of them"
-        )
+    check_budget(all_s, spent_s, len(tasks))
     _carry_out(tasks, rows, request, listen, host, budget_s=all_s, spent_s=spent_s)
     found = [rows[row.model, row.framework] for row in wished]
     if not any(row.state == "done" for row in found):
         reasons = "; ".join(f"{r.model} in {r.framework}: {r.reason}" for r in found)
         raise NothingMeasured(f"nothing came of any model: {reasons}")
     return found
+
+
+def check_budget(all_s: float, spent_s: float, n_studies: int) -> None:
+    """Raise UsageError where what is left of a budget is too little for so many studies."""
+    if n_studies and all_s - spent_s < _LEAST_S * n_studies:
+        raise UsageError(
+            f"--budget {all_s:.0f} s: {spent_s:.0f} s of it are used by finished studies and by "
+            f"looking at the models, which leaves too little for {n_studies} more; give a larger "
+            "one, which is over all of them"
+        )
 
 
 def _options(request: Request, card: ModelCard) -> str:

@@ -55,7 +55,28 @@ def test_assignments_are_read(tmp_path: Path, line: str, wanted: dict[str, str])
 def test_an_assignment_knows_its_line_and_whether_it_lasts(tmp_path: Path) -> None:
     found = read(tmp_path, "\n\nexport A=1\nB=2 prog\nunset A\nC=3\n")
     (launched,) = found.launched
-    assert launched.assignments == [Assignment("B", "2", 4, False), Assignment("C", "3", 6)]
+    assert launched.assignments == [
+        Assignment("B", "2", 4, False), Assignment("C", "3", 6, is_exported=False),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("A=1\nB=2\n", "AB"),  # an env file
+        ("A=1\nexport B=2\n", "B"),
+        ("#!/bin/sh\nA=1\nexport A\nB=2\nserve\n", "A"),
+        ("A=1\nset -a\nB=2\nserve\n", "B"),
+        ("A=1 serve\ndeclare -x B=2\n", "AB"),
+        ("ENV A=1\nRUN serve\n", "A"),
+        ("docker run -e A=1 image\nB=2\n", "A"),
+        ("[Service]\nEnvironment=A=1\nExecStart=/usr/bin/python serve.py\n", "A"),
+    ],
+)
+def test_what_programs_see(tmp_path: Path, text: str, wanted: str) -> None:
+    (launched,) = read(tmp_path, text).launched
+    own = [each for each in launched.assignments if each.name in "AB"]
+    assert "".join(each.name for each in own if each.is_exported) == wanted
 
 
 @pytest.mark.parametrize(
@@ -67,12 +88,20 @@ def test_an_assignment_knows_its_line_and_whether_it_lasts(tmp_path: Path) -> No
         "numactl --cpunodebind=0 python serve.py",
         "prog OMP_NUM_THREADS=3",
         "export OMP_NUM_THREADS+=4",
+        "OMP_NUM_THREADS = 4",
+        "export OMP_NUM_THREADS =4",
     ],
 )
 def test_what_is_not_understood_is_listed(tmp_path: Path, line: str) -> None:
     found = read(tmp_path, f"# a script\n{line}\n")
     assert values(found) == {}
     assert [number for number, _ in found.not_understood] == [2]
+
+
+def test_a_value_after_a_blank_is_none(tmp_path: Path) -> None:
+    found = read(tmp_path, "export OMP_NUM_THREADS= 4\nKMP_BLOCKTIME= serve\n")
+    assert values(found) == {"OMP_NUM_THREADS": "", "KMP_BLOCKTIME": ""}
+    assert found.not_understood == [(1, "OMP_NUM_THREADS (with blanks around =)")]
 
 
 def test_a_secret_that_is_computed_is_none_of_our_business(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
 from tuner.record.index import Row
-from tuner.several import EACH_S
+from tuner.several import EACH_S, check_budget
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.listing import upper_size
@@ -87,11 +87,20 @@ def show(plans: list[Plan], host: Host, budget_s: float, *, as_json: bool) -> No
 def show_several(rows: Sequence[Row], budget_s: float | None, *, as_json: bool) -> None:
     """Print which studies of several models there would be, without building one.
 
-    budget_s: over all of them; None where it was not given.
+    budget_s: over all of them; None where it was not given. Raises UsageError where it is too small
+    for as many.
     """
+    n_left = sum(row.state != "done" for row in rows)
+    spent_s = sum(row.seconds for row in rows)
+    all_s = budget_s or n_left * EACH_S + spent_s
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(rows), indent=2).decode() + "\n")
-        return
+    else:
+        _show_rows(rows, n_left, all_s - spent_s)
+    check_budget(all_s, spent_s, n_left)
+
+
+def _show_rows(rows: Sequence[Row], n_left: int, left_s: float) -> None:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for name in ("model", "framework", "study"):
         table.add_column(name)
@@ -100,11 +109,9 @@ def show_several(rows: Sequence[Row], budget_s: float | None, *, as_json: bool) 
         table.add_row(*map(Text, (row.model, row.framework, told)))
     console = wide_console()
     console.print(table)
-    n_left = sum(row.state != "done" for row in rows)
-    all_s = budget_s or n_left * EACH_S + sum(row.seconds for row in rows)
     told = "nothing is left to be carried out"
     if n_left:
-        left_s = max(0.0, all_s - sum(row.seconds for row in rows))
+        left_s = max(0.0, left_s)
         told = (
             f"{n_left} to be carried out in {duration(left_s)} (--budget, over all of them), "
             f"{duration(left_s / n_left)} each on average"

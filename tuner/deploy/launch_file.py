@@ -53,6 +53,8 @@ class Assignment(msgspec.Struct, frozen=True):
     """For all that comes after it; else for one command."""
     is_certain: bool = True
     """Not in a branch, a loop or a function."""
+    is_exported: bool = True
+    """Programs see it; a shell keeps to itself what it is not told to export."""
 
 
 class Launched(msgspec.Struct):
@@ -99,6 +101,7 @@ def _lines(text: str) -> LaunchFile:
     reading = _Reading()
     for number, line in _joined(text):
         reading.read_line(number, line)
+    reading.end()
     return reading.found
 
 
@@ -123,10 +126,15 @@ class _Reading:
         self._whole = Launched("")
         self._depth = 0
         """Of branches, loops and functions."""
+        self._is_script = False
+        """Read by a shell, which exports what it is told to; in an env file all is exported."""
+        self._exported: set[str] = set()
+        self._exports_all = False
         self.found = LaunchFile([self._whole], [])
 
     def read_line(self, number: int, line: str) -> None:
         """Take what a line sets."""
+        self._is_script |= line.startswith("#!")
         if not line.strip() or line.lstrip().startswith("#"):
             return
         prefix = _PREFIX.match(line)
@@ -140,11 +148,17 @@ class _Reading:
             return
         for words in commands:
             if prefix and len(words) == 2 and not _ASSIGNMENT.fullmatch(words[0]):
-                self._take(words[0], words[1], number, is_lasting=True)  # ENV NAME VALUE
+                self._take(Assignment(words[0], words[1], number))  # ENV NAME VALUE
             else:
-                self._read_words(words, number)
+                self._read_words(words, number, is_exported=prefix is not None)
 
-    def _read_words(self, words: list[str], number: int) -> None:
+    def end(self) -> None:
+        """Mark what no program will see."""
+        for n, each in enumerate(self._whole.assignments):
+            is_seen = not self._is_script or each.is_exported or each.name in self._exported
+            self._whole.assignments[n] = msgspec.structs.replace(each, is_exported=is_seen)
+
+    def _read_words(self, words: list[str], number: int, *, is_exported: bool) -> None:
         """Take the assignments of a command, and what of it places a program."""
         if not words:
             return
@@ -155,15 +169,37 @@ class _Reading:
             i += 1
         is_lasting = words[0] in _DECLARING or i == len(words)
         is_lasting = is_lasting or any(word in _DECLARING for word in words[:i])
+        exports = "export" in words[:i] or "-x" in words[:i]
+        self._is_script |= exports or i < len(words)
+        self._exports_all |= words[0] == "set" and bool({"-a", "allexport"} & set(words))
+        is_exported = is_exported or exports or self._exports_all or not is_lasting
         for word in words[:i]:
             if match := _ASSIGNMENT.fullmatch(word):
-                self._take(match[1], match[2], number, is_lasting=is_lasting)
+                self._take(Assignment(match[1], match[2], number, is_lasting, True, is_exported))
+        if exports:
+            self._exported.update(words[i:])
+        self._note_blanks(words, i, number)
         if words[0] == "unset":
             kept = [each for each in self._whole.assignments if each.name not in words]
             self._whole.assignments = kept
             return
         self._read_options(words[i:], number)
         self._read_placing(words[i:], number)
+
+    def _note_blanks(self, words: list[str], at: int, number: int) -> None:
+        """List a variable that blanks part from its value: NAME = 4, NAME= 4.
+
+        at: of the first word that is no assignment.
+        """
+        name, value = ["", *words][at], [*words[at:], ""][0]
+        if name.endswith("=") and value[:1].isdecimal():
+            name = name.removesuffix("=")
+        elif len(words) > at + 1 and words[at + 1].startswith("="):
+            name = words[at]
+        else:
+            return
+        if is_tuning_variable(name):
+            self.found.not_understood.append((number, f"{name} (with blanks around =)"))
 
     def _read_options(self, words: list[str], number: int) -> None:
         """Take assignments among a command's words: -e NAME=VALUE; list what looks like others."""
@@ -172,9 +208,9 @@ class _Reading:
             inside = _ASSIGNMENT.fullmatch(word[option.end() :]) if option else None
             plain = _ASSIGNMENT.fullmatch(word)
             if inside is not None:
-                self._take(inside[1], inside[2], number, is_lasting=True)
+                self._take(Assignment(inside[1], inside[2], number))
             elif plain is not None and _OPTIONS.fullmatch(before):
-                self._take(plain[1], plain[2], number, is_lasting=True)
+                self._take(Assignment(plain[1], plain[2], number))
             elif "=" in word:
                 names = [name for name in _NAMED.findall(word) if is_tuning_variable(name)]
                 self.found.not_understood += [(number, name) for name in names]
@@ -196,9 +232,9 @@ class _Reading:
         if not lists:
             self.found.not_understood.append((number, " ".join([tools[at], *own[:end]])))
 
-    def _take(self, name: str, value: str, number: int, *, is_lasting: bool) -> None:
+    def _take(self, assignment: Assignment) -> None:
         is_certain = self._depth == 0
-        _take(self._whole, self.found, Assignment(name, value, number, is_lasting, is_certain))
+        _take(self._whole, self.found, msgspec.structs.replace(assignment, is_certain=is_certain))
 
 
 def _commands(line: str) -> list[list[str]]:

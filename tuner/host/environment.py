@@ -73,6 +73,7 @@ _OF_NO_SPEED = (
     "KERAS_BACKEND",
     "KERAS_HOME",
 )
+_CARDS = "CUDA_VISIBLE_DEVICES"
 _FOR_WORKERS = {"TF_CPP_MIN_LOG_LEVEL": "2", "OPENBLAS_NUM_THREADS": "1"}
 """Quiet logs; numpy's own thread pool serves neither framework, but starting it takes longer than
 the rest of the import."""
@@ -91,7 +92,7 @@ def for_workers(gpu: str) -> dict[str, str]:
 
     gpu: the UUID of the card that is measured; empty in a measurement of the CPU, which sees none.
     """
-    return {**_FOR_WORKERS, "CUDA_VISIBLE_DEVICES": gpu or "-1", **(_WITH_A_CARD if gpu else {})}
+    return {**_FOR_WORKERS, _CARDS: gpu or "-1", **(_WITH_A_CARD if gpu else {})}
 
 
 def is_tuning_variable(name: str) -> bool:
@@ -110,13 +111,18 @@ def untuned(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if not is_tuning_variable(name)}
 
 
+def is_of_no_speed(name: str) -> bool:
+    """Tell whether a variable says where to compute, what to log or where files are, not how."""
+    return name == _CARDS or name.startswith(_OF_NO_SPEED) or name.endswith("_VERSION")
+
+
 def without_effect(name: str, framework: str, device: str) -> str:
     """Say why a tuning variable cannot change a framework's speed on a device; empty if it may."""
-    if name == "CUDA_VISIBLE_DEVICES":
+    if name == _CARDS:
         return "it says which GPUs may be used, and the tool keeps to it"
     if device == CPU and name.startswith(_OF_GPUS):
         return "a setting of GPUs, which the CPU's speed does not depend on"
-    if name.startswith(_OF_NO_SPEED) or name.endswith("_VERSION"):
+    if is_of_no_speed(name):
         return "it says what is logged, where files are or what was built, not how fast to compute"
     readers = [each for each, entry in FRAMEWORKS.items() if name.startswith(entry.variables)]
     if readers and framework not in readers:

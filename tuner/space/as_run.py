@@ -29,6 +29,10 @@ from tuner.space.space import Space
 AS_RUN = "as_you_run_it"
 _SOURCE = "the environment that this study was begun in"
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}")
+LEFT_OUT = "left out, for "
+"""How the reasons begin for which a variable is not measured, whatever its effect may be."""
+NO_FILE = "there is no file that can be read"
+NO_NUMBER = " is no number of threads or the like"
 
 
 class _Translated:
@@ -63,7 +67,7 @@ def as_run(
     impossible = found.impossible or _no_number(settings, space)
     for knob in list(settings):
         if fault := fault_of_value(knob, settings[knob]):
-            found.left_out.append(f"{knob}={settings.pop(knob)}: left out, for {fault}")
+            found.left_out.append(f"{knob}={settings.pop(knob)}: {LEFT_OUT}{fault}")
     if not settings and found.left_out:
         impossible = impossible or found.left_out[0]
     if impossible:
@@ -86,15 +90,15 @@ def _translated(
     for name, value in environment.items():
         knob = f"env.{name}"
         if value == KEPT_BACK:
-            found.left_out.append(f"{knob}: left out, for its value is not written down")
+            found.left_out.append(f"{knob}: {LEFT_OUT}its value is not written down")
         elif not value:
             found.dead.append(f"{knob}=: it is empty")
         elif name == PRELOAD:
             _translate_preload(value, host, found)
         elif not is_known(knob):
-            found.left_out.append(f"{knob}={value}: left out, for no shell can set such a name")
+            found.left_out.append(f"{knob}={value}: {LEFT_OUT}no shell can set such a name")
         elif knob not in KNOBS and (meant := slip_of(knob, KNOBS)):
-            found.left_out.append(f"{knob}={value}: left out, for it seems a slip of {meant}")
+            found.left_out.append(f"{knob}={value}: {LEFT_OUT}it seems a slip of {meant}")
         elif why := _without_effect(name, workload):
             found.dead.append(f"{knob}={value}: {why}")
         else:
@@ -128,10 +132,10 @@ def _translate_preload(value: str, host: Host, found: _Translated) -> None:
         name = library_named(path)
         knob = next((k for k, names in PRELOADED.items() if name in names), None)
         if "/" in path and "$" not in path and not os.access(path, os.R_OK):
-            found.dead.append(f"{shown}: there is no file that can be read")
+            found.dead.append(f"{shown}: {NO_FILE}")
         elif name is None or knob is None:
             found.left_out.append(
-                f"{shown}: left out, for it is no allocator or OpenMP runtime that is known here"
+                f"{shown}: {LEFT_OUT}it is no allocator or OpenMP runtime that is known here"
             )
         elif knob in found.settings:
             found.dead.append(f"{shown}: {found.settings[knob]} is loaded before it")
@@ -150,7 +154,7 @@ def _no_number(settings: Mapping[str, Value], space: Space) -> str:
         known = _numbers(space.by_id.get(knob))
         is_count = isinstance(value, int) and value > 0
         if known and not is_count and not any(same(value, number) for number in known):
-            return f"{knob}={value} is no number of threads or the like, and cannot be measured"
+            return f"{knob}={value}{NO_NUMBER}, and cannot be measured"
     return ""
 
 

@@ -1,0 +1,61 @@
+"""Ours over vendors' recommendations: of rounds whose truth is written down."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+
+from benchmarks.claim import gain, in_words, level, read_pairs
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+
+DEFAULT = Configuration()
+TCMALLOC = Configuration.of({"launch.allocator": "tcmalloc"})
+JEMALLOC = Configuration.of({"launch.allocator": "jemalloc"})
+LOW = Configuration.of({"torch.autocast": "bf16"})
+
+
+def test_the_best_vendor_is_chosen_by_other_rounds() -> None:
+    """One that was lucky in a round is not what this round is compared with."""
+    rounds = [
+        {DEFAULT: 0.0, TCMALLOC: 0.5, JEMALLOC: 0.1, LOW: 1.0},
+        {DEFAULT: 0.0, TCMALLOC: 0.1, JEMALLOC: 0.2, LOW: 1.0},
+        {DEFAULT: 0.0, TCMALLOC: 0.1, JEMALLOC: 0.2, LOW: 1.0},
+    ]
+    # in the first round jemalloc is the best of the others, in both others it is tcmalloc
+    assert gain(rounds, LOW, [TCMALLOC, JEMALLOC]) == pytest.approx((0.9 + 0.9 + 0.9) / 3)
+    assert gain(rounds, LOW, [DEFAULT]) == pytest.approx(1.0)
+    assert math.isnan(gain(rounds[:1], LOW, [DEFAULT]))  # no other round to choose by
+    assert math.isnan(gain(rounds, LOW, [Configuration.of({"launch.instances": 2})]))
+
+
+def test_what_failed_in_a_round_is_left_out_there() -> None:
+    rounds = [{DEFAULT: 0.0, LOW: 1.0}, {LOW: 2.0}, {DEFAULT: 0.0, LOW: 3.0}, {DEFAULT: 0.0}]
+    assert gain(rounds, LOW, [DEFAULT]) == pytest.approx(2.0)
+
+
+def test_a_folder_of_rounds_is_read(tmp_path: Path) -> None:
+    arms = {"default": DEFAULT, "best known same": TCMALLOC, "best known reduced": LOW,
+            "guideline same": DEFAULT, "guideline reduced": LOW, "a_guide": JEMALLOC,
+            "another": LOW, "packrat": DEFAULT}  # fmt: skip
+    folder = tmp_path / "wide-and-deep-torch"
+    folder.mkdir()
+    written = {name: c.as_dict() for name, c in arms.items()}
+    (folder / "arms.json").write_text(json.dumps(written))
+    row = [[c.as_dict(), n / 10] for n, c in enumerate(dict.fromkeys(arms.values()))]
+    row[-1][1] = None  # jemalloc failed
+    (folder / "rounds.jsonl").write_text(json.dumps(row) + "\n" + json.dumps([[{}, 1.0]]) + "\n")
+    (pair,) = read_pairs(tmp_path)
+    assert (pair.model, pair.framework) == ("wide-and-deep", "torch")
+    assert pair.rounds == [{DEFAULT: 0.0, TCMALLOC: 0.1, LOW: 0.2}]
+    assert pair.vendors(WinnerClass.SAME) == {"a_guide": JEMALLOC}
+    assert pair.vendors(WinnerClass.REDUCED) == {"a_guide": JEMALLOC, "another": LOW}
+    assert level(pair, "best known reduced") == pytest.approx(0.2)
+    assert math.isnan(level(pair, "a_guide"))
+
+
+def test_a_mean_says_over_how_many_models() -> None:
+    assert in_words([math.nan]) == "no model"
+    assert in_words([0.0, math.nan]) == "1.000x, 1 model"
+    assert in_words([0.1, 0.1, math.nan]).startswith("1.105x (1.105 - 1.105), 2 models")
