@@ -150,7 +150,8 @@ PUBLISHED = {
     "torch": {
         "auto": {"torch_default", "torch_guide_tcmalloc", "torch_guide_jemalloc",
                  "torch_guide_gomp", "torch_guide_iomp", "torch_guide_compile",
-                 "torch_guide_bf16", "torch_guide_sockets", "wang2019_guideline_torch"},
+                 "torch_guide_bf16", "torch_guide_sockets", "torchserve_workers",
+                 "wang2019_guideline_torch"},
         "xeon": {"xeon_run_cpu_single", "xeon_run_cpu_node", "xeon_run_cpu_latency",
                  "xeon_run_cpu_throughput"},
         "epyc": {"amd_zentorch_env", "amd_zendnn_gomp", "amd_zendnn_instances"},
@@ -158,7 +159,7 @@ PUBLISHED = {
     },
     "tensorflow": {
         "auto": {"tf_default", "tf_guide_r1", "tf_physical", "tf_guide_xla", "tf_guide_mixed",
-                 "wang2019_guideline", "wang2019_script"},
+                 "sagemaker_workers", "wang2019_guideline", "wang2019_script"},
         "xeon": {"intel_tf_article", "intel_tf_article_numa", "intel_zoo_general",
                  "intel_zoo_resnet50", "itex_launch_latency", "itex_launch_throughput"},
         "epyc": {"zentf", "zentf_instances"},
