@@ -4,9 +4,9 @@
 
 FOLDER: rounds of `benchmarks.guideline_rounds`; nothing is measured here. Per framework and class:
 the best known configuration, and what guidelines of other families recommend, over the best
-recommendation of the same class (the default is one), and over each vendor's by itself, which is
-how the paper counts; what reduced precision adds to the best of the same outputs; and both
-frameworks beside each other, untuned and tuned.
+recommendation of the same class (the default is one), and over each vendor's by itself, as
+the paper has it, again of the same class; what reduced precision adds to the best of the same
+outputs; and both frameworks beside each other, untuned and tuned.
 
 Which recommendation is the best is chosen in every round by all other rounds, so that luck in a
 round does not choose what the round is compared with. Means are geometric, over models; intervals
@@ -72,10 +72,13 @@ def gain(rounds: Sequence[Round], own: Configuration, others: Sequence[Configura
         known = {
             c: statistics.fmean(rates)
             for c in others
-            if c in row and (rates := [r[c] for r in elsewhere if c in r])
+            if (rates := [r[c] for r in elsewhere if c in r])
         }
-        if own in row and known:
-            found.append(row[own] - row[max(known, key=known.__getitem__)])
+        if not known:
+            continue
+        best = max(known, key=known.__getitem__)
+        if own in row and best in row:  # where either failed, nothing weaker stands in for it
+            found.append(row[own] - row[best])
     return statistics.fmean(found) if found else math.nan
 
 
@@ -102,10 +105,14 @@ def tell_vendors(pairs: Sequence[Pair]) -> None:
                 print(f"{framework:11s} {own:22s} over the best vendor's  {in_words(logs)}")
         for vendor in dict.fromkeys(name for p in here for name in p.vendors(CLASSES[-1])):
             for name in OWN:
-                own = f"{name} {CLASSES[-1]}"
-                with_it = [p for p in here if vendor in p.arms]
-                logs = [gain(p.rounds, p.arms[own], [p.arms[vendor]]) for p in with_it]
-                print(f"{framework:11s} {own:22s} over {vendor:22s} {in_words(logs)}")
+                logs = [over_vendor(p, name, vendor) for p in here if vendor in p.arms]
+                print(f"{framework:11s} {name:22s} over {vendor:22s} {in_words(logs)}")
+
+
+def over_vendor(pair: Pair, name: str, vendor: str) -> float:
+    """Return ours over a recommendation (log): of the same class, so that precision is no gain."""
+    klass = next(klass for klass in CLASSES if vendor in pair.vendors(klass))
+    return gain(pair.rounds, pair.arms[f"{name} {klass}"], [pair.arms[vendor]])
 
 
 def tell_precision(pairs: Sequence[Pair]) -> None:
@@ -139,7 +146,10 @@ def level(pair: Pair, arm: str) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    pairs = read_pairs(parser.parse_args().folder)
+    folder: Path = parser.parse_args().folder
+    pairs = read_pairs(folder)
+    if not pairs:
+        parser.error(f"{folder} holds no rounds of benchmarks.guideline_rounds")
     tell_vendors(pairs)
     tell_precision(pairs)
     tell_frameworks(pairs)

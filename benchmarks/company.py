@@ -209,7 +209,7 @@ def compare_rates(model: str, n_rounds: int, seed: int) -> None:
 def _preparing(bench: Bench, arms: Sequence[Configuration]) -> tuple[float, float]:
     """Prepare launches side by side; return the seconds of the wall clock and of processors.
 
-    The warm-up, which each of them does alone on all cores, is taken off.
+    The warm-up, which each of them does alone, is taken off, and taken to keep all cores busy.
     """
     n_cores = probe().usable_cores
     began, used = time.monotonic(), children_cpu_s()
@@ -222,26 +222,29 @@ def _preparing(bench: Bench, arms: Sequence[Configuration]) -> tuple[float, floa
 
 def model_cores(model: str, n_turns: int, cores: Sequence[int]) -> None:
     """Print what preparing side by side takes over one after another, by a model and here."""
-    arms = list(dict.fromkeys((*SEARCHED, *IN_ROUND)))
-    here = probe().usable_cores
-    works: list[Work] = []
+    lists, here = (SEARCHED, IN_ROUND), probe().usable_cores
+    turns: list[list[list[Work]]] = []
     logs = []
     with bench_for(model) as bench:
         fixed_work(bench)  # fills the compiler's cache
-        for _ in range(n_turns):
-            alone = [_preparing(bench, [arm]) for arm in arms]
-            pairs = [arms[n : n + here] for n in range(0, len(arms), here)]
-            beside = sum(_preparing(bench, pair)[0] for pair in pairs)
-            logs.append(math.log(beside / sum(wall_s for wall_s, _ in alone)))
-            works += [work_of(wall_s, cpu_s, here) for wall_s, cpu_s in alone]
-    if len(logs) > 1:
-        point, low, high = interval(logs)
-        print(f"measured on {here} cores: {point:.3f} ({low:.3f} - {high:.3f})")
-    turns = [works[n : n + len(arms)] for n in range(0, len(works), len(arms))]
+        for turn in range(n_turns):
+            alone: list[list[tuple[float, float]]] = []
+            beside_s = 0.0
+            for way in ("alone", "beside") if turn % 2 else ("beside", "alone"):
+                if way == "alone":
+                    alone = [[_preparing(bench, [arm]) for arm in arms] for arms in lists]
+                else:
+                    groups = [a[n : n + here] for a in lists for n in range(0, len(a), here)]
+                    beside_s = sum(_preparing(bench, group)[0] for group in groups)
+            logs.append(math.log(beside_s / sum(wall_s for each in alone for wall_s, _ in each)))
+            turns.append([[work_of(*seconds, here) for seconds in each] for each in alone])
+    point, low, high = interval(logs)
+    print(f"measured on {here} cores: {point:.3f} ({low:.3f} - {high:.3f})")
     for n_cores in cores:
         ratios = [
-            in_groups_s(turn, n_cores) / sum(work.alone_s(n_cores) for work in turn)
-            for turn in turns
+            sum(in_groups_s(works, n_cores) for works in each)
+            / sum(work.alone_s(n_cores) for works in each for work in works)
+            for each in turns
         ]
         print(
             f"by the model, {n_cores:3d} cores: {statistics.fmean(ratios):.3f} "
@@ -258,6 +261,8 @@ def main() -> None:
     parser.add_argument("--cores", type=int, nargs="+", default=[2, 4, 8, 16, 64])
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
+    if given.what == "model" and (probe().usable_cores < 2 or given.turns < 2):
+        parser.error("the model needs two cores, and turns enough for an interval: at least 2")
     if given.what == "seconds":
         compare_seconds(given.model or "resnet50", given.turns)
     elif given.what == "model":

@@ -3,7 +3,7 @@
 A launch's preparation is work that only one core can do and work that spreads over all cores
 (Amdahl 1967). Both follow from its seconds of the wall clock and of the processors, alone on this
 host. Side by side, launches that together ask for more cores than there are get their shares of
-them. Memory, its bandwidth and the disk are not in it: what it says is at best.
+them. Memory, its bandwidth and the disk are not in it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def together_s(works: Sequence[Work], n_cores: int) -> float:
 
 
 def in_groups_s(works: Sequence[Work], n_cores: int) -> float:
-    """Return the seconds of preparing as the tool does: as many side by side as there are cores."""
+    """Return the seconds of preparing a list, as many side by side as there are cores."""
     groups = [works[n : n + n_cores] for n in range(0, len(works), n_cores)]
     return sum(together_s(group, n_cores) for group in groups)
 

@@ -292,6 +292,7 @@ def main() -> None:
             studies.append(make_study(folder, pair, "this", HERE, given.long))
         if given.known is not None:
             studies += known_studies(given.known, pair)
+        studies.sort(key=lambda study: study.name)  # the same arms, whoever was first
         rounds = measure_rounds(folder / "rounds.jsonl", pair, arms_of(studies), given.rounds)
         rows += tell_pair(pair, studies, rounds)
         (given.folder / "rows.json").write_text(json.dumps(rows, indent=1))

@@ -174,7 +174,9 @@ def test_guidelines_that_are_missed_and_acted_against(here: Here) -> None:
 
 
 def test_a_clean_file_ends_with_0(here: Here) -> None:
-    found = linted(here, "PORT=80\nPASSWORD=hunter2\nTF_X_TOKEN=hunter2\nexport A_TOKEN='hunter2\n")
+    found = linted(
+        here, "PORT=80\nPASSWORD=hunter2\nexport TF_X_TOKEN=hunter2\nexport A_TOKEN='hunter2\n"
+    )
     assert found["code"] == 0
     assert found["n_settings"] == 1
     assert "hunter2" not in json.dumps(found)

@@ -279,13 +279,17 @@ def test_a_dry_run_says_what_a_run_would_refuse(
     )
     monkeypatch.setattr("tuner.several.probe", lambda: small)
     models = "fake,dlrm-rmc1@row_scale=1.0"
-    done = here("--models", models, "--hw", "fake", "--framework", "fake,torch", "--dry-run",
-                "--budget", "8s", "--out", "all")  # fmt: skip
+    done = here("--models", models, "--hw", "fake", "--framework", "fake",
+                "--framework", "torch", "--dry-run", "--budget", "4s", "--out", "all")  # fmt: skip
     told = " ".join(done.stderr.split())
     assert done.returncode == 2
-    assert "dlrm-rmc1@row_scale=1.0 will fail: dlrm-rmc1 has 3.8 GiB of weights alone" in told
-    assert "--budget 8 s: 0 s of it are used" in told
-    assert "which leaves too little for 2 more" in told
+    assert (
+        "dlrm-rmc1@row_scale=1.0 will fail: dlrm-rmc1@row_scale=1.0 has 3.8 GiB of weights alone"
+        in told
+    )
+    assert "cannot be here" in done.stdout
+    assert "--budget 4 s: 0 s of it are used" in told
+    assert "which leaves too little for 1 more" in told
 
 
 def test_a_foreign_index_is_refused(tmp_path: Path) -> None:

@@ -14,7 +14,8 @@ from typing import Literal
 
 import msgspec
 
-from tuner.deploy.launch_file import CPU_LIST, Launched, LaunchFile, read_launch_file
+from tuner.deploy.launch_file import CPU_LIST, read_launch_file
+from tuner.deploy.launched import Launched, LaunchFile
 from tuner.host.environment import is_of_no_speed, is_tuning_variable
 from tuner.host.identity import Host, probe
 from tuner.host.libraries import library_folders
@@ -144,7 +145,8 @@ def _line_of(launched: Launched, name: str, value: str | None = None) -> int | N
 
 def _contradictions(launched: Launched) -> list[Slip]:
     found = []
-    lasting = [each for each in launched.assignments if each.is_lasting and each.is_certain]
+    lasting = [each for each in launched.assignments
+               if each.is_lasting and each.is_certain and each.is_exported]  # fmt: skip
     for i, each in enumerate(lasting):
         before = next((e for e in reversed(lasting[:i]) if e.name == each.name), None)
         if before is not None and before.value != each.value and is_tuning_variable(each.name):

@@ -33,7 +33,7 @@ from tuner.record.recommendation import (
     ShippedClaim,
     Tolerances,
 )
-from tuner.request import Request
+from tuner.request import Request, check_request
 from tuner.space.baselines import resolve_one
 from tuner.space.catalogue import allowed_in, describe, fault_of_value, is_known
 from tuner.space.design import Factors
@@ -83,6 +83,7 @@ def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> lis
 
     Raises UsageError where they say nothing of a framework, else as plan does.
     """
+    check_request(request)
     host = probe()
     _check_frameworks(request.frameworks, guidelines)  # before a model is built
     plans = plan(request, host, listen)

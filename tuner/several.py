@@ -116,10 +116,11 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     for name in select(wanted, cards):
         card = known_cards.get(name) or find_model(name, MODELS)[1]
         options = _options(request, card)
+        fault = ""
         try:
             check_memory(card, host, device)
         except UsageError as error:
-            listen(Warned(f"{name} will fail: {error}"))
+            fault = str(error)
         for framework in _frameworks(name, card, request, device, listen):
             row = known.get((name, framework))
             if row and result_of(folder_of(request), row):
@@ -127,7 +128,11 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
                     found.append(row)
                     continue
                 replaced.append(f"{name} in {framework}")
-            found.append(Row(name, framework, options=options))
+            if fault:
+                listen(Warned(f"{name} will fail: {fault}"))
+            pending = Row(name, framework, options=options)
+            failed = msgspec.structs.replace(pending, state="failed", reason=fault)
+            found.append(failed if fault else pending)
     if replaced:
         listen(
             Warned(

@@ -33,6 +33,9 @@ def test_the_best_vendor_is_chosen_by_other_rounds() -> None:
 def test_what_failed_in_a_round_is_left_out_there() -> None:
     rounds = [{DEFAULT: 0.0, LOW: 1.0}, {LOW: 2.0}, {DEFAULT: 0.0, LOW: 3.0}, {DEFAULT: 0.0}]
     assert gain(rounds, LOW, [DEFAULT]) == pytest.approx(2.0)
+    # the best one failed in half of the rounds: no weaker one takes its place there
+    even = {DEFAULT: 0.0, TCMALLOC: 1.0, LOW: 1.0}
+    assert gain([even, even, {DEFAULT: 0.0, LOW: 1.0}], LOW, [DEFAULT, TCMALLOC]) == 0.0
 
 
 def test_a_folder_of_rounds_is_read(tmp_path: Path) -> None:

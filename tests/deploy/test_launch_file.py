@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.deploy.launch_file import Assignment, LaunchFile, read_launch_file
+from tuner.deploy.launch_file import read_launch_file
+from tuner.deploy.launched import Assignment, LaunchFile
 from tuner.errors import UsageError
 
 
@@ -63,7 +64,9 @@ def test_an_assignment_knows_its_line_and_whether_it_lasts(tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("A=1\nB=2\n", "AB"),  # an env file
+        ("A=1\nexport A=2\nA=3\nB=2\n", "AAA"),  # what is exported stays so
+        ("set -eau\nA=1\nset +o allexport\nB=2\n", "A"),
+        ("set -- -a\nexport -n A\nA=1\n", ""),
         ("A=1\nexport B=2\n", "B"),
         ("#!/bin/sh\nA=1\nexport A\nB=2\nserve\n", "A"),
         ("A=1\nset -a\nB=2\nserve\n", "B"),
@@ -96,6 +99,20 @@ def test_what_is_not_understood_is_listed(tmp_path: Path, line: str) -> None:
     found = read(tmp_path, f"# a script\n{line}\n")
     assert values(found) == {}
     assert [number for number, _ in found.not_understood] == [2]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("run.env", "A=1\nB=-Xms1g -Xmx2g\n"),
+        ("settings", "A=1\nB=2\n"),
+        ("Dockerfile", "ENV A=1 \\\n  # threads\n  B=2\n"),
+    ],
+)
+def test_what_no_shell_reads_is_seen_whole(tmp_path: Path, name: str, text: str) -> None:
+    (launched,) = read(tmp_path, text, name).launched
+    own = [each for each in launched.assignments if each.name in "AB"]
+    assert [(each.name, each.is_exported) for each in own] == [("A", True), ("B", True)]
 
 
 def test_a_value_after_a_blank_is_none(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def show_several(rows: Sequence[Row], budget_s: float | None, *, as_json: bool) 
     budget_s: over all of them; None where it was not given. Raises UsageError where it is too small
     for as many.
     """
-    n_left = sum(row.state != "done" for row in rows)
+    n_left = sum(row.state == "pending" for row in rows)
     spent_s = sum(row.seconds for row in rows)
     all_s = budget_s or n_left * EACH_S + spent_s
     if as_json:
@@ -106,6 +106,7 @@ def _show_rows(rows: Sequence[Row], n_left: int, left_s: float) -> None:
         table.add_column(name)
     for row in rows:
         told = f"finished in {row.folder}" if row.state == "done" else "to be carried out"
+        told = "cannot be here" if row.state == "failed" else told
         table.add_row(*map(Text, (row.model, row.framework, told)))
     console = wide_console()
     console.print(table)
