@@ -217,10 +217,11 @@ def _tune_several(
 def check_budget(all_s: float, spent_s: float, n_studies: int) -> None:
     """Raise UsageError where what is left of a budget is too little for so many studies."""
     if n_studies and all_s - spent_s < _LEAST_S * n_studies:
+        used = f"{spent_s:.0f} s of it are used by finished studies and by looking at the models"
+        why = f"{used}, which leaves too little" if spent_s >= 1 else "that is too little"
         raise UsageError(
-            f"--budget {all_s:.0f} s: {spent_s:.0f} s of it are used by finished studies and by "
-            f"looking at the models, which leaves too little for {n_studies} more; give a larger "
-            "one, which is over all of them"
+            f"--budget {all_s:.0f} s: {why} for {n_studies} more; give a larger one, which is over "
+            "all of them"
         )
 
 
