@@ -45,7 +45,10 @@ class Launch(Protocol):
         """Stop it until its next step, which lets it go on."""
 
     def take_slice(self, index: int, seconds: float) -> None:
-        """Time calls for so long, at least one; the first after a pause is made and not timed."""
+        """Time calls for so long, at least one.
+
+        The first after a pause is made and not timed, unless a call takes as long as a slice.
+        """
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Take a slice beside `n_neighbours` busy processes.
