@@ -4,6 +4,7 @@ import math
 import os
 import re
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,11 +13,13 @@ from tests.measurement.conftest import Maker, launcher_of, limit_memory
 from tuner.errors import StorageFailed
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
+from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
 from tuner.record.journal import Started
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.protocol import Command, Measure
 from tuner.record.store import LaunchFile, Store
 
 NOISE = Scatter(0.02, 0.01)
@@ -363,3 +366,27 @@ def test_a_disk_that_is_full_when_a_worker_has_just_started_leaves_none_behind(
     monkeypatch.setattr(LaunchFile, "add", full)
     with pytest.raises(StorageFailed):
         measured(bench)  # that no process is left, the fixture sees
+
+
+@pytest.mark.parametrize(("seconds", "discarded"), [(0.3, 1), (0.001, 0)])
+def test_a_call_as_long_as_a_slice_is_not_preceded_by_another(
+    bench_of: Maker, monkeypatch: pytest.MonkeyPatch, seconds: float, discarded: int
+) -> None:
+    """Of long calls the first after a pause is as fast as any, and costs as much as the slice."""
+    orders: list[Measure] = []
+    ask = Team.asking
+
+    def asking(team: Team, command: Command, *more: Any) -> Any:
+        orders.extend([command] if isinstance(command, Measure) else [])
+        return ask(team, command, *more)
+
+    monkeypatch.setattr(Team, "asking", asking)
+    launch = bench_of().launcher.start(Configuration(), Purpose.CONFIRM)
+    prepared = launch.record.prepared
+    assert prepared is not None
+    assert 0.001 < prepared.steady_call_s < 0.3
+    for index in range(2):
+        launch.take_slice(index, seconds)
+        launch.pause()
+    assert [order.discard for order in orders] == [0, discarded]  # it had not paused before
+    launch.finish()
