@@ -19,10 +19,12 @@ from tuner.measurement.bench import Bench
 from tuner.measurement.quiet import WAITING_SHARE, Quiet
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.load import Offer
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.output_check import OutputCheck
 from tuner.record.protocol import Check
+from tuner.record.serving import LoadgenOrder, Validation
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
 from tuner.space.knobs_of.launch import BATCH
@@ -94,7 +96,7 @@ class VirtualLaunch:
     def slice_s(self) -> float:
         return self._slicing_s / max(1, len(self.record.slices))
 
-    def take_slice(self, index: int, seconds: float) -> None:
+    def take_slice(self, index: int, seconds: float, offer: Offer | None = None) -> None:
         if not self.goes_on:
             return
         found = self._played.slice()
@@ -120,6 +122,10 @@ class VirtualLaunch:
             self.finish(self._played.failure)
         else:
             self.record.check = OutputCheck(0.0, order.n_inputs)
+
+    def validate(self, order: LoadgenOrder) -> Validation:
+        """Nothing that was recorded answers requests."""
+        return Validation(order.rate, None, "recorded launches answer nobody")
 
     def profile(self, seconds: float) -> None:
         """Nothing runs that could be looked into."""

@@ -13,8 +13,10 @@ from typing import Any
 import msgspec
 
 import tuner.measurement.launch
+import tuner.measurement.sharing
 import tuner.several
 import tuner.study.budget
+import tuner.study.validate
 import tuner.study.verify
 import tuner.tuning
 import tuner.verifying
@@ -28,6 +30,7 @@ from tuner.record.protocol import Command, Measured, Reply
 KEPT_BY = (
     tuner.study.verify,
     tuner.measurement.launch,
+    tuner.measurement.sharing,
     tuner.study.budget,
     tuner.several,
     tuner.tuning,
@@ -54,6 +57,9 @@ class Clock:
 MOST_TOGETHER = 2
 """Launches that are prepared side by side, however many cores the host has."""
 
+LOADGEN_S = 2.0
+"""What LoadGen sends requests for: its seconds are those of the wall clock."""
+
 
 def install() -> Clock:
     """Have the budget kept by a new clock, which every launch of this process advances."""
@@ -73,6 +79,7 @@ def install() -> Clock:
         return reply
 
     Team.__init__, Team.asking = started, asking  # type: ignore[assignment, method-assign]
+    tuner.study.validate.USUAL_S = LOADGEN_S
     ProcessLauncher.most_together = MOST_TOGETHER  # type: ignore[assignment, method-assign]
     for module in KEPT_BY:
         assert module.time is time

@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 from pathlib import Path
 
+import msgspec
+
 from tuner.errors import StudyConflict
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host
@@ -15,6 +17,7 @@ from tuner.plan import Plan, difference
 from tuner.record.events import Listener, Warned
 from tuner.record.journal import (
     EarlierNoted,
+    SloFixed,
     StudyFinished,
     StudyOpened,
     WinnerClass,
@@ -27,6 +30,7 @@ from tuner.space.as_run import change, named, removal
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.budget import Budget
 from tuner.study.costs import Costs
+from tuner.study.latency_bound import fix_bound
 from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 from tuner.version import __version__
@@ -86,6 +90,43 @@ def study_of(
         listen,
         WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
     )
+
+
+def with_noted_bound(store: Store, plan: Plan) -> Plan:
+    """Return a plan with the latency that an earlier session has fixed, if one has."""
+    fixed = store.all(SloFixed)
+    if not fixed or plan.objective.slo is not None:
+        return plan
+    objective = msgspec.structs.replace(plan.objective, slo=fixed[-1].slo)
+    return msgspec.structs.replace(plan, objective=objective)
+
+
+def bounded(study: Study, plan: Plan, request: Request, host: Host, session: int) -> Plan:
+    """Return a plan with the latency that requests keep within, which the default's decides.
+
+    Raises NothingMeasured where the default cannot be measured.
+    """
+    card = msgspec.structs.replace(plan.workload.card, reference_batch=1, batches=(1,))
+    alone = msgspec.structs.replace(plan.workload, scenario="single-stream", card=card)
+    bench = bench_of_processes(
+        study.store,
+        host,
+        alone,
+        plan.facts,
+        plan.objective,
+        study.listen,
+        session=session,
+        seed=request.seed,
+        seconds_left=study.budget.left_s,
+        waiting_s=0.0,
+    )
+    try:
+        slo = fix_bound(study.store, bench)
+    finally:
+        bench.close()
+    told = f"{slo.name} within {1000 * slo.seconds:.3g} ms"
+    study.notes.warn(f"no --slo was given: {told}, {slo.asked}")
+    return with_noted_bound(study.store, plan)
 
 
 def tell_losses(study: Study, folder: Path) -> None:

@@ -23,12 +23,12 @@ from tuner.record.files import read_result, results_below
 from tuner.record.guidelines import read_guidelines
 from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
-from tuner.record.load import SCENARIOS
+from tuner.record.load import SCENARIOS, served_batches
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef, Workload
-from tuner.request import Request, check_request, objective_of
+from tuner.request import Request, callers_of, check_request, objective_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
@@ -121,10 +121,16 @@ def plan(
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
     meant = (*frameworks, *request.together)
-    check_known(request.restrictions, knob_ids(profile, meant, card.form))
-    batch = request.batch if request.batch is not None else SCENARIOS[request.scenario].batch
+    is_served = SCENARIOS[request.scenario].is_served
+    known = knob_ids(profile, meant, card.form, is_served=is_served)
+    check_known(request.restrictions, known)
+    scenario = SCENARIOS[request.scenario]
+    batch = request.batch if request.batch is not None else scenario.batch
     if batch is not None:
         card = _at_batch(card, batch, request.restrictions)
+    elif scenario.is_served:  # a request is one sample, however many are answered together
+        batches = served_batches(max(card.batches))
+        card = msgspec.structs.replace(card, reference_batch=1, batches=batches)
     several = len(frameworks) > 1
     plans = [
         _plan_one(request, host, profile, ref, card, framework, waiting(), several=several)
@@ -171,7 +177,15 @@ def _plan_one(
     *,
     several: bool,
 ) -> Plan:
-    workload = Workload(ref, framework, request.scenario, card, request.seed, device=profile.device)
+    workload = Workload(
+        ref,
+        framework,
+        request.scenario,
+        card,
+        request.seed,
+        device=profile.device,
+        callers=callers_of(request),
+    )
     objective = objective_of(request)
     gpu = gpu_of(profile.device, host)
     facts = describe_model(ref, framework, request.seed, waiting, gpu)
@@ -208,7 +222,7 @@ def _plan_one(
         folder=folder,
         objective=objective,
         earlier=[
-            *earlier_studies(request.learn_from, framework, objective.metric, folder),
+            *earlier_studies(request.learn_from, workload, objective.metric, folder),
             *_by_rules(request.guidelines, workload, facts, factors, identity),
         ],
         environment=environment,
@@ -244,9 +258,11 @@ def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:
 
 
 def earlier_studies(
-    folders: Iterable[Path], framework: str, metric: str, own: Path
+    folders: Iterable[Path], workload: Workload, metric: str, own: Path
 ) -> list[Earlier]:
-    """Return every other study of a framework and a metric below some folders, each once.
+    """Return every other study below some folders that answers such a question, each once.
+
+    Of the framework, the metric and the load; of servers, those whose default was in time.
 
     Raises UsageError for a folder below which there is none, or none that can be read.
     """
@@ -264,7 +280,9 @@ def earlier_studies(
                 why = str(error)
                 continue
             readable += 1
-            if (result.framework, result.objective.metric) == (framework, metric):
+            told = (result.framework, result.objective.metric, result.scenario, result.callers)
+            wanted = (workload.framework, metric, workload.scenario, workload.callers)
+            if told == wanted and result.default_meets_slo is not False:
                 name = f"{result.model} ({path.parent})"
                 found[place] = Earlier(name, _log_ratios(result))
         if not readable:

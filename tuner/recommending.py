@@ -241,6 +241,7 @@ def _to_ship(
             workload.card.form,
             workload.card.source_sha256,
             workload.device,
+            workload.callers,
         ),
         host=RecommendedHost(
             host.fingerprint(),

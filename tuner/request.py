@@ -12,13 +12,16 @@ import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
-from tuner.record.load import OFFLINE, SCENARIOS
+from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, Slo
 from tuner.record.objective import GOALS, Bound, Objective
 from tuner.space.catalogue import fault_of_value
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics, Restrictions, check_consistent
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
+_LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_LONGEST_S = 600.0
+"""Of a latency: who answers later is no server."""
 
 
 def parse_duration(text: str) -> float:
@@ -70,7 +73,14 @@ class Request(msgspec.Struct, frozen=True):
     designed: bool = False
     """Whether the designed part is measured first (space/design.py)."""
     scenario: str = OFFLINE
+    callers: int | None = None
+    """How many call at the same time; None: as many as the scenario has."""
+    slo: str = ""
+    """The latency that a server's requests keep within, as typed: p99=15ms; empty for the tool's
+    own."""
     goal: str = "fastest"
+    price_per_hour: float | None = None
+    """Of the host, in any currency: what an item costs is then told."""
     max_memory: str = ""
     """The most memory that a winner may need, as typed: 4G; empty for no bound."""
     learn_from: tuple[Path, ...] = ()
@@ -98,6 +108,9 @@ def check_request(request: Request) -> None:
         )
     if request.batch is not None and (fault := fault_of_value(BATCH, request.batch)):
         raise UsageError(f"--batch {request.batch}: {fault}")
+    price = request.price_per_hour
+    if price is not None and not 0 < price < 1e6:
+        raise UsageError(f"--price-per-hour {price} is none; give what the host costs: 0.68")
     if not 0 <= request.seed < 2**32:
         raise UsageError(f"--seed {request.seed} is none; give a whole number below 2**32")
     check_consistent(restrictions)
@@ -111,6 +124,21 @@ def _check_load(request: Request) -> None:
             f"--scenario {request.scenario} is for a model, whose calls are timed one by one; a "
             "program (--command) times itself: leave one of them out"
         )
+    _check_callers(request.callers, request.scenario)
+    if request.designed and request.scenario != OFFLINE:
+        raise UsageError(
+            f"--designed is what guidelines are learnt from, which are of --scenario {OFFLINE}: "
+            f"leave out one of --designed and --scenario {request.scenario}"
+        )
+    if request.slo:
+        slo = parse_slo(request.slo)
+        if not scenario.is_served:
+            those = ", ".join(name for name, each in SCENARIOS.items() if each.is_served)
+            raise UsageError(
+                f"{slo.asked} bounds the latency of requests that arrive by themselves, and "
+                f"--scenario {request.scenario} sends one when the last is answered: take "
+                f"--scenario {those}"
+            )
     restrictions = request.restrictions
     asked = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
     others = [str(batch) for batch in asked if batch not in (None, scenario.batch)]
@@ -121,13 +149,54 @@ def _check_load(request: Request) -> None:
         )
 
 
+def _check_callers(callers: int | None, scenario: str) -> None:
+    if callers is None:
+        return
+    those = ", ".join(name for name, each in SCENARIOS.items() if each.callers > 1)
+    if SCENARIOS[scenario].callers == 1:
+        raise UsageError(
+            f"--callers {callers}: --scenario {scenario} has one caller a process; those with "
+            f"several: {those}"
+        )
+    if not 2 <= callers <= MOST_CALLERS:
+        raise UsageError(
+            f"--callers {callers}: give 2 to {MOST_CALLERS}; one caller is --scenario single-stream"
+        )
+
+
+def callers_of(request: Request) -> int:
+    """Return how many call at the same time."""
+    return request.callers or SCENARIOS[request.scenario].callers
+
+
+def parse_slo(text: str) -> Slo:
+    """Read p99=15ms or p99.9=1.5s; raises UsageError."""
+    number = r"[0-9]+(?:\.[0-9]+)?"
+    found = re.fullmatch(rf"p({number})=({number})(us|ms|s)", text.strip())
+    if found is None:
+        raise UsageError(
+            f"--slo {text!r} is no latency at a percentile with a unit: write p99=15ms, p95=200us "
+            "or p99.9=1s"
+        )
+    percent, seconds = float(found[1]), float(found[2]) * _LATENCIES[found[3]]
+    if not 50 <= percent <= 99.9:
+        raise UsageError(
+            f"--slo {text}: give a percentile from p50 to p99.9: beyond it, a trial of seconds "
+            "holds too few requests"
+        )
+    if not 0 < seconds <= _LONGEST_S:
+        raise UsageError(f"--slo {text}: give a latency above 0 and up to {_LONGEST_S:.0f} s")
+    return Slo(percent / 100, seconds, f"--slo {text.strip()}")
+
+
 def objective_of(request: Request) -> Objective:
     """Return what the request maximises or minimises, within its bounds; raises UsageError."""
     bounds = []
     if request.max_memory:
         asked = f"--max-memory {request.max_memory}"
         bounds.append(Bound("memory", parse_size(request.max_memory), asked))
-    return Objective.of(SCENARIOS[request.scenario].metric, bounds, request.goal)
+    found = Objective.of(SCENARIOS[request.scenario].metric, bounds, request.goal)
+    return msgspec.structs.replace(found, slo=parse_slo(request.slo)) if request.slo else found
 
 
 def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:

@@ -10,6 +10,7 @@ import msgspec
 from threadpoolctl import threadpool_limits
 
 from tuner.assembling import (
+    bounded,
     environment_changed,
     now,
     open_study,
@@ -17,6 +18,7 @@ from tuner.assembling import (
     tell_losses,
     warn_about_the_environment,
     warn_about_the_host,
+    with_noted_bound,
 )
 from tuner.errors import TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
@@ -173,11 +175,12 @@ def run_study(
             for each in plan.earlier:
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
+        plan = with_noted_bound(store, plan)
         study = study_of(store, plan, request, host, budget, session.number, listen)
         tell_losses(study, plan.folder)
         if not is_finished:
             store.add(session)
-            _measure_or_withdraw(study, plan, request, host, ground)
+            study = _measure_or_withdraw(study, plan, request, host, session.number, ground)
         result = assemble(study, _context(plan, request, host, session))
         write_result(plan.folder / "result.json", result)
         found = recommendations(result, host, plan.workload.card)
@@ -236,18 +239,29 @@ def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -
         session=session,
         command=session.command or request.command,
         environment=plan.environment,
+        price_per_hour=request.price_per_hour,
     )
 
 
 def _measure_or_withdraw(
-    study: Study, plan: Plan, request: Request, host: Host, ground: Path
-) -> None:
-    """Measure; where the study is refused before anything was, leave nothing of it."""
+    study: Study, plan: Plan, request: Request, host: Host, session: int, ground: Path
+) -> Study:
+    """Measure; where the study is refused before anything was, leave nothing of it.
+
+    Returns the study, which is another one where the latency to keep within was to be found first.
+    """
     try:
         # the surrogate's matrices are small: several BLAS threads only wait for each other
         with threadpool_limits(limits=1, user_api="blas"):
             warn_about_the_environment(study, plan, request)
-            _measure(study, plan, request, host)
+            _begin(study, plan, request, host)
+            if plan.workload.means().is_served and plan.objective.slo is None:
+                plan = bounded(study, plan, request, host, session)
+                study = study_of(
+                    study.store, plan, request, host, study.budget, session, study.listen
+                )
+            _measure(study, plan)
+            return study
     except UsageError:
         if not study.store.launches:
             withdraw(study.store, ground)
@@ -264,8 +278,8 @@ def _drop_weights(study: Study) -> None:
         path.unlink(missing_ok=True)
 
 
-def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
-    """The phases, in their order; each knows what an earlier session has done."""
+def _begin(study: Study, plan: Plan, request: Request, host: Host) -> None:
+    """Say what is shaky, and provide what every launch needs."""
     if request.learn_from and not study.search.heard().studies:
         study.notes.warn(
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
@@ -278,6 +292,10 @@ def _measure(study: Study, plan: Plan, request: Request, host: Host) -> None:
     waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
     provide_reference(study, plan.workload, waiting, gpu_of(plan.workload.device, host))
     study.adopt_orphans()
+
+
+def _measure(study: Study, plan: Plan) -> None:
+    """The phases, in their order; each knows what an earlier session has done."""
     if plan.design is not None:
         measure_design(study, plan.design)
     measure_baselines(study)

@@ -79,6 +79,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,
         scenario=workload.scenario,
+        callers=workload.callers if workload.callers > 1 else None,
         device=workload.device,
     )
     (planned,) = plan(request, host, listen, is_strict=True)

@@ -12,7 +12,9 @@ from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import describe_model, find_model, make_reference
+from tuner.measurement.launch import ProcessLaunch
 from tuner.measurement.launcher import ProcessLauncher, bench_of_processes
+from tuner.measurement.seam import Launch
 from tuner.record.configuration import Value
 from tuner.record.events import Event
 from tuner.record.journal import StudyOpened
@@ -77,6 +79,12 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         bench.store.close()
     monkeypatch.delenv(MARKER)
     assert wait_until_gone(marker) == []
+
+
+def pids_of(launch: Launch) -> tuple[int, ...]:
+    """Return the processes of a launch, by rank; none once it has ended."""
+    assert isinstance(launch, ProcessLaunch)
+    return launch._team.pids if launch._team is not None else ()
 
 
 def launcher_of(bench: Bench) -> ProcessLauncher:

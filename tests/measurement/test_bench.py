@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.measurement.conftest import Maker, launcher_of, limit_memory
+from tests.measurement.conftest import Maker, launcher_of, limit_memory, pids_of
 from tuner.errors import StorageFailed
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
@@ -112,7 +112,7 @@ def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
     bench = bench_of()
     bench.pacer.block()
     (pacer,) = launcher_of(bench).running
-    pid = pacer.pids[0]
+    pid = pids_of(pacer)[0]
     variables = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     padding = next(v for v in variables if v.startswith(b"TUNE_FRAMEWORK_PADDING="))
     assert len(padding.partition(b"=")[2]) == pacer.record.request.padding_bytes
@@ -315,7 +315,7 @@ def test_an_arm_that_fails_in_a_round_does_not_stop_the_others(bench_of: Maker) 
 def test_a_dead_pacer_is_replaced(bench_of: Maker) -> None:
     bench = bench_of()
     first = bench.pacer.block()
-    pid = next(iter(launcher_of(bench).running)).pids[0]
+    pid = pids_of(next(iter(launcher_of(bench).running)))[0]
     os.kill(pid, 9)
     measured(bench, fake__streams=2)
     assert not bench.pacer.is_running

@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.measurement.conftest import Maker, launcher_of, limit_memory
+from tests.measurement.conftest import Maker, launcher_of, limit_memory, pids_of
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration
@@ -78,7 +78,7 @@ def test_they_wait_stopped_until_their_turn(company_of: Maker) -> None:
     launches = launcher_of(bench).start_together([PACKED, STREAMS], Purpose.SEARCH)
     states = []
     for launch in launches:
-        (pid,) = launch.pids
+        (pid,) = pids_of(launch)
         states.append(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
     assert states == ["T", "T"]
 

@@ -11,7 +11,7 @@ from benchmarks.deck import Deck, DeckSource
 from benchmarks.table import Cut, Table, Taken
 from benchmarks.virtual import Played, PlayedSlice, VirtualLauncher
 from tests.command import MARKER, marked_processes
-from tests.measurement.conftest import Maker, launcher_of
+from tests.measurement.conftest import Maker, launcher_of, pids_of
 from tests.space.spaces import workload
 from tuner.measurement.seam import Launch, Launcher
 from tuner.record.configuration import Configuration
@@ -51,7 +51,7 @@ class Processes:
         self.launcher = launcher_of(bench)
 
     def kill(self, launch: Launch) -> None:
-        (pid,) = next(each.pids for each in self.launcher.running if each is launch)
+        (pid,) = pids_of(launch)
         os.kill(pid, 9)
 
     def works(self) -> bool:

@@ -16,7 +16,9 @@ from tuner.record.course import BEFORE, Moment, PhaseSeconds, Seconds
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
+from tuner.record.load import Slo
 from tuner.record.result import Contribution, OperatorProfile, Result
+from tuner.record.serving import Serving, TriedRate
 
 SAMPLE = Path(__file__).parents[2] / "reports/samples/resnet50-torch.json"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -64,10 +66,25 @@ def whole() -> Result:
             ),
             PhaseSeconds("confirm", scored=50.0, discarded=10.0, neighbour=14.0),
         ],
-        default=msgspec.structs.replace(result.default, profile=default),
+        objective=msgspec.structs.replace(result.objective, slo=Slo(0.99, 0.1, "--slo p99=100ms")),
+        default=msgspec.structs.replace(result.default, profile=default, serving=served(20.0)),
         winners=result.winners
-        | {klass: msgspec.structs.replace(result.winners[klass], profile=winner)},
+        | {
+            klass: msgspec.structs.replace(
+                result.winners[klass], profile=winner, serving=served(40.0)
+            )
+        },
     )
+
+
+def served(edge: float) -> Serving:
+    """Two launches whose latency crosses 100 ms at a rate."""
+    rates = [
+        TriedRate(number, edge * by, 200, 0.04, 0.1 * by**3)
+        for number in (1, 2)
+        for by in (0.7, 0.9, 1.1, 1.3)
+    ]
+    return Serving(rates, 2, 2, is_cliff=False, is_open=False, queue_share=0.3, generator=0.01)
 
 
 def draw(chart: Chart, width: int) -> str:
@@ -311,3 +328,12 @@ def test_hostile_text_stays_text(name: str) -> None:
     )
     _, svg = drawn(name, hostile)
     assert not [e for e in svg.iter() if e.tag in (f"{SVG}script", f"{SVG}image")]
+
+
+def test_the_latency_under_load_is_drawn_rate_by_rate_with_its_bound() -> None:
+    chart, svg = drawn("front", whole())
+    points = [text for text in told(svg) if "requests/s" in text]
+    assert len(points) == 16
+    assert "the default: 18 requests/s, p99 72.9 ms" in points
+    assert "p99 within 100 ms (--slo p99=100ms)" in chart.summary
+    assert FIGURES["front"](read_result(SAMPLE)) is None

@@ -27,8 +27,10 @@ def test_a_value_is_what_its_worth_says(name: str) -> None:
 def test_latencies_are_milliseconds_of_a_call() -> None:
     objective = Objective.of("latency_p90")
     assert objective.value(objective.of_slice(SLOW)) == pytest.approx(200.0)
-    calls = [k / 1000 for k in range(1, 41)]
-    assert objective.value(objective.of_calls(calls)) == pytest.approx(37.0)
+    calls = packed(k / 1000 for k in range(1, 41))
+    told = objective.of_launch([Slice(3, 4, 40, 1.0, 2.5, packed_calls=calls)])
+    assert told is not None
+    assert objective.value(told) == pytest.approx(37.0)
 
 
 def test_an_interval_in_a_unit_of_which_less_is_better_is_turned_round() -> None:

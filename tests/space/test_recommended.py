@@ -246,7 +246,11 @@ IMPOSSIBLE: dict[str, tuple[str, dict[str, Any], str]] = {
     "a surety above 1": ("claim", {"speedup": Interval(1.5, 1.4, 1.6, 95.0)}, "no interval"),
     "a boundless high": ("claim", {"speedup": Interval(1.5, 1.4, 1e9, 0.95)}, "claim.speedup.high"),
     "a scatter below none": ("claim", {"launch_sd": -0.1}, "claim.launch_sd is -0.1"),
-    "another scenario": ("workload", {"scenario": "server"}, "scenario is 'server'; allowed are: "),
+    "another scenario": (
+        "workload",
+        {"scenario": "clients"},
+        "scenario is 'clients'; allowed are: ",
+    ),
     "another metric": ("claim", {"metric": "joy"}, "claim.metric is 'joy'; allowed are: "),
     "a bound of nothing": (
         "",

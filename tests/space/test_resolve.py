@@ -36,24 +36,25 @@ def test_a_value_that_is_in_force_anyway_is_the_default(tmp_path: Path) -> None:
     assert torch.canonical({"env.OMP_NUM_THREADS": 4}) != Configuration()
 
 
-def test_one_caller_keeps_one_instance_busy(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scenario", ["single-stream", "multi-stream", "concurrent"])
+def test_what_goes_to_one_process_keeps_one_instance_busy(tmp_path: Path, scenario: str) -> None:
     """Whatever asks for more of them, a vendor or a user, is told that they would idle."""
     host = machine(tmp_path, cores=8)
-    space = resolved(host, "torch", TORCH_DEFAULTS, scenario="single-stream")
+    space = resolved(host, "torch", TORCH_DEFAULTS, scenario=scenario)
     assert "launch.instances" not in {knob.id for knob in space.searched}
     assert "launch.instances" in {
         knob.id for knob in resolved(host, "torch", TORCH_DEFAULTS).searched
     }
     asked = without_effect(space, Restrictions(fixed={"launch.instances": 2}))
-    assert "one caller keeps one instance busy" in asked["--fix launch.instances=2"]
-    streamed = workload("torch", scenario="single-stream")
+    assert "all requests go to one process" in asked["--fix launch.instances=2"]
+    streamed = workload("torch", scenario=scenario)
     profile = load_profile("xeon", SEARCH_SPACES)
     found = {
         b.name: b for b in resolve_baselines(profile, host, streamed, model(TORCH_DEFAULTS), space)
     }
     latency = found["xeon_run_cpu_latency"]
     assert "launch.instances" not in latency.configuration.as_dict()
-    assert any("one caller" in text for text in latency.dead_settings)
+    assert any("one process" in text for text in latency.dead_settings)
 
 
 def test_false_is_not_zero(tmp_path: Path) -> None:

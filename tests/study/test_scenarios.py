@@ -11,7 +11,7 @@ import pytest
 from tests.command import Here, run
 from tests.study.fake_studies import study
 from tuner.record.files import RESULT_SCHEMA, read_recommendation
-from tuner.record.launch import IN_ROUNDS
+from tuner.record.launch import UNPACED
 from tuner.record.objective import METRICS
 from tuner.record.store import Store
 
@@ -50,7 +50,7 @@ def test_every_call_is_kept_and_enough_are_made(streamed: tuple[Path, dict[str, 
         records = [r for r in store.launches.values() if r.slices]
     assert all(len(s.call_s) == s.calls for r in records for s in r.slices)
     assert {s.batch for r in records for s in r.slices} == {1}
-    in_rounds = [r for r in records if r.request.purpose in IN_ROUNDS]
+    in_rounds = [r for r in records if r.request.purpose in UNPACED]
     least = METRICS["latency_p90"].least_calls
     assert in_rounds
     assert min(sum(s.calls for s in r.slices) for r in in_rounds) >= least
@@ -74,6 +74,30 @@ def test_a_latency_that_was_claimed_is_verified_as_one(
     assert found["speedup"]["point"] == pytest.approx(result["speedup"]["point"], rel=0.2)
 
 
+def test_eight_samples_at_a_time_are_judged_by_the_slowest_calls(tmp_path: Path) -> None:
+    result = study(tmp_path, MODEL, "25s", "--scenario", "multi-stream")
+    assert (result["batches"], result["objective"]["metric"]) == ([8], "latency_p99")
+    with Store(tmp_path / "out") as store:
+        records = [r for r in store.launches.values() if r.slices]
+    in_rounds = [r for r in records if r.request.purpose in UNPACED]
+    assert in_rounds
+    assert min(sum(s.calls for s in r.slices) for r in in_rounds) >= 100
+
+
+def test_callers_of_one_process_are_measured_together(tmp_path: Path) -> None:
+    result = study(tmp_path, MODEL, "15s", "--scenario", "concurrent", "--callers", "3")
+    jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
+    assert (result["callers"], result["objective"]["metric"]) == (3, "throughput")
+    assert result["verdict"] == "faster"
+    with Store(tmp_path / "out") as store:
+        slices = [s for r in store.launches.values() for s in r.slices]
+    assert {len(s.shares) for s in slices} == {3}
+    assert "concurrent, 3 callers" in (tmp_path / "out/report.md").read_text()
+    done = run("verify", str(tmp_path / "out/recommended.toml"), "--json", cwd=tmp_path,
+               is_virtual=True)  # fmt: skip
+    assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "confirmed")
+
+
 def test_an_export_names_the_scenario(streamed: tuple[Path, dict[str, Any]]) -> None:
     cwd, _ = streamed
     done = run("export", str(cwd / "out/recommended.toml"), "--to", "env", cwd=cwd)
@@ -87,6 +111,10 @@ def test_an_export_names_the_scenario(streamed: tuple[Path, dict[str, Any]]) -> 
         (("--scenario", "single-stream", "--batch", "4"), "sends 1 sample(s) in a request"),
         (("--scenario", "single-stream", "--fix", "workload.batch=4"), "the batch of 4"),
         (("--scenario", "single-stream", "--set", "workload.batch=1,4"), "the batch of 4"),
+        (("--scenario", "multi-stream", "--batch", "4"), "sends 8 sample(s) in a request"),
+        (("--callers", "4"), "--scenario offline has one caller a process"),
+        (("--scenario", "concurrent", "--callers", "1"), "give 2 to 256"),
+        (("--scenario", "concurrent", "--callers", "1000"), "give 2 to 256"),
         (("--max-memory", "4"), "write 512M, 4G or 1.5G"),
         (("--max-memory", "-1G"), "write 512M, 4G or 1.5G"),
         (("--max-memory", "much"), "write 512M, 4G or 1.5G"),

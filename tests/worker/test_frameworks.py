@@ -335,6 +335,18 @@ def _silent(stage: str) -> None:
     pass
 
 
+@pytest.mark.parametrize("framework", FRAMEWORKS)
+def test_callers_in_threads_share_one_model(folder: Path, framework: str) -> None:
+    with Launched(folder, framework, {}) as launched:
+        launched.prepare(load=Load("concurrent", 1, callers=3))
+        taken = launched.measured().slice
+        assert len(taken.shares) == 3
+        assert taken.calls == sum(share.calls for share in taken.shares) == len(taken.call_s)
+        assert taken.rate == pytest.approx(taken.calls / taken.seconds, rel=0.5)
+        checked = launched.checked()
+        assert isinstance(checked, Checked), checked
+
+
 @torch
 def test_numa_binding_is_proven_inside_the_measured_process(told: Ask) -> None:
     if not NODE:

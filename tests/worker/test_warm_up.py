@@ -1,16 +1,21 @@
 """Warm-up and slices over a clock that the test winds."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import cast
 
 import pytest
 
 from tuner.host.interference import Watch
-from tuner.worker.scenarios import SCENARIOS
-
-measure, warm_up = SCENARIOS["offline"].measure, SCENARIOS["offline"].warm_up
+from tuner.record.load import Load
+from tuner.record.protocol import Measure
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios import SCENARIOS, Scenario
 
 
 class Clock:
+    """As much of a framework's work as scenarios ask for."""
+
     def __init__(self, durations: Iterator[float]) -> None:
         self.now = 0.0
         self.calls = 0
@@ -20,8 +25,18 @@ class Clock:
         self.calls += 1
         self.now += next(self._durations)
 
-    def read(self) -> float:
+    def clock(self) -> float:
         return self.now
+
+    def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def wait_until(self, moment: float) -> None:
+        self.now = max(self.now, moment)
+
+
+def offline(clock: Clock) -> Scenario:
+    return SCENARIOS["offline"](Load("offline", 4), {4: [clock.call]}, cast(Work, clock))
 
 
 def always(seconds: float) -> Iterator[float]:
@@ -39,7 +54,7 @@ def settling(factor: float, floor: float) -> Iterator[float]:
 @pytest.mark.parametrize(("seconds", "calls"), [(0.01, 50), (0.2, 3), (2.0, 3)])
 def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
     clock = Clock(always(seconds))
-    found = warm_up([clock.call], clock.read)
+    found = offline(clock).warm_up()
     assert found.is_steady
     assert found.call_s == pytest.approx(seconds)
     assert calls <= clock.calls <= calls + 2
@@ -47,7 +62,7 @@ def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
 
 def test_a_model_that_speeds_up_is_waited_for() -> None:
     clock = Clock(settling(0.7, 0.05))
-    found = warm_up([clock.call], clock.read)
+    found = offline(clock).warm_up()
     assert found.is_steady
     assert found.call_s == pytest.approx(0.05, rel=0.1)
 
@@ -60,7 +75,7 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
             yield duration
 
     clock = Clock(growing())
-    found = warm_up([clock.call], clock.read)
+    found = offline(clock).warm_up()
     assert not found.is_steady
     assert 6.0 <= found.seconds < 15
 
@@ -68,8 +83,8 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
 @pytest.mark.parametrize(("call_s", "calls"), [(0.1, 3), (5.0, 1), (0.29, 2)])
 def test_a_slice_is_whole_calls_for_at_least_its_seconds(call_s: float, calls: int) -> None:
     clock = Clock(always(call_s))
-    timed: Callable[[], None] = clock.call
-    found = measure([timed], clock.read, Watch(), index=7, batch=4, seconds=0.3).slice
+    found = offline(clock).measure(Measure(7, 0.3, 0), Watch(), None)
+    assert found is not None
     assert (found.index, found.calls) == (7, calls)
     assert found.seconds == pytest.approx(calls * call_s)
     assert found.rate == pytest.approx(4 / call_s)

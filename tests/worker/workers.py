@@ -111,10 +111,11 @@ class Launched:
             )
         )
 
-    def prepare(self, batch: int | None = None) -> Prepared:
+    def prepare(self, batch: int | None = None, load: Load | None = None) -> Prepared:
         begun = self.begin()
         assert not isinstance(begun, Failed), begun
-        compiled = self.ask(Prepare(Load(OFFLINE, batch or self.card.reference_batch)))
+        offered = load or Load(OFFLINE, batch or self.card.reference_batch)
+        compiled = self.ask(Prepare(offered))
         assert isinstance(compiled, Compiled), compiled
         prepared = self.ask(WarmUp())
         assert isinstance(prepared, Prepared), prepared

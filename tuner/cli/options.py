@@ -57,6 +57,20 @@ ScenarioName = Annotated[
     str,
     typer.Option(help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items()) + "."),
 ]
+Callers = Annotated[
+    int | None,
+    typer.Option(
+        help=f"With concurrent: how many call at the same time ({SCENARIOS['concurrent'].callers})."
+    ),
+]
+SloText = Annotated[
+    str | None,
+    typer.Option(
+        "--slo",
+        help="With server: the latency that so many percent of the requests keep within: "
+        "p99=15ms. Default: p99 within 5 times the default's median for one request at a time.",
+    ),
+]
 BudgetText = Annotated[
     str | None,
     typer.Option(
@@ -85,6 +99,10 @@ GoalName = Annotated[
 MaxMemory = Annotated[
     str | None,
     typer.Option(help="The most memory that a winner may need, all instances together: 4G."),
+]
+PricePerHour = Annotated[
+    float | None,
+    typer.Option("--price-per-hour", help="What the host costs: tells what a million items cost."),
 ]
 Set = Annotated[
     list[str] | None, typer.Option("--set", help="KNOB=V1,V2: search only these values.")

@@ -58,7 +58,7 @@ def show(result: Result, folder: Path) -> None:
     """Print what a study found."""
     console = wide_console()
     console.print()
-    headline = f"{result.model_title}, {result.framework}, {result.scenario}: "
+    headline = f"{result.model_title}, {result.framework}, {result.load_in_words()}: "
     speedup = f"  {ratio(result.speedup)}" if result.speedup else ""
     at_the_price = f"; {price(result)}" if price(result) else ""
     console.print(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
@@ -23,7 +24,7 @@ from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.plan import plan
 from tuner.record.events import Event
-from tuner.request import Request, parse_duration, parse_size
+from tuner.request import Request, parse_duration, parse_size, parse_slo
 from tuner.several import folder_of, rows_of, tune_several
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
@@ -39,6 +40,8 @@ def main(
     hardware: str,
     frameworks: list[str],
     scenario: str,
+    callers: int | None,
+    slo: str | None,
     budget: str | None,
     out: Path | None,
     batch: int | None,
@@ -46,6 +49,7 @@ def main(
     tolerance: float | None,
     allow_pickle: bool,
     max_memory: str | None,
+    price_per_hour: float | None,
     numerics: str,
     goal: str,
     learn_from: list[Path],
@@ -77,8 +81,11 @@ def main(
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
         scenario=scenario,
+        callers=callers,
+        slo="" if slo is None else _checked(slo, parse_slo),
         goal=goal,
-        max_memory="" if max_memory is None else _size(max_memory),
+        price_per_hour=price_per_hour,
+        max_memory="" if max_memory is None else _checked(max_memory, parse_size),
         learn_from=tuple(learn_from),
         guidelines=guidelines,
         designed=designed,
@@ -99,9 +106,9 @@ def main(
         _tune(request, as_json=as_json)
 
 
-def _size(text: str) -> str:
-    """Return a size as typed, once it is one; raises UsageError."""
-    parse_size(text)
+def _checked(text: str, parse: Callable[[str], object]) -> str:
+    """Return what was typed, once it can be read; raises UsageError."""
+    parse(text)
     return text.strip()
 
 

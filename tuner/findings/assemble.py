@@ -10,6 +10,7 @@ from tuner.findings.left import left_to_find
 from tuner.findings.remarks import remarks
 from tuner.findings.rounds import confirmation_section, noise_section
 from tuner.findings.seconds import seconds, seconds_by_phase, shares
+from tuner.findings.serving import default_meets, without_speedups
 from tuner.findings.timeline import timeline
 from tuner.findings.trials import learnt_from, trials
 from tuner.findings.winners import default_section, recommended_class, winner_section
@@ -45,6 +46,7 @@ class Context(msgspec.Struct, frozen=True):
     """What repeats the study."""
     environment: dict[str, str] = {}
     """The tuning variables that were set when it was begun."""
+    price_per_hour: float | None = None
 
 
 def assemble(study: Study, context: Context) -> Result:
@@ -60,7 +62,8 @@ def assemble(study: Study, context: Context) -> Result:
     card = context.workload.card
     wall_s = study.budget.used_s()
     phases = {str(note.phase): note.reason for note in store.all(PhaseDone)}
-    return Result(
+    meets = default_meets(claims)
+    found = Result(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
         created=context.session.started,
@@ -110,7 +113,11 @@ def assemble(study: Study, context: Context) -> Result:
         speedup_over_as_run=over_as_run(study, claims, recommended),
         device=context.workload.device,
         model_facts=_model(context),
+        callers=context.workload.callers,
+        default_meets_slo=meets,
+        price_per_hour=context.price_per_hour,
     )
+    return without_speedups(found) if meets is False else found
 
 
 def _model(context: Context) -> ModelSection:

@@ -11,7 +11,8 @@ from tuner.record.interval import Interval
 from tuner.record.journal import Phase
 from tuner.record.result import BaselineSection
 from tuner.space.baselines import Baseline
-from tuner.study.claims import Claim, Claims
+from tuner.study.claim import Claim
+from tuner.study.claims import Claims
 from tuner.study.compared import baseline_name, best_baseline, configuration_as_run
 from tuner.study.study import Study
 

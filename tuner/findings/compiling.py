@@ -7,7 +7,8 @@ import statistics
 from tuner.record.configuration import Configuration
 from tuner.record.result import CompileSeconds
 from tuner.record.store import Store
-from tuner.study.claims import Claim, Claims
+from tuner.study.claim import Claim
+from tuner.study.claims import Claims
 
 _BRIEF_S = 0.5
 """By less, first calls differ with the moment: nothing was compiled, or as fast."""

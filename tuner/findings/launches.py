@@ -42,11 +42,23 @@ def joules_per_item(records: list[LaunchRecord]) -> float | None:
     Undisturbed ones, since the card tells of all that computed on it.
     """
     told = [
-        s.energy_j / (s.calls * s.batch)
+        s.energy_j / (s.rate * s.seconds)
         for record in records
         if record.request.purpose is Purpose.CONFIRM
         for s in clean_slices(record)
         if s.energy_j
+    ]
+    return statistics.median(told) if told else None
+
+
+def cpu_share(records: list[LaunchRecord]) -> float | None:
+    """Return the share of the allowed CPUs' time that was used, the median of confirming slices."""
+    told = [
+        s.interference.own
+        for record in records
+        if record.request.purpose is Purpose.CONFIRM
+        for s in clean_slices(record)
+        if s.interference.own is not None
     ]
     return statistics.median(told) if told else None
 
@@ -57,6 +69,8 @@ def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | N
     Where calls are what counts, by the very calls that the value rests on: those of confirming
     launches, all of them, as means over launches. Else by undisturbed slices.
     """
+    if objective.slo is not None:
+        return None  # of requests that waited in line, the rates that were tried tell
     if not objective.is_of_calls:
         return _of_slices(records)
     confirming = [r for r in records if r.request.purpose is Purpose.CONFIRM and r.slices]

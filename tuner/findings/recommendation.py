@@ -68,6 +68,7 @@ def _recommendation(
             card.form,
             card.source_sha256,
             result.device,
+            result.callers,
         ),
         host=RecommendedHost(
             result.host.fingerprint,
@@ -87,6 +88,7 @@ def _recommendation(
             None if result.default.rate is None else result.default.rate.point,
             None if result.default.value is None else result.default.value.point,
             result.objective.metric,
+            result.default_meets_slo,
         ),
         tolerances=held_to,
         versions=result.versions,
@@ -96,6 +98,7 @@ def _recommendation(
         memory_bytes=section.memory_peak_bytes,
         packages=packages,
         bounds=result.objective.bounds,
+        slo=result.objective.slo,
     )
 
 

@@ -7,6 +7,7 @@ import math
 from tuner.findings.contributions import worth
 from tuner.findings.launches import check_of, launches_of
 from tuner.findings.neighbours import beside_neighbour
+from tuner.findings.serving import of_serving
 from tuner.findings.stability import stability
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.record.configuration import Configuration
@@ -14,7 +15,8 @@ from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerC
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.catalogue import is_default, winner_class
-from tuner.study.claims import Claim, Claims
+from tuner.study.claim import Claim
+from tuner.study.claims import Claims
 from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
@@ -45,6 +47,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
             texts += _of_prices(study, claim)
     texts += _of_stability(study, claims, klass)
     texts += _of_bounds(study, claims)
+    texts += of_serving(study, claims, found)
     recommended = claims.claim(klass)
     texts += _of_the_budget(study, recommended)
     texts += _of_what_was_fixed(study, recommended)

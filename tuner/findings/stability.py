@@ -8,8 +8,9 @@ from __future__ import annotations
 from scipy.special import betaincinv  # scipy.stats takes 0.3 s to import
 
 from tuner.measurement.confirmation import ALPHA
-from tuner.record.result import Stability, Steadiness
-from tuner.study.claims import Claim, Claims
+from tuner.record.course import Stability, Steadiness
+from tuner.study.claim import Claim
+from tuner.study.claims import Claims
 
 _UNSTABLE_ABOVE = 0.1
 """A launch in ten: who restarts a service now and then meets it."""
@@ -48,6 +49,8 @@ def stability(claims: Claims, claim: Claim) -> Stability | None:
     if claim.verdict != "faster":
         return None
     differences = claims.differences(claim.configuration)
+    if not differences:  # the default was in time in no round: it was the slower one in each
+        return stability_of(0, claim.n_rounds)
     return stability_of(sum(d < 0 for d in differences), len(differences))
 
 

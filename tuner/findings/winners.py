@@ -7,6 +7,7 @@ from tuner.findings.contributions import contributions
 from tuner.findings.launches import (
     call_times,
     check_of,
+    cpu_share,
     device_memory,
     joules_per_item,
     launches_of,
@@ -14,12 +15,14 @@ from tuner.findings.launches import (
     profile_of,
 )
 from tuner.findings.neighbours import beside_neighbour
+from tuner.findings.serving import serving_of
 from tuner.findings.stability import is_unstable, stability
 from tuner.measurement.confirmation import WORTH_HAVING
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.journal import FinalistNamed, ValidationNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.result import DefaultSection, WinnerSection
+from tuner.record.serving import Validation
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
@@ -75,6 +78,9 @@ def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSect
         over_bound=ledger.eligible.default_beyond(),
         device_memory=device_memory(records),
         joules_per_item=joules_per_item(records),
+        serving=serving_of(records, claims.objective.slo),
+        validation=_validation(store, claims.default),
+        cpu_share=cpu_share(records),
     )
 
 
@@ -117,7 +123,15 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         stability=stability(claims, claim),
         device_memory=device_memory(records),
         joules_per_item=joules_per_item(records),
+        serving=serving_of(records, claims.objective.slo),
+        validation=_validation(study.store, claim.configuration),
+        cpu_share=cpu_share(records),
     )
+
+
+def _validation(store: Store, configuration: Configuration) -> Validation | None:
+    noted = [n for n in store.all(ValidationNoted) if n.configuration == configuration]
+    return noted[-1].validation if noted else None
 
 
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:

@@ -140,6 +140,7 @@ class Watch:
             pressure=min(1.0, (after.pressure_s - before.pressure_s) / elapsed),
             involuntary_switches=after.involuntary_switches - before.involuntary_switches,
             dirty=tuple(dirty),
+            own=min(1.0, max(0.0, after.own_s - before.own_s) / offered),
         )
 
 

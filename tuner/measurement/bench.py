@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from tuner.measurement.offering import is_settled, tries
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
 from tuner.measurement.quiet import Quiet
@@ -52,8 +53,13 @@ class Bench:
         self._card = card
         self._objective = objective
         self._random = draw
-        self._steps = Steps(store, card, launcher, quiet, draw)
+        self._steps = Steps(store, card, objective, launcher, quiet, draw)
         self.pacer = Pacer(store, launcher, self._steps.slice)
+
+    @property
+    def n_shapes(self) -> int:
+        """Of the model's inputs."""
+        return self._card.n_shapes
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
@@ -67,7 +73,7 @@ class Bench:
         noise: Scatter,
         *,
         hopeless_below: float = -math.inf,
-        least_calls: int = 0,
+        is_in_round: bool = False,
         beside_neighbour: bool = False,
         checks: bool = False,
         profiles: bool = False,
@@ -76,7 +82,8 @@ class Bench:
         launch.pause()
         self.pacer.pace(launch)
         while launch.goes_on and (
-            _lacks_calls(launch, least_calls) or self._wants_slice(launch, planned, noise)
+            (is_in_round and self._is_unsettled(launch))
+            or self._wants_slice(launch, planned, noise)
         ):
             self._steps.await_quiet(launch.record.slices[-1:])
             self._steps.slice(launch)
@@ -88,8 +95,14 @@ class Bench:
             self._steps.beside([launch])
         return self._steps.conclude(launch, checks=checks, profiles=profiles)
 
+    def _is_unsettled(self, launch: Launch, *, in_haste: bool = False) -> bool:
+        """Tell whether a launch of a round has not done yet what its value rests on."""
+        return launch.goes_on and not is_settled(launch.record, self._objective, in_haste=in_haste)
+
     def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
         """Tell whether one more slice of a launch tells more than its seconds are worth."""
+        if tries(launch.record, self._objective):
+            return False  # what trials do not tell, slices do not
         slices = launch.record.slices
         clean = [s for s in slices if not s.interference.dirty]
         worths = [self._objective.of_slice(s) for s in clean or slices]
@@ -205,7 +218,7 @@ class Bench:
                     self.launcher.start(arms[i], purpose, round_number=number),
                     FIXED,
                     noise,
-                    least_calls=self._objective.least_calls,
+                    is_in_round=True,
                     beside_neighbour=beside_neighbour,
                     checks=checks,
                     profiles=arms[i] in profiled,
@@ -257,14 +270,22 @@ class Bench:
             last = [s for each in going for s in each.record.slices[-1:]]
             if not in_haste():
                 self._steps.await_quiet(last)
-            for launch in self._random.sample(going, len(going)):
+            # an edge takes as many trials as it takes; else what a pass has in common is taken out
+            taking = [
+                launch for launch in going
+                if self._is_unsettled(launch, in_haste=in_haste())
+                or not tries(launch.record, self._objective)
+            ]  # fmt: skip
+            for launch in self._random.sample(taking, len(taking)):
                 self._steps.slice(launch)
             going = [launch for launch in going if launch.goes_on]
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
         """Tell whether one more slice of every arm tells more than its seconds are worth."""
-        if any(_lacks_calls(launch, self._objective.least_calls) for launch in launches):
+        if any(self._is_unsettled(launch, in_haste=in_haste) for launch in launches):
             return True
+        if any(tries(launch.record, self._objective) for launch in launches):
+            return False
         passes = passes_of([launch.record for launch in launches], self._objective)
         planned = replication(CONFIRM, self._card)
         if in_haste and passes.n_taken >= planned.least:
@@ -296,7 +317,3 @@ class Bench:
 def _died_in_company(record: LaunchRecord) -> bool:
     """Tell whether a launch ended without an outcome while others were prepared beside it."""
     return record.ending is not None and record.ending.outcome is Outcome.INTERRUPTED
-
-
-def _lacks_calls(launch: Launch, least: int) -> bool:
-    return sum(s.calls for s in launch.record.slices) < least

@@ -26,7 +26,7 @@ import numpy as np
 from tuner.measurement.passes import passes_of
 from tuner.measurement.replication import Scatter, scatter, variance_of_median
 from tuner.record.configuration import Configuration
-from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose, Slice
+from tuner.record.launch import UNPACED, LaunchRecord, Purpose, Slice
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 
@@ -55,9 +55,9 @@ def round_worths(
     there = [r for r in records if _counts(r) and r.slices]
     if not there:
         return [None] * len(records)
-    if objective.is_of_calls:
+    if objective.is_of_launch:
         values: list[float | None] = [
-            _worth_of_calls(r, objective, only_clean=only_clean) for r in there
+            _worth_of_all(r, objective, only_clean=only_clean) for r in there
         ]
     else:
         values = [*passes_of(there, objective).values()]
@@ -65,16 +65,13 @@ def round_worths(
     return [by_launch.get(r.request.id) for r in records]
 
 
-def _worth_of_calls(
-    record: LaunchRecord, objective: Objective, *, only_clean: bool
-) -> float | None:
-    """Return what a launch's calls are worth; only_clean: None where every slice was disturbed."""
+def _worth_of_all(record: LaunchRecord, objective: Objective, *, only_clean: bool) -> float | None:
+    """Return what a launch's slices are worth together.
+
+    only_clean: without disturbed ones; None where every slice was.
+    """
     slices = [s for s in record.slices if not (only_clean and s.interference.dirty)]
-    return (
-        None
-        if not slices
-        else objective.of_calls([seconds for s in slices for seconds in s.call_s])
-    )
+    return objective.of_launch(slices) if slices else None
 
 
 def beside(record: LaunchRecord, objective: Objective) -> float:
@@ -99,7 +96,7 @@ class Estimates:
         self._scores: dict[Configuration, float | None] = {}
         for record in launches.values():
             slices = clean_slices(record)
-            if not slices or record.request.purpose in IN_ROUNDS:
+            if not slices or record.request.purpose in UNPACED:
                 continue
             if record.request.purpose is Purpose.PACER:
                 series = [s.at for s in slices], [self._worth(s) for s in slices]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -11,7 +11,9 @@ import msgspec
 
 from tuner.errors import StorageFailed
 from tuner.measurement.conversations import Conversation, alone
+from tuner.measurement.loadgen import validated
 from tuner.measurement.process import WorkerEnded
+from tuner.measurement.queueing import with_sustained
 from tuner.measurement.team import Team
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
@@ -25,8 +27,10 @@ from tuner.record.launch import (
     Purpose,
     ReadBack,
 )
+from tuner.record.load import Offer
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
+    Answered,
     Begin,
     Check,
     Command,
@@ -35,11 +39,17 @@ from tuner.record.protocol import (
     Measured,
     Prepare,
     Profile,
+    Serve,
     WarmUp,
 )
+from tuner.record.serving import LoadgenOrder, Validation
 from tuner.record.store import LaunchFile
 
-_ReplyT = TypeVar("_ReplyT", bound=Built | Compiled | Prepared | Measured | Checked | Profiled)
+_ReplyT = TypeVar(
+    "_ReplyT", bound=Built | Compiled | Prepared | Measured | Answered | Checked | Profiled
+)
+_PATIENCE = 3
+"""Times the seconds in which requests are sent: after so long, a run has failed."""
 
 
 class Timeouts(msgspec.Struct, frozen=True):
@@ -83,11 +93,6 @@ class ProcessLaunch:
     def goes_on(self) -> bool:
         """Whether its processes run, or wait to."""
         return self._team is not None
-
-    @property
-    def pids(self) -> tuple[int, ...]:
-        """The processes of the instances, by rank; none once it has ended."""
-        return self._team.pids if self._team is not None else ()
 
     @property
     def fixed_s(self) -> float:
@@ -236,33 +241,51 @@ class ProcessLaunch:
         if ignored:
             self._fail(Ending(Outcome.NOT_APPLICABLE, _describe_ignored(ignored)))
 
-    def take_slice(self, index: int, seconds: float) -> None:
-        """Take one slice; the first call after a pause is made and not timed, unless it is long."""
+    def take_slice(self, index: int, seconds: float, offer: Offer | None = None) -> None:
+        """Take one slice; the first call after a pause is made and not timed, unless it is long.
+
+        offer: requests that are sent to a server in the place of it.
+        """
         if self.goes_on and self.record.request.purpose is not Purpose.PACER:
             self._tell("measuring")
         spent_before_s = self._spent_s
-        order = Measure(index, seconds, int(self._is_paused and self._is_short(seconds)))
-        measured = self._carry_out(order, self._timeouts.slice_s, Measured)
+        order = Measure(index, seconds, self._n_discarded(seconds), offer=offer)
+        arriving_s = 3 * offer.n_requests / offer.rate if offer else 0.0
+        measured = self._carry_out(order, self._timeouts.slice_s + arriving_s, Measured)
         if measured is not None:
             self._slicing_s += self._spent_s - spent_before_s
-            self.file.add(SliceTaken(measured.slice))
+            self.file.add(SliceTaken(with_sustained(measured.slice, self.record.request.slo)))
 
-    def _is_short(self, seconds: float) -> bool:
-        """Tell whether calls are shorter than a slice: the caches' cold start then matters.
+    def _n_discarded(self, seconds: float) -> int:
+        """Return how many calls are made before a slice: one after a pause, if calls are shorter.
 
-        It takes a few milliseconds. The first call after a pause took 6 % longer than others where
-        they take 59 ms, and no longer (-1 to +2 %) where they take 0.26 s and more
-        (benchmarks/first_call.py).
+        The caches' cold start takes a few milliseconds: the first call after a pause took 6 %
+        longer than others where they take 59 ms, and no longer (-1 to +2 %) where they take 0.26 s
+        and more (benchmarks/first_call.py).
         """
         prepared = self.record.prepared
-        return prepared is None or prepared.steady_call_s < seconds
+        is_short = prepared is None or prepared.steady_call_s < seconds
+        return int(self._is_paused and is_short)
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Take a slice beside busy processes; a launch that does not bear them has ended well."""
         order, when = Measure(index, seconds, 1), "beside a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)
         if measured is not None:
-            self.file.add(SliceTaken(measured.slice, n_neighbours))
+            taken = with_sustained(measured.slice, self.record.request.slo)
+            self.file.add(SliceTaken(taken, n_neighbours))
+
+    def validate(self, order: LoadgenOrder) -> Validation:
+        """Have LoadGen send requests at a rate; nothing is measured after that."""
+        patience_s = _PATIENCE * order.duration_s + self._timeouts.slice_s
+        when = "while LoadGen sent requests"
+
+        def serve(address: str) -> str:
+            if self._try(Serve(address), patience_s, Answered, when) is not None:
+                return ""
+            return self.record.ending.reason if self.record.ending else "the launch has ended"
+
+        return validated(order, self.file.log_path.with_suffix(".loadgen.log"), serve)
 
     def check(self, order: Check) -> None:
         """Have the outputs compared with the default's; nothing is measured after that."""
@@ -310,24 +333,6 @@ class ProcessLaunch:
         if self._team is not None:
             self._team.close()
             self._team = None
-
-
-def share_out(launches: Sequence[ProcessLaunch]) -> Callable[[Sequence[int]], None]:
-    """Return what charges launches for the time that passes from now on, whenever it is called.
-
-    It is told which of them went on meanwhile: seconds in which three did count a third for each,
-    so that they sum up to the wall clock's.
-    """
-    since = time.monotonic()
-
-    def passed(going: Sequence[int]) -> None:
-        nonlocal since
-        now = time.monotonic()
-        for i in going:
-            launches[i].charge((now - since) / len(going))
-        since = now
-
-    return passed
 
 
 def _describe_ignored(ignored: list[ReadBack]) -> str:

@@ -16,14 +16,17 @@ from tuner.host.interference import n_disturbed
 from tuner.measurement.bench import Bench
 from tuner.measurement.conversations import Conversation, converse
 from tuner.measurement.estimates import clean_slices
-from tuner.measurement.launch import ProcessLaunch, Timeouts, share_out
+from tuner.measurement.launch import ProcessLaunch, Timeouts
 from tuner.measurement.memory import MemoryModel
 from tuner.measurement.neighbour import n_neighbours, neighbour
+from tuner.measurement.offering import tries
 from tuner.measurement.quiet import Quiet
+from tuner.measurement.sharing import share_out
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, LaunchDone, Listener
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
+from tuner.record.load import Batching, served_sizes
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin
@@ -31,7 +34,7 @@ from tuner.record.store import Store
 from tuner.record.workload import CUDA, ModelFacts, Workload
 from tuner.space.catalogue import describe, measures_itself
 from tuner.space.knob import Applies
-from tuner.space.knobs_of.launch import BATCH, INSTANCES
+from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
 from tuner.space.launching import LaunchPlan, plan_launch
 
 SearchRatio = Callable[[LaunchRecord], float | None]
@@ -205,11 +208,14 @@ class ProcessLauncher:
                 padding_bytes=self._draw.randint(0, _MAX_PADDING_BYTES),
                 scenario=self._workload.scenario,
                 n_companions=len(configurations) - 1,
+                callers=self._workload.callers,
+                batching=self._batching(configuration),
+                slo=self._objective.slo,
             )
             launch, conversation = self._open(request)
             launches.append(launch)
             preparing.append(conversation)
-        converse(preparing, share_out(launches))
+        converse(preparing, share_out([launch.charge for launch in launches]))
         return launches
 
     def _open(self, request: LaunchRequest) -> tuple[ProcessLaunch, Conversation[None]]:
@@ -240,6 +246,14 @@ class ProcessLauncher:
 
     def _batch(self, configuration: Configuration) -> int:
         return int(configuration.get(BATCH) or self._workload.card.reference_batch)
+
+    def _batching(self, configuration: Configuration) -> Batching | None:
+        if not self._workload.means().is_served:
+            return None
+        largest = self._batch(configuration)
+        wait_s = int(configuration.get(MAX_WAIT) or 0) / 1000
+        n_servers = int(configuration.get(INSTANCES) or 1)
+        return Batching(served_sizes(largest), wait_s, n_servers)
 
     def _environment(self, request: LaunchRequest) -> Mapping[str, str]:
         compiled = (self._store.folder / "compiled").absolute()
@@ -287,10 +301,12 @@ class ProcessLauncher:
         """Give up what takes many times as long as the default did, on its share of the cores."""
         facts, settings = self._facts, request.configuration.settings
         compiles = any(describe(k).applies is Applies.MODEL for k, _ in settings)
+        n_sizes = len(request.load.sizes)
         begin = 20 + 10 * (facts.import_s + facts.build_s)
-        prepare = (300.0 if compiles else 30.0) + 200 * facts.call_s
+        prepare = n_sizes * ((300.0 if compiles else 30.0) + 200 * facts.call_s)
         left = max(60.0, self._seconds_left())
-        slice_ = 20 + 100 * facts.call_s
+        slice_ = 20 + 100 * n_sizes * facts.call_s
+        n_instances *= request.callers
         n_beside = n_instances * (1 + request.n_companions)
         return Timeouts(
             *(
@@ -302,11 +318,12 @@ class ProcessLauncher:
     def _announce(self, record: LaunchRecord) -> None:
         request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
         slices, objective = clean_slices(record), self._objective
-        unit, value = objective.unit, None
-        if slices and objective.is_of_calls:
-            unit += " a call, on average"  # what the search goes by; a claim's value is another
-        if slices:
+        value, unit = None, objective.search_unit
+        if slices:  # by what the search goes by; a claim's value may be another
             value = objective.value(statistics.median(map(objective.of_slice, slices)))
+        if slices and tries(record, objective):
+            worth, unit = objective.of_launch(record.slices), objective.unit
+            value = None if worth is None else objective.value(worth)
         self._listen(
             LaunchDone(
                 launch=request.id,

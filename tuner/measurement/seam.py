@@ -18,8 +18,10 @@ from typing import Protocol
 
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.load import Offer
 from tuner.record.outcome import Ending
 from tuner.record.protocol import Check
+from tuner.record.serving import LoadgenOrder, Validation
 
 
 class Launch(Protocol):
@@ -44,16 +46,23 @@ class Launch(Protocol):
     def pause(self) -> None:
         """Stop it until its next step, which lets it go on."""
 
-    def take_slice(self, index: int, seconds: float) -> None:
+    def take_slice(self, index: int, seconds: float, offer: Offer | None = None) -> None:
         """Time calls for so long, at least one.
 
         The first after a pause is made and not timed, unless a call takes as long as a slice.
+        offer: requests that are sent to a server, all of which are answered, in the place of it.
         """
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Take a slice beside `n_neighbours` busy processes.
 
         One that does not bear them has ended well: what was measured undisturbed stands.
+        """
+
+    def validate(self, order: LoadgenOrder) -> Validation:
+        """Have LoadGen send requests at a rate; no slice may follow.
+
+        One that does not bear them has ended well; what LoadGen could not say has its reason.
         """
 
     def check(self, order: Check) -> None:

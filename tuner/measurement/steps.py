@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from tuner.measurement.offering import next_offer
 from tuner.measurement.quiet import Quiet
 from tuner.measurement.seam import Launch, Launcher
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Slice
+from tuner.record.objective import Objective
 from tuner.record.protocol import Check
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard
@@ -26,6 +28,7 @@ class Steps:
         self,
         store: Store,
         card: ModelCard,
+        objective: Objective,
         launcher: Launcher,
         quiet: Quiet,
         draw: random.Random,
@@ -33,14 +36,16 @@ class Steps:
         """draw: the order of what takes turns."""
         self._store = store
         self._card = card
+        self._objective = objective
         self._launcher = launcher
         self._quiet = quiet
         self._random = draw
         self._profiles_tried: set[Configuration] = set()
 
     def slice(self, launch: Launch) -> None:
-        """Take a slice, then let the launch wait."""
-        launch.take_slice(self._store.next_slice_index(), SLICE_S)
+        """Take a slice, or send a server's requests, then let the launch wait."""
+        offer = next_offer(launch.record, self._objective)
+        launch.take_slice(self._store.next_slice_index(), SLICE_S, offer)
         launch.pause()
 
     def await_quiet(self, slices: Iterable[Slice]) -> None:

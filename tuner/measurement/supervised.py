@@ -24,7 +24,9 @@ class Supervised:
         *,
         cpus: Sequence[int] | None = None,
         pass_fds: Sequence[int] = (),
+        cwd: Path | None = None,
     ) -> None:
+        """cwd: where it runs; here if None."""
         control_read, self._control = os.pipe()
         self._status, status_write = os.pipe()
         self._account = b""
@@ -44,7 +46,7 @@ class Supervised:
         order = {
             "argv": [sys.executable, "-P", *arguments],
             "env": dict(environment),
-            "cwd": str(Path.cwd()),
+            "cwd": str(cwd or Path.cwd()),
             "log": str(log.absolute()),
             "cpus": cpus,
             "pass_fds": list(pass_fds),

@@ -30,8 +30,10 @@ from tuner.record.launch import (
 )
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
+    LINE_BYTES,
     READY,
     TIMED,
+    Answered,
     Begin,
     Check,
     Command,
@@ -44,6 +46,7 @@ from tuner.record.protocol import (
     Reply,
     Stage,
 )
+from tuner.record.serving import Served
 from tuner.space.knobs_of.launch import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
 from tuner.space.launching import LaunchPlan
 
@@ -69,6 +72,7 @@ class Team:
         is_awaited: bool = True,
     ) -> None:
         self._plans = tuple(plans)
+        self._line = log.with_suffix(".line")
         self._settings: Mapping[str, Value] = {}
         self._members: list[WorkerProcess] = []
         try:
@@ -122,6 +126,8 @@ class Team:
         ranks = list(range(len(self._members) if is_for_all else 1))
         if isinstance(command, Begin):
             self._settings = command.settings
+        if isinstance(command, Measure) and command.offer is not None and len(ranks) > 1:
+            self._line.write_bytes(bytes(LINE_BYTES))  # nothing is taken yet
         for rank in ranks:
             self._members[rank].send(self._own(command, rank))
         if isinstance(command, Measure) and len(ranks) > 1:
@@ -139,7 +145,10 @@ class Team:
             policy = self._plans[rank].memory_policy
             return msgspec.structs.replace(command, memory_policy=policy)
         if isinstance(command, Measure):
-            return msgspec.structs.replace(command, in_team=len(self._members) > 1)
+            if len(self._members) == 1:
+                return command
+            line = str(self._line.absolute()) if command.offer is not None else ""
+            return msgspec.structs.replace(command, in_team=True, line=line)
         return command
 
     def _order(self, command: Command) -> None:
@@ -190,8 +199,10 @@ class Team:
             return Compiled(max(r.first_call_s for r in replies if isinstance(r, Compiled)))
         if isinstance(first, Prepared):
             return self._prepared([r for r in replies if isinstance(r, Prepared)])
-        if isinstance(first, Measured):
-            return _together([r for r in replies if isinstance(r, Measured)])
+        if isinstance(first, Answered):
+            return Answered(sum(r.n_batches for r in replies if isinstance(r, Answered)))
+        if measured := [r for r in replies if isinstance(r, Measured)]:
+            return _together(measured)
         return first
 
     def _prepared(self, each: list[Prepared]) -> Prepared:
@@ -242,6 +253,7 @@ class Team:
         """Kill every instance and everything it left behind, and wait until that has happened."""
         for member in self._members:
             member.close()
+        self._line.unlink(missing_ok=True)
 
 
 def _on_the_card(each: Sequence[DeviceMemory | None]) -> DeviceMemory | None:
@@ -254,6 +266,23 @@ def _on_the_card(each: Sequence[DeviceMemory | None]) -> DeviceMemory | None:
         sum(memory.reserved_peak_bytes for memory in known),
         sum(memory.reserved_bytes for memory in known),
         known[0].card_bytes,
+    )
+
+
+def _mean_known(shares: Sequence[float | None]) -> float | None:
+    known = [share for share in shares if share is not None]
+    return statistics.fmean(known) if known else None
+
+
+def _served_together(slices: Sequence[Slice]) -> Served | None:
+    """Add up what instances answered of the requests of one line."""
+    served = [s.served for s in slices if s.served is not None]
+    if not served:
+        return None
+    return msgspec.structs.replace(
+        served[0],
+        n_requests=sum(s.n_requests for s in served),
+        generator=statistics.fmean(s.generator for s in served),
     )
 
 
@@ -293,8 +322,10 @@ def _together(each: Sequence[Measured]) -> Measured:
                 ),
                 gpu_power_capped=max(i.gpu_power_capped for i in seen),
                 dirty=tuple(dict.fromkeys(reason for i in seen for reason in i.dirty)),
+                own=_mean_known([i.own for i in seen]),
             ),
             shares=tuple(Share(s.calls, s.seconds) for s in slices),
+            served=_served_together(slices),
             latency=latency([seconds for s in slices for seconds in s.call_s])
             if slices[0].latency
             else None,

@@ -103,7 +103,10 @@ def compare(studies: list[StudyFound]) -> Comparison:
     by_workload: dict[tuple[object, ...], list[StudyFound]] = defaultdict(list)
     for study in ordered:
         r = study.result
-        by_workload[r.model, r.framework, r.scenario, r.reference_batch, r.numerics].append(study)
+        slo = r.objective.slo
+        bound = None if slo is None else (slo.quantile, f"{slo.seconds:.2g}")
+        load = (r.scenario, r.callers, bound, r.reference_batch)
+        by_workload[r.model, r.framework, *load, r.numerics].append(study)
     pairs = [pair for group in by_workload.values() for pair in _pairs(group)]
     pairs.sort(key=lambda pair: (_when(pair[1]), _when(pair[0])))
     return Comparison(ordered, [_change(before, after) for before, after in pairs])

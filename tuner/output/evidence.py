@@ -102,7 +102,7 @@ def beside(fared: BesideNeighbour) -> str:
 
 def of_search(result: Result) -> str:
     """Say what the ratios of the search are, and what they go by where claims go by another."""
-    by = ", by the mean time of a call" if result.objective.is_of_calls else ""
+    by = f", by {result.objective.searched_by}" if result.objective.searched_by else ""
     return f"The ratios of the search are hints with the machine's drift taken out{by}: no claims."
 
 
@@ -180,6 +180,29 @@ def calling(winner: WinnerSection, result: Result) -> str:
         f"{_time(default.p50_s)} and {_time(default.p99_s)} ({mine.n_calls} and "
         f"{default.n_calls} calls were timed)."
     )
+
+
+def usage(winner: WinnerSection, result: Result) -> str:
+    """Say what a winner makes of the host beside the default; empty where nothing tells."""
+    told = []
+    mine, default = winner.rate, result.default.rate
+    cores = result.host.identity["quota_cores"] or result.host.identity["physical_cores"]
+    is_told = winner.configuration and result.objective.is_rate
+    if mine is not None and default is not None and is_told:
+        told.append(
+            f"{mine.point / cores:.3g} items/s a core (default {default.point / cores:.3g})"
+        )
+        if result.price_per_hour is not None:
+            costs = [f"{result.price_per_hour / 3600 / rate.point * 1e6:.3g}"
+                     for rate in (mine, default)]  # fmt: skip
+            told.append(
+                f"a million items cost {costs[0]} (default {costs[1]}) at "
+                f"{result.price_per_hour:g} an hour"
+            )
+    used, usual = winner.cpu_share, result.default.cpu_share
+    if used is not None and usual is not None and winner.configuration:
+        told.append(f"{used:.0%} of the CPUs' time used (default {usual:.0%})")
+    return f" {'; '.join(told).capitalize()}." if told else ""
 
 
 def _time(seconds: float) -> str:

@@ -21,8 +21,17 @@ from tuner.output.evidence import (
     profiled_how,
     profiles,
     steadiness,
+    usage,
 )
 from tuner.output.price import price
+from tuner.output.serving import (
+    edge_in_words,
+    highest_rate,
+    latency_bound,
+    loadgen_in_words,
+    queue_in_words,
+    served,
+)
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
 from tuner.output.values import bounds, default_value, metric, ratio, winner_value, worth_in_unit
 from tuner.record.configuration import Configuration, Value
@@ -297,6 +306,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "code": _code,
     "memory": memory,
     "calling": calling,
+    "usage": usage,
     "default_value": default_value,
     "winner_value": winner_value,
     "worth_in_unit": worth_in_unit,
@@ -306,5 +316,11 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "same_settings": same_settings,
     "same_winner": same_winner,
     "verdict": verdict_line,
+    "latency_bound": latency_bound,
+    "served": served,
+    "highest_rate": highest_rate,
+    "edge": edge_in_words,
+    "queue": queue_in_words,
+    "loadgen": loadgen_in_words,
 }
 """What templates may call: each writes one thing."""

@@ -33,6 +33,9 @@ def metric(result: Result) -> str:
 def default_value(result: Result) -> str:
     """Write the default's value with its interval and its batch; else that it has none."""
     interval = value_of(result.default)
+    serving = result.default.serving
+    if serving is not None and not serving.n_met:
+        return "within the bound at no rate that was tried"
     if interval is None:
         return "not known: too few rounds confirmed it"
     undisturbed = _undisturbed(result.default, result)

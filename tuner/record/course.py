@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import msgspec
 
 from tuner.record.configuration import Value
+
+Steadiness = Literal["stable", "unstable", "unknown"]
 
 
 class Seconds(msgspec.Struct, frozen=True):
@@ -130,3 +134,18 @@ class ConfirmationSection(msgspec.Struct, frozen=True):
     rounds: list[ConfirmationRound]
     looks: list[int]
     alpha: float
+
+
+class Stability(msgspec.Struct, frozen=True):
+    """How likely a launch of a winner is slower than the default's beside it, from the rounds."""
+
+    probability: float
+    """Share of the rounds in which the winner's launch was the slower one."""
+    low: float
+    high: float
+    """Of its 95 % interval (Jeffreys)."""
+    n_slower: int
+    n_rounds: int
+    """Rounds in which both were measured: a launch of each."""
+    word: Steadiness
+    """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""

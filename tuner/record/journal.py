@@ -9,7 +9,9 @@ import msgspec
 
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Built, Checked, Compiled, LaunchRequest, Prepared, Profiled, Slice
+from tuner.record.load import Slo
 from tuner.record.outcome import Ending
+from tuner.record.serving import Validation
 
 
 class WinnerClass(StrEnum):
@@ -64,6 +66,19 @@ class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
 
 TRANSFERRED = "transferred"
 """The source of a trial that earlier studies recommend."""
+
+
+class SloFixed(msgspec.Struct, frozen=True, tag="slo_fixed"):
+    """The latency that a server's requests keep within, where none was asked for; for good."""
+
+    slo: Slo
+
+
+class ValidationNoted(msgspec.Struct, frozen=True, tag="validation"):
+    """What LoadGen said of a configuration's rate."""
+
+    configuration: Configuration
+    validation: Validation
 
 
 class TrialNoted(msgspec.Struct, frozen=True, tag="trial"):
@@ -229,6 +244,8 @@ Note: TypeAlias = (
     | SessionOpened
     | TrialNoted
     | EarlierNoted
+    | SloFixed
+    | ValidationNoted
     | TransferNoted
     | PhaseDone
     | FinalistNamed

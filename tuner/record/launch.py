@@ -20,9 +20,10 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 
 from tuner.record.configuration import Configuration, Value
-from tuner.record.load import OFFLINE, Load
+from tuner.record.load import OFFLINE, Batching, Load, Slo
 from tuner.record.outcome import Ending
 from tuner.record.output_check import OutputCheck
+from tuner.record.serving import Served
 
 _Positive: TypeAlias = Annotated[float, msgspec.Meta(gt=0)]
 _Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
@@ -41,10 +42,12 @@ class Purpose(StrEnum):
     CONFIRM = "confirm"
     EXPLAIN = "explain"
     DESIGN = "design"
+    BOUND = "bound"
+    """What one request at a time takes: it sets the latency that a server keeps within."""
 
 
-IN_ROUNDS = (Purpose.CONFIRM, Purpose.EXPLAIN, Purpose.DESIGN)
-"""Purposes of launches that took turns in rounds; the others were measured beside the pacer."""
+UNPACED = (Purpose.CONFIRM, Purpose.EXPLAIN, Purpose.DESIGN, Purpose.BOUND)
+"""Purposes of launches that were not measured beside the pacer: most took turns in rounds."""
 
 
 class Interference(msgspec.Struct, frozen=True):
@@ -67,6 +70,8 @@ class Interference(msgspec.Struct, frozen=True):
     judged: whoever computes fast enough reaches it."""
     dirty: tuple[str, ...] = ()
     """The reasons why the slice does not count as clean; empty if it does."""
+    own: float | None = None
+    """Share that the measured process used itself; None in launches of earlier versions."""
 
 
 class DeviceMemory(msgspec.Struct, frozen=True):
@@ -83,7 +88,7 @@ class DeviceMemory(msgspec.Struct, frozen=True):
 
 
 class Share(msgspec.Struct, frozen=True):
-    """What one instance of a team did in a slice: whole calls from the common start."""
+    """What one instance, or one of several callers, did in a slice from the common start."""
 
     calls: int
     seconds: _Positive
@@ -122,7 +127,8 @@ class Slice(msgspec.Struct, frozen=True):
     """Timed work inside a launch: at least the asked seconds and one whole call.
 
     Of a team: `calls` are those of all instances, `seconds` the longest of theirs. They start at
-    one moment, and none stops working before the last has timed its slice.
+    one moment, and none stops working before the last has timed its slice. So with several callers
+    of one process.
     """
 
     index: int
@@ -134,14 +140,17 @@ class Slice(msgspec.Struct, frozen=True):
     """CLOCK_MONOTONIC at the middle of the slice, in seconds."""
     interference: Interference = Interference()
     shares: tuple[Share, ...] = ()
-    """Of each instance by rank; empty where there is one process."""
+    """Of each instance by rank, or of each caller; empty where one process has one caller."""
     latency: Latency | None = None
     """Percentiles of the calls below, for readers who need no more."""
     energy_j: float | None = None
     """What the measured card took, whoever computed; None where nothing tells it."""
     packed_calls: bytes = b""
     """Seconds of every call, in their order; a team's, instance by instance. Empty where calls were
-    not timed one by one, and in launches of earlier versions. Single precision, little-endian."""
+    not timed one by one, and in launches of earlier versions. Single precision, little-endian.
+    Where requests arrived at a server: of every request, from the moment at which it was due."""
+    served: Served | None = None
+    """None where no server was measured."""
 
     def __post_init__(self) -> None:
         """Refuse calls that no clock has timed: raises ValueError."""
@@ -161,6 +170,8 @@ class Slice(msgspec.Struct, frozen=True):
     @property
     def rate(self) -> float:
         """Items per second; of a team, the sum over its instances."""
+        if self.served is not None:
+            return self.served.n_requests / self.seconds
         if self.shares:
             return sum(share.calls * self.batch / share.seconds for share in self.shares)
         return self.calls * self.batch / self.seconds
@@ -291,11 +302,16 @@ class LaunchRequest(msgspec.Struct, frozen=True):
     """How many other launches were prepared beside it, until its first call had returned: what they
     did was not measured, but took longer. Seconds that the worker tells of its start, its model and
     its first call are then those beside others."""
+    callers: int = 1
+    """Threads of the process that call at the same time."""
+    batching: Batching | None = None
+    """Of a server's requests, `batch` at the most; None where no server is measured."""
+    slo: Slo | None = None
 
     @property
     def load(self) -> Load:
         """What is offered to it."""
-        return Load(self.scenario, self.batch)
+        return Load(self.scenario, self.batch, self.callers, self.batching)
 
 
 class LaunchRecord(msgspec.Struct):

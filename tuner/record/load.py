@@ -1,4 +1,4 @@
-"""How work arrives at a model: the scenarios of MLPerf's inference rules that a study may ask for.
+"""How work arrives at a model: the scenarios that a study may ask for, most of them MLPerf's.
 
 A scenario is an entry in SCENARIOS, which says what the tool must know, and a file of
 tuner/worker/scenarios/, which makes its calls in the measured process.
@@ -6,7 +6,49 @@ tuner/worker/scenarios/, which makes its calls in the measured process.
 
 from __future__ import annotations
 
+import bisect
+
 import msgspec
+
+
+class Slo(msgspec.Struct, frozen=True):
+    """A service-level objective: so large a share of the requests is answered in this time."""
+
+    quantile: float
+    """0.99: 99 % of them."""
+    seconds: float
+    asked: str
+    """How it was asked for: --slo p99=15ms; or how it came about."""
+
+    @property
+    def name(self) -> str:
+        """The quantile as people write it: p99."""
+        return f"p{100 * self.quantile:g}"
+
+    @property
+    def least_requests(self) -> int:
+        """Of so many, one is expected beyond the quantile: of fewer it says nothing."""
+        return round(1 / (1 - self.quantile))
+
+
+class Batching(msgspec.Struct, frozen=True):
+    """How servers make batches of the requests that wait."""
+
+    sizes: tuple[int, ...]
+    """The batches that the model was prepared for, ascending: others are padded to the next."""
+    wait_s: float = 0.0
+    """The longest that the oldest request waits for others, where the batch is not full."""
+    n_servers: int = 1
+    """Instances that take from one line."""
+
+    @property
+    def largest(self) -> int:
+        """The most requests that are answered together."""
+        return self.sizes[-1]
+
+    def padded(self, n_requests: int) -> int:
+        """Return the size in which so many requests are answered; the largest for more."""
+        return self.sizes[min(bisect.bisect_left(self.sizes, n_requests), len(self.sizes) - 1)]
 
 
 class Scenario(msgspec.Struct, frozen=True):
@@ -18,9 +60,13 @@ class Scenario(msgspec.Struct, frozen=True):
     its own."""
     batch: int | None = None
     """Samples in a request; None: as many as serve best, so that the batch is a knob."""
-    one_caller: bool = False
-    """Whether a request is sent only when the one before is answered: a second instance would
-    idle."""
+    is_served: bool = False
+    """Whether requests arrive by themselves, and wait in line: a bound on their latency is then
+    part of the question (Slo)."""
+    one_process: bool = False
+    """Whether all requests go to one process: a second instance would idle."""
+    callers: int = 1
+    """How many call at the same time, unless --callers says otherwise; 1: never more."""
     bears_programs: bool = False
     """Whether a program that times itself (--command) can be measured under it."""
 
@@ -36,9 +82,51 @@ SCENARIOS = {
         "one caller, one sample at a time, by the 90th percentile of the latency",
         "latency_p90",
         batch=1,
-        one_caller=True,
+        one_process=True,
+    ),
+    "multi-stream": Scenario(
+        "one caller, eight samples at a time, by the 99th percentile of the latency",
+        "latency_p99",
+        batch=8,
+        one_process=True,
+    ),
+    "concurrent": Scenario(
+        "several callers, threads of one process, one sample each at a time, by items per second",
+        "throughput",
+        batch=1,
+        one_process=True,
+        # "40 requests/s for one user, 3 for six": discuss.pytorch.org/t/224189
+        callers=6,
+    ),
+    "server": Scenario(
+        "requests arrive at random: the highest rate within the latency of --slo",
+        "rate_within",
+        is_served=True,
     ),
 }
+_MOST_SERVED = 256
+"""Samples in a server's batch: of more, the first would wait too long for the last."""
+
+
+def served_batches(largest: int) -> tuple[int, ...]:
+    """Return what a server's largest batch may be, of a model that is called with `largest`."""
+    most = min(max(1, largest), _MOST_SERVED)
+    return tuple(4**k for k in range(most.bit_length()) if 4**k <= most)
+
+
+def served_sizes(largest: int) -> tuple[int, ...]:
+    """Return the batches that a server prepares a model for: those between are padded."""
+    powers = [2**k for k in range(largest.bit_length()) if 2**k < largest]
+    return (*powers, largest)
+
+
+MOST_CALLERS = 256
+"""Threads in one process; more are no way to serve a model."""
+
+
+def in_words(scenario: str, callers: int) -> str:
+    """Name a scenario as reports do."""
+    return scenario if callers == 1 else f"{scenario}, {callers} callers"
 
 
 class Load(msgspec.Struct, frozen=True):
@@ -47,3 +135,22 @@ class Load(msgspec.Struct, frozen=True):
     scenario: str
     batch: int
     """Samples in a call."""
+    callers: int = 1
+    """Threads of one process that call at the same time."""
+    batching: Batching | None = None
+    """None where no server is measured."""
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The batches that the model is prepared for."""
+        return (self.batch,) if self.batching is None else self.batching.sizes
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Requests that are sent to a server, whatever becomes of those before."""
+
+    rate: float
+    """Per second, on average, at random (Poisson)."""
+    n_requests: int
+    seed: int
+    """The same seed is the same arrivals at any rate, only closer together."""

@@ -11,13 +11,16 @@ A metric is an entry in METRICS, a goal one in GOALS: nothing else knows what ei
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
+from tuner.record.edge import Trial, capacity, edge_of, service_times
 from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Slice, percentile
+from tuner.record.load import Slo
 
 Direction = Literal["maximize", "minimize"]
 
@@ -30,27 +33,99 @@ class Metric(msgspec.Struct, frozen=True):
     direction: Direction
     of_slice: Callable[[Slice], float]
     """The value of a slice: what the search and the pacer go by."""
-    of_calls: Callable[[Sequence[float]], float] | None = None
-    """The value of a confirming launch, by the seconds of all its calls. None: it is that of its
-    slices."""
+    of_launch: Callable[[Sequence[Slice], Slo | None], float | None] | None = None
+    """The value of a confirming launch, by all of its slices, at least one; None of one that has
+    none. No function: it is that of the middle slice."""
     least_calls: int = 0
     """So many calls a confirming launch makes at the least."""
+    searched_by: str = ""
+    """What the search goes by in the place of it, in words; empty where it is the same."""
+    search_unit: str = ""
+    """The unit of that; empty where it is the same."""
+    is_rate: bool = False
+    """Whether it is items, or requests, per second."""
 
 
 def _mean_call_ms(taken: Slice) -> float:
     return 1000 * taken.call_mean_s
 
 
-def _p90_ms(call_s: Sequence[float]) -> float:
-    return 1000 * percentile(call_s, 0.9)
+def quantile_ms(quantile: float) -> Callable[[Sequence[Slice], Slo | None], float]:
+    """Return what takes a launch by a quantile over all of its calls."""
+
+    def of_launch(slices: Sequence[Slice], _: Slo | None) -> float:
+        return 1000 * percentile([seconds for s in slices for seconds in s.call_s], quantile)
+
+    return of_launch
 
 
+def _sustained(taken: Slice) -> float:
+    return taken.served.sustained or taken.rate if taken.served else taken.rate
+
+
+def _rate_within(slices: Sequence[Slice], slo: Slo | None) -> float | None:
+    """Return the edge between the trials of a launch, None where no trial kept within the bound.
+
+    Never more than the servers can answer: a short trial ends before an overrun line is felt.
+    Without trials, what a simulation says.
+    """
+    assert slo is not None
+    timed = [s for s in slices if s.served is not None and not s.served.offered]
+    trials = trials_of(slices, slo)
+    if not trials:
+        return math.exp(statistics.fmean(math.log(_sustained(taken)) for taken in timed))
+    most = statistics.fmean(
+        [capacity(s.served.batching, service_times(s)) for s in timed if s.served is not None]
+        or [math.inf]
+    )
+    return min(edge_of(trials, slo.seconds).rate, most) or None
+
+
+def trials_of(slices: Sequence[Slice], slo: Slo) -> list[Trial]:
+    """Return the trials among slices, in which requests arrived: undisturbed ones, if there are."""
+    offered = [s for s in slices if s.served is not None and s.served.offered]
+    return [
+        Trial(s.served.offered, percentile(s.call_s, slo.quantile), s.served.n_requests)
+        for s in [s for s in offered if not s.interference.dirty] or offered
+        if s.served is not None
+    ]
+
+
+_MEAN_TIME, _MEAN_UNIT = "the mean time of a call", "ms a call, on average"
 METRICS = {
-    "throughput": Metric("items per second", "items/s", "maximize", lambda s: s.rate),
+    "throughput": Metric("items per second", "items/s", "maximize", lambda s: s.rate, is_rate=True),
     # a slice of 0.3 s holds four calls of resnet50: no quantile, but a mean. The 90th
     # percentile of 30 calls is the third from the top
     "latency_p90": Metric(
-        "90th percentile of the latency", "ms", "minimize", _mean_call_ms, _p90_ms, least_calls=30
+        "90th percentile of the latency",
+        "ms",
+        "minimize",
+        _mean_call_ms,
+        quantile_ms(0.9),
+        least_calls=30,
+        searched_by=_MEAN_TIME,
+        search_unit=_MEAN_UNIT,
+    ),
+    # of 100 calls the longest one: of fewer, none lies beyond as many as that
+    "latency_p99": Metric(
+        "99th percentile of the latency",
+        "ms",
+        "minimize",
+        _mean_call_ms,
+        quantile_ms(0.99),
+        least_calls=100,
+        searched_by=_MEAN_TIME,
+        search_unit=_MEAN_UNIT,
+    ),
+    "rate_within": Metric(
+        "highest rate within the latency bound",
+        "requests/s",
+        "maximize",
+        _sustained,
+        _rate_within,
+        searched_by="a simulated queue of the measured service times",
+        search_unit="requests/s, simulated",
+        is_rate=True,
     ),
 }
 
@@ -97,6 +172,8 @@ class Objective(msgspec.Struct, frozen=True):
     direction: Direction
     bounds: list[Bound] = []
     bears_neighbours: bool = False
+    slo: Slo | None = None
+    """Of a server; None where it is not known yet, or nobody serves."""
 
     @classmethod
     def of(cls, metric: str, bounds: Sequence[Bound] = (), goal: str = "fastest") -> Objective:
@@ -109,7 +186,8 @@ class Objective(msgspec.Struct, frozen=True):
     def identity(self) -> list[object]:
         """Return what tells two objectives apart, however a bound was written."""
         bounds = [(bound.figure, bound.most) for bound in self.bounds]
-        return [self.metric, bounds, self.bears_neighbours]
+        own: list[object] = [self.metric, bounds, self.bears_neighbours]
+        return own if self.slo is None else [*own, self.slo.quantile, self.slo.seconds]
 
     @property
     def least_calls(self) -> int:
@@ -118,18 +196,42 @@ class Objective(msgspec.Struct, frozen=True):
 
     @property
     def is_of_calls(self) -> bool:
-        """Whether what a confirming launch is worth is said by all of its calls, not its slices."""
-        return METRICS[self.metric].of_calls is not None
+        """Whether every call of a confirming launch counts, disturbed ones as well."""
+        return self.least_calls > 0
+
+    @property
+    def is_rate(self) -> bool:
+        """Whether a value is items, or requests, per second."""
+        return METRICS[self.metric].is_rate
+
+    @property
+    def search_unit(self) -> str:
+        """The unit of what the search goes by."""
+        return METRICS[self.metric].search_unit or self.unit
+
+    @property
+    def is_of_launch(self) -> bool:
+        """Whether what a confirming launch is worth is said by all of its slices together."""
+        return METRICS[self.metric].of_launch is not None
+
+    @property
+    def searched_by(self) -> str:
+        """What the search goes by in the place of the metric, in words; empty if by the same."""
+        return METRICS[self.metric].searched_by
 
     def of_slice(self, taken: Slice) -> float:
         """Return the worth of a slice."""
         return self._worth(METRICS[self.metric].of_slice(taken))
 
-    def of_calls(self, call_s: Sequence[float]) -> float:
-        """Return the worth of some calls, at least one, of a metric that is of calls."""
-        of_calls = METRICS[self.metric].of_calls
-        assert of_calls is not None
-        return self._worth(of_calls(call_s))
+    def of_launch(self, slices: Sequence[Slice]) -> float | None:
+        """Return the worth of a launch by its slices, at least one, of a metric that is of them.
+
+        None of a launch that has none: a server that keeps within the bound at no rate.
+        """
+        of_launch = METRICS[self.metric].of_launch
+        assert of_launch is not None
+        value = of_launch(slices, self.slo)
+        return None if value is None else self._worth(value)
 
     def _worth(self, value: float) -> float:
         return math.log(value) if self.direction == "maximize" else -math.log(value)

@@ -6,14 +6,15 @@ The worker's standard output belongs to the frameworks, which print there; it go
 from __future__ import annotations
 
 import signal
+import struct
 from pathlib import Path
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, Slice
-from tuner.record.load import Load
+from tuner.record.load import Load, Offer
 from tuner.record.outcome import Outcome
 from tuner.record.workload import CPU, INFERENCE, ModelCard, ModelFacts, ModelRef
 
@@ -89,6 +90,10 @@ class Measure(msgspec.Struct, frozen=True, tag="measure"):
     """Tell the stage READY after the discarded calls and wait for Go; when the slice is timed tell
     the stage TIMED and go on calling until Halt, so that no instance ends its slice beside idle
     ones."""
+    offer: Offer | None = None
+    """Requests that arrive at a server; None where nobody sends any."""
+    line: str = ""
+    """The file of the line in which they wait for all instances of a team; empty for one."""
 
 
 class Go(msgspec.Struct, frozen=True, tag="go"):
@@ -102,6 +107,28 @@ class Halt(msgspec.Struct, frozen=True, tag="halt"):
 
 
 READY, TIMED = "ready", "timed"
+LINE_BYTES = 4096
+"""Of the file of a line: for each shape of inputs, eight of how many requests were taken."""
+
+
+class Serve(msgspec.Struct, frozen=True, tag="serve"):
+    """Connect to a Unix socket and answer what comes from there (Asked) until it is closed."""
+
+    address: str
+
+
+class Asked(NamedTuple):
+    """A batch to be called, as it comes over a socket; the answer is one byte."""
+
+    size: int
+    shape: int
+
+    def written(self) -> bytes:
+        """Return it as it is sent."""
+        return ASKED.pack(self.size, self.shape)
+
+
+ASKED = struct.Struct("<II")
 
 
 class Profile(msgspec.Struct, frozen=True, tag="profile"):
@@ -154,6 +181,7 @@ Command: TypeAlias = (
     | Measure
     | Go
     | Halt
+    | Serve
     | Profile
     | Check
     | Quit
@@ -184,6 +212,16 @@ class Measured(msgspec.Struct, frozen=True, tag="measured"):
     slice: Slice
 
 
+class Idle(msgspec.Struct, frozen=True, tag="idle"):
+    """The answer to Measure of an instance to which no request came."""
+
+
+class Answered(msgspec.Struct, frozen=True, tag="answered"):
+    """The answer to Serve, once the other side has gone."""
+
+    n_batches: int
+
+
 class ReferenceMade(msgspec.Struct, frozen=True, tag="reference_made"):
     """The answer to MakeReference."""
 
@@ -205,6 +243,8 @@ Reply: TypeAlias = (
     | Compiled
     | Prepared
     | Measured
+    | Idle
+    | Answered
     | Checked
     | Profiled
     | Failed

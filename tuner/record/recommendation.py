@@ -11,7 +11,7 @@ import msgspec
 
 from tuner.record.configuration import VARIABLE_NAME, Value
 from tuner.record.interval import Interval
-from tuner.record.load import SCENARIOS
+from tuner.record.load import MOST_CALLERS, SCENARIOS, Slo, in_words
 from tuner.record.objective import METRICS, Bound
 from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
@@ -48,6 +48,12 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
     """Of the model's file."""
     device: str = CPU
     """What it computed on."""
+    callers: int = 1
+    """How many called at the same time."""
+
+    def load_in_words(self) -> str:
+        """Say how work arrived."""
+        return in_words(self.scenario, self.callers)
 
 
 class RecommendedHost(msgspec.Struct, frozen=True):
@@ -101,6 +107,8 @@ class ShippedClaim(msgspec.Struct, frozen=True):
     """Its value in the unit of the metric; None in files of earlier versions."""
     metric: str = "throughput"
     """By which it is faster (record/objective.py)."""
+    default_meets_slo: bool | None = None
+    """False: the default keeps within no latency bound, so that no speedup is claimed."""
     rests_on: list[str] = []
     """In words, where nothing was confirmed here: the rules, or the study."""
 
@@ -138,6 +146,8 @@ class Recommendation(msgspec.Struct, frozen=True):
     """
     bounds: list[Bound] = []
     """What it was kept within."""
+    slo: Slo | None = None
+    """The latency that a server's requests were kept within."""
 
     @property
     def nothing_set(self) -> str:
@@ -188,6 +198,7 @@ def fault_of(recommendation: Recommendation) -> str | None:
         or _fault_of_claim(r.claim)
         or _fault_of_tolerances(r.tolerances)
         or _fault_of_bounds(r.bounds)
+        or _fault_of_slo(r)
         or (None if r.placements else "it places no instance")
     )
 
@@ -219,11 +230,16 @@ def _fault_of_counts(r: Recommendation) -> str | None:
     for where, (count, at_least) in least.items():
         if count is not None and not at_least <= count < _MOST:
             return f"its {where} is {count}, which is no number of these"
+    if r.workload.scenario in SCENARIOS:
+        has_several = SCENARIOS[r.workload.scenario].callers > 1
+        low, high = (2, MOST_CALLERS) if has_several else (1, 1)
+        if not low <= r.workload.callers <= high:
+            return f"its workload.callers is {r.workload.callers}, which is no number of these"
     return None
 
 
 def _fault_of_claim(claim: ShippedClaim) -> str | None:
-    if claim.verdict == "faster" and claim.speedup is None:
+    if claim.verdict == "faster" and claim.speedup is None and claim.default_meets_slo is not False:
         return "its claim is 'faster' and has no speedup"
     figures = {
         "claim.noise_floor": claim.noise_floor,
@@ -252,6 +268,17 @@ def _fault_of_bounds(bounds: list[Bound]) -> str | None:
     for bound in bounds:
         if not 0 < bound.most < _MOST:
             return f"its bound on {bound.figure} is {bound.most}, which is none"
+    return None
+
+
+def _fault_of_slo(r: Recommendation) -> str | None:
+    is_served = SCENARIOS[r.workload.scenario].is_served
+    if r.slo is None:
+        return "its workload is a server's, and it has no slo" if is_served else None
+    if not is_served:
+        return f"it has an slo, and its workload is {r.workload.scenario}"
+    if not (0.5 <= r.slo.quantile < 1 and 0 < r.slo.seconds < _LARGEST):
+        return f"its slo is {r.slo.name} within {r.slo.seconds} s, which is none"
     return None
 
 

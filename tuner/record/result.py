@@ -18,19 +18,21 @@ from tuner.record.course import (
     NoiseSection,
     PhaseSeconds,
     Seconds,
+    Stability,
 )
 from tuner.record.designed import DesignedSection
 from tuner.record.interval import Interval
 from tuner.record.launch import DeviceMemory, Latency, Operator, ReadBack
+from tuner.record.load import in_words
 from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.output_check import OutputCheck
+from tuner.record.serving import Serving, Validation
 from tuner.record.workload import CPU
 
 SCHEMA_VERSION = 1
 
 Verdict = Literal["faster", "keep_default", "ambiguous"]
-Steadiness = Literal["stable", "unstable", "unknown"]
 
 
 class HostSection(msgspec.Struct, frozen=True):
@@ -86,21 +88,6 @@ class BesideNeighbour(msgspec.Struct, frozen=True):
     interval: Interval | None
     """Of that; None from fewer than three rounds."""
     collapses: bool
-
-
-class Stability(msgspec.Struct, frozen=True):
-    """How likely a launch of a winner is slower than the default's beside it, from the rounds."""
-
-    probability: float
-    """Share of the rounds in which the winner's launch was the slower one."""
-    low: float
-    high: float
-    """Of its 95 % interval (Jeffreys)."""
-    n_slower: int
-    n_rounds: int
-    """Rounds in which both were measured: a launch of each."""
-    word: Steadiness
-    """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""
 
 
 class OperatorProfile(msgspec.Struct, frozen=True):
@@ -161,6 +148,12 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """On the card; None where there is none."""
     joules_per_item: float | None = None
     """That the card took, over the confirming slices; None where nothing tells."""
+    serving: Serving | None = None
+    """None where no requests arrived."""
+    validation: Validation | None = None
+    """What LoadGen said of the lower bound of the rate; None where it was not asked."""
+    cpu_share: float | None = None
+    """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -185,6 +178,12 @@ class DefaultSection(msgspec.Struct, frozen=True):
     """On the card; None where there is none."""
     joules_per_item: float | None = None
     """That the card took, over the confirming slices; None where nothing tells."""
+    serving: Serving | None = None
+    """None where no requests arrived."""
+    validation: Validation | None = None
+    """What LoadGen said of the lower bound of the rate; None where it was not asked."""
+    cpu_share: float | None = None
+    """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
 
 
 class BaselineSection(msgspec.Struct, frozen=True):
@@ -332,3 +331,14 @@ class Result(msgspec.Struct, frozen=True):
     versions."""
     designed: DesignedSection | None = None
     """None where it was not asked for."""
+    callers: int = 1
+    """How many call at the same time, threads of one process."""
+    price_per_hour: float | None = None
+    """Of the host, in whatever currency it was given; None where it was not."""
+    default_meets_slo: bool | None = None
+    """Whether the default keeps within the latency bound at any rate that was tried; if not, there
+    is no speedup, but the highest rate of each. None where there is no bound."""
+
+    def load_in_words(self) -> str:
+        """Say how work arrives."""
+        return in_words(self.scenario, self.callers)

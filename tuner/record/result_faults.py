@@ -61,8 +61,9 @@ def _fault_of_winners(result: Result) -> str | None:
         return f"it has no winner of the class {missing[0]}"
     if result.recommended_class not in result.winners:
         return f"its recommended_class {result.recommended_class!r} is none"
+    has_ratios = result.default_meets_slo is not False
     for name, winner in result.winners.items():
-        if winner.verdict == "faster" and winner.speedup is None:
+        if winner.verdict == "faster" and winner.speedup is None and has_ratios:
             return f"the winner of {name} is faster and has no speedup"
     recommended = result.winners[result.recommended_class]
     if (result.verdict, result.speedup) != (recommended.verdict, recommended.speedup):

@@ -157,6 +157,8 @@ class Workload(msgspec.Struct, frozen=True):
     seed: int = 0
     device: str = CPU
     mode: str = INFERENCE
+    callers: int = 1
+    """How many call at the same time, threads of one process."""
 
     def means(self) -> Scenario:
         """Return what its scenario means."""
@@ -164,4 +166,5 @@ class Workload(msgspec.Struct, frozen=True):
 
     def label(self) -> str:
         """Name it as folders and reports do."""
-        return f"{self.model.label()}-{self.framework}-{self.scenario}"
+        load = self.scenario if self.callers == 1 else f"{self.scenario}-{self.callers}"
+        return f"{self.model.label()}-{self.framework}-{load}"

@@ -19,7 +19,7 @@ from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.knob import Applies, Knob
 from tuner.space.knobs_of import allocators, launch, onednn, openmp
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.knobs_of.launch import BATCH, MAX_WAIT
 
 
 def _of_frameworks() -> Iterable[Knob]:
@@ -71,12 +71,14 @@ def fault_of_value(knob: str, value: Value) -> str | None:
 
 
 _CLASSES = list(WinnerClass)
+BATCHING = (BATCH, MAX_WAIT)
+"""What whoever calls the model sets, whatever the model's own program is."""
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def winner_class(configuration: Configuration) -> WinnerClass:
-    """Return the narrowest class that allows the configuration; the batch is free in each."""
-    knobs = [describe(knob) for knob, _ in configuration.settings if knob != BATCH]
+    """Return the narrowest class that allows the configuration; batching is free in each."""
+    knobs = [describe(knob) for knob, _ in configuration.settings if knob not in BATCHING]
     if any(knob.changes_numerics for knob in knobs):
         return WinnerClass.REDUCED
     if any(knob.applies is not Applies.LAUNCH for knob in knobs):

@@ -8,7 +8,6 @@ from typing import Any
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import winner_class
-from tuner.space.knobs_of.launch import BATCH
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 
@@ -21,7 +20,7 @@ def upper_size(space: Space) -> int:
 def choices_within(space: Space, klass: WinnerClass) -> dict[str, tuple[Value, ...]]:
     """Return the choices of the searched knobs that a winner class allows."""
     return {
-        knob.id: knob.choices if knob.id == BATCH or _allows(klass, knob) else (knob.default,)
+        knob.id: knob.choices if _allows(klass, knob) else (knob.default,)
         for knob in space.searched
     }
 

@@ -53,6 +53,7 @@ SCHEMA_VERSION = 1
 WORKLOAD_FACTS = (
     "workload.framework",
     "workload.scenario",
+    "workload.callers",
     "workload.kind",
     "workload.reference_batch",
     "workload.batches",

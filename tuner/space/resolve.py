@@ -14,7 +14,7 @@ from tuner.record.workload import ModelFacts, Workload
 from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
 from tuner.space.knob import Applies, Knob
-from tuner.space.knobs_of.launch import BATCH, INSTANCES
+from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
 from tuner.space.placement import ALONE, Placements
 from tuner.space.profile import KnobEntry, Profile, ValueEntry, literal_or_formula
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, same
@@ -22,7 +22,8 @@ from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
 
 _PROGRAM = "program"
-_ONE_CALLER = "one caller keeps one instance busy: the others would idle"
+_WAITS_MS: tuple[str | int | float | bool | ValueEntry, ...] = (1, 2, 5, 10, 20)
+_ONE_PROCESS = "all requests go to one process: other instances would idle"
 
 
 def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
@@ -30,6 +31,7 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
     return {
         "workload.framework": workload.framework,
         "workload.scenario": workload.scenario,
+        "workload.callers": workload.callers,
         "workload.kind": workload.card.kind,
         "workload.reference_batch": workload.card.reference_batch,
         "workload.batches": workload.card.batches,
@@ -38,10 +40,13 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
     }
 
 
-def knob_ids(profile: Profile, frameworks: Iterable[str], form: str = "code") -> list[str]:
+def knob_ids(
+    profile: Profile, frameworks: Iterable[str], form: str = "code", *, is_served: bool = False
+) -> list[str]:
     """Return the knobs that a profile has for any of the frameworks.
 
     form: of a whole program only the launch can be tuned, and its results must stay the same.
+    is_served: whether requests wait in line for a batch.
     """
     wanted = set(frameworks)
     found = [
@@ -51,7 +56,7 @@ def knob_ids(profile: Profile, frameworks: Iterable[str], form: str = "code") ->
         and wanted & set(describe(entry.id).frameworks or wanted)
     ]
     if form != _PROGRAM:
-        return [*found, BATCH]
+        return [*found, BATCH, MAX_WAIT] if is_served else [*found, BATCH]
     knobs = map(describe, found)
     return [k.id for k in knobs if k.applies is Applies.LAUNCH and not k.changes_numerics]
 
@@ -73,6 +78,7 @@ def resolve_space(
     """
     facts = {**host.facts(), **workload_facts(workload, model)}
     restrictions = _without_aliases(restrictions, profile, workload.framework)
+    is_served = workload.means().is_served
     present = knob_ids(profile, [workload.framework], workload.card.form)
     entries = [entry for entry in profile.knob if entry.id in present]
     entries += [
@@ -83,11 +89,14 @@ def resolve_space(
     batches: list[str | int | float | bool | ValueEntry] = list(workload.card.batches)
     entries.append(KnobEntry(id=BATCH, values=batches))
     defaults = {**ALONE, **model.effective_defaults, BATCH: workload.card.reference_batch}
+    if is_served:
+        entries.append(KnobEntry(id=MAX_WAIT, values=list(_WAITS_MS), when=f"{BATCH} > 1"))
+        defaults[MAX_WAIT] = 0
     knobs: list[ResolvedKnob] = []
     for entry in entries:
         # conditions over knobs are kept for later; those over the host alone are settled now
         knobs.append(_resolve_knob(entry, facts, defaults.get(entry.id, UNSET), restrictions))
-    idle = {INSTANCES: _ONE_CALLER} if workload.means().one_caller else {}
+    idle = {INSTANCES: _ONE_PROCESS} if workload.means().one_process else {}
     return Space(knobs, facts, {**model.unread, **idle}, Placements(host))
 
 

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tuner.errors import NothingMeasured
+from tuner.measurement.queueing import misses_when_idle
 from tuner.record.configuration import Configuration
 from tuner.record.events import Warned
 from tuner.record.journal import Phase
@@ -47,6 +48,7 @@ def measure_baselines(study: Study) -> None:
         )
     if beyond := ledger.eligible.default_beyond():
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
+    _warn_of_a_late_default(study, best[0])
     warn_of_a_short_budget(study, len(chosen))
     first = int(best[0].get(BATCH) or ledger.reference_batch)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
@@ -69,6 +71,20 @@ def measure_baselines(study: Study) -> None:
     if skipped:
         study.notes.leave_undone(f"to measure {', '.join(dict.fromkeys(skipped))}")
     study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
+
+
+def _warn_of_a_late_default(study: Study, default: Configuration) -> None:
+    """Say that requests take too long in the default although nobody is before them in line."""
+    slo = study.ledger.objective.slo
+    records = [r for r in study.store.launches.values() if r.request.configuration == default]
+    timed = [s for r in records for s in r.slices if s.served is not None]
+    if slo is not None and timed and all(map(misses_when_idle, timed)):
+        study.listen(
+            Warned(
+                f"the default takes longer than {1000 * slo.seconds:.3g} ms ({slo.asked}) even for "
+                "single requests: what keeps within it has a rate, and no speedup"
+            )
+        )
 
 
 def _has_time(study: Study, configuration: Configuration, kept_s: float) -> bool:

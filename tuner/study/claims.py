@@ -11,7 +11,6 @@ import msgspec
 from tuner.host.interference import disturbances, disturbed_share
 from tuner.measurement.confirmation import (
     LOOKS,
-    WORTH_HAVING,
     ArmSeries,
     Noise,
     estimate_noise,
@@ -27,33 +26,16 @@ from tuner.record.course import Disturbance
 from tuner.record.interval import Interval
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
-from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_HIGH, TOO_NOISY, is_too_noisy
+from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.objective import THROUGHPUT, Objective
-from tuner.record.result import Verdict
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default
+from tuner.study.claim import Claim, explain, of_misses
 from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
 
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """What is said of one class."""
-
-    configuration: Configuration
-    verdict: Verdict
-    reason: str
-    n_rounds: int = 0
-    speedup: Interval | None = None
-    at_reference_batch: Interval | None = None
-    batch_gain: float | None = None
-    value: Interval | None = None
-    rate: Interval | None = None
-    """Items per second."""
-    disturbed: float = 0.0
-    """Share of the slices behind it, the default's included, that something else disturbed."""
 
 
 class Claims:
@@ -181,6 +163,8 @@ class Claims:
     def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
         if is_default(configuration):
             return self._nothing_better(klass, configuration)
+        if self.objective.slo is not None and (found := self._of_misses(configuration)):
+            return found
         differences = self.differences(configuration)
         n = len(differences)
         failures = self.n_failures(configuration)
@@ -198,7 +182,7 @@ class Claims:
         noise = self._noise(configuration)
         floor = noise.floor(n)
         verdict = judge(speedup, floor)
-        reason = _explain(verdict, floor, is_finalist=configuration == self._finalists[klass])
+        reason = explain(verdict, floor, is_finalist=configuration == self._finalists[klass])
         if verdict == "ambiguous" and is_too_noisy(floor, noise.launch_sd):
             reason = TOO_NOISY
         own = self.series(configuration)
@@ -219,6 +203,28 @@ class Claims:
             rate=self.rate(configuration),
             disturbed=self._disturbed_behind(configuration),
         )
+
+    def _of_misses(self, configuration: Configuration) -> Claim | None:
+        """Say what holds where a server's bound was missed in a round; None where it was not."""
+        found = of_misses(configuration, self.n_met(configuration), self.n_met(self.default))
+        if found is None or found.verdict != "faster":
+            return found
+        return msgspec.structs.replace(
+            found,
+            value=self.value(configuration),
+            rate=self.rate(configuration),
+            disturbed=self._disturbed_behind(configuration),
+        )
+
+    def _misses(self, configuration: Configuration) -> bool:
+        """Tell whether an arm missed a server's bound in a round: the others make no ratio."""
+        met, n = self.n_met(configuration)
+        return self.objective.slo is not None and met < n
+
+    def n_met(self, configuration: Configuration) -> tuple[int, int]:
+        """Return in how many rounds an arm had a worth, and in how many it took part."""
+        took_part = [values[configuration] for values in self._rounds if configuration in values]
+        return sum(worth is not None for worth in took_part), len(took_part)
 
     def _disturbed_behind(self, configuration: Configuration) -> float:
         records = [
@@ -250,8 +256,12 @@ class Claims:
             f"none of the {n} other configurations tried came within the noise of the default in "
             "the search"
         )
-        if self.objective.is_of_calls:
-            reason += ", by the mean time of a call"
+        if self.objective.searched_by:
+            reason += f", by {self.objective.searched_by}"
+        if self._misses(self.default):
+            met, n_rounds = self.n_met(self.default)
+            reason += f", which itself kept within the bound in {met} of {n_rounds} rounds"
+            return Claim(default, "ambiguous", reason)
         if best is not None:
             reason += f" when the finalists were named; after more launches {best.label()} does"
             return Claim(default, "ambiguous", reason)
@@ -280,7 +290,7 @@ class Claims:
 
     def against_default(self, configuration: Configuration) -> Interval | None:
         """Return an arm's interval against the default; None if it took part in too few rounds."""
-        if is_default(configuration):
+        if is_default(configuration) or self._misses(configuration) or self._misses(self.default):
             return None
         differences = self.differences(configuration)
         return self._interval(configuration, differences) if len(differences) >= LOOKS[0] else None
@@ -299,6 +309,8 @@ class Claims:
 
     def against(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return the interval of one arm against another, over their common rounds."""
+        if self._misses(configuration) or self._misses(other):
+            return None
         pairs = self.series(configuration).against(self.series(other))
         return speedup_interval(pairs, 0.05) if len(pairs) >= LOOKS[0] else None
 
@@ -320,6 +332,8 @@ class Claims:
 
     def rate(self, configuration: Configuration) -> Interval | None:
         """Return an arm's items per second, whatever the objective."""
+        if self.objective.is_rate:
+            return self.value(configuration)
         known = self._known_in_rounds(configuration, THROUGHPUT)
         return plain_interval(known) if len(known) > 1 else None
 
@@ -331,17 +345,3 @@ class Claims:
             worths = round_worths(list(arms.values()), objective, only_clean=only_clean)
             found.append(dict(zip(arms, worths, strict=True)).get(configuration))
         return [worth for worth in found if worth is not None]
-
-
-def _explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
-    height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"
-    match verdict:
-        case "faster":
-            text = f"the interval lies above 1 and the point above the noise floor {height}"
-            return text if is_finalist else f"{text}, which the search's own finalist did not reach"
-        case "keep_default" if floor > WORTH_HAVING:
-            return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
-        case "keep_default":
-            return f"the interval leaves no room for more than the noise floor of {floor:.1%}"
-    undecided = f"the interval does not decide it against a noise floor {height}"
-    return undecided + (f", nor against {WORTH_HAVING:.0%}" if floor > WORTH_HAVING else "")

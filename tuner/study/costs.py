@@ -8,6 +8,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
+from tuner.measurement.offering import trials_s
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
@@ -127,7 +128,8 @@ class Costs:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
             needed = min(_RECKONED, wanted)
         needed = max(needed, least, self._passes_for_calls(configuration))
-        return fixed_s + needed * slice_s
+        arriving_s = trials_s(shortest, self._ledger.objective)
+        return fixed_s + (arriving_s or needed * slice_s)
 
     def compiling_s(self, configuration: Configuration) -> float:
         """Return what the only launch of a configuration took to compile; 0 after several.

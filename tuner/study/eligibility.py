@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from tuner.measurement.estimates import kept
 from tuner.record.configuration import Configuration
-from tuner.record.launch import IN_ROUNDS, LaunchRecord
+from tuner.record.launch import UNPACED, LaunchRecord
 from tuner.record.outcome import Outcome
 from tuner.space.catalogue import is_default
 from tuner.study.bounds import beyond
@@ -90,7 +90,7 @@ class Eligibility:
             kept(record, self._ledger.objective)
             for record in self._launches.values()
             if record.request.configuration == configuration and record.beside and record.slices
-            if record.request.purpose not in IN_ROUNDS
+            if record.request.purpose not in UNPACED
         ]
         return statistics.fmean(found) if found else None
 

@@ -12,6 +12,7 @@ from tuner.study.phase_costs import EXPLAIN_ROUNDS, explained
 from tuner.study.profiles import profile_alone
 from tuner.study.schedule import Schedule
 from tuner.study.study import TURNS, Study
+from tuner.study.validate import validate
 
 _OF_NONE = "where the default's time goes; nothing proved to be faster"
 
@@ -28,6 +29,7 @@ def explain(study: Study) -> None:
     winners = _winners(study)
     detail = f"what each setting of {len(winners)} winner(s) is worth" if winners else _OF_NONE
     study.notes.enter(Phase.EXPLAIN, detail)
+    validate(study, winners)
     profile_alone(study, [make_claims(study).default, *winners[:1]])
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:

@@ -7,7 +7,7 @@ import math
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted
-from tuner.record.launch import IN_ROUNDS, LaunchRecord, Purpose
+from tuner.record.launch import UNPACED, LaunchRecord, Purpose
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
@@ -42,7 +42,7 @@ class Ledger:
         """Estimate everything again."""
         self.estimates = Estimates(self._store.launches, self.objective)
         launches = self._store.launches.values()
-        self.prices = prices_of(r for r in launches if r.request.purpose not in IN_ROUNDS)
+        self.prices = prices_of(r for r in launches if r.request.purpose not in UNPACED)
         """What configurations cost in memory and time per call, by launches of the search; those of
         the confirmation choose nothing."""
         self.version += 1
@@ -120,7 +120,7 @@ class Ledger:
         """
         purpose, configuration = record.request.purpose, record.request.configuration
         is_measured = record.ending is not None and record.ending.outcome is Outcome.MEASURED
-        if not is_measured or purpose in (Purpose.PACER, *IN_ROUNDS) or is_default(configuration):
+        if not is_measured or purpose in (Purpose.PACER, *UNPACED) or is_default(configuration):
             return None
         self.refresh()
         return self.ratio(configuration)

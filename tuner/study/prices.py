@@ -52,7 +52,11 @@ def prices_of(launches: Iterable[LaunchRecord]) -> dict[Configuration, Price]:
 
 def _price(records: list[LaunchRecord]) -> Price:
     memory = [_memory_bytes(r.prepared) for r in records if r.prepared is not None]
-    calls = [statistics.median(map(_call_s, clean_slices(r))) for r in records if r.slices]
+    calls = [
+        statistics.median(map(_call_s, clean_slices(r)))
+        for r in records
+        if r.slices and r.slices[0].served is None  # what a server's calls may take is bounded
+    ]
     return Price(_log_median(memory), _log_median(calls))
 
 

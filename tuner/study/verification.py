@@ -8,6 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from tuner.host.interference import disturbed_share
+from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.figures import figure
 from tuner.record.interval import Interval
@@ -74,6 +75,8 @@ class Shown(msgspec.Struct, frozen=True):
     """How the recommendation failed to be measured."""
     stopped: str = ""
     """Why there were no more rounds, where that was not by choice."""
+    kept: list[tuple[bool, bool]] = []
+    """Of a server, round by round: whether the default, and the recommendation, were in time."""
 
 
 def unmeasured(
@@ -98,7 +101,9 @@ def conclude(
     a busy host, only what does not depend on its load is.
     """
     claim = recommendation.claim
-    verdict, reason = decide(shown.interval, shown.undisturbed, claim.speedup, shown.launches)
+    verdict, reason = of_a_server(claim, shown.kept) or decide(
+        shown.interval, shown.undisturbed, claim.speedup, shown.launches
+    )
     if shown.stopped and verdict is Conclusion.INCONCLUSIVE:
         reason = f"{shown.stopped}: {reason}"
     if why := _disturbance(shown.launches):
@@ -126,6 +131,29 @@ def conclude(
         found, read_back, missing, shown.ratios, shown.default_value, claimed_value,
         unit, disturbed_share(shown.launches),
     )  # fmt: skip
+
+
+def of_a_server(
+    claim: ShippedClaim, kept: Sequence[tuple[bool, bool]]
+) -> tuple[Conclusion, str] | None:
+    """Say what rounds mean in which a latency bound was missed; None where none was.
+
+    kept: round by round, whether the default, and the recommendation, were in time.
+    """
+    n = len(kept)
+    default, tuned = (sum(each) for each in zip(*kept, strict=True)) if kept else (0, 0)
+    if tuned < n:
+        return Conclusion.REFUTED, f"it kept within the latency bound in {tuned} of {n} rounds"
+    if default == n:
+        return None
+    told = f"in all of {n} rounds, the default in {default}"
+    if claim.default_meets_slo is not False:
+        return Conclusion.INCONCLUSIVE, (
+            f"it keeps within the latency bound {told}: no ratio says what is gained here"
+        )
+    if n < LOOKS[0]:
+        return Conclusion.INCONCLUSIVE, f"too few rounds: in time {told}; give it more time"
+    return Conclusion.CONFIRMED, f"it keeps within the latency bound {told}, as claimed"
 
 
 def decide(

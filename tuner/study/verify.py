@@ -14,6 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import msgspec
+
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
 from tuner.measurement.asking import Waiting
@@ -50,6 +52,7 @@ from tuner.study.verification import (
     conclude,
     decide,
     is_busy,
+    of_a_server,
     unmeasured,
 )
 
@@ -147,7 +150,8 @@ class _Trial:
         self._seconds = seconds
         self._store = store
         self._listen = listen
-        self._objective = Objective.of(recommendation.claim.metric, recommendation.bounds)
+        objective = Objective.of(recommendation.claim.metric, recommendation.bounds)
+        self._objective = msgspec.structs.replace(objective, slo=recommendation.slo)
         self.bench = bench_of_processes(
             store,
             host,
@@ -174,6 +178,8 @@ class _Trial:
         self._stopped = ""
         self._defaults: list[float] = []
         self._ratios: list[float] = []
+        self._kept: list[tuple[bool, bool]] = []
+        """Of a server, round by round: whether the default and the recommendation were in time."""
         self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
         self._interval: Interval | None = None
         self._failure: Ending | None = None
@@ -205,13 +211,13 @@ class _Trial:
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
             for arm in self._arms:
                 self.bench.measure_round([arm], 1, Purpose.ANCHOR, noise=_UNKNOWN, seconds=1.0)
-        while not self._failure and not self._stopped and len(self._ratios) < LOOKS[-1]:
-            if len(self._ratios) > 1 and self._left_s() < round_s:
+        while not self._failure and not self._stopped and self._n_rounds() < LOOKS[-1]:
+            if self._n_rounds() > 1 and self._left_s() < round_s:
                 break  # one alone says nothing, so that a second is begun in any case
             before_s = self._store.used_s()
-            self._round(len(self._ratios) + 1)
+            self._round(self._n_rounds() + 1)
             round_s = self._store.used_s() - before_s
-            if len(self._ratios) in LOOKS and self._is_decided():
+            if self._n_rounds() in LOOKS and self._is_decided():
                 break
 
     def _round(self, number: int) -> None:
@@ -223,6 +229,11 @@ class _Trial:
         )  # fmt: skip
         default, tuned = round_worths(records, self._objective)
         self._records.append((records[0], records[1]))
+        if self._objective.slo is not None and all(map(_was_measured, records)):
+            self._kept.append((default is not None, tuned is not None))
+            if default is None or tuned is None:
+                self._listen(TimeLeft(self._left_s()))
+                return
         if default is None or tuned is None:
             self._note_failure(records[0] if default is None else records[1])
             return
@@ -259,7 +270,12 @@ class _Trial:
             return None  # nor how much they do beside what disturbs them
         return early_interval(self._ratios, Noise(claim.launch_sd, claim.launch_freedom))
 
+    def _n_rounds(self) -> int:
+        return max(len(self._ratios), len(self._kept))
+
     def _is_decided(self) -> bool:
+        if of_a_server(self._recommendation.claim, self._kept) is not None:
+            return True
         claimed = self._recommendation.claim.speedup
         verdict, _ = decide(self._interval, self._undisturbed(), claimed, self._launches())
         return verdict is not Conclusion.INCONCLUSIVE
@@ -287,6 +303,7 @@ class _Trial:
             undisturbed=self._undisturbed(),
             failure=self._failure,
             stopped=self._stopped,
+            kept=self._kept,
         )
 
 
@@ -294,6 +311,10 @@ def _fits(recommendation: Recommendation, host: Host) -> bool:
     """Tell whether both may be resident together, by what the study saw; False if it did not."""
     used = recommendation.memory_bytes
     return used is not None and 2 * used <= RESIDENT_SHARE * host.limits.memory_bytes
+
+
+def _was_measured(record: LaunchRecord) -> bool:
+    return _is(record, Outcome.MEASURED) and bool(record.slices)
 
 
 def _is(record: LaunchRecord, outcome: Outcome) -> bool:

@@ -38,6 +38,7 @@ from tuner.record.protocol import (
     Quit,
     ReferenceMade,
     Reply,
+    Serve,
     Stage,
     WarmUp,
 )
@@ -110,6 +111,8 @@ def _answer(session: Session | ProgramSession, command: Command) -> Reply:
             return session.warm_up()
         case Measure():
             return session.measure(command)
+        case Serve():
+            return session.serve(command)
         case Profile():
             return session.profile(command)
         case Check():

@@ -39,6 +39,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, ReadBack, Slice
 from tuner.record.output_check import OutputCheck
 from tuner.record.protocol import (
+    Answered,
     Begin,
     Check,
     Describe,
@@ -47,6 +48,7 @@ from tuner.record.protocol import (
     Measured,
     Prepare,
     Profile,
+    Serve,
 )
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.worker import reference
@@ -131,6 +133,10 @@ class ProgramSession:
                 interference=self._watch.between(before, after),
             )
         )
+
+    def serve(self, order: Serve) -> Answered:
+        """Answer nobody: a program times itself."""
+        raise UsageError("a program (--command) cannot be sent requests")
 
     def profile(self, order: Profile) -> Profiled:
         """Tell nothing: what a program does inside is its own."""

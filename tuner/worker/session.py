@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import math
 import resource
+import socket
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -23,19 +25,25 @@ from tuner.record.launch import (
     Profiled,
     ReadBack,
 )
+from tuner.record.load import Batching
 from tuner.record.protocol import (
+    ASKED,
+    Answered,
     Begin,
     Check,
     Describe,
+    Idle,
     MakeReference,
     Measure,
     Measured,
     Prepare,
     Profile,
+    Serve,
     draft_of,
     weights_beside,
 )
 from tuner.record.workload import CPU, ModelFacts
+from tuner.space.knobs_of.launch import MAX_WAIT
 from tuner.worker import check, facts, reference
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
@@ -43,7 +51,7 @@ from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
 from tuner.worker.loaded import LoadedModel, Tell
 from tuner.worker.scenarios import SCENARIOS, Scenario
-from tuner.worker.scenarios.timing import Call, in_turn
+from tuner.worker.scenarios.timing import Call, Calls, in_turn
 
 MOST_PROFILED_CALLS = 300
 """A profiler keeps every operator of every call: to sum up 17,000 calls took PyTorch's 20 s."""
@@ -62,7 +70,8 @@ class Session(LoadedModel):
     """The state of one launch inside the worker; `tell` says what it is doing now."""
 
     _scenario: Scenario
-    _calls: list[Call]
+    _calls: Sequence[Call]
+    _by_size: Calls
     _batch: int
     _made: MakeReference
     _build_s: float
@@ -72,6 +81,7 @@ class Session(LoadedModel):
         self._company = Company(orders, tell)
         self._traces = True
         self._first_call_s = 0.0
+        self._batching: Batching | None = None
         self._reference_path = Path()
 
     def begin(self, order: Begin) -> Built:
@@ -141,23 +151,26 @@ class Session(LoadedModel):
     def prepare(self, order: Prepare) -> Compiled:
         """Compile, and make the first call."""
         fw = self.framework
-        self._scenario = SCENARIOS[order.load.scenario]
-        self._batch = order.load.batch
-        n_shapes = self._spec.n_shapes()
-        batches = [self._inputs(0, self._batch, shape) for shape in range(n_shapes)]
+        load = order.load
+        self._batch, self._batching = load.batch, load.batching
+        shapes = range(self._spec.n_shapes())
+        arrays = {n: [self._inputs(0, n, shape) for shape in shapes] for n in load.sizes}
         self._tell("compiling")
         start = fw.work.clock()
         with fw.work.running():
-            self._calls = [fw.work.program(arrays) for arrays in batches]
-            in_turn(self._calls)()
+            calls = {n: [fw.work.program(each) for each in arrays[n]] for n in load.sizes}
+            for each in calls.values():
+                in_turn(each)()
             self._first_call_s = fw.work.clock() - start
+        self._calls, self._by_size = calls[load.batch], calls
+        self._scenario = SCENARIOS[load.scenario](load, calls, fw.work)
         return Compiled(self._first_call_s)
 
     def warm_up(self) -> Prepared:
         """Make calls until they are steady, then read back what is in force."""
         self._tell("warming up")
         with self.framework.work.running():
-            warm = self._scenario.warm_up(self._calls, self.framework.work.clock)
+            warm = self._scenario.warm_up()
         return Prepared(
             first_call_s=self._first_call_s,
             steady_call_s=warm.call_s / self._spec.n_shapes(),
@@ -176,25 +189,38 @@ class Session(LoadedModel):
         found = [
             *of_process(self._settings, self._cpus),
             *of_allocator(self._settings),
+            *self._of_the_line(),
             *self.framework.evidence.read_back(self._settings, traces=traces),
         ]
         known = {item.knob for item in found}
         return found + variables.of_environment(self._settings, known, self._framework_name)
 
-    def measure(self, order: Measure) -> Measured:
+    def _of_the_line(self) -> list[ReadBack]:
+        """Tell how long a request waits for others, where any do."""
+        if self._batching is None or MAX_WAIT not in self._settings:
+            return []
+        observed = round(1000 * self._batching.wait_s)
+        how = "the line from which the requests are taken"
+        return [ReadBack(MAX_WAIT, self._settings[MAX_WAIT], observed, "effective", how)]
+
+    def measure(self, order: Measure) -> Measured | Idle:
         """Time one slice of the prepared load."""
+        company = self._company if order.in_team else None
         with self.framework.work.running():
-            for _ in range(order.discard):
-                in_turn(self._calls)()
-            return self._scenario.measure(
-                self._calls,
-                self.framework.work.clock,
-                self._watch,
-                index=order.index,
-                batch=self._batch,
-                seconds=order.seconds,
-                company=self._company if order.in_team else None,
-            )
+            taken = self._scenario.measure(order, self._watch, company)
+        return Idle() if taken is None else Measured(taken)
+
+    def serve(self, order: Serve) -> Answered:
+        """Answer what comes over a socket, a batch at a time, until it is closed."""
+        n_batches = 0
+        with socket.socket(socket.AF_UNIX) as connection, self.framework.work.running():
+            connection.connect(order.address)
+            while len(sent := connection.recv(ASKED.size, socket.MSG_WAITALL)) == ASKED.size:
+                size, shape = ASKED.unpack(sent)
+                self._by_size[size][shape]()
+                connection.sendall(b".")
+                n_batches += 1
+        return Answered(n_batches)
 
     def profile(self, order: Profile) -> Profiled:
         """Tell where the time of calls goes, by the framework's own profiler."""

@@ -29,7 +29,9 @@ from tests.output.exports.shipped import (
 )
 from tuner.errors import UsageError
 from tuner.output.exports import TARGETS
+from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
+from tuner.record.load import Slo
 from tuner.record.recommendation import Placement, Recommendation
 
 SERVE = ("/usr/bin/python3", "-c", "print('$HOME 100%')")
@@ -318,10 +320,34 @@ def batching_parameters() -> Any:
     for number, name in enumerate(fields, start=1):
         message.field.add(name=name, number=number, type=11, label=1,
                           type_name=".google.protobuf.Int64Value")  # fmt: skip
+    message.field.add(name="allowed_batch_sizes", number=6, type=3, label=3)
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
     pool.Add(file)
     return message_factory.GetMessageClass(pool.FindMessageTypeByName("BatchingParameters"))()
+
+
+def as_server(r: Recommendation) -> Recommendation:
+    """Return it as that of a server, whose line was measured."""
+    workload = msgspec.structs.replace(r.workload, scenario="server")
+    return msgspec.structs.replace(r, workload=workload, slo=Slo(0.99, 0.015, "--slo p99=15ms"))
+
+
+def test_batching_that_was_measured_goes_into_the_server_s_own_configuration() -> None:
+    from google.protobuf import text_format
+
+    settings: dict[str, Value] = {"server.max_wait_ms": 5}
+    script = TARGETS["tfserving"](as_server(shipped(settings, framework="tensorflow")), ())
+    written = script.partition("<<END\n")[2].partition("END\n")[0]
+    found = text_format.Parse(written, batching_parameters())
+    assert found.batch_timeout_micros.value == 5000
+    assert list(found.allowed_batch_sizes) == [1, 2, 4, 8, 16]
+    assert "not measured" not in script
+    config = yaml.safe_load(TARGETS["torchserve"](as_server(shipped(settings)), ()))
+    assert (config["batchSize"], config["maxBatchDelay"]) == (16, 5)
+    without = TARGETS["torchserve"](as_server(shipped()), ())
+    assert yaml.safe_load(without)["maxBatchDelay"] == 0
+    assert "not measured" not in without
 
 
 def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_path: Path) -> None:

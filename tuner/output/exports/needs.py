@@ -9,7 +9,7 @@ from tuner.frameworks import DISTRIBUTIONS
 from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
-from tuner.space.knobs_of.launch import CPUS
+from tuner.space.knobs_of.launch import CPUS, MAX_WAIT
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
 """Settings with which TorchInductor builds C++ where the program runs."""
@@ -28,6 +28,14 @@ def _one_line(text: str) -> str:
     return "".join(c if c.isprintable() else "?" for c in text)
 
 
+def max_wait_ms(recommendation: Recommendation) -> int | None:
+    """Return how long requests wait for others to fill a batch; None where none arrived."""
+    if recommendation.slo is None:
+        return None
+    settings = {setting.knob: setting.value for setting in recommendation.settings}
+    return int(settings.get(MAX_WAIT, 0))
+
+
 def heading(recommendation: Recommendation) -> list[str]:
     """Say what was confirmed, of what and where."""
     r = recommendation
@@ -38,9 +46,9 @@ def heading(recommendation: Recommendation) -> list[str]:
         claim = f"expected to be {claim}" if r.is_expected else claim
     workload = r.workload
     told = "for" if r.is_expected else "measured on"
+    load = f"{workload.load_in_words()}, batch {workload.batch}"
     return [
-        f"{workload.model}, {workload.framework}, {workload.scenario}, batch {workload.batch}: "
-        f"{claim}",
+        f"{workload.model}, {workload.framework}, {load}: {claim}",
         f"{told} {_computed(r)}; elsewhere it may differ",
     ]
 

@@ -10,11 +10,13 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.output.exports.needs import (
     comments,
+    max_wait_ms,
     notes,
     placing_command,
     refuse_command,
 )
 from tuner.output.exports.preloads import exports
+from tuner.record.load import served_sizes
 from tuner.record.recommendation import Recommendation
 
 _FLAGS = {
@@ -36,6 +38,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         raise UsageError(f"TensorFlow Serving serves TensorFlow models, this is one of "
                          f"{r.workload.framework}; --to torchserve serves PyTorch's")  # fmt: skip
     said = [*notes(r), *_limits(r)]
+    waited = max_wait_ms(r)
+    sizes = served_sizes(r.workload.batch) if waited is not None else ()
     variables = {k: v for k, v in r.environment.items() if k not in _FLAGS}
     apart = msgspec.structs.replace(r, environment=variables)
     flags = [f"{_FLAGS[k]}={v}" for k, v in sorted(r.environment.items()) if k in _FLAGS]
@@ -49,7 +53,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         "batching=$(mktemp) || exit 1",
         'cat > "$batching" <<END',
         f"max_batch_size {{ value: {r.workload.batch} }}",
-        f"batch_timeout_micros {{ value: {_TIMEOUT_US} }}",
+        f"batch_timeout_micros {{ value: {_TIMEOUT_US if waited is None else 1000 * waited} }}",
+        *(f"allowed_batch_sizes: {size}" for size in sizes),
         "num_batch_threads { value: 1 }",
         "END",
         *exports(apart, "SCRIPT", first_is_program=False),
@@ -64,10 +69,12 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
 
 def _limits(recommendation: Recommendation) -> list[str]:
     r = recommendation
-    lines = [
-        f"batch_timeout_micros: {_TIMEOUT_US} was not measured: put what your latency allows",
-        "num_batch_threads: one batch at a time, as it was measured",
-    ]
+    lines = ["num_batch_threads: one batch at a time, as it was measured"]
+    if max_wait_ms(r) is None:
+        lines.insert(
+            0,
+            f"batch_timeout_micros: {_TIMEOUT_US} was not measured: put what your latency allows",
+        )
     if len(r.placements) > 1:
         lines.append(f"{len(r.placements)} instances: start one server each, on ports of its own; "
                      "this script places the first, the others:")  # fmt: skip

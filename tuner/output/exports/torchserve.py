@@ -10,6 +10,7 @@ import yaml
 from tuner.errors import UsageError
 from tuner.output.exports.needs import (
     comments,
+    max_wait_ms,
     notes,
     placing_command,
     refuse_command,
@@ -34,12 +35,12 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
             f"TorchServe serves PyTorch models, this is one of {r.workload.framework}; "
             "--to tfserving serves TensorFlow's"
         )
-    n = len(r.placements)
+    n, waited = len(r.placements), max_wait_ms(r)
     config: dict[str, Any] = {
         "minWorkers": n,
         "maxWorkers": n,
         "batchSize": r.workload.batch,
-        "maxBatchDelay": _MAX_BATCH_DELAY_MS,
+        "maxBatchDelay": _MAX_BATCH_DELAY_MS if waited is None else waited,
     }
     config |= _compiled({s.knob: s.value for s in r.settings})
     body: str = yaml.safe_dump(config, sort_keys=False, allow_unicode=False)
@@ -63,8 +64,12 @@ def _around(recommendation: Recommendation) -> list[str]:
     r = recommendation
     lines = [
         "TorchServe is no longer maintained (https://docs.pytorch.org/serve/)",
-        f"maxBatchDelay: {_MAX_BATCH_DELAY_MS} ms was not measured: put what your latency allows",
     ]
+    if max_wait_ms(r) is None:
+        lines.append(
+            f"maxBatchDelay: {_MAX_BATCH_DELAY_MS} ms was not measured: put what your latency "
+            "allows"
+        )
     if r.environment:
         lines.append("start torchserve itself with (workers inherit it):")
         lines += [f"  {name}={value}" for name, value in sorted(in_a_shell(r).items())]

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from tuner.output.figures.batches import batches
 from tuner.output.figures.chart import Chart
 from tuner.output.figures.contributions import contributions
+from tuner.output.figures.front import front
 from tuner.output.figures.history import history
 from tuner.output.figures.operators import operators
 from tuner.output.figures.parallel import parallel
@@ -20,6 +21,7 @@ FIGURES: dict[str, Callable[[Result], Chart | None]] = {
     "contributions": contributions,
     "operators": operators,
     "batches": batches,
+    "front": front,
     "history": history,
     "parallel": parallel,
     "timeline": timeline,

@@ -20,6 +20,7 @@ INSTANCES = "launch.instances"
 CORES_PER_INSTANCE = "launch.cores_per_instance"
 PLACEMENT = "launch.placement"
 MEMORY_POLICY = "launch.memory_policy"
+MAX_WAIT = "server.max_wait_ms"
 
 PRELOADED: dict[str, tuple[str, ...]] = {
     ALLOCATOR: ("tcmalloc", "jemalloc", "mimalloc"),
@@ -33,6 +34,13 @@ KNOBS = (
         "batch size",
         how="call the model with batches of {value}",
         domain=AT_LEAST_1,
+    ),
+    Knob(
+        MAX_WAIT,
+        Applies.CALL,
+        "longest that a request waits for others, while the batch is not full",
+        how="answer at the latest when the oldest request has waited {value} ms for others",
+        domain=Domain(at_least=0, at_most=60_000),
     ),
     Knob(
         ALLOCATOR,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -116,6 +117,21 @@ class Work(Protocol):
 
     def clock(self) -> float:
         """Return the seconds of the clock that slices are timed with."""
+
+    def wait_until(self, moment: float) -> None:
+        """Return at a moment of that clock, or at once if it is over."""
+
+
+class OnTheClock:
+    """What work answers whose time is real."""
+
+    def clock(self) -> float:
+        """Return seconds of the monotonic clock."""
+        return time.perf_counter()
+
+    def wait_until(self, moment: float) -> None:
+        """Sleep: whoever polled would take the CPU from those who compute."""
+        time.sleep(max(0.0, moment - time.perf_counter()))
 
 
 class Evidence(Protocol):

@@ -1,43 +1,41 @@
 """How a worker serves its model: one file and one entry per scenario of tuner/record/load.py.
 
-A scenario gets the model's calls, one per shape of its inputs, and the clock of the framework.
+A scenario is made of the load, the model's calls and the framework's work.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from tuner.host.interference import Watch
-from tuner.record.protocol import Measured
+from tuner.record.launch import Slice
+from tuner.record.load import Load
+from tuner.record.protocol import Measure
 from tuner.worker.company import Company
-from tuner.worker.scenarios.offline import OFFLINE
-from tuner.worker.scenarios.single_stream import SINGLE_STREAM
-from tuner.worker.scenarios.timing import Call, WarmUp
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios import concurrent, multi_stream, offline, server, single_stream
+from tuner.worker.scenarios.timing import Calls, WarmUp
 
 
 class Scenario(Protocol):
     """How requests follow one another, what is timed as one, and what is kept of it."""
 
-    def warm_up(self, calls: Sequence[Call], clock: Callable[[], float]) -> WarmUp:
+    def warm_up(self) -> WarmUp:
         """Make requests until they are steady."""
 
-    def measure(
-        self,
-        calls: Sequence[Call],
-        clock: Callable[[], float],
-        watch: Watch,
-        *,
-        index: int,
-        batch: int,
-        seconds: float,
-        company: Company | None = None,
-    ) -> Measured:
-        """Time whole requests for at least `seconds`.
+    def measure(self, order: Measure, watch: Watch, company: Company | None) -> Slice | None:
+        """Time whole requests for at least as long as ordered; None where none came.
 
-        index, batch: of the slice. company: the other instances of a team, with which this one
-        begins and ends its work.
+        company: the other instances of a team, with which this one begins and ends its work.
         """
 
 
-SCENARIOS: dict[str, Scenario] = {"offline": OFFLINE, "single-stream": SINGLE_STREAM}
+MakeScenario = Callable[[Load, Calls, Work], Scenario]
+SCENARIOS: dict[str, MakeScenario] = {
+    "offline": offline.serve,
+    "single-stream": single_stream.serve,
+    "multi-stream": multi_stream.serve,
+    "concurrent": concurrent.serve,
+    "server": server.serve,
+}

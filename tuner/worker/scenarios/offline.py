@@ -6,14 +6,12 @@ per second are those of the mixture.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tuner.worker.scenarios.timing import BackToBack, Call, Requests, in_turn
-
-
-def requests(calls: Sequence[Call]) -> Requests:
-    """Return the one request that offline makes again and again."""
-    return Requests([in_turn(calls)], batches=len(calls))
+from tuner.record.load import Load
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios.timing import BackToBack, Calls, Requests, in_turn
 
 
-OFFLINE = BackToBack(requests)
+def serve(load: Load, calls: Calls, work: Work) -> BackToBack:
+    """Return the scenario, in which one request is made again and again."""
+    own = calls[load.batch]
+    return BackToBack(Requests([in_turn(own)], batches=len(own)), load, work)

@@ -6,14 +6,11 @@ same mixture; each request is timed by itself.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from tuner.worker.scenarios.timing import BackToBack, Call, Requests
-
-
-def requests(calls: Sequence[Call]) -> Requests:
-    """Return a request for each shape."""
-    return Requests(calls, batches=1)
+from tuner.record.load import Load
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios.timing import BackToBack, Calls, Requests
 
 
-SINGLE_STREAM = BackToBack(requests)
+def serve(load: Load, calls: Calls, work: Work) -> BackToBack:
+    """Return the scenario, with a request for each shape."""
+    return BackToBack(Requests(calls[load.batch], batches=1), load, work)

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
 from tuner.host.interference import Watch
-from tuner.record.launch import Slice, latency, packed
-from tuner.record.protocol import Measured
+from tuner.record.launch import Interference, Share, Slice, latency, packed
+from tuner.record.load import Load
+from tuner.record.protocol import Measure
 from tuner.worker.company import Company, sleep_until
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios.callers import Alone, Callers
 
 Call: TypeAlias = Callable[[], Any]
+Calls: TypeAlias = Mapping[int, Sequence[Call]]
+"""By batch, one call per shape of the inputs."""
 
 _MIN_CALLS = 3
 _MIN_SECONDS = 0.5
@@ -57,6 +62,35 @@ def until_steady(call: Call, clock: Callable[[], float]) -> WarmUp:
             return WarmUp(elapsed, recent, is_steady)
 
 
+class Begun:
+    """The beginning of a slice, which all instances of a team agree on."""
+
+    def __init__(self, company: Company | None, watch: Watch) -> None:
+        """Wait for the others."""
+        self._watch = watch
+        moment = company.agree() if company else 0.0
+        self._before = watch.read()
+        self.late_s = 0.0
+        """By how much later than agreed this instance begins."""
+        if company:
+            sleep_until(moment)
+            self.late_s = time.monotonic() - moment
+
+    def ended(self, seconds: float) -> tuple[Interference, float, float | None]:
+        """Return what disturbed the work, the middle of its time, and the energy that it took.
+
+        seconds: that were asked for; beside as many, an instance that was late has disturbed.
+        """
+        after = self._watch.read()
+        interference = self._watch.between(self._before, after)
+        if self.late_s > _MOST_LATE * seconds:
+            late = f"an instance began {1000 * self.late_s:.0f} ms after the others"
+            dirty = (*interference.dirty, late)
+            interference = msgspec.structs.replace(interference, dirty=dirty)
+        energy_j = self._watch.energy_j(self._before, after)
+        return interference, (self._before.at + after.at) / 2, energy_j
+
+
 class Requests(NamedTuple):
     """What is timed, request by request, in whole rounds."""
 
@@ -67,68 +101,67 @@ class Requests(NamedTuple):
     that its seconds are not kept."""
 
 
+class _Timed(NamedTuple):
+    """What one caller did."""
+
+    took_s: list[float]
+    """Seconds of each request."""
+    seconds: float
+
+
 class BackToBack:
     """A scenario in which a request is sent as soon as the one before is answered."""
 
-    def __init__(self, requests: Callable[[Sequence[Call]], Requests]) -> None:
-        """requests: makes requests of the model's calls."""
+    def __init__(
+        self, requests: Requests, load: Load, work: Work, callers: Callers | None = None
+    ) -> None:
+        """callers: who sends them; one if None."""
         self._requests = requests
+        self._round = in_turn(requests.calls)
+        self._load = load
+        self._work = work
+        self._callers = callers or Alone()
 
-    def warm_up(self, calls: Sequence[Call], clock: Callable[[], float]) -> WarmUp:
-        """Make rounds of requests until they are steady."""
-        return until_steady(in_turn(self._requests(calls).calls), clock)
+    def warm_up(self) -> WarmUp:
+        """Make rounds of requests until they are steady; of several callers, all at once."""
+        return until_steady(lambda: self._callers.at_once(self._round), self._work.clock)
 
-    def measure(
-        self,
-        calls: Sequence[Call],
-        clock: Callable[[], float],
-        watch: Watch,
-        *,
-        index: int,
-        batch: int,
-        seconds: float,
-        company: Company | None = None,
-    ) -> Measured:
-        """Time each request of whole rounds, for at least `seconds`.
-
-        company: the other instances of a team, with which this one begins and ends its work.
-        """
-        requests = self._requests(calls)
-        moment = company.agree() if company else 0.0
-        before = watch.read()
+    def measure(self, order: Measure, watch: Watch, company: Company | None) -> Slice:
+        """Time each request of whole rounds, for at least as long as ordered."""
+        for _ in range(order.discard):
+            self._callers.at_once(self._round)
+        begun = Begun(company, watch)
+        each = self._callers.at_once(lambda: self._timed(order.seconds), self._round)
+        interference, at, energy_j = begun.ended(order.seconds)
         if company:
-            sleep_until(moment)
-            late_s = time.monotonic() - moment
+            company.keep_up(self._round)
+        batches = self._requests.batches
+        took_s = [took for caller in each for took in caller.took_s]
+        shares = [Share(len(c.took_s) * batches, c.seconds) for c in each]
+        return Slice(
+            index=order.index,
+            batch=self._load.batch,
+            calls=sum(share.calls for share in shares),
+            seconds=max(share.seconds for share in shares),
+            at=at,
+            interference=interference,
+            shares=tuple(shares) if len(shares) > 1 else (),
+            latency=latency(took_s) if batches == 1 else None,
+            energy_j=energy_j,
+            packed_calls=packed(took_s) if batches == 1 else b"",
+        )
+
+    def _timed(self, seconds: float) -> _Timed:
+        clock = self._work.clock
         took_s: list[float] = []
         start = last = clock()
         while last - start < seconds:
-            for request in requests.calls:
+            for request in self._requests.calls:
                 request()
                 now = clock()
                 took_s.append(now - last)
                 last = now
-        after = watch.read()
-        interference = watch.between(before, after)
-        if company:
-            company.keep_up(in_turn(requests.calls))
-            if late_s > _MOST_LATE * seconds:
-                late = f"an instance began {1000 * late_s:.0f} ms after the others"
-                dirty = (*interference.dirty, late)
-                interference = msgspec.structs.replace(interference, dirty=dirty)
-        is_usual = requests.batches == 1
-        return Measured(
-            Slice(
-                index=index,
-                batch=batch,
-                calls=len(took_s) * requests.batches,
-                seconds=last - start,
-                at=(before.at + after.at) / 2,
-                interference=interference,
-                latency=latency(took_s) if is_usual else None,
-                energy_j=watch.energy_j(before, after),
-                packed_calls=packed(took_s) if is_usual else b"",
-            )
-        )
+        return _Timed(took_s, last - start)
 
 
 def in_turn(calls: Sequence[Call]) -> Call:

@@ -223,6 +223,10 @@ class FakeInference:
         """Return virtual seconds."""
         return self.now
 
+    def wait_until(self, moment: float) -> None:
+        """Let virtual time pass."""
+        self.now = max(self.now, moment)
+
 
 class FakeEvidence:
     """What the fake knows of itself."""

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from tuner.worker.frameworks import Array
+from tuner.worker.frameworks import Array, OnTheClock
 from tuner.worker.frameworks.outputs import no_output, not_comparable
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.executed import Execution, collected
 
 
-class TensorFlowInference:
+class TensorFlowInference(OnTheClock):
     """What is timed of a model that serves."""
 
     def __init__(self, build: TensorFlowBuild) -> None:
@@ -123,10 +122,6 @@ class TensorFlowInference:
     def running(self) -> Iterator[None]:
         """Nothing to enter: precision and compilation are in the graph."""
         yield
-
-    def clock(self) -> float:
-        """Return seconds of the monotonic clock."""
-        return time.perf_counter()
 
 
 def _name(dtype: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tuner.worker.frameworks import Array
+from tuner.worker.frameworks import Array, OnTheClock
 from tuner.worker.frameworks.outputs import tensors_in
 from tuner.worker.frameworks.torch.build import TorchBuild
 
@@ -23,7 +22,7 @@ def fault_of(tensor: Any) -> str:
     return ""
 
 
-class TorchInference:
+class TorchInference(OnTheClock):
     """What is timed of a model that serves."""
 
     def __init__(self, build: TorchBuild) -> None:
@@ -74,7 +73,3 @@ class TorchInference:
             ),
         ):
             yield
-
-    def clock(self) -> float:
-        """Return seconds of the monotonic clock."""
-        return time.perf_counter()

@@ -1,0 +1,88 @@
+"""A simulated queue, beside what queueing theory says of simple ones."""
+
+import math
+import statistics
+
+import pytest
+
+from tuner.measurement.queueing import sustained, waited, with_sustained
+from tuner.record.edge import capacity
+from tuner.record.launch import Slice, packed, percentile
+from tuner.record.load import Batching, Offer, Slo
+from tuner.record.serving import Served
+from tuner.worker.scenarios.line import arrivals
+
+ONE = Batching((1,))
+UP_TO_4 = Batching((1, 2, 4))
+P99 = Slo(0.99, 0.1, "--slo p99=100ms")
+
+
+def poisson(rate: float, n: int = 10_000, seed: int = 3) -> list[float]:
+    (due,) = arrivals(Offer(rate, n, seed), 1)
+    return due
+
+
+@pytest.mark.parametrize("load", [0.3, 0.6, 0.8])
+def test_one_server_of_constant_time_waits_as_theory_says(load: float) -> None:
+    """M/D/1: the mean wait is load / (2 (1 - load)) of a service time (Pollaczek-Khinchine)."""
+    found = waited(ONE, {1: [0.01]}, poisson(load / 0.01))
+    in_line = statistics.fmean(found) - 0.01
+    assert in_line == pytest.approx(0.01 * load / (2 * (1 - load)), rel=0.12)
+
+
+def test_several_servers_take_from_one_line() -> None:
+    """M/D/2 at the same load waits for less than half as long as M/D/1 with twice the time."""
+    two = Batching((1,), n_servers=2)
+    alone = statistics.fmean(waited(ONE, {1: [0.01]}, poisson(80))) - 0.01
+    shared = statistics.fmean(waited(two, {1: [0.02]}, poisson(80))) - 0.02
+    assert shared < alone
+    assert capacity(two, {1: [0.02]}) == capacity(ONE, {1: [0.01]})
+
+
+def test_those_that_have_come_are_answered_together_and_padded() -> None:
+    due = [0.0, 0.01, 0.02, 0.03]  # three come while the first is answered
+    found = waited(UP_TO_4, {1: [0.1], 2: [0.15], 4: [0.2]}, due)
+    assert found == pytest.approx([0.1, 0.1 + 0.2 - 0.01, 0.1 + 0.2 - 0.02, 0.1 + 0.2 - 0.03])
+
+
+def test_the_oldest_waits_for_others_but_no_longer_than_it_may() -> None:
+    patient = Batching((1, 2, 4), wait_s=0.05)
+    times = {1: [0.1], 2: [0.1], 4: [0.1]}
+    assert waited(patient, times, [0.0, 0.04, 1.0]) == pytest.approx([0.15, 0.11, 0.15])
+    full = waited(patient, times, [0.0, 0.01, 0.02, 0.03, 0.9])
+    assert full[0] == pytest.approx(0.03 + 0.1)  # the batch was full before its time was up
+
+
+def test_the_sustained_rate_is_where_the_latency_crosses_the_bound() -> None:
+    times = {1: [0.010], 2: [0.015], 4: [0.020]}
+    rate = sustained(UP_TO_4, times, P99)
+    below, above = (
+        percentile(waited(UP_TO_4, times, poisson(rate * by)), P99.quantile) for by in (0.9, 1.1)
+    )
+    assert below < P99.seconds < above
+    assert rate < capacity(UP_TO_4, times) == 200.0
+
+
+def test_a_bound_that_is_far_off_leaves_the_capacity() -> None:
+    assert sustained(ONE, {1: [0.01]}, Slo(0.5, 500.0, "")) == pytest.approx(100.0, rel=0.02)
+
+
+def test_a_server_that_misses_when_idle_is_worth_less_than_any_other_and_the_further_the_less() -> (
+    None
+):
+    slow, slower = (sustained(ONE, {1: [s]}, P99) for s in (0.15, 0.3))
+    assert slower < slow < 0.01
+    assert sustained(ONE, {1: [0.099]}, P99) > slow  # meets it, if hardly anybody comes
+
+
+def test_a_slice_is_given_the_rate_that_its_calls_let_expect() -> None:
+    calls = [0.010, 0.015, 0.020] * 5
+    served = Served(UP_TO_4, n_requests=35)
+    taken = Slice(1, 4, 15, sum(calls), 0.5, packed_calls=packed(calls), served=served)
+    found = with_sustained(taken, P99)
+    assert found.served is not None
+    expected = sustained(UP_TO_4, {1: [0.010], 2: [0.015], 4: [0.020]}, P99)
+    assert found.served.sustained == pytest.approx(expected, rel=0.01)
+    assert with_sustained(taken, None) == taken
+    assert taken.rate == pytest.approx(35 / sum(calls))
+    assert math.isclose(sum(found.call_s), sum(calls), rel_tol=1e-6)

@@ -1,0 +1,137 @@
+"""Studies of a server whose speed is known: the highest rate within a latency, on the fake."""
+
+import itertools
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.command import Here, run
+from tests.study.fake_studies import study
+from tuner.record.files import RESULT_SCHEMA
+from tuner.record.launch import Purpose
+from tuner.record.store import Store
+
+MODEL = "fake@seed=2,noise=0.003"
+SMALL = ("--numerics", "same", *itertools.chain.from_iterable(
+    ("--exclude", knob) for knob in ("launch.allocator", "fake.compile", "fake.streams")
+))  # fmt: skip
+"""A space that is soon known. What trials take is estimated, and no part of the test's clock."""
+OTHER = ("--numerics", "same", *itertools.chain.from_iterable(
+    ("--exclude", knob) for knob in ("launch.allocator", "fake.compile", "env.FAKE_THREADS")
+))  # fmt: skip
+BUDGET = "1500s"
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """One study of a server, whose latency the tool has to find itself."""
+    cwd = tmp_path_factory.mktemp("served")
+    return cwd, study(cwd, MODEL, BUDGET, *SMALL, "--scenario", "server")
+
+
+def test_a_server_is_judged_by_the_rate_that_it_answers_in_time(
+    served: tuple[Path, dict[str, Any]],
+) -> None:
+    cwd, result = served
+    jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
+    told = result["objective"]
+    assert (told["metric"], told["unit"]) == ("rate_within", "requests/s")
+    winner, default = result["winners"]["same"], result["default"]
+    assert (winner["verdict"], result["default_meets_slo"]) == ("faster", True)
+    ratio = winner["value"]["point"] / default["value"]["point"]
+    assert result["speedup"]["point"] == pytest.approx(ratio, rel=1e-3)
+    for section in (winner, default):
+        serving = section["serving"]
+        assert serving["n_met"] == serving["n_launches"] >= 4
+        within = [t for t in serving["rates"] if t["quantile_s"] <= told["slo"]["seconds"]]
+        assert max(t["rate"] for t in within) >= 0.9 * section["value"]["low"]
+        assert 0 <= serving["queue_share"] < 1
+    assert "requests/s" in (cwd / "out/report.md").read_text()
+
+
+def test_the_bound_is_five_times_what_the_default_takes_alone_and_stays(
+    served: tuple[Path, dict[str, Any]],
+) -> None:
+    cwd, result = served
+    slo = result["objective"]["slo"]
+    with Store(cwd / "out") as store:
+        alone = [r for r in store.launches.values() if r.request.purpose is Purpose.BOUND]
+        rates = [s.served for r in store.launches.values() for s in r.slices]
+    assert len(alone) == 1
+    calls = sorted(s for taken in alone[0].slices for s in taken.call_s)
+    assert slo["seconds"] == pytest.approx(5 * calls[len(calls) // 2], rel=0.01)
+    assert slo["quantile"] == 0.99
+    assert any("no --slo was given" in text for text in result["warnings"])
+    assert any(each is not None and each.offered for each in rates)
+    recommended = tomllib.loads((cwd / "out/recommended.toml").read_text())
+    assert recommended["slo"]["seconds"] == slo["seconds"]
+
+
+def test_what_was_claimed_of_a_server_is_verified_by_its_rate(
+    served: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    cwd, result = served
+    path = cwd / "out/recommended.toml"
+    done = run("verify", str(path), "--budget", BUDGET, "--json", cwd=tmp_path, is_virtual=True)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"], found["unit"]) == (0, "confirmed", "requests/s")
+    assert found["default_value"] == pytest.approx(result["default"]["value"]["point"], rel=0.3)
+
+
+def test_the_same_command_keeps_to_the_bound_that_was_found(
+    served: tuple[Path, dict[str, Any]],
+) -> None:
+    cwd, result = served
+    again = study(cwd, MODEL, BUDGET, *SMALL, "--scenario", "server")
+    assert again["objective"]["slo"] == result["objective"]["slo"]
+    assert again["speedup"] == result["speedup"]
+
+
+def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path) -> None:
+    """The fake's default takes longer for one request than the bound; its best does not."""
+    with_default = study(tmp_path, MODEL, "15s", *OTHER, "--scenario", "single-stream")
+    alone_ms = with_default["default"]["value"]["point"]
+    best_ms = with_default["winners"]["same"]["value"]["point"]
+    bound = f"p99={(alone_ms * best_ms) ** 0.5:.4f}ms"
+    (tmp_path / "served").mkdir()
+    asked = ("--scenario", "server", "--slo", bound, "--exclude", "server.max_wait_ms")
+    result = study(tmp_path / "served", MODEL, "6000s", *OTHER, *asked)  # the default's are low
+    assert (result["verdict"], result["default_meets_slo"]) == ("faster", False)
+    assert result["speedup"] is None
+    assert result["winners"]["same"]["speedup"] is None
+    assert result["winners"]["same"]["value"]["point"] > 1.0
+    report = (tmp_path / "served/out/report.md").read_text()
+    assert "the default kept within the bound" in report
+    assert "at no rate that was tried" in report
+    path = str(tmp_path / "served/out/recommended.toml")
+    done = run("verify", path, "--budget", BUDGET, "--json", cwd=tmp_path, is_virtual=True)
+    found = json.loads(done.stdout)
+    assert (done.returncode, found["verdict"]) == (0, "confirmed")
+    assert "the default in 0" in found["reason"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--slo", "p99=15ms"), "take --scenario server"),
+        (("--scenario", "single-stream", "--slo", "p99=15ms"), "take --scenario server"),
+        (("--scenario", "server", "--slo", "15ms"), "write p99=15ms"),
+        (("--scenario", "server", "--slo", "p99=15"), "write p99=15ms"),
+        (("--scenario", "server", "--slo", "p99=0ms"), "a latency above 0"),
+        (("--scenario", "server", "--slo", "p10=1ms"), "p50 to p99.9"),
+        (("--scenario", "server", "--slo", "p99.99=1ms"), "p50 to p99.9"),
+        (("--scenario", "server", "--slo", ""), "write p99=15ms"),
+        (("--fix", "server.max_wait_ms=5"), "server.max_wait_ms"),
+    ],
+)
+def test_what_cannot_be_asked_of_a_server_is_said(
+    here: Here, arguments: tuple[str, ...], words: str
+) -> None:
+    done = here("--model", MODEL, "--hw", "fake", "--dry-run", *arguments)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert len(done.stderr.splitlines()) == 1

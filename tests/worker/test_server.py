@@ -1,0 +1,122 @@
+"""A server's line and its answers, on a clock that stands still unless it works."""
+
+import multiprocessing
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from tuner.host.interference import Watch
+from tuner.measurement.queueing import waited
+from tuner.record.edge import service_times
+from tuner.record.load import Batching, Load, Offer
+from tuner.record.protocol import LINE_BYTES, Measure
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios import SCENARIOS, Scenario
+from tuner.worker.scenarios.line import Line, Taken, arrivals
+
+TIMES = {1: 0.010, 2: 0.014, 4: 0.020}
+
+
+class Clock:
+    """As much of a framework's work as the scenario asks for; calls take what their size takes."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def clock(self) -> float:
+        return self.now
+
+    def running(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def wait_until(self, moment: float) -> None:
+        self.now = max(self.now, moment)
+
+    def call(self, seconds: float) -> None:
+        self.now += seconds
+
+
+def server(batching: Batching, times: Mapping[int, float] = TIMES, n_shapes: int = 1) -> Scenario:
+    clock = Clock()
+    calls = {
+        size: [lambda s=times[size]: clock.call(s) for _ in range(n_shapes)]
+        for size in batching.sizes
+    }
+    load = Load("server", batching.largest, batching=batching)
+    return SCENARIOS["server"](load, calls, cast(Work, clock))
+
+
+@pytest.mark.parametrize("wait_s", [0.0, 0.005])
+def test_requests_take_as_long_as_the_simulated_queue_says(wait_s: float) -> None:
+    """The loop that answers and the simulation that ranks are of one mind about the line."""
+    batching = Batching((1, 2, 4), wait_s=wait_s)
+    offer = Offer(rate=90.0, n_requests=400, seed=5)
+    taken = server(batching).measure(Measure(3, 0.3, 0, offer=offer), Watch(), None)
+    assert taken is not None and taken.served is not None
+    (due,) = arrivals(offer, 1)
+    expected = waited(batching, {size: [s] for size, s in TIMES.items()}, due)
+    assert taken.call_s == pytest.approx(expected, abs=1e-4)
+    assert (taken.calls, taken.served.n_requests, taken.served.offered) == (400, 400, 90.0)
+
+
+def test_without_requests_every_size_is_timed_in_turn() -> None:
+    taken = server(Batching((1, 2, 4))).measure(Measure(0, 0.3, 1), Watch(), None)
+    assert taken is not None and taken.served is not None
+    found = service_times(taken)
+    assert {size: set(map(float, found[size])) for size in found}.keys() == TIMES.keys()
+    for size, seconds in found.items():
+        assert seconds == pytest.approx([TIMES[size]] * len(seconds))
+    n_rounds = taken.calls // 3
+    assert taken.rate == pytest.approx(7 * n_rounds / taken.seconds)
+
+
+def test_a_batch_holds_one_shape_and_the_oldest_decides_which() -> None:
+    due = [[0.0, 0.2], [0.1, 0.11]]
+    line = Line(due, Batching((1, 2)), "")
+    assert line.take(0.15) == Taken(0, [0.0])
+    assert line.take(0.15) == Taken(1, [0.1, 0.11])
+    assert line.take(0.15) == 0.2  # comes then
+    assert line.take(0.2) == Taken(0, [0.2])
+    assert line.take(0.2) is None
+
+
+def test_shapes_arrive_mixed() -> None:
+    offer = Offer(10.0, 1000, 1)
+    taken = server(Batching((1, 2, 4)), n_shapes=3).measure(
+        Measure(0, 0.3, 0, offer=offer), Watch(), None
+    )
+    assert taken is not None and taken.served is not None
+    assert (taken.calls, taken.served.n_shapes) == (1000, 3)
+    counts = [len(due) for due in arrivals(offer, 3)]
+    assert sum(counts) == 1000 and min(counts) > 280
+
+
+def test_the_same_seed_is_the_same_arrivals_closer_together() -> None:
+    (slow,), (fast,) = (arrivals(Offer(rate, 50, 7), 1) for rate in (10.0, 20.0))
+    assert fast == pytest.approx([due / 2 for due in slow])
+
+
+def take_all(path: str, found: "multiprocessing.Queue[list[float]]") -> None:
+    line = Line([[k / 1000 for k in range(500)]], Batching((1, 2, 4)), path)
+    mine: list[float] = []
+    while (next_ := line.take(10.0)) is not None:
+        assert isinstance(next_, Taken)
+        mine += next_.due
+    found.put(mine)
+
+
+def test_instances_take_each_request_once(tmp_path: Path) -> None:
+    path = tmp_path / "launch.line"
+    path.write_bytes(bytes(LINE_BYTES))
+    context = multiprocessing.get_context("spawn")
+    found: multiprocessing.Queue[list[float]] = context.Queue()
+    processes = [context.Process(target=take_all, args=(str(path), found)) for _ in range(3)]
+    for process in processes:
+        process.start()
+    taken = [due for _ in processes for due in found.get(timeout=60)]
+    for process in processes:
+        process.join(60)
+    assert sorted(taken) == [k / 1000 for k in range(500)]

@@ -1,0 +1,111 @@
+"""A server's queue, simulated from measured service times: the rate that it sustains.
+
+Requests arrive at random (Poisson) and wait in one line, for as many servers as there are
+instances. Whoever is free takes those that have come, a batch at the most; where it may wait for
+others, it waits until the batch is full or the oldest has waited so long. A batch is padded to the
+next size that the model was prepared for. Service times are drawn from the measured ones; where
+inputs have several shapes, as if a batch could hold all of them.
+
+What a configuration is ranked by; claims rest on real arrivals (offering.py). How well the one
+foretells the other is measured in benchmarks/serving.py.
+"""
+
+from __future__ import annotations
+
+import bisect
+import functools
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import numpy as np
+
+from tuner.record.edge import capacity, service_times
+from tuner.record.launch import Slice, percentile
+from tuner.record.load import Batching, Slo
+
+_N_REQUESTS = 2000
+_STEPS = 10
+"""Of a bisection between a server with little to do and an overrun one: to 0.3 % of the rate."""
+_USUAL = 0.05
+"""Share of its capacity that a server has at least, if the bound is of any use."""
+IDLE = 1e-3
+"""Share of its capacity at which a server is idle: requests do not meet."""
+
+
+def sustained(batching: Batching, service_s: Mapping[int, Sequence[float]], slo: Slo) -> float:
+    """Return the highest rate, in requests per second, at which latencies keep within a bound.
+
+    Where even an idle server does not, less than any server's rate: the less, the further away.
+    """
+    most = capacity(batching, service_s)
+    latency = functools.partial(_latency, batching, service_s, slo.quantile)
+    idle_s = latency(IDLE * most)
+    if idle_s > slo.seconds:
+        return IDLE * most * slo.seconds / idle_s
+    if latency(most) <= slo.seconds:  # so far off is the bound
+        return most
+    is_slow = latency(_USUAL * most) > slo.seconds
+    low, high = math.log((IDLE if is_slow else _USUAL) * most), math.log(most)
+    for _ in range(_STEPS):
+        middle = (low + high) / 2
+        if latency(math.exp(middle)) <= slo.seconds:
+            low = middle
+        else:
+            high = middle
+    return math.exp(low)
+
+
+def with_sustained(taken: Slice, slo: Slo | None) -> Slice:
+    """Return a slice with the rate that its calls let expect, where there is one to expect."""
+    served = taken.served
+    if served is None or served.offered or slo is None:
+        return taken
+    rate = sustained(served.batching, service_times(taken), slo)
+    return msgspec.structs.replace(taken, served=msgspec.structs.replace(served, sustained=rate))
+
+
+def misses_when_idle(taken: Slice) -> bool:
+    """Tell whether a slice lets expect that even single requests take longer than the bound."""
+    served = taken.served
+    if served is None or not served.sustained:
+        return False
+    return served.sustained <= IDLE * capacity(served.batching, service_times(taken))
+
+
+def _latency(
+    batching: Batching, service_s: Mapping[int, Sequence[float]], quantile: float, rate: float
+) -> float:
+    return percentile(waited(batching, service_s, [a / rate for a in _arrivals()]), quantile)
+
+
+def waited(
+    batching: Batching, service_s: Mapping[int, Sequence[float]], arrivals: Sequence[float]
+) -> list[float]:
+    """Return the seconds from each arrival, in their order, until its answer."""
+    drawn = np.random.default_rng(0)
+    free = [0.0] * batching.n_servers
+    n, first = len(arrivals), 0
+    found: list[float] = []
+    while first < n:
+        since = max(heapq.heappop(free), arrivals[first])
+        start = since
+        if batching.wait_s:
+            last = first + batching.largest - 1
+            full = arrivals[last] if last < n else math.inf
+            start = max(since, min(full, arrivals[first] + batching.wait_s))
+        here = bisect.bisect_right(arrivals, start, first + 1, min(n, first + batching.largest))
+        times = service_s[batching.padded(here - first)]
+        end = start + times[int(drawn.integers(len(times)))]
+        found += [end - arrival for arrival in arrivals[first:here]]
+        heapq.heappush(free, end)
+        first = here
+    return found
+
+
+@functools.cache
+def _arrivals() -> list[float]:
+    """Return moments at a rate of 1: the same for all, so that none is lucky."""
+    gaps = np.random.default_rng(1).exponential(size=_N_REQUESTS)
+    return [float(moment) for moment in np.cumsum(gaps)]

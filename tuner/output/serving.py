@@ -1,0 +1,63 @@
+"""A server's rates in words: what was kept within the bound, what the edge is like, who says so."""
+
+from __future__ import annotations
+
+from tuner.output.values import in_unit, value_of
+from tuner.record.configuration import Value
+from tuner.record.figures import figure
+from tuner.record.result import DefaultSection, Result, WinnerSection
+from tuner.record.serving import Serving, Validation
+
+_WORDS = {"valid": "VALID", "too_short": "too short", "too_slow": "too slow"}
+
+
+def latency_bound(result: Result) -> str:
+    """Write the bound and where it comes from; empty without one."""
+    slo = result.objective.slo
+    return "" if slo is None else f"{slo.name} within {1000 * slo.seconds:.3g} ms ({slo.asked})"
+
+
+def served(result: Result) -> dict[str, DefaultSection | WinnerSection]:
+    """Return what requests were sent to, by name: the default and each winner that is another."""
+    found: dict[str, DefaultSection | WinnerSection] = {"the default": result.default}
+    seen: list[dict[str, Value]] = []
+    for name, winner in result.winners.items():
+        if winner.configuration not in ({}, *seen):
+            found[name] = winner
+            seen.append(winner.configuration)
+    return {name: section for name, section in found.items() if section.serving is not None}
+
+
+def highest_rate(section: DefaultSection | WinnerSection, result: Result) -> str:
+    """Write the highest rate within the bound; that there is none where no launch kept it."""
+    value = value_of(section)
+    if section.serving is not None and not section.serving.n_met:
+        return "none"
+    return "not known: too few rounds" if value is None else in_unit(value, result)
+
+
+def edge_in_words(serving: Serving) -> str:
+    """Say in how many launches the bound was kept, and how the latency passes it."""
+    met = f"kept in {serving.n_met} of {serving.n_launches} launches"
+    if not serving.n_met:
+        return met
+    if serving.is_open:
+        return f"{met}; no rate that was tried was too high, so that it is a least"
+    return f"{met}; {'the latency jumps there' if serving.is_cliff else 'the latency rises there'}"
+
+
+def queue_in_words(serving: Serving) -> str:
+    """Write the queue's share of the median latency at the highest rate within the bound."""
+    return "-" if serving.queue_share is None else f"{serving.queue_share:.0%}"
+
+
+def loadgen_in_words(validation: Validation | None) -> str:
+    """Write LoadGen's word, with what it rests on."""
+    if validation is None:
+        return "not asked"
+    told = validation.told
+    if told is None:
+        return f"no word: {validation.fault}"
+    late = f"{told.n_over} of {told.n_requests} late"
+    text = f"{_WORDS[told.word]} at {figure(told.rate)}/s: {late} in {told.duration_s:.0f} s"
+    return f"{text} ({told.reason})" if told.reason else text

@@ -1,0 +1,111 @@
+"""How a server answered: in a slice, in the confirmation, and by the word of MLPerf's LoadGen.
+
+No result of this tool is an MLPerf result: durations and counts are not those of its rules.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from tuner.record.load import Batching
+
+_Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
+Word = Literal["valid", "too_short", "too_slow"]
+
+
+class Served(msgspec.Struct, frozen=True):
+    """How requests were answered in a slice of a server."""
+
+    batching: Batching
+    n_requests: _Counted
+    n_shapes: int = 1
+    """Of the inputs; batches of one hold one shape."""
+    offered: float = 0.0
+    """Requests per second that arrived; 0: none did, and every size was called in turn."""
+    sustained: float = 0.0
+    """By a simulation from these very calls, the rate at which the bound is kept
+    (measurement/queueing.py); 0 where requests arrived, or there is no bound."""
+    generator: float = 0.0
+    """Share of one CPU's time that an instance took to sort requests, not to answer them."""
+
+
+class TriedRate(msgspec.Struct, frozen=True):
+    """Requests that arrived at a confirming launch at a rate."""
+
+    round: int
+    rate: float
+    """Per second, on average."""
+    n_requests: int
+    p50_s: float
+    """Latency from the moment at which a request was due, so the next."""
+    quantile_s: float
+    """At the quantile of the bound."""
+
+
+class Serving(msgspec.Struct, frozen=True):
+    """How a server's confirming launches answered the requests that arrived."""
+
+    rates: list[TriedRate]
+    """In the order in which they were tried."""
+    n_met: int
+    """Launches that kept within the bound at any rate that was tried."""
+    n_launches: int
+    is_cliff: bool
+    """Whether, in most launches, the latency jumps where it crosses the bound: a little more load,
+    and the queue runs away."""
+    is_open: bool
+    """Whether, in most launches, no rate that was tried was too high: what is told is a least."""
+    queue_share: float | None
+    """Of the median latency at the highest rate within the bound: what a request by itself would
+    not take, spent in line or in a larger batch. None where no launch met the bound."""
+    generator: float
+    """Share of one CPU's time that went into sorting requests, the most of any trial."""
+
+
+class LoadgenOrder(msgspec.Struct, frozen=True):
+    """Requests that LoadGen sends to a server's instances."""
+
+    rate: float
+    """Requests per second."""
+    quantile: float
+    seconds: float
+    """The latency at the quantile that must not be exceeded."""
+    duration_s: float
+    n_requests: int
+    """The least, as the duration."""
+    batching: Batching
+    n_shapes: int
+
+
+class LoadgenWord(msgspec.Struct, frozen=True):
+    """What LoadGen said.
+
+    valid: by its rule for early stopping, the latency is kept with a confidence of 99 %. too_slow:
+    it is not kept in this very run. too_short: it is, in this run, which proves too little.
+    """
+
+    word: Word
+    reason: str
+    """In LoadGen's own words; empty where it is valid."""
+    rate: float
+    """As it was asked for."""
+    scheduled_rate: float
+    """As the requests were sent."""
+    duration_s: float
+    n_requests: int
+    n_over: int
+    """Of them, slower than the bound."""
+    latency_s: float | None
+    """At the quantile; None of one that it does not report."""
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """LoadGen's word on a configuration, or why there is none."""
+
+    rate: float
+    """The lower bound of its interval: what it is asked about, in requests per second."""
+    told: LoadgenWord | None
+    fault: str = ""
+    """Why it said nothing; empty if it did."""

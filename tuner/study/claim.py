@@ -1,0 +1,65 @@
+"""What is said of one class, and why."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.measurement.confirmation import LOOKS, WORTH_HAVING
+from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
+from tuner.record.noisiness import TOO_HIGH
+from tuner.record.result import Verdict
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What is said of one class."""
+
+    configuration: Configuration
+    verdict: Verdict
+    reason: str
+    n_rounds: int = 0
+    speedup: Interval | None = None
+    at_reference_batch: Interval | None = None
+    batch_gain: float | None = None
+    value: Interval | None = None
+    rate: Interval | None = None
+    """Items per second."""
+    disturbed: float = 0.0
+    """Share of the slices behind it, the default's included, that something else disturbed."""
+
+
+def of_misses(
+    configuration: Configuration, own: tuple[int, int], default: tuple[int, int]
+) -> Claim | None:
+    """Say what holds where a bound on the latency was missed in a round; None where it was not.
+
+    What was missed is no number: there is a ratio only where both kept within it every time. own,
+    default: in how many rounds the arm, and the default, kept within it, and took part.
+    """
+    met, n = own
+    default_met, n_default = default
+    if met < n:
+        reason = f"it kept within the bound in {met} of {n} rounds"
+        return Claim(configuration, "ambiguous", reason, met)
+    if default_met == n_default:
+        return None
+    told = f"the default kept within the bound in {default_met} of {n_default} rounds"
+    if default_met or n < LOOKS[0]:
+        return Claim(configuration, "ambiguous", f"{told}: no ratio says what is gained", n)
+    reason = f"it kept within the bound in all of {n} rounds, and {told}"
+    return Claim(configuration, "faster", reason, n)
+
+
+def explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
+    """Say in words what a verdict rests on."""
+    height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"
+    match verdict:
+        case "faster":
+            text = f"the interval lies above 1 and the point above the noise floor {height}"
+            return text if is_finalist else f"{text}, which the search's own finalist did not reach"
+        case "keep_default" if floor > WORTH_HAVING:
+            return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
+        case "keep_default":
+            return f"the interval leaves no room for more than the noise floor of {floor:.1%}"
+    undecided = f"the interval does not decide it against a noise floor {height}"
+    return undecided + (f", nor against {WORTH_HAVING:.0%}" if floor > WORTH_HAVING else "")

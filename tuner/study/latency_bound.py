@@ -1,0 +1,45 @@
+"""The latency that a server's requests keep within, where the user names none.
+
+Five times what the default takes for one request at a time (its median): long enough for a line and
+a batch, short enough that both are felt. Measured once, at the beginning, and kept: a study that is
+resumed, and a verification on another host, keep to the same.
+"""
+
+from __future__ import annotations
+
+import statistics
+
+from tuner.errors import NothingMeasured
+from tuner.measurement.bench import Bench
+from tuner.measurement.steps import SLICE_S
+from tuner.record.configuration import Configuration
+from tuner.record.journal import SloFixed
+from tuner.record.launch import Purpose
+from tuner.record.load import Slo
+from tuner.record.store import Store
+
+TIMES = 5
+QUANTILE = 0.99
+_SLICES = 4
+
+
+def fix_bound(store: Store, bench: Bench) -> Slo:
+    """Return the bound of a study; measure the default and note it where that was not done yet.
+
+    bench: measures the same workload in the scenario single-stream.
+    Raises NothingMeasured where the default cannot be measured.
+    """
+    if fixed := store.all(SloFixed):
+        return fixed[-1].slo
+    launch = bench.launcher.start(Configuration(), Purpose.BOUND)
+    for _ in range(_SLICES):
+        launch.take_slice(store.next_slice_index(), SLICE_S)
+    record = launch.finish()
+    if not record.slices:
+        why = "" if record.ending is None else f"{record.ending.outcome}: {record.ending.reason}"
+        raise NothingMeasured(f"the default cannot be measured, one request at a time: {why}")
+    median_s = statistics.median(seconds for s in record.slices for seconds in s.call_s)
+    told = f"{TIMES} times the default's {1000 * median_s:.3g} ms for one request at a time"
+    slo = Slo(QUANTILE, TIMES * median_s, told)
+    store.add(SloFixed(slo))
+    return slo

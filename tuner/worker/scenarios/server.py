@@ -1,0 +1,129 @@
+"""Server: requests arrive by themselves, wait in line, and are answered in batches.
+
+Ordered without an offer, a slice times every batch that the model was prepared for, in turn: what
+the server's queue is simulated from (measurement/queueing.py). With one, requests arrive at random
+(Poisson), and what counts is how long each took from the moment at which it was due: whoever is
+slow to take it has not stopped the clock.
+"""
+
+from __future__ import annotations
+
+import time
+
+from tuner.host.interference import Watch
+from tuner.record.launch import Slice, latency, packed
+from tuner.record.load import Batching, Load, Offer
+from tuner.record.protocol import Measure
+from tuner.record.serving import Served
+from tuner.worker.company import Company
+from tuner.worker.frameworks import Work
+from tuner.worker.scenarios.line import Line, Taken, arrivals
+from tuner.worker.scenarios.timing import Begun, Calls, WarmUp, in_turn, until_steady
+
+_IDLE_S = 0.001
+_ROUNDING_S = 1e-8
+"""A clock that is as far as a request is due may be less by the last digits of the difference."""
+
+
+class Server:
+    """One instance: it takes requests whenever it is free."""
+
+    def __init__(self, load: Load, batching: Batching, calls: Calls, work: Work) -> None:
+        self._load = load
+        self._batching = batching
+        self._calls = calls
+        self._work = work
+        self._each = [call for size in batching.sizes for call in calls[size]]
+        self._n_shapes = len(calls[batching.largest])
+
+    def warm_up(self) -> WarmUp:
+        """Make calls of every size until they are steady."""
+        return until_steady(in_turn(self._each), self._work.clock)
+
+    def measure(self, order: Measure, watch: Watch, company: Company | None) -> Slice | None:
+        """Answer what is offered, or call every size in turn for as long as ordered."""
+        for _ in range(order.discard):
+            in_turn(self._each)()
+        if order.offer is None:
+            return self._sizes_in_turn(order, watch, company)
+        return self._answered(order, order.offer, watch, company)
+
+    def _sizes_in_turn(self, order: Measure, watch: Watch, company: Company | None) -> Slice:
+        begun, clock = Begun(company, watch), self._work.clock
+        took_s: list[float] = []
+        start = last = clock()
+        while last - start < order.seconds:
+            for call in self._each:
+                call()
+                now = clock()
+                took_s.append(now - last)
+                last = now
+        interference, at, energy_j = begun.ended(order.seconds)
+        if company:
+            company.keep_up(in_turn(self._each))
+        n_rounds = len(took_s) // len(self._each)
+        n_requests = n_rounds * self._n_shapes * sum(self._batching.sizes)
+        return Slice(
+            index=order.index,
+            batch=self._load.batch,
+            calls=len(took_s),
+            seconds=last - start,
+            at=at,
+            interference=interference,
+            latency=latency(took_s),
+            energy_j=energy_j,
+            packed_calls=packed(took_s),
+            served=Served(self._batching, n_requests, self._n_shapes),
+        )
+
+    def _answered(
+        self, order: Measure, offer: Offer, watch: Watch, company: Company | None
+    ) -> Slice | None:
+        """Answer requests until none is left; None where the others took all of them."""
+        line = Line(arrivals(offer, self._n_shapes), self._batching, order.line)
+        begun, clock = Begun(company, watch), self._work.clock
+        # an instance that begins late has been no server until then, but the requests were due
+        start = clock() - begun.late_s
+        cpu_before = time.thread_time()
+        in_calls_s, end, waited_s = 0.0, start, list[float]()
+        while (next_ := line.take(clock() - start + _ROUNDING_S)) is not None:
+            if not isinstance(next_, Taken):
+                self._work.wait_until(start + next_)
+                continue
+            call = self._calls[self._batching.padded(len(next_.due))][next_.shape]
+            before = time.thread_time()
+            call()
+            in_calls_s += time.thread_time() - before
+            end = clock()
+            waited_s += [end - start - due for due in next_.due]
+        outside_s = time.thread_time() - cpu_before - in_calls_s
+        interference, at, energy_j = begun.ended(end - start)
+        line.close()
+        if company:
+            company.keep_up(lambda: time.sleep(_IDLE_S))
+        if not waited_s:
+            return None
+        return Slice(
+            index=order.index,
+            batch=self._load.batch,
+            calls=len(waited_s),
+            seconds=end - start,
+            at=at,
+            interference=interference,
+            latency=latency(waited_s),
+            energy_j=energy_j,
+            packed_calls=packed(waited_s),
+            served=Served(
+                self._batching,
+                len(waited_s),
+                self._n_shapes,
+                offered=offer.rate,
+                generator=min(1.0, outside_s / (end - start)),
+            ),
+        )
+
+
+def serve(load: Load, calls: Calls, work: Work) -> Server:
+    """Return the scenario."""
+    assert load.batching is not None
+    return Server(load, load.batching, calls, work)
