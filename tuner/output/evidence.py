@@ -202,7 +202,8 @@ def usage(winner: WinnerSection, result: Result) -> str:
     used, usual = winner.cpu_share, result.default.cpu_share
     if used is not None and usual is not None and winner.configuration:
         told.append(f"{used:.0%} of the CPUs' time used (default {usual:.0%})")
-    return f" {'; '.join(told).capitalize()}." if told else ""
+    text = "; ".join(told)
+    return f" {text[:1].upper()}{text[1:]}." if told else ""
 
 
 def _time(seconds: float) -> str:
