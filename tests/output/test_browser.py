@@ -12,6 +12,7 @@ import pytest
 
 from tests.output.test_figures import whole
 from tuner.output.compare import StudyFound, compare
+from tuner.output.figures import FIGURES
 from tuner.output.report import render, write_comparison
 from tuner.record.result import Result
 
@@ -69,7 +70,7 @@ def test_the_page_is_whole_and_asks_for_nothing_but_itself(browser: Any, report:
     assert seen.page.locator("h1").inner_text() == "ResNet-50 v1.5 on torch, offline"
     assert "1.71x (1.59 - 1.83)" in seen.page.locator(".verdict").inner_text()
     n_figures = seen.page.locator("figure:visible").count()
-    assert n_figures == 8
+    assert n_figures == len(FIGURES)
     for i in range(n_figures):
         box = seen.page.locator("figure:visible").nth(i).locator(".wide svg").bounding_box()
         assert box["width"] > 700
@@ -83,7 +84,7 @@ def test_nothing_makes_the_page_wider_than_the_screen(
     seen = opened(browser, report, viewport)
     assert seen.look("document.scrollingElement.scrollWidth") <= viewport["width"]
     shown, hidden = (".narrow", ".wide") if viewport is TELEPHONE else (".wide", ".narrow")
-    assert seen.page.locator(f"{shown} svg:visible").count() == 8
+    assert seen.page.locator(f"{shown} svg:visible").count() == len(FIGURES)
     assert seen.page.locator(f"{hidden} svg:visible").count() == 0
     sizes = seen.look(
         f"[...document.querySelectorAll('{shown} svg text')].map(t => t.getBoundingClientRect())"
@@ -169,7 +170,7 @@ def test_on_paper_nothing_is_hidden(browser: Any, report: Path, tmp_path: Path) 
     seen = opened(browser, report, scheme="dark")
     seen.page.emulate_media(media="print")
     assert seen.look("getComputedStyle(document.querySelector('.scroll')).overflowX") == "visible"
-    assert seen.page.locator(".wide svg:visible").count() == 8
+    assert seen.page.locator(".wide svg:visible").count() == len(FIGURES)
     assert not seen.page.locator("nav").is_visible()
     seen.page.pdf(path=tmp_path / "report.pdf", format="A4")
     assert (tmp_path / "report.pdf").read_bytes().count(b"/Type /Page\n") >= 3
