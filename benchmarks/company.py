@@ -44,9 +44,9 @@ from tuner.measurement.seam import Launch, Launcher
 from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
-from tuner.record.objective import THROUGHPUT
+from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
-from tuner.record.workload import Workload
+from tuner.record.workload import ModelFacts, Workload
 
 NOISE = Scatter(1.0, 0.0)
 """Where launches scatter so much, more slices are not worth their time: all take the least."""
@@ -86,19 +86,26 @@ class Alone:
 
 @contextmanager
 def bench_for(model: str, framework: str = "torch") -> Iterator[Bench]:
-    """Yield a bench for a model, in a folder that is gone afterwards."""
+    """Yield a bench for a model, offline, in a folder that is gone afterwards."""
     ref, card = find_model(model, MODELS)
+    workload, facts = Workload(ref, framework, "offline", card), describe_model(ref, framework, 0)
+    with bench_of(workload, facts, THROUGHPUT) as bench:
+        yield bench
+
+
+@contextmanager
+def bench_of(workload: Workload, facts: ModelFacts, objective: Objective) -> Iterator[Bench]:
+    """Yield a bench for a workload, in a folder that is gone afterwards."""
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "study") as store:
-        facts = describe_model(ref, framework, 0)
-        make_reference(ref, framework, 0, store.reference_path)
+        make_reference(workload.model, workload.framework, 0, store.reference_path)
         began = time.monotonic()
         store.used_s = lambda: time.monotonic() - began
         bench = bench_of_processes(
             store,
             probe(),
-            Workload(ref, framework, "offline", card),
+            workload,
             facts,
-            THROUGHPUT,
+            objective,
             lambda _: None,
             session=1,
             seed=0,

@@ -16,51 +16,21 @@ import argparse
 import json
 import math
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from scipy.stats import spearmanr
 
+from benchmarks.company import NOISE, bench_of
 from tuner.host.identity import probe
-from tuner.measurement.bench import Bench
-from tuner.measurement.describe import make_reference
 from tuner.measurement.estimates import round_worths
-from tuner.measurement.launcher import bench_of_processes
-from tuner.measurement.replication import Scatter
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
-from tuner.record.store import Store
 from tuner.request import Request
 from tuner.space.baselines import to_measure
 
-NOISE = Scatter(0.02, 0.02)
 N_CONFIGURATIONS = 24
-
-
-@contextmanager
-def bench_of(planned: Plan, folder: Path) -> Iterator[Bench]:
-    """Yield a bench for a plan."""
-    with Store(folder, is_kept=False) as store:
-        make_reference(planned.workload.model, planned.workload.framework, 0, store.reference_path)
-        bench = bench_of_processes(
-            store,
-            probe(),
-            planned.workload,
-            planned.facts,
-            planned.objective,
-            lambda _: None,
-            session=1,
-            seed=0,
-            seconds_left=lambda: 36_000.0,
-            waiting_s=0.0,
-        )
-        try:
-            yield bench
-        finally:
-            bench.close()
 
 
 def drawn(planned: Plan, n: int) -> list[Configuration]:
@@ -83,7 +53,10 @@ def rank(folder: Path, model: str, framework: str, slo: str) -> None:
     (planned,) = plan(request, probe())
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
     known = {Configuration.of(row["settings"]) for row in rows}
-    with bench_of(planned, folder / "study") as bench, open(path, "a") as file:
+    with (
+        bench_of(planned.workload, planned.facts, planned.objective) as bench,
+        open(path, "a") as file,
+    ):
         for number, configuration in enumerate(drawn(planned, N_CONFIGURATIONS)):
             if configuration in known:
                 continue

@@ -121,10 +121,9 @@ def plan(
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
     meant = (*frameworks, *request.together)
-    is_served = SCENARIOS[request.scenario].is_served
-    known = knob_ids(profile, meant, card.form, is_served=is_served)
-    check_known(request.restrictions, known)
     scenario = SCENARIOS[request.scenario]
+    known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
+    check_known(request.restrictions, known)
     batch = request.batch if request.batch is not None else scenario.batch
     if batch is not None:
         card = _at_batch(card, batch, request.restrictions)

@@ -2,12 +2,12 @@
 
 import multiprocessing
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import cast
 
 import pytest
 
+from tests.worker.clock import Clock
 from tuner.host.interference import Watch
 from tuner.measurement.queueing import waited
 from tuner.record.edge import service_times
@@ -20,29 +20,11 @@ from tuner.worker.scenarios.line import Line, Taken, arrivals
 TIMES = {1: 0.010, 2: 0.014, 4: 0.020}
 
 
-class Clock:
-    """As much of a framework's work as the scenario asks for; calls take what their size takes."""
-
-    def __init__(self) -> None:
-        self.now = 100.0
-
-    def clock(self) -> float:
-        return self.now
-
-    def running(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def wait_until(self, moment: float) -> None:
-        self.now = max(self.now, moment)
-
-    def call(self, seconds: float) -> None:
-        self.now += seconds
-
-
 def server(batching: Batching, times: Mapping[int, float] = TIMES, n_shapes: int = 1) -> Scenario:
     clock = Clock()
+    clock.now = 100.0  # no request is due at the clock's zero
     calls = {
-        size: [lambda s=times[size]: clock.call(s) for _ in range(n_shapes)]
+        size: [lambda s=times[size]: clock.work(s) for _ in range(n_shapes)]
         for size in batching.sizes
     }
     load = Load("server", batching.largest, batching=batching)

@@ -1,11 +1,11 @@
 """Warm-up and slices over a clock that the test winds."""
 
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, nullcontext
 from typing import cast
 
 import pytest
 
+from tests.worker.clock import Clock
 from tuner.host.interference import Watch
 from tuner.record.load import Load
 from tuner.record.protocol import Measure
@@ -13,29 +13,20 @@ from tuner.worker.frameworks import Work
 from tuner.worker.scenarios import SCENARIOS, Scenario
 
 
-class Clock:
-    """As much of a framework's work as scenarios ask for."""
+class Calls(Clock):
+    """A clock and the calls that wind it."""
 
     def __init__(self, durations: Iterator[float]) -> None:
-        self.now = 0.0
+        super().__init__()
         self.calls = 0
         self._durations = durations
 
     def call(self) -> None:
         self.calls += 1
-        self.now += next(self._durations)
-
-    def clock(self) -> float:
-        return self.now
-
-    def running(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def wait_until(self, moment: float) -> None:
-        self.now = max(self.now, moment)
+        self.work(next(self._durations))
 
 
-def offline(clock: Clock) -> Scenario:
+def offline(clock: Calls) -> Scenario:
     return SCENARIOS["offline"](Load("offline", 4), {4: [clock.call]}, cast(Work, clock))
 
 
@@ -53,7 +44,7 @@ def settling(factor: float, floor: float) -> Iterator[float]:
 
 @pytest.mark.parametrize(("seconds", "calls"), [(0.01, 50), (0.2, 3), (2.0, 3)])
 def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
-    clock = Clock(always(seconds))
+    clock = Calls(always(seconds))
     found = offline(clock).warm_up()
     assert found.is_steady
     assert found.call_s == pytest.approx(seconds)
@@ -61,7 +52,7 @@ def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
 
 
 def test_a_model_that_speeds_up_is_waited_for() -> None:
-    clock = Clock(settling(0.7, 0.05))
+    clock = Calls(settling(0.7, 0.05))
     found = offline(clock).warm_up()
     assert found.is_steady
     assert found.call_s == pytest.approx(0.05, rel=0.1)
@@ -74,7 +65,7 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
             duration *= 1.2
             yield duration
 
-    clock = Clock(growing())
+    clock = Calls(growing())
     found = offline(clock).warm_up()
     assert not found.is_steady
     assert 6.0 <= found.seconds < 15
@@ -82,7 +73,7 @@ def test_a_model_that_never_settles_is_said_to_be_unsteady() -> None:
 
 @pytest.mark.parametrize(("call_s", "calls"), [(0.1, 3), (5.0, 1), (0.29, 2)])
 def test_a_slice_is_whole_calls_for_at_least_its_seconds(call_s: float, calls: int) -> None:
-    clock = Clock(always(call_s))
+    clock = Calls(always(call_s))
     found = offline(clock).measure(Measure(7, 0.3, 0), Watch(), None)
     assert found is not None
     assert (found.index, found.calls) == (7, calls)

@@ -10,9 +10,9 @@ import msgspec
 
 from tuner.findings.launches import launches_of
 from tuner.record.edge import edge_of, service_times
-from tuner.record.launch import LaunchRecord, Purpose, Slice, percentile
+from tuner.record.launch import LaunchRecord, Purpose, percentile
 from tuner.record.load import Slo
-from tuner.record.objective import trials_of
+from tuner.record.objective import offered_of, timed_of, trials_of
 from tuner.record.result import Result
 from tuner.record.serving import Serving, TriedRate
 from tuner.study.claim import Claim
@@ -25,11 +25,11 @@ _MUCH = 0.1
 
 def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | None:
     """Return how a configuration served in the confirmation; None where it did not."""
-    tried = [r for r in records if r.request.purpose is Purpose.CONFIRM and _offered(r)]
+    tried = [r for r in records if r.request.purpose is Purpose.CONFIRM and offered_of(r.slices)]
     if slo is None or not tried:
         return None
     edges = [edge_of(trials_of(r.slices, slo), slo.seconds) for r in tried]
-    offered = [s for r in tried for s in _offered(r)]
+    offered = [s for r in tried for s in offered_of(r.slices)]
     return Serving(
         rates=[
             TriedRate(
@@ -40,7 +40,7 @@ def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | No
                 percentile(s.call_s, slo.quantile),
             )
             for r in tried
-            for s in _offered(r)
+            for s in offered_of(r.slices)
             if s.served is not None
         ],
         n_met=sum(edge.rate > 0 for edge in edges),
@@ -52,10 +52,6 @@ def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | No
     )
 
 
-def _offered(record: LaunchRecord) -> list[Slice]:
-    return [s for s in record.slices if s.served is not None and s.served.offered]
-
-
 def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
     """Return the share of the median latency, at the last rate within the bound, spent in line.
 
@@ -64,8 +60,12 @@ def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
     """
     shares = []
     for record in tried:
-        timed = [s for s in record.slices if s.served is not None and not s.served.offered]
-        within = [s for s in _offered(record) if percentile(s.call_s, slo.quantile) <= slo.seconds]
+        timed = timed_of(record.slices)
+        within = [
+            s
+            for s in offered_of(record.slices)
+            if percentile(s.call_s, slo.quantile) <= slo.seconds
+        ]
         if timed and within:
             alone_s = statistics.median(min(service_times(timed[0]).items())[1])
             last = max(within, key=lambda s: s.served.offered if s.served else 0.0)

@@ -12,10 +12,10 @@ import statistics
 from collections.abc import Sequence
 
 from tuner.measurement.queueing import IDLE
-from tuner.record.edge import capacity, next_rate, service_times
+from tuner.record.edge import next_rate
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.load import Offer, Slo
-from tuner.record.objective import Objective, trials_of
+from tuner.record.objective import Objective, capacity_of, offered_of, timed_of, trials_of
 
 TRIAL_S = 3.0
 """Seconds in which requests arrive at the least; more where so few say nothing of the quantile."""
@@ -43,9 +43,9 @@ def is_settled(record: LaunchRecord, objective: Objective, *, in_haste: bool = F
         return False
     if not tries(record, objective):
         return True
-    if in_haste and len(_offered(record)) >= _IN_HASTE:
+    if in_haste and len(offered_of(record.slices)) >= _IN_HASTE:
         return True
-    return bool(_timed(record)) and next_offer(record, objective) is None
+    return bool(timed_of(record.slices)) and next_offer(record, objective) is None
 
 
 def tries(record: LaunchRecord, objective: Objective) -> bool:
@@ -56,10 +56,10 @@ def tries(record: LaunchRecord, objective: Objective) -> bool:
 
 def next_offer(record: LaunchRecord, objective: Objective) -> Offer | None:
     """Return the requests of the next trial; None where none is sent."""
-    slo, timed = objective.slo, _timed(record)
+    slo, timed = objective.slo, timed_of(record.slices)
     if slo is None or not timed or not tries(record, objective):
         return None
-    n_made = len(_offered(record))
+    n_made = len(offered_of(record.slices))
     if n_made >= _MOST_TRIALS:
         return None
     trials = trials_of(record.slices, slo) if n_made else []
@@ -74,9 +74,7 @@ def next_offer(record: LaunchRecord, objective: Objective) -> Offer | None:
 
 def _range(timed: Sequence[Slice], slo: Slo) -> tuple[float, float]:
     """Return the rate to begin with, and the one below which the edge is not looked for."""
-    most = statistics.fmean(
-        capacity(s.served.batching, service_times(s)) for s in timed if s.served is not None
-    )
+    most = capacity_of(timed)
     expected = statistics.fmean(s.served.sustained for s in timed if s.served is not None)
     if expected <= 2 * IDLE * most:  # expected to miss even when idle: does it?
         expected = 3 * _LEAST_SHARE * most
@@ -90,7 +88,7 @@ def trials_s(record: LaunchRecord, objective: Objective) -> float:
 
     0 where none do, or where this one does not tell.
     """
-    timed = _timed(record)
+    timed = timed_of(record.slices)
     if objective.slo is None or not timed:
         return 0.0
     start, _ = _range(timed, objective.slo)
@@ -102,11 +100,3 @@ def n_requests(rate: float, slo: Slo) -> int:
     seconds = max(TRIAL_S, _BOUNDS * slo.seconds)
     wanted = min(_MOST_REQUESTS, max(2 * slo.least_requests, math.ceil(seconds * rate)))
     return max(slo.least_requests, min(wanted, math.ceil(_LONG_S * rate)))
-
-
-def _timed(record: LaunchRecord) -> list[Slice]:
-    return [s for s in record.slices if s.served is not None and not s.served.offered]
-
-
-def _offered(record: LaunchRecord) -> list[Slice]:
-    return [s for s in record.slices if s.served is not None and s.served.offered]

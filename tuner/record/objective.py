@@ -70,20 +70,33 @@ def _rate_within(slices: Sequence[Slice], slo: Slo | None) -> float | None:
     Without trials, what a simulation says.
     """
     assert slo is not None
-    timed = [s for s in slices if s.served is not None and not s.served.offered]
-    trials = trials_of(slices, slo)
+    timed, trials = timed_of(slices), trials_of(slices, slo)
     if not trials:
         return math.exp(statistics.fmean(math.log(_sustained(taken)) for taken in timed))
-    most = statistics.fmean(
-        [capacity(s.served.batching, service_times(s)) for s in timed if s.served is not None]
-        or [math.inf]
-    )
+    most = capacity_of(timed) if timed else math.inf
     return min(edge_of(trials, slo.seconds).rate, most) or None
+
+
+def timed_of(slices: Sequence[Slice]) -> list[Slice]:
+    """Return those of a server in which nobody sent requests: every batch was timed in turn."""
+    return [s for s in slices if s.served is not None and not s.served.offered]
+
+
+def offered_of(slices: Sequence[Slice]) -> list[Slice]:
+    """Return those of a server in which requests arrived."""
+    return [s for s in slices if s.served is not None and s.served.offered]
+
+
+def capacity_of(timed: Sequence[Slice]) -> float:
+    """Return the requests per second that servers answer by slices in which batches were timed."""
+    return statistics.fmean(
+        capacity(s.served.batching, service_times(s)) for s in timed if s.served is not None
+    )
 
 
 def trials_of(slices: Sequence[Slice], slo: Slo) -> list[Trial]:
     """Return the trials among slices, in which requests arrived: undisturbed ones, if there are."""
-    offered = [s for s in slices if s.served is not None and s.served.offered]
+    offered = offered_of(slices)
     return [
         Trial(s.served.offered, percentile(s.call_s, slo.quantile), s.served.n_requests)
         for s in [s for s in offered if not s.interference.dirty] or offered

@@ -14,7 +14,7 @@ from tuner.record.load import Load
 from tuner.record.protocol import Measure
 from tuner.worker.company import Company
 from tuner.worker.frameworks import Work
-from tuner.worker.scenarios import concurrent, multi_stream, offline, server, single_stream
+from tuner.worker.scenarios import concurrent, offline, server, single_stream
 from tuner.worker.scenarios.timing import Calls, WarmUp
 
 
@@ -35,7 +35,7 @@ MakeScenario = Callable[[Load, Calls, Work], Scenario]
 SCENARIOS: dict[str, MakeScenario] = {
     "offline": offline.serve,
     "single-stream": single_stream.serve,
-    "multi-stream": multi_stream.serve,
+    "multi-stream": single_stream.serve,  # at another batch: the samples of a request are one
     "concurrent": concurrent.serve,
     "server": server.serve,
 }

@@ -9,16 +9,17 @@ slow to take it has not stopped the clock.
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 
 from tuner.host.interference import Watch
-from tuner.record.launch import Slice, latency, packed
+from tuner.record.launch import Interference, Slice, latency, packed
 from tuner.record.load import Batching, Load, Offer
 from tuner.record.protocol import Measure
 from tuner.record.serving import Served
 from tuner.worker.company import Company
 from tuner.worker.frameworks import Work
 from tuner.worker.scenarios.line import Line, Taken, arrivals
-from tuner.worker.scenarios.timing import Begun, Calls, WarmUp, in_turn, until_steady
+from tuner.worker.scenarios.timing import Begun, Calls, WarmUp, in_turn, timed, until_steady
 
 _IDLE_S = 0.001
 _ROUNDING_S = 1e-8
@@ -49,32 +50,15 @@ class Server:
         return self._answered(order, order.offer, watch, company)
 
     def _sizes_in_turn(self, order: Measure, watch: Watch, company: Company | None) -> Slice:
-        begun, clock = Begun(company, watch), self._work.clock
-        took_s: list[float] = []
-        start = last = clock()
-        while last - start < order.seconds:
-            for call in self._each:
-                call()
-                now = clock()
-                took_s.append(now - last)
-                last = now
-        interference, at, energy_j = begun.ended(order.seconds)
+        begun = Begun(company, watch)
+        took_s, seconds = timed(self._each, self._work.clock, order.seconds)
+        ended = begun.ended(order.seconds)
         if company:
             company.keep_up(in_turn(self._each))
         n_rounds = len(took_s) // len(self._each)
         n_requests = n_rounds * self._n_shapes * sum(self._batching.sizes)
-        return Slice(
-            index=order.index,
-            batch=self._load.batch,
-            calls=len(took_s),
-            seconds=last - start,
-            at=at,
-            interference=interference,
-            latency=latency(took_s),
-            energy_j=energy_j,
-            packed_calls=packed(took_s),
-            served=Served(self._batching, n_requests, self._n_shapes),
-        )
+        served = Served(self._batching, n_requests, self._n_shapes)
+        return self._slice(order, took_s, seconds, ended, served)
 
     def _answered(
         self, order: Measure, offer: Offer, watch: Watch, company: Company | None
@@ -97,29 +81,42 @@ class Server:
             end = clock()
             waited_s += [end - start - due for due in next_.due]
         outside_s = time.thread_time() - cpu_before - in_calls_s
-        interference, at, energy_j = begun.ended(end - start)
+        ended = begun.ended(end - start)
         line.close()
         if company:
             company.keep_up(lambda: time.sleep(_IDLE_S))
         if not waited_s:
             return None
+        served = Served(
+            self._batching,
+            len(waited_s),
+            self._n_shapes,
+            offered=offer.rate,
+            generator=min(1.0, outside_s / (end - start)),
+        )
+        return self._slice(order, waited_s, end - start, ended, served)
+
+    def _slice(
+        self,
+        order: Measure,
+        took_s: Sequence[float],
+        seconds: float,
+        ended: tuple[Interference, float, float | None],
+        served: Served,
+    ) -> Slice:
+        """Return what is kept. took_s: of each call, or of each request; ended: by Begun."""
+        interference, at, energy_j = ended
         return Slice(
             index=order.index,
             batch=self._load.batch,
-            calls=len(waited_s),
-            seconds=end - start,
+            calls=len(took_s),
+            seconds=seconds,
             at=at,
             interference=interference,
-            latency=latency(waited_s),
+            latency=latency(took_s),
             energy_j=energy_j,
-            packed_calls=packed(waited_s),
-            served=Served(
-                self._batching,
-                len(waited_s),
-                self._n_shapes,
-                offered=offer.rate,
-                generator=min(1.0, outside_s / (end - start)),
-            ),
+            packed_calls=packed(took_s),
+            served=served,
         )
 
 

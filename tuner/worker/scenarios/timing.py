@@ -101,12 +101,25 @@ class Requests(NamedTuple):
     that its seconds are not kept."""
 
 
-class _Timed(NamedTuple):
+class Timed(NamedTuple):
     """What one caller did."""
 
     took_s: list[float]
     """Seconds of each request."""
     seconds: float
+
+
+def timed(calls: Sequence[Call], clock: Callable[[], float], seconds: float) -> Timed:
+    """Make calls in turn, in whole rounds, for at least `seconds`; time each of them."""
+    took_s: list[float] = []
+    start = last = clock()
+    while last - start < seconds:
+        for call in calls:
+            call()
+            now = clock()
+            took_s.append(now - last)
+            last = now
+    return Timed(took_s, last - start)
 
 
 class BackToBack:
@@ -131,7 +144,9 @@ class BackToBack:
         for _ in range(order.discard):
             self._callers.at_once(self._round)
         begun = Begun(company, watch)
-        each = self._callers.at_once(lambda: self._timed(order.seconds), self._round)
+        each = self._callers.at_once(
+            lambda: timed(self._requests.calls, self._work.clock, order.seconds), self._round
+        )
         interference, at, energy_j = begun.ended(order.seconds)
         if company:
             company.keep_up(self._round)
@@ -150,18 +165,6 @@ class BackToBack:
             energy_j=energy_j,
             packed_calls=packed(took_s) if batches == 1 else b"",
         )
-
-    def _timed(self, seconds: float) -> _Timed:
-        clock = self._work.clock
-        took_s: list[float] = []
-        start = last = clock()
-        while last - start < seconds:
-            for request in self._requests.calls:
-                request()
-                now = clock()
-                took_s.append(now - last)
-                last = now
-        return _Timed(took_s, last - start)
 
 
 def in_turn(calls: Sequence[Call]) -> Call:
