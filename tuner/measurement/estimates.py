@@ -52,7 +52,7 @@ def round_worths(
     what counts, all of them do: the slowest are often the disturbed ones, and without them the tail
     would be gone. only_clean: without them nevertheless, to be shown beside it.
     """
-    there = [r for r in records if _counts(r) and r.slices]
+    there = [r for r in records if counts(r) and r.slices]
     if not there:
         return [None] * len(records)
     if objective.is_of_launch:
@@ -102,7 +102,7 @@ class Estimates:
                 series = [s.at for s in slices], [self._worth(s) for s in slices]
                 self._blocks[record.request.id] = series
                 self._levels[record.request.id] = statistics.fmean(series[1])
-            elif _counts(record):
+            elif counts(record):
                 self._records[record.request.configuration].append(record)
         # by what launches scatter depends on beta, and how much they say of it on that
         scatters = [self._launch_sd_at(beta) for beta in (0.0, _PRIOR_BETA)]
@@ -284,6 +284,6 @@ def _at(moment: float, times: Sequence[float], values: Sequence[float]) -> float
     return values[i - 1] + share * (values[i] - values[i - 1])
 
 
-def _counts(record: LaunchRecord) -> bool:
-    """A launch counts if it was measured; one that the tool's end cut short is made again."""
+def counts(record: LaunchRecord) -> bool:
+    """Tell whether a launch was measured; one that the tool's end cut short is made again."""
     return record.ending is not None and record.ending.outcome is Outcome.MEASURED

@@ -20,7 +20,7 @@ from tuner.measurement.confirmation import (
     simultaneous_interval,
     speedup_interval,
 )
-from tuner.measurement.estimates import round_worths
+from tuner.measurement.estimates import counts, round_worths
 from tuner.record.configuration import Configuration
 from tuner.record.course import Disturbance
 from tuner.record.interval import Interval
@@ -209,12 +209,9 @@ class Claims:
         found = of_misses(configuration, self.n_met(configuration), self.n_met(self.default))
         if found is None or found.verdict != "faster":
             return found
-        return msgspec.structs.replace(
-            found,
-            value=self.value(configuration),
-            rate=self.rate(configuration),
-            disturbed=self._disturbed_behind(configuration),
-        )
+        value, rate = self.value(configuration), self.rate(configuration)
+        disturbed = self._disturbed_behind(configuration)
+        return msgspec.structs.replace(found, value=value, rate=rate, disturbed=disturbed)
 
     def _misses(self, configuration: Configuration) -> bool:
         """Tell whether an arm missed a server's bound in a round: the others make no ratio."""
@@ -222,9 +219,13 @@ class Claims:
         return self.objective.slo is not None and met < n
 
     def n_met(self, configuration: Configuration) -> tuple[int, int]:
-        """Return in how many rounds an arm had a worth, and in how many it took part."""
-        took_part = [values[configuration] for values in self._rounds if configuration in values]
-        return sum(worth is not None for worth in took_part), len(took_part)
+        """Return in how many rounds an arm had a worth, and in how many it was measured at all."""
+        measured = [
+            values[configuration]
+            for values, arms in zip(self._rounds, self.launches, strict=True)
+            if configuration in arms and counts(arms[configuration])
+        ]
+        return sum(worth is not None for worth in measured), len(measured)
 
     def _disturbed_behind(self, configuration: Configuration) -> float:
         records = [

@@ -15,8 +15,9 @@ from tuner.study.confirm import make_claims
 from tuner.study.study import Study
 
 USUAL_S = 60.0
+"""In which LoadGen sends requests to one configuration, where the budget allows."""
 _SHARE = 0.1
-"""Of the budget: what LoadGen's requests to one configuration may take."""
+"""Of the budget that this may take."""
 _LEAST_S = 2.0
 _ENOUGH = 5
 """Times the requests of which one is expected beyond the quantile: fewer cannot be VALID (at p99,
@@ -33,7 +34,7 @@ def validate(study: Study, winners: list[Configuration]) -> None:
         return
     claims = make_claims(study)
     if not is_installed():
-        study.notes.leave_undone(f"to ask LoadGen about the rates: {MISSING}")
+        study.notes.warn(f"LoadGen was not asked about the rates: {MISSING}")
         return
     known = {note.configuration for note in study.store.all(ValidationNoted)}
     for configuration in dict.fromkeys([claims.default, *winners[:1]]):
