@@ -29,7 +29,7 @@ from benchmarks.packrat import divide, one_instance, profiled, team
 from benchmarks.real_regret import Study, known_studies, log_rate, measure_rounds
 from tuner.host.identity import probe
 from tuner.insight.facts import facts_of
-from tuner.insight.predict import known_of, ranked
+from tuner.insight.predict import known_of, ranked, settable
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.plan import Plan, plan
 from tuner.recommending import configuration_of
@@ -55,9 +55,9 @@ def guideline_for(
     """Return what rules of other families recommend for a model."""
     workload = planned.workload
     others = [each for each in recordings if each.family != workload.card.family]
-    facts = facts_of(workload.card, planned.facts)
+    facts = facts_of(workload.card, planned.facts, probe().identity())
     known = known_of(make_guidelines(others, ""), workload.framework, facts)
-    for prediction in ranked(known, [entry.name for entry in factors.here]):
+    for prediction in ranked(known, settable(known, factors.here)):
         found = configuration_of(factors, prediction, klass)
         if found is not None:
             return found

@@ -22,7 +22,7 @@ from tuner.host.libraries import library_folders
 from tuner.host.secrets import stated
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.insight.facts import facts_of, host_in_words
-from tuner.insight.predict import known_of
+from tuner.insight.predict import known_of, settable
 from tuner.output.guidelines import sentence
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
@@ -297,14 +297,14 @@ def _by_rules(
     found: list[Slip] = []
     for each in plans:
         framework = each.workload.framework
-        facts = facts_of(each.workload.card, each.facts)
-        rules = known_of(guidelines, framework, facts).rules
+        facts = facts_of(each.workload.card, each.facts, host.identity())
+        known = known_of(guidelines, framework, facts)
         factors = Factors(each.profile, host, each.workload, each.facts, each.space)
         made = as_run(_environments(launched)[0], host, each.workload, each.space, each.baselines)
         own = Configuration() if made is None else made.configuration
-        for name in (entry.name for entry in factors.here):
+        for name in settable(known, factors.here):
             meant = factors.together([name]).configuration
-            rule = rules.get(name)
+            rule = known.rules.get(name)
             if rule is None or not allowed_in(WinnerClass.LAUNCH_ONLY, meant):
                 continue
             if rule.condition is None or of_model != PROBE_MODEL:

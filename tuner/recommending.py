@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -11,8 +11,16 @@ from tuner.errors import StudyConflict, UsageError
 from tuner.findings.recommendation import placement_of, portable, setting_of
 from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
-from tuner.insight.facts import facts_of, host_in_words
-from tuner.insight.predict import Known, Prediction, known_of, ranked
+from tuner.insight.facts import HOST_FACTS, facts_of, host_in_words
+from tuner.insight.predict import (
+    SURE,
+    Known,
+    Prediction,
+    known_by_itself,
+    known_of,
+    ranked,
+    settable,
+)
 from tuner.output.guidelines import sentence
 from tuner.output.recommended import write_recommendations
 from tuner.plan import Plan, plan
@@ -123,11 +131,11 @@ def _recommend_one(
     plan: Plan, folder: Path, guidelines: Guidelines, host: Host, shipped: WinnerClass
 ) -> Recommended:
     workload = plan.workload
-    facts = facts_of(workload.card, plan.facts)
+    facts = facts_of(workload.card, plan.facts, host.identity())
     known = known_of(guidelines, workload.framework, facts)
     notes = []
-    if known.strange:
-        told = ", ".join(f"{name} {facts[name]}" for name in known.strange)
+    if unlike := [name for name in known.strange if name not in HOST_FACTS]:
+        told = ", ".join(f"{name} {facts[name]}" for name in unlike)
         notes.append(f"unlike all that was measured ({told}): only what holds of every kind is set")
     here = host_in_words(host.identity())
     if here not in guidelines.hosts:
@@ -137,10 +145,16 @@ def _recommend_one(
     factors = Factors(plan.profile, host, workload, plan.facts, plan.space)
     notes += [f"{name} cannot be set here: {why}" for name, why in factors.left_out.items()
               if name in known.rules]  # fmt: skip
+    untold = {entry.name for entry in factors.here} - set(settable(known, factors.here))
+    if cut := sorted(untold & known.rules.keys()):
+        notes.append(f"{', '.join(cut)}: how the cores are shared out was measured on hosts with "
+                     "other numbers of them: tune it")  # fmt: skip
     same = [study for study in guidelines.studies if _is_same(study, plan, facts, host)]
     same.sort(key=lambda study: study.created, reverse=True)
     advised = {
-        klass: _looked_up(same, klass, plan, host) or _predicted(factors, known, klass)
+        klass: _looked_up(same, klass, plan, host)
+        or _by_its_effects(same, klass, factors, known, guidelines)
+        or _predicted(factors, known, klass)
         for klass in WinnerClass
     }
     ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}
@@ -193,14 +207,36 @@ def _same_here(found: Found, klass: WinnerClass, plan: Plan, host: Host) -> Conf
     return made.configuration if is_as_there and allowed_in(klass, made.configuration) else None
 
 
+def _by_its_effects(
+    studies: Sequence[StudyOf],
+    klass: WinnerClass,
+    factors: Factors,
+    known: Known,
+    guidelines: Guidelines,
+) -> Advised | None:
+    """Return what the designed part of a study of this very model, on such a host, makes sure.
+
+    None where there is no such study.
+    """
+    study = next((study for study in studies if study.effects), None)
+    if study is None:
+        return None
+    freedom = guidelines.launch_freedom[study.fingerprint]
+    advised = _predicted(factors, known_by_itself(study, freedom, known), klass)
+    there = f"the study {study.name} of {study.created[:10]} on {study.host}"
+    told = [f"{there}, by the effects in its designed part:"]
+    told += [text.partition(" on average")[0] for text in advised.rests_on]
+    return Advised("looked_up", advised.configuration, advised.speedup, told)
+
+
 def _predicted(factors: Factors, known: Known, klass: WinnerClass) -> Advised:
     """Return the combination that is expected to be fastest of those that can be set here."""
     why = "no rule about such a model has families enough behind it"
     if known.rules:
-        why = "no rule advises a setting that can be here"
-    for prediction in ranked(known, [entry.name for entry in factors.here]):
+        why = f"nothing that can be set here gains with a probability of {SURE:.0%}"
+    for prediction in ranked(known, settable(known, factors.here)):
         if not prediction.factors:
-            break  # what is left is expected to be slower
+            break  # what is left may as well be slower
         configuration = configuration_of(factors, prediction, klass)
         if configuration is not None:
             told = [sentence(rule) for rule in prediction.rules]

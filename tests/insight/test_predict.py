@@ -6,9 +6,10 @@ import math
 import msgspec
 import numpy as np
 
-from tuner.insight.predict import WITH, Known, foretold, known_of, ranked
+from tuner.insight.predict import SURE, WITH, Known, foretold, known_of, ranked, settable
 from tuner.insight.rules import Seen, distil
-from tuner.record.guidelines import GUIDELINES_VERSION, Condition, Guidelines, Rule
+from tuner.record.guidelines import GUIDELINES_VERSION, Condition, Guidelines, Rule, StudyOf
+from tuner.space.profile import FactorEntry
 
 FAMILIES = 8
 MEANS = {"compile": 0.3, "autocast": 0.1, "layout": -0.05, f"compile{WITH}autocast": 0.2,
@@ -56,11 +57,11 @@ def test_the_best_of_all_combinations_is_chosen() -> None:
     known = rules(np.random.default_rng(3))
     names = ["compile", "autocast", "layout"]
     every = [
-        foretold(known.rules, chosen).speedup.point
+        foretold(known.rules, chosen).sure
         for n in range(4)
         for chosen in itertools.combinations(names, n)
     ]
-    assert ranked(known, names)[0].speedup.point == max(every)
+    assert ranked(known, names)[0].sure == max(every)
 
 
 def test_two_whose_doing_together_is_not_told_are_not_combined() -> None:
@@ -76,12 +77,47 @@ def test_two_whose_doing_together_is_not_told_are_not_combined() -> None:
     assert ranked(known, ["compile", "autocast"])[0].factors == ("compile",)
 
 
-def test_what_no_rule_advises_is_not_set() -> None:
+def test_what_gains_on_average_and_may_as_well_lose_is_not_set() -> None:
     told = list(rules(np.random.default_rng(5)).rules.values())
-    unsure = [msgspec.structs.replace(rule, advice="none") for rule in told]
+    assert "compile" in ranked(known_of(guidelines(told), "torch", {}), list(MEANS))[0].factors
+    unsure = [msgspec.structs.replace(rule, spread=1.0) for rule in told]
     assert ranked(known_of(guidelines(unsure), "torch", {}), list(MEANS))[0].factors == ()
+
+
+def test_what_is_sure_is_kept_as_often_as_it_says() -> None:
+    random = np.random.default_rng(7)
+    kept, n = 0, 300
+    for _ in range(n):
+        prediction = foretold(rules(random).rules, ["compile"])
+        kept += prediction.sure <= math.exp(MEANS["compile"] + random.normal(0, SPREAD))
+    assert SURE - 0.06 <= kept / n <= SURE + 0.06
 
 
 def test_a_condition_that_does_not_fit_its_fact_holds_of_nothing() -> None:
     assert Condition("kind", "<=", 3.0).holds({"kind": "cnn"}) is None
     assert Condition("call_s", "<=", "cnn").holds({"call_s": 1.0}) is None
+
+
+def test_of_a_host_unlike_all_that_was_measured_only_what_is_about_models_is_known() -> None:
+    hosts = [
+        StudyOf(
+            name=f"a{cores}", created="", tool_version="0", model="a", framework="torch",
+            family="cnn", parameters_sha256="", facts={"kind": "cnn", "host_cores": cores},
+            host=f"{cores} cores", fingerprint=str(cores), versions={}, winners={}, effects={},
+        )
+        for cores in (2.0, 4.0)
+    ]  # fmt: skip
+    (told, *_) = rules(np.random.default_rng(6)).rules.values()
+    of_models = msgspec.structs.replace(told, setting="a", condition=Condition("kind", "==", "cnn"))
+    of_hosts = msgspec.structs.replace(
+        told, setting="b", condition=Condition("host_cores", ">", 3.0)
+    )
+    given = msgspec.structs.replace(guidelines([told, of_models, of_hosts]), studies=hosts)
+    known = known_of(given, "torch", {"kind": "cnn", "host_cores": 96.0})
+    assert known.strange == ["host_cores"]
+    assert known.rules.keys() == {told.setting, "a"}
+    factors = [FactorEntry("a", "a", [], {}), FactorEntry("b", "b", [], {}, of_cores=True)]
+    assert settable(known, factors) == ["a"]
+    alike = known_of(given, "torch", {"kind": "cnn", "host_cores": 4.0})
+    assert alike.rules.keys() == {told.setting, "a", "b"}
+    assert settable(alike, factors) == ["a", "b"]

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -96,3 +97,26 @@ def test_conditions_ask_facts(
     condition: Condition, facts: dict[str, str | float], holds: bool | None
 ) -> None:
     assert condition.holds(facts) is holds
+
+
+@pytest.mark.parametrize(("n_each", "fact"), [(1, "host"), (3, "host_isa")])
+def test_of_few_hosts_each_speaks_for_itself(n_each: int, fact: str) -> None:
+    """What they are like tells something from five on."""
+    random = np.random.default_rng(4)
+    several = [
+        msgspec.structs.replace(
+            each,
+            value=each.value + shift,
+            facts=each.facts | {"host": f"{isa} {i}", "host_isa": isa, "host_cores": 2.0},
+            studies=(f"{each.model} on {isa} {i}",),
+        )
+        for isa, shift in (("AVX2", -0.4), ("AVX-512 and bf16", 0.5))
+        for i in range(n_each)
+        for each in seen(random, {})
+    ]
+    rules = distil("torch", "autocast", several)
+    here: dict[str, Fact] = {"host": "AVX2 0", "host_isa": "AVX2"}
+    told = {rule.condition and rule.condition.holds(here): rule for rule in rules}
+    assert {rule.condition and rule.condition.fact for rule in rules} == {fact}
+    assert (told[True].advice, told[False].advice) == ("leave", "set")
+    assert told[True].n_models == len(FAMILIES) * 2

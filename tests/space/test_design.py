@@ -3,6 +3,7 @@
 import itertools
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.space.spaces import TENSORFLOW_DEFAULTS, TORCH_DEFAULTS, machine, model, workload
@@ -11,7 +12,13 @@ from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
 from tuner.record.journal import DesignFixed
-from tuner.space.design import N_CELLS, Factors, is_set, resolve_design
+from tuner.space.design import (
+    N_CELLS,
+    Factors,
+    is_set,
+    most_telling_first,
+    resolve_design,
+)
 from tuner.space.profile_file import load_profile
 from tuner.space.resolve import resolve_space
 from tuner.space.restrictions import Restrictions
@@ -77,6 +84,22 @@ def test_every_model_gets_the_same_cells_as_far_as_they_have_an_effect(tmp_path:
     assert all(not cell.fault and cell.same_as is None for cell in words.cells)
     assert ("compile", "layout") in images.pairs
     assert ("compile", "layout") not in words.pairs
+
+
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+def test_where_time_is_short_as_many_cells_tell_of_as_many_settings(
+    tmp_path: Path, framework: str
+) -> None:
+    found = design(machine(tmp_path, cores=2), framework)
+    ordered = most_telling_first(found.cells, found.pairs)
+    assert sorted(cell.number for cell in ordered) == list(range(1, N_CELLS))
+    names = sorted({name for cell in ordered for name in cell.factors})
+    for n_cells in range(1, len(ordered)):
+        table = [[name in cell.factors for name in names] for cell in ordered[:n_cells]]
+        rank = np.linalg.matrix_rank(np.array(table, dtype=float))
+        assert rank == min(n_cells, len(names))
+    # an interrupted study goes on where it was
+    assert most_telling_first(ordered[5:], found.pairs, ordered[:5]) == ordered[5:]
 
 
 def test_what_changes_nothing_beside_the_others_is_idle_in_that_cell(tmp_path: Path) -> None:

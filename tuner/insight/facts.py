@@ -1,4 +1,4 @@
-"""What conditions of rules may ask of a model."""
+"""What conditions of rules may ask of a model and of the host that it runs on."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ from typing import Any
 from tuner.record.guidelines import Fact
 from tuner.record.workload import ModelCard, ModelFacts
 
-_BEYOND = 4.0
-"""Times by which a number may lie outside all that was measured before a model is unlike it."""
+_BEYOND, _BEYOND_CORES = 4.0, 2.0
+"""Times by which a number may lie outside all that was measured before a model, or a host by its
+cores, is unlike it."""
+HOST, HOST_ISA, HOST_CORES = HOST_FACTS = ("host", "host_isa", "host_cores")
+"""Which one, and what it is like."""
+_ISA = {
+    "amx_bf16": "AMX",
+    "avx512_bf16": "AVX-512 and bf16",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+    "svebf16": "SVE and bf16",
+    "bf16": "Neon and bf16",
+    "asimd": "Neon",
+}
+"""What a host is known by: the first of these flags that it has (host/processor.py)."""
 
 
 def model_facts(
@@ -38,9 +51,9 @@ def model_facts(
     return facts
 
 
-def facts_of(card: ModelCard, model: ModelFacts) -> dict[str, Fact]:
-    """Return the facts of a model that was built, at its reference batch."""
-    return model_facts(
+def facts_of(card: ModelCard, model: ModelFacts, identity: Mapping[str, Any]) -> dict[str, Fact]:
+    """Return the facts of a model that was built, at its reference batch, and of a host."""
+    own = model_facts(
         card.kind,
         card.reference_batch,
         model.graph_width,
@@ -48,11 +61,28 @@ def facts_of(card: ModelCard, model: ModelFacts) -> dict[str, Fact]:
         model.macs,
         model.call_s,
     )
+    return own | host_facts(identity)
+
+
+def host_facts(identity: Mapping[str, Any]) -> dict[str, Fact]:
+    """Return the facts of a host, by what identifies it (host/identity.py)."""
+    return {
+        HOST: host_in_words(identity),
+        HOST_ISA: _isa_of(identity),
+        HOST_CORES: float(identity["physical_cores"]),
+    }
 
 
 def host_in_words(identity: Mapping[str, Any]) -> str:
     """Name a host as guidelines do, by what identifies it (host/identity.py)."""
-    return f"{identity['processor']['model']}, {identity['physical_cores']} cores"
+    model, cores = identity["processor"]["model"], identity["physical_cores"]
+    return f"{model} with {_isa_of(identity)}, {cores} cores"
+
+
+def _isa_of(identity: Mapping[str, Any]) -> str:
+    processor = identity["processor"]
+    return next((told for flag, told in _ISA.items() if flag in processor["isa"]),
+                str(processor["arch"]))  # fmt: skip
 
 
 def unlike(facts: Mapping[str, Fact], known: Iterable[Mapping[str, Fact]]) -> list[str]:
@@ -61,11 +91,14 @@ def unlike(facts: Mapping[str, Fact], known: Iterable[Mapping[str, Fact]]) -> li
     found = []
     for name, own in facts.items():
         values = [other[name] for other in others if name in other]
+        if not values and name in HOST_FACTS:
+            continue  # nobody noted it
         if isinstance(own, str):
             is_near = own in values
         else:
             numbers = [value for value in values if not isinstance(value, str)]
-            is_near = bool(numbers) and min(numbers) / _BEYOND <= own <= max(numbers) * _BEYOND
+            beyond = _BEYOND_CORES if name == HOST_CORES else _BEYOND
+            is_near = bool(numbers) and min(numbers) / beyond <= own <= max(numbers) * beyond
         if not is_near:
             found.append(name)
     return found

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 from scipy.special import stdtrit
 
-from tuner.insight.facts import unlike
+from tuner.insight.facts import HOST_CORES, HOST_FACTS, unlike
 from tuner.insight.rules import LEAST_FAMILIES
-from tuner.record.guidelines import Fact, Guidelines, Rule
+from tuner.record.guidelines import Condition, Fact, Guidelines, Rule, StudyOf
 from tuner.record.interval import Interval
+from tuner.space.profile import FactorEntry
 
 WITH = " with "
 _CONFIDENCE = 0.9
+SURE = 0.8
+"""Probability of gaining what combinations are ranked by. By what they gain on average, families
+left out lose as often as they gain: effects differ more between families than averages are large
+(benchmarks/guidelines.py)."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -27,6 +32,8 @@ class Prediction(msgspec.Struct, frozen=True):
     """Of a model of a family that the rules have not seen, 90 %."""
     rules: tuple[Rule, ...]
     """That it rests on."""
+    sure: float
+    """What such a model gains at the least with a probability of SURE, as a ratio."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -37,13 +44,14 @@ class Known(msgspec.Struct, frozen=True):
     untold: frozenset[str]
     """Pairs that do something together in some models, of which no rule says what in this one."""
     strange: list[str]
-    """Facts of it that nothing measured comes near to."""
+    """Facts of it, or of the host, that nothing measured comes near to."""
 
 
 def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) -> Known:
-    """Return what guidelines say of a model.
+    """Return what guidelines say of a model on a host.
 
-    Of a model unlike all that was measured: only what holds of every kind.
+    Of a model unlike all that was measured: only what holds of every kind; of such a host: only
+    what holds of every one.
     """
     own = [rule for rule in guidelines.rules if rule.framework == framework]
     strange = unlike(facts, (s.facts for s in guidelines.studies if s.framework == framework))
@@ -51,10 +59,53 @@ def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) 
         rule.setting: rule
         for rule in own
         if rule.n_families >= LEAST_FAMILIES
-        if rule.condition is None or (rule.condition.holds(facts) and not strange)
+        if rule.condition is None
+        or (rule.condition.holds(facts) and not _is_beyond(rule.condition, strange))
     }
     untold = {rule.setting for rule in own if WITH in rule.setting} - rules.keys()
     return Known(rules, frozenset(untold), strange)
+
+
+def known_by_itself(study: StudyOf, freedom: int, known: Known) -> Known:
+    """Return what a model's own study says, in the form of rules: its effects, with their errors.
+
+    freedom: degrees of freedom of these. known: what others say: which pairs are untold.
+    """
+    rules = {}
+    for setting, (value, error) in study.effects.items():
+        half, wide = (-float(stdtrit(freedom, p)) * error for p in (0.025, 0.05))
+        rules[setting] = Rule(
+            study.framework,
+            setting,
+            None,
+            value,
+            error,
+            freedom + 1,
+            Interval(math.exp(value), math.exp(value - half), math.exp(value + half), 0.95),
+            Interval(math.exp(value), math.exp(value - wide), math.exp(value + wide), 0.9),
+            "none",
+            {study.family: math.exp(value)},
+            1,
+            [study.name],
+        )
+    pairs = {name for name in {*known.rules, *known.untold} if WITH in name}
+    return Known(rules, frozenset(pairs - rules.keys()), [])
+
+
+def settable(known: Known, factors: Iterable[FactorEntry]) -> list[str]:
+    """Return the factors of which rules may speak here.
+
+    How cores are shared out is told of hosts with about as many of them.
+    """
+    is_alike = HOST_CORES not in known.strange
+    return [factor.name for factor in factors if is_alike or not factor.of_cores]
+
+
+def _is_beyond(condition: Condition, strange: Iterable[str]) -> bool:
+    """Tell whether what a condition asks of, the model or the host, is unlike all measured."""
+    if condition.fact in HOST_FACTS:
+        return condition.fact in strange
+    return any(name not in HOST_FACTS for name in strange)
 
 
 def every_combination(known: Known, allowed: Collection[str]) -> list[Prediction]:
@@ -72,18 +123,12 @@ def every_combination(known: Known, allowed: Collection[str]) -> list[Prediction
 
 
 def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
-    """Return the combinations of factors that rules advise to set, the most promising first.
+    """Return the combinations of the allowed factors, first the one that surely gains most.
 
-    Alone or beside another. Of two that promise the same, the shorter one.
+    What comes after none at all is better left alone. Of two that promise the same, the shorter.
     """
-    advised = {
-        part
-        for setting, rule in known.rules.items()
-        if rule.advice == "set"
-        for part in setting.split(WITH)
-    }
-    every = every_combination(known, [name for name in allowed if name in advised])
-    return sorted(every, key=lambda each: (-each.speedup.point, len(each.factors)))
+    every = every_combination(known, allowed)
+    return sorted(every, key=lambda each: (-each.sure, len(each.factors)))
 
 
 def foretold(rules: Mapping[str, Rule], factors: Sequence[str]) -> Prediction:
@@ -92,9 +137,10 @@ def foretold(rules: Mapping[str, Rule], factors: Sequence[str]) -> Prediction:
     used = [rule for setting, rule in rules.items() if set(setting.split(WITH)) <= here]
     mean = math.fsum(rule.mean for rule in used)
     spread = math.sqrt(math.fsum(rule.spread**2 for rule in used))
-    half = 0.0
+    half = less = 0.0
     if used:
         freedom = min(rule.n_families for rule in used) - 1
         half = -float(stdtrit(freedom, (1 - _CONFIDENCE) / 2)) * spread
+        less = -float(stdtrit(freedom, 1 - SURE)) * spread
     speedup = Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), _CONFIDENCE)
-    return Prediction(tuple(factors), speedup, tuple(used))
+    return Prediction(tuple(factors), speedup, tuple(used), math.exp(mean - less))

@@ -10,8 +10,9 @@ from __future__ import annotations
 import math
 import random
 
+from tuner.host.identity import Host
 from tuner.insight.facts import facts_of
-from tuner.insight.predict import every_combination, known_of
+from tuner.insight.predict import every_combination, known_of, settable
 from tuner.record.configuration import Configuration
 from tuner.record.guidelines import Guidelines
 from tuner.record.workload import ModelFacts, Workload
@@ -23,14 +24,21 @@ WITHHELD = 0.25
 
 
 def as_earlier(
-    guidelines: Guidelines, workload: Workload, model: ModelFacts, factors: Factors, identity: str
+    guidelines: Guidelines,
+    workload: Workload,
+    model: ModelFacts,
+    host: Host,
+    factors: Factors,
+    identity: str,
 ) -> Earlier | None:
     """Return what rules expect of each combination that can be set here; None if they say nothing.
 
     identity: of the study, which decides what is withheld: the same when it goes on.
     """
-    known = known_of(guidelines, workload.framework, facts_of(workload.card, model))
-    names = [entry.name for entry in factors.here if entry.name in known.rules]
+    known = known_of(
+        guidelines, workload.framework, facts_of(workload.card, model, host.identity())
+    )
+    names = [name for name in settable(known, factors.here) if name in known.rules]
     told = f"guidelines of {guidelines.created[:10]} ({len(known.rules)} rules)"
     chance = random.Random(identity)  # no secret
     if names and chance.random() < WITHHELD:

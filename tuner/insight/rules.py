@@ -14,12 +14,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from tuner.insight.facts import HOST, HOST_CORES, HOST_ISA
 from tuner.insight.pooling import Observation, pool
 from tuner.record.guidelines import Advice, Condition, Fact, Rule
 from tuner.record.interval import Interval
 
 LEAST_FAMILIES = 3
 """On either side of a condition, and for any advice."""
+MANY_HOSTS = 5
 _WORTH_SAYING = math.log(1.02)
 _FORETELLS = 0.75
 """Share of the squared error without a condition that the error with it may come to."""
@@ -29,7 +31,7 @@ _MOST_THRESHOLDS = 6
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """An effect in one model, by all studies of it."""
+    """An effect in one model on one host, by all studies of it there."""
 
     model: str
     studies: tuple[str, ...]
@@ -95,10 +97,11 @@ def _observations(seen: Iterable[Seen]) -> list[Observation]:
 
 def _best_condition(seen: Sequence[Seen]) -> Condition | None:
     """Return the condition that foretells unseen families best, where that is worth its words."""
-    without = _foretold(seen, lambda _: True)
     found = [(_foretold(seen, each.holds), each) for each in _candidates(seen)]
-    error, best = min(found, key=lambda pair: pair[0], default=(math.inf, None))
-    if best is None or error > _FORETELLS * without:
+    if not found:
+        return None
+    error, best = min(found, key=lambda pair: pair[0])
+    if error > _FORETELLS * _foretold(seen, lambda _: True):
         return None
     sides = [pool(_observations(s for s in seen if best.holds(s.facts) is is_in))
              for is_in in (True, False)]  # fmt: skip
@@ -109,6 +112,9 @@ def _best_condition(seen: Sequence[Seen]) -> Condition | None:
 def _candidates(seen: Sequence[Seen]) -> list[Condition]:
     """Return the conditions on facts that all studies have, with families enough on both sides."""
     names = set.intersection(*(set(each.facts) for each in seen)) if seen else set()
+    n_hosts = len({each.facts.get(HOST) for each in seen})
+    # of few hosts each speaks for itself; what they are like tells something where there are many
+    names -= {HOST} if n_hosts >= MANY_HOSTS else {HOST_ISA, HOST_CORES}
     found: list[Condition] = []
     for name in sorted(names):
         values = [each.facts[name] for each in seen]

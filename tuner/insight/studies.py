@@ -12,7 +12,7 @@ import msgspec
 
 from tuner.errors import UsageError
 from tuner.insight.effects import Fit, fit, launch_variance
-from tuner.insight.facts import host_in_words, model_facts
+from tuner.insight.facts import host_facts, host_in_words, model_facts
 from tuner.insight.rules import Seen, distil
 from tuner.record.files import read_result
 from tuner.record.guidelines import (
@@ -86,7 +86,8 @@ def recording_of(result: Result) -> Recording | None:
             model.parameter_bytes,
             model.macs,
             design.default_call_s,
-        ),
+        )
+        | host_facts(result.host.identity),
         host=host_in_words(result.host.identity),
         fingerprint=result.host.fingerprint,
         versions=result.versions,
@@ -162,13 +163,16 @@ def _study(recording: Recording, found: Fit, variance: float) -> StudyOf:
 
 
 def _seen(studies: Sequence[StudyOf], setting: str) -> list[Seen]:
-    """Return the effect in each model; studies of one are one, weighted by how sure they are."""
-    of_model: dict[str, list[StudyOf]] = defaultdict(list)
+    """Return the effect in each model on each host.
+
+    Studies of one on the same are one, weighted by how sure they are.
+    """
+    of_model: dict[tuple[str, str], list[StudyOf]] = defaultdict(list)
     for study in studies:
         if setting in study.effects:
-            of_model[study.model].append(study)
+            of_model[study.model, study.fingerprint].append(study)
     found = []
-    for model, own in of_model.items():
+    for (model, _), own in of_model.items():
         effects = [study.effects[setting] for study in own]
         weights = [error**-2 for _, error in effects]
         value = sum(w * v for w, (v, _) in zip(weights, effects, strict=True)) / sum(weights)

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.insight.predict import WITH
-from tuner.insight.rules import LEAST_FAMILIES
+from tuner.insight.rules import LEAST_FAMILIES, MANY_HOSTS
 from tuner.output.figures.chart import Chart
 from tuner.output.figures.rules import forest
 from tuner.output.report import write_page
@@ -33,6 +33,9 @@ _FACTS = {
     "macs_per_call": "a call takes {}",
     "macs_per_byte": "multiply-accumulates per byte of parameters are {}",
     "call_s": "a call of the default takes {}",
+    "host": "the host is {}",
+    "host_isa": "the host's instructions are {}",
+    "host_cores": "the host's cores are {}",
 }
 _UNITS = {
     "parameter_bytes": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0)),
@@ -150,6 +153,12 @@ def write_guidelines(folder: Path, guidelines: Guidelines, recordings: Sequence[
     }
     families = list(dict.fromkeys(study.family for study in guidelines.studies))
     models = list(dict.fromkeys(study.model for study in guidelines.studies))
-    given = {"g": guidelines, "parts": parts, "families": families, "models": models}
+    given = {
+        "many_hosts": MANY_HOSTS,
+        "g": guidelines,
+        "parts": parts,
+        "families": families,
+        "models": models,
+    }
     write_page(folder / "guidelines.md", "guidelines.md.j2", {}, **given)
     write_page(folder / "guidelines.html", "guidelines.html.j2", charts, **given)

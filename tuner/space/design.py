@@ -9,7 +9,7 @@ factors, so that the cells are the same for every model, and nothing that was se
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from tuner.errors import UsageError
 from tuner.host.identity import Host
@@ -22,6 +22,8 @@ from tuner.space.profile import FactorEntry, Profile
 from tuner.space.resolve import workload_facts
 from tuner.space.space import Space
 
+_MAIN, _PAIR = 1e-3, 10.0
+"""What is known of an effect beforehand: of a setting nothing, of a pair that it is small."""
 BASE = "abcd"
 N_CELLS = 2 ** len(BASE)
 
@@ -126,3 +128,33 @@ def resolve_design(profile: Profile, factors: Factors, space: Space) -> DesignFi
         if other not in factors.left_out
     ]
     return DesignFixed(tuple(cells), factors.left_out, tuple(pairs))
+
+
+def most_telling_first(
+    cells: Sequence[Cell], pairs: Sequence[tuple[str, str]], done: Sequence[Cell] = ()
+) -> list[Cell]:
+    """Order cells so that those that are measured when time is up tell as much as so many can.
+
+    Each is the one that adds most to what those before it tell of all effects together (greedily
+    D-optimal, with a prior as in DuMouchel and Jones 1994). done: those that were measured.
+    """
+    import numpy as np  # no --help waits for it
+
+    names = sorted({name for cell in (*cells, *done) for name in cell.factors})
+    known = [pair for pair in pairs if set(pair) <= set(names)]
+
+    def row(cell: Cell) -> np.ndarray:
+        own = set(cell.factors)
+        return np.array([*(n in own for n in names), *(set(p) <= own for p in known)], dtype=float)
+
+    information = np.diag([_MAIN] * len(names) + [_PAIR] * len(known))
+    for cell in done:
+        information += np.outer(row(cell), row(cell))
+    left, found = list(cells), list[Cell]()
+    while left:
+        inverse = np.linalg.inv(information)
+        best = max(left, key=lambda cell: (round(row(cell) @ inverse @ row(cell), 9), -cell.number))
+        information += np.outer(row(best), row(best))
+        found.append(best)
+        left.remove(best)
+    return found

@@ -123,6 +123,8 @@ class FactorEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     settings: dict[str, str | int | float | bool]
     interacts: list[str] = []
     """Factors with which together it is known to do more, or less, than both alone."""
+    of_cores: bool = False
+    """Whether it is about how the cores are shared out: what it does on two says nothing of 64."""
     when: str = ""
     why: str = ""
 

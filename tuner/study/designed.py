@@ -10,6 +10,7 @@ from tuner.record.events import TimeLeft
 from tuner.record.journal import DesignFixed, DesignRound, Phase
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
+from tuner.space.design import most_telling_first
 from tuner.study.study import Study
 
 CELLS_PER_ROUND = 3
@@ -26,15 +27,16 @@ def whole_rounds(store: Store) -> list[DesignRound]:
 
 
 def measure_design(study: Study, design: DesignFixed) -> None:
-    """Measure the cells that an earlier session has not; where time is short, the first of them."""
+    """Measure the cells that an earlier session has not; where time is short, the most telling."""
     if not study.store.all(DesignFixed):
         study.store.add(design)
     done = {number for each in whole_rounds(study.store) for number in each.cells}
-    waiting = [
-        cell
-        for cell in design.cells
-        if not cell.fault and cell.same_as is None and cell.number not in done
-    ]
+    distinct = [cell for cell in design.cells if not cell.fault and cell.same_as is None]
+    waiting = most_telling_first(
+        [cell for cell in distinct if cell.number not in done],
+        design.pairs,
+        [cell for cell in distinct if cell.number in done],
+    )
     if not waiting:
         return
     study.notes.enter(Phase.DESIGN, f"{len(waiting)} cells, {CELLS_PER_ROUND} beside the default")

@@ -26,13 +26,15 @@ _ALL, _OTHER = "on average over families", "expected of another family (90 %)"
 def forest(rule: Rule, what: str, where: str, guidelines: Guidelines) -> Chart | None:
     """Draw the effect in each model with its 95 % interval, the mean, and what is expected."""
     rows = []
+    several = len(guidelines.hosts) > 1
     for study in guidelines.studies:
         if study.name not in rule.studies or rule.setting not in study.effects:
             continue
         value, error = study.effects[rule.setting]
         half = -float(stdtrit(guidelines.launch_freedom[study.fingerprint], 0.025)) * error
         interval = Interval(math.exp(value), math.exp(value - half), math.exp(value + half), 0.95)
-        rows.append(_row(f"{study.family}: {study.model}", "model", interval))
+        there = f", {study.facts.get('host_isa', study.host)}" if several else ""
+        rows.append(_row(f"{study.family}: {study.model}{there}", "model", interval))
     if not rows:
         return None
     rows.sort(key=lambda row: str(row["name"]))

@@ -1,0 +1,68 @@
+"""The guidelines that ship are what the recordings say, and are of enough models to say it."""
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.command import Here
+from tests.worker.workers import needs
+from tuner.galleries import GUIDELINES
+from tuner.insight.studies import make_guidelines, read_recordings
+from tuner.record.guidelines import (
+    GUIDELINES_SCHEMA,
+    RECORDING_SCHEMA,
+    Recording,
+    read_guidelines,
+)
+
+ROOT = Path(__file__).parent.parent.parent
+STUDIES = ROOT / "reports" / "studies"
+
+
+@pytest.fixture(scope="module")
+def recordings() -> list[Recording]:
+    return read_recordings([STUDIES])
+
+
+def test_what_ships_is_distilled_from_the_recordings(recordings: list[Recording]) -> None:
+    jsonschema.validate(
+        json.loads(GUIDELINES.read_text()), json.loads(GUIDELINES_SCHEMA.read_text())
+    )
+    shipped = read_guidelines(GUIDELINES)
+    again = make_guidelines(recordings, shipped.created)
+    assert [
+        (r.framework, r.setting, r.condition, r.advice, r.n_families) for r in shipped.rules
+    ] == [(r.framework, r.setting, r.condition, r.advice, r.n_families) for r in again.rules]
+    for one, other in zip(shipped.rules, again.rules, strict=True):
+        assert one.mean == pytest.approx(other.mean, abs=1e-6)
+        assert one.spread == pytest.approx(other.spread, rel=1e-3)
+
+
+def test_recordings_are_of_models_and_families_enough(recordings: list[Recording]) -> None:
+    schema = json.loads(RECORDING_SCHEMA.read_text())
+    for path in STUDIES.glob("*.json"):
+        jsonschema.validate(json.loads(path.read_text()), schema)
+    for framework in ("torch", "tensorflow"):
+        own = [each for each in recordings if each.framework == framework]
+        assert len({each.model for each in own}) >= 12
+        assert len({each.family for each in own}) >= 7
+    assert all(each.host == each.facts["host"] for each in recordings)
+    assert sum(path.stat().st_size for path in STUDIES.glob("*")) < 3e6
+
+
+def test_the_page_is_of_what_ships() -> None:
+    page = (ROOT / "reports" / "guidelines" / "guidelines.md").read_text()
+    for rule in read_guidelines(GUIDELINES).rules:
+        if rule.advice != "none":
+            assert f"{rule.effect.point:.2f}x" in page, rule.setting
+
+
+@needs("torch")
+def test_a_recommendation_needs_no_guidelines_of_ones_own(here: Here) -> None:
+    done = here(
+        "recommend", "--model", "fc", "--framework", "torch", "--hw", "auto", "--out", "rec"
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path("rec/recommended.toml").exists()
