@@ -1,8 +1,10 @@
 """What README.md and docs/ show is so: commands run, options exist, links lead somewhere."""
 
+import os
 import re
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -22,7 +24,8 @@ COMMANDS = sorted({line for text in TEXTS.values() for line in COMMAND.findall(t
 TUNING = [line for line in COMMANDS if line.split()[1].startswith("--")]
 OTHERS = [line for line in COMMANDS if line not in TUNING]
 MINE = re.search(r"```python\n(# mine.py\n.*?)```", TEXTS["README.md"], re.DOTALL)
-QUICK = {"resnet50": "fake", "bert-base": "fake"}
+APP = re.search(r"```python\n(# app.py\n.*?)```", TEXTS["scenarios.md"], re.DOTALL)
+QUICK = dict.fromkeys(("resnet50", "bert-base", "mobilenet-v1"), "fake")
 """Models whose command is tried on the fake: what it takes to describe them is tested elsewhere."""
 
 
@@ -44,11 +47,22 @@ def test_every_page_is_in_the_readme() -> None:
 
 
 @pytest.mark.parametrize("line", TUNING)
-def test_a_tuning_command_could_begin(here: Here, line: str) -> None:
+def test_a_tuning_command_could_begin(
+    here: Here, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
     """Its model, options and values are what the tool takes: all but the measuring is done."""
     words = [QUICK.get(word, word) for word in shlex.split(line)[1:]]
     if "fake" in words and "--hw" in words:
         words[words.index("--hw") + 1] = "fake"
+    if "--trace" in words:
+        Path("arrivals.csv").write_text("\n".join(map(str, range(1000))))
+    if "--serve" in words:
+        for name in ("torch", "fastapi", "uvicorn"):
+            pytest.importorskip(name, reason=f"{name} is not installed")
+        assert APP is not None
+        Path("app.py").write_text(APP[1])
+        Path("requests.jsonl").write_text(str([0.5] * 64))
+        monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if "mine.py:function" in words:
         pytest.importorskip("torch", reason="torch is not installed")
         assert MINE is not None

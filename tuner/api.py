@@ -50,6 +50,7 @@ def tune(
     scenario: str = OFFLINE,
     callers: int | None = None,
     slo: str = "",
+    trace: _Path | None = None,
     goal: str = "fastest",
     max_memory: str = "",
     price_per_hour: float | None = None,
@@ -94,6 +95,7 @@ def tune(
         scenario=scenario,
         callers=callers,
         slo=slo,
+        trace=_path(trace),
         goal=goal,
         max_memory=max_memory,
         price_per_hour=price_per_hour,
@@ -154,6 +156,7 @@ def verify(
     *,
     model: _Path | None = None,
     inputs: _Path | None = None,
+    trace: _Path | None = None,
     allow_pickle: bool = False,
     budget: str | float | None = None,
     quick: bool = False,
@@ -170,7 +173,9 @@ def verify(
         raise UsageError(f"quick is a budget of {QUICK_S:.0f} s; leave out budget={budget!r}")
     seconds = QUICK_S if quick else _seconds("10m" if budget is None else budget)
     where = None if model is None else os.fspath(model)
-    proof = Proof(Path(recommended), seconds, where, _path(inputs), allow_pickle)
+    proof = Proof(
+        Path(recommended), seconds, where, _path(inputs), allow_pickle, trace=_path(trace)
+    )
     return prove(proof, listen or unheard)
 
 

@@ -23,7 +23,7 @@ from tuner.record.journal import (
     WinnerClass,
 )
 from tuner.record.store import Store
-from tuner.request import Request
+from tuner.request import Request, trace_of
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import change, named, removal
@@ -92,12 +92,16 @@ def study_of(
     )
 
 
-def with_noted_bound(store: Store, plan: Plan) -> Plan:
-    """Return a plan with the latency that an earlier session has fixed, if one has."""
+def with_noted_bound(store: Store, plan: Plan, request: Request) -> Plan:
+    """Return a plan with the latency that an earlier session has fixed, if one has.
+
+    Recorded arrivals lie where the request names them: their file may have been moved.
+    """
     fixed = store.all(SloFixed)
     if not fixed or plan.objective.slo is not None:
         return plan
-    objective = msgspec.structs.replace(plan.objective, slo=fixed[-1].slo)
+    slo = msgspec.structs.replace(fixed[-1].slo, trace=trace_of(request))
+    objective = msgspec.structs.replace(plan.objective, slo=slo)
     return msgspec.structs.replace(plan, objective=objective)
 
 
@@ -121,12 +125,12 @@ def bounded(study: Study, plan: Plan, request: Request, host: Host, session: int
         waiting_s=0.0,
     )
     try:
-        slo = fix_bound(study.store, bench)
+        slo = fix_bound(study.store, bench, trace_of(request))
     finally:
         bench.close()
     told = f"{slo.name} within {1000 * slo.seconds:.3g} ms"
     study.notes.warn(f"no --slo was given: {told}, {slo.asked}")
-    return with_noted_bound(study.store, plan)
+    return with_noted_bound(study.store, plan, request)
 
 
 def tell_losses(study: Study, folder: Path) -> None:

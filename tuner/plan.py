@@ -16,7 +16,7 @@ from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
 from tuner.insight.prior import as_earlier
 from tuner.measurement.asking import Waiting
-from tuner.measurement.describe import describe_model, find_model, find_program
+from tuner.measurement.describe import describe_model, find_model, find_program, find_service
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
@@ -28,7 +28,7 @@ from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef, Workload
-from tuner.request import Request, callers_of, check_request, objective_of
+from tuner.request import Request, callers_of, check_request, objective_of, trace_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
@@ -101,6 +101,8 @@ def plan(
         check_device(choose_profile(request.hardware, host), host)
     if request.program is not None:
         ref, card = find_program(request.program, waiting())
+    elif (served := request.service) is not None:
+        ref, card = find_service(served.command, served.url, served.requests, waiting())
     else:
         ref, card = find_model(
             request.model,
@@ -200,6 +202,8 @@ def _plan_one(
         "space": fingerprint([describe(space), [msgspec.to_builtins(b) for b in baselines]]),
     }
     design = None
+    if (trace := trace_of(request)) is not None:
+        parts["trace"] = trace.sha256
     if request.designed:  # else studies are what they were
         design = resolve_design(profile, factors, space)
         parts["design"] = fingerprint(msgspec.to_builtins(design))
@@ -222,7 +226,7 @@ def _plan_one(
         objective=objective,
         earlier=[
             *earlier_studies(request.learn_from, workload, objective.metric, folder),
-            *_by_rules(request.guidelines, workload, facts, factors, identity),
+            *_by_rules(request.guidelines, workload, facts, host, factors, identity),
         ],
         environment=environment,
         design=design,
@@ -230,12 +234,17 @@ def _plan_one(
 
 
 def _by_rules(
-    path: Path | None, workload: Workload, facts: ModelFacts, factors: Factors, identity: str
+    path: Path | None,
+    workload: Workload,
+    facts: ModelFacts,
+    host: Host,
+    factors: Factors,
+    identity: str,
 ) -> list[Earlier]:
     """Return what the rules of a file expect, as an earlier study would say it."""
     if path is None:
         return []
-    found = as_earlier(read_guidelines(path), workload, facts, factors, identity)
+    found = as_earlier(read_guidelines(path), workload, facts, host, factors, identity)
     return [] if found is None else [found]
 
 

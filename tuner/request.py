@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
-from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, Slo
+from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, USUAL_QUANTILE, Slo, Trace
 from tuner.record.objective import GOALS, Bound, Objective
+from tuner.record.trace import check_length, read_trace
 from tuner.space.catalogue import fault_of_value
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics, Restrictions, check_consistent
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+_ANY_PORT = 61001
+"""In the place of {port}, to see where it stands."""
 _LONGEST_S = 600.0
 """Of a latency: who answers later is no server."""
 
@@ -46,12 +52,25 @@ def parse_size(text: str) -> float:
     return size
 
 
+class Service(msgspec.Struct, frozen=True):
+    """A server of the user's own, as typed."""
+
+    command: str
+    """What starts it; {port} in it, and PORT in its environment, are where it is to listen."""
+    url: str
+    """Where it answers, on the loopback interface, {port} in it."""
+    requests: Path
+    """A file of requests, or a folder with a file for each."""
+
+
 class Request(msgspec.Struct, frozen=True):
     """What is to be tuned, as typed."""
 
     model: str
     """Empty where a whole program is tuned."""
     program: str | None = None
+    service: Service | None = None
+    """In the place of a model or a program."""
     hardware: str = "auto"
     together: tuple[str, ...] = ()
     """In a run of several models: every framework that it has studies of. Settings of any may be
@@ -78,6 +97,8 @@ class Request(msgspec.Struct, frozen=True):
     slo: str = ""
     """The latency that a server's requests keep within, as typed: p99=15ms; empty for the tool's
     own."""
+    trace: Path | None = None
+    """A file of recorded arrivals (record/trace.py); None: requests arrive at random."""
     goal: str = "fastest"
     price_per_hour: float | None = None
     """Of the host, in any currency: what an item costs is then told."""
@@ -124,21 +145,15 @@ def _check_load(request: Request) -> None:
             f"--scenario {request.scenario} is for a model, whose calls are timed one by one; a "
             "program (--command) times itself: leave one of them out"
         )
+    if request.service is not None:
+        _check_service(request.service, request.scenario)
     _check_callers(request.callers, request.scenario)
     if request.designed and request.scenario != OFFLINE:
         raise UsageError(
             f"--designed is what guidelines are learnt from, which are of --scenario {OFFLINE}: "
             f"leave out one of --designed and --scenario {request.scenario}"
         )
-    if request.slo:
-        slo = parse_slo(request.slo)
-        if not scenario.is_served:
-            those = ", ".join(name for name, each in SCENARIOS.items() if each.is_served)
-            raise UsageError(
-                f"{slo.asked} bounds the latency of requests that arrive by themselves, and "
-                f"--scenario {request.scenario} sends one when the last is answered: take "
-                f"--scenario {those}"
-            )
+    _check_arrivals(request)
     restrictions = request.restrictions
     asked = {*restrictions.values.get(BATCH, ()), restrictions.fixed.get(BATCH), request.batch}
     others = [str(batch) for batch in asked if batch not in (None, scenario.batch)]
@@ -147,6 +162,77 @@ def _check_load(request: Request) -> None:
             f"--scenario {request.scenario} sends {scenario.batch} sample(s) in a request: leave "
             f"out the batch of {', '.join(others)}, or take --scenario {OFFLINE}"
         )
+
+
+def _check_arrivals(request: Request) -> None:
+    """Raise UsageError for what is asked of arriving requests and cannot be."""
+    if not SCENARIOS[request.scenario].is_served and (request.slo or request.trace):
+        asked = "a trace" if not request.slo else parse_slo(request.slo).asked
+        those = ", ".join(name for name, each in SCENARIOS.items() if each.is_served)
+        raise UsageError(
+            f"{asked} is about requests that arrive by themselves, and --scenario "
+            f"{request.scenario} sends one when the last is answered: take --scenario {those}"
+        )
+    slo = parse_slo(request.slo) if request.slo else Slo(USUAL_QUANTILE, math.inf, "")
+    if (trace := trace_of(request)) is not None:
+        check_length(trace, slo)
+
+
+def service_of(serve: str | None, url: str | None, requests: Path | None) -> Service | None:
+    """Return a server as typed; raises UsageError where a part of it is not."""
+    parts = {"--serve": serve, "--url": url, "--requests": requests}
+    if all(part is None for part in parts.values()):
+        return None
+    if serve is None or url is None or requests is None:
+        lacking = " and ".join(name for name, part in parts.items() if part is None)
+        raise UsageError(
+            "a server is tuned by --serve COMMAND --url ADDRESS --requests FILE together; "
+            f"{lacking} is not given"
+        )
+    return Service(serve, url, requests)
+
+
+def _check_service(service: Service, scenario: str) -> None:
+    """Raise UsageError for what is no server of this machine's own."""
+    if not SCENARIOS[scenario].is_served:
+        raise UsageError(
+            f"--serve is sent requests that arrive by themselves (--scenario server), and not "
+            f"--scenario {scenario}: leave it out"
+        )
+    try:
+        address = urlsplit(service.url.replace("{port}", str(_ANY_PORT)))
+        host, port = address.hostname or "", address.port
+    except ValueError as error:
+        raise UsageError(f"--url {service.url!r} cannot be read: {error}") from error
+    if address.scheme != "http" or not host:
+        raise UsageError(
+            f"--url {service.url!r} is no address of a server on this machine: write "
+            "http://127.0.0.1:{port}/predict"
+        )
+    if find_spec("aiohttp") is None:
+        raise UsageError(
+            "--serve needs an HTTP client: pip install 'tune-framework[serve]' (aiohttp)"
+        )
+    if not is_loopback(host):
+        raise UsageError(
+            f"--url {service.url}: {host} is not the loopback interface; requests are sent to this "
+            "machine alone: write 127.0.0.1"
+        )
+    if port != _ANY_PORT:
+        raise UsageError(
+            f"--url {service.url}: write {{port}} in the place of the port, and in --serve where "
+            "the program is told (or have it listen on $PORT): several run side by side"
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether an address is this machine's own, by its name."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _check_callers(callers: int | None, scenario: str) -> None:
@@ -196,7 +282,15 @@ def objective_of(request: Request) -> Objective:
         asked = f"--max-memory {request.max_memory}"
         bounds.append(Bound("memory", parse_size(request.max_memory), asked))
     found = Objective.of(SCENARIOS[request.scenario].metric, bounds, request.goal)
-    return msgspec.structs.replace(found, slo=parse_slo(request.slo)) if request.slo else found
+    if not request.slo:
+        return found
+    slo = msgspec.structs.replace(parse_slo(request.slo), trace=trace_of(request))
+    return msgspec.structs.replace(found, slo=slo)
+
+
+def trace_of(request: Request) -> Trace | None:
+    """Return the arrivals that a request names; raises UsageError for a file that holds none."""
+    return None if request.trace is None else read_trace(request.trace)
 
 
 def _check_choice(option: str, value: str, allowed: Sequence[str]) -> None:

@@ -107,7 +107,7 @@ def frameworks_for(request: Request, card: ModelCard, device: str) -> tuple[str,
     for name in request.frameworks:
         if name not in card.frameworks:
             raise UsageError(
-                f"{request.model or request.program} is not there for {name}; it is there for "
+                f"{request.model or card.title} is not there for {name}; it is there for "
                 f"{', '.join(card.frameworks)}"
             )
         if name not in installed:

@@ -175,7 +175,7 @@ def run_study(
             for each in plan.earlier:
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
-        plan = with_noted_bound(store, plan)
+        plan = with_noted_bound(store, plan, request)
         study = study_of(store, plan, request, host, budget, session.number, listen)
         tell_losses(study, plan.folder)
         if not is_finished:

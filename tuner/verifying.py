@@ -12,7 +12,9 @@ from tuner.host.identity import Host, probe
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener
 from tuner.record.recommendation import Recommendation
-from tuner.request import Request
+from tuner.record.trace import read_trace
+from tuner.record.workload import PROGRAM, SERVICE
+from tuner.request import Request, Service
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
 from tuner.study.verification import Conclusion, Verification, unmeasured
@@ -30,6 +32,10 @@ class Proof(msgspec.Struct, frozen=True):
     """Where the model is, if the recommendation does not say or it was moved."""
     inputs: Path | None = None
     allows_pickle: bool = False
+    trace: Path | None = None
+    """Where the recorded arrivals are, if they were moved."""
+    service: Service | None = None
+    """The server that was tuned, if it was one of the user's own."""
 
 
 def prove(proof: Proof, listen: Listener) -> Verification:
@@ -43,6 +49,7 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     host = probe()
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
+    recommendation = _with_trace(recommendation, proof)
     try:
         planned = _plan(proof, recommendation, host, listen)
         left_s = proof.seconds - (time.monotonic() - began)
@@ -56,23 +63,51 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
 
 
+def _with_trace(recommendation: Recommendation, proof: Proof) -> Recommendation:
+    """Return a recommendation whose recorded arrivals, if it has any, are where they are now.
+
+    Raises UsageError where they are not to be found, or others.
+    """
+    slo = recommendation.slo
+    if slo is None or slo.trace is None:
+        if proof.trace is not None:
+            raise UsageError(f"--trace {proof.trace}: {proof.path} is not about recorded arrivals")
+        return recommendation
+    path = proof.trace or Path(slo.trace.path)
+    if proof.trace is None and not path.is_file():
+        raise UsageError(f"{proof.path} was tuned by the arrivals in {path}, which is not here: "
+                         "name the file with --trace")  # fmt: skip
+    trace = read_trace(path)
+    if trace.sha256 != slo.trace.sha256:
+        raise UsageError(f"{path} is not the trace that {proof.path} was tuned by")
+    return msgspec.structs.replace(recommendation, slo=msgspec.structs.replace(slo, trace=trace))
+
+
 def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: Listener) -> Plan:
     """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
     path, workload = proof.path, recommendation.workload
     if workload.default_batch is None:
         raise UsageError(f"{path} was written by an older version, which did not note at which "
                          "batch the default was fastest: tune again")  # fmt: skip
-    if workload.form == "program":
+    if workload.form == PROGRAM:
         raise UsageError(f"{path} is of a program (--command), which cannot be verified: measure "
                          f"it under: tune-framework run {path} -- PROGRAM")  # fmt: skip
+    if workload.form == SERVICE and proof.service is None:
+        raise UsageError(f"{path} is of a server, which would be started: name it yourself, as it "
+                         "was tuned, with --serve, --url and --requests")  # fmt: skip
+    if proof.service is not None and proof.model is not None:
+        raise UsageError("--model and --serve stand instead of each other; give one of them")
+    if workload.form != SERVICE and proof.service is not None:
+        raise UsageError(f"{path} is of a model, and not of a server: leave out --serve")
     named = workload.model.partition("@")[0]
-    if proof.model is None and ("/" in named or Path(named).suffix):
+    if workload.form != SERVICE and proof.model is None and ("/" in named or Path(named).suffix):
         raise UsageError(f"{path} names a file, {named}, which would be loaded and run: name it "
                          f"yourself, if you trust it: --model {named}")  # fmt: skip
     held_to = recommendation.tolerances
     by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
     request = Request(
-        model=workload.model if proof.model is None else proof.model,
+        model="" if proof.service else proof.model or workload.model,
+        service=proof.service,
         frameworks=(workload.framework,),
         budget_s=proof.seconds,
         inputs=proof.inputs,
@@ -84,6 +119,9 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
     )
     (planned,) = plan(request, host, listen, is_strict=True)
     if planned.workload.card.source_sha256 != workload.source_sha256:
+        if proof.service is not None:
+            raise UsageError("the server's files, its --url or its --requests are not those that "
+                             "were tuned")  # fmt: skip
         raise UsageError(f"{request.model} is not the model that was tuned (its file differs): "
                          "name that one with --model, or tune this one")  # fmt: skip
     return planned

@@ -53,7 +53,7 @@ def test_recordings_are_of_models_and_families_enough(recordings: list[Recording
 
 
 def test_the_page_is_of_what_ships() -> None:
-    page = (ROOT / "reports" / "guidelines" / "guidelines.md").read_text()
+    page = (ROOT / "reports" / "samples" / "guidelines.md").read_text()
     for rule in read_guidelines(GUIDELINES).rules:
         if rule.advice != "none":
             assert f"{rule.effect.point:.2f}x" in page, rule.setting

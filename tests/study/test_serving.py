@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import random
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -91,6 +92,48 @@ def test_the_same_command_keeps_to_the_bound_that_was_found(
     assert again["speedup"] == result["speedup"]
 
 
+def write_trace(folder: Path, n_requests: int) -> Path:
+    """Write arrivals in rushes: three requests at once, then a pause."""
+    draw, moment, lines = random.Random(1), 0.0, list[str]()
+    for _ in range(n_requests // 3):
+        moment += draw.expovariate(1.0)
+        lines += [f"{moment + i / 1e4:.6f}" for i in range(3)]
+    path = folder / "arrivals.csv"
+    path.write_text("\n".join(["when", *sorted(lines, key=float)]))
+    return path
+
+
+def test_recorded_arrivals_are_compressed_in_time(
+    served: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    _, result = served
+    slo = result["objective"]["slo"]
+    bound, trace = f"p99={1000 * slo['seconds']:.4f}ms", write_trace(tmp_path, 1800)
+    asked = ("--scenario", "server", "--slo", bound, "--trace", str(trace))
+    traced = study(tmp_path, MODEL, BUDGET, *SMALL, *asked)
+    jsonschema.validate(traced, json.loads(RESULT_SCHEMA.read_text()))
+    told = traced["objective"]["slo"]["trace"]
+    assert (told["n_requests"], told["path"]) == (1800, str(trace))
+    assert traced["identity"] != result["identity"]
+    rate = traced["default"]["value"]["point"]
+    # three at once wait for each other: fewer of them are in time than of single ones
+    assert rate < 0.9 * result["default"]["value"]["point"]
+    report = (tmp_path / "out/report.md").read_text()
+    assert "times the trace's pace" in report and "arrivals.csv" in report
+    assert traced["default"]["validation"] is None
+
+    moved = trace.rename(tmp_path / "moved.csv")
+    path = str(tmp_path / "out/recommended.toml")
+    given = ("verify", path, "--budget", BUDGET, "--json")
+    done = run(*given, cwd=tmp_path, is_virtual=True)
+    assert done.returncode == 2 and "name the file with --trace" in done.stderr
+    done = run(*given, "--trace", str(moved), cwd=tmp_path, is_virtual=True)
+    assert json.loads(done.stdout)["verdict"] == "confirmed"
+    moved.write_text(moved.read_text() + "\n1e9\n")
+    done = run(*given, "--trace", str(moved), cwd=tmp_path, is_virtual=True)
+    assert done.returncode == 2 and "is not the trace that" in done.stderr
+
+
 def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path) -> None:
     """The fake's default takes longer for one request than the bound; its best does not."""
     with_default = study(tmp_path, MODEL, "15s", *OTHER, "--scenario", "single-stream")
@@ -103,6 +146,9 @@ def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path
     assert (result["verdict"], result["default_meets_slo"]) == ("faster", False)
     assert result["speedup"] is None
     assert result["winners"]["same"]["speedup"] is None
+    # nor a ratio of the search: that to a server which serves nobody in time
+    assert {t["search_ratio"] for t in result["trials"]} == {None}
+    assert "not measured" not in (tmp_path / "served/out/report.md").read_text()
     assert result["winners"]["same"]["value"]["point"] > 1.0
     report = (tmp_path / "served/out/report.md").read_text()
     assert "the default kept within the bound" in report
@@ -126,6 +172,9 @@ def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path
         (("--scenario", "server", "--slo", "p99.99=1ms"), "p50 to p99.9"),
         (("--scenario", "server", "--slo", ""), "write p99=15ms"),
         (("--fix", "server.max_wait_ms=5"), "server.max_wait_ms"),
+        (("--trace", "none.csv"), "a trace is about requests that arrive by themselves"),
+        (("--scenario", "server", "--trace", "none.csv"), "cannot read the trace none.csv"),
+        (("--scenario", "server", "--trace", "."), "cannot read the trace"),
     ],
 )
 def test_what_cannot_be_asked_of_a_server_is_said(

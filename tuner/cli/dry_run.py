@@ -18,6 +18,7 @@ from tuner.host.identity import Host
 from tuner.output.phrases import settings
 from tuner.plan import Plan, outlook
 from tuner.record.index import Row
+from tuner.record.workload import OF_PROGRAMS
 from tuner.several import EACH_S, check_budget
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
@@ -160,7 +161,7 @@ def _not_searched(space: Space) -> list[str]:
 def _what(plan: Plan) -> str:
     """Say how large the model is and how wide its graph, or why that is not known."""
     facts, card = plan.facts, plan.workload.card
-    if card.form == "program":
+    if card.form in OF_PROGRAMS:
         return f"{card.title}, by its launch settings alone"
     width = f"graph {facts.graph_width:.1f} wide"
     if facts.graph_fault:

@@ -34,6 +34,26 @@ Program = Annotated[
         "settings are tuned."
     ),
 ]
+ServeCommand = Annotated[
+    str | None,
+    typer.Option(
+        "--serve",
+        help="Instead of --model: what starts a server of yours, {port} in it; its launch settings "
+        "are tuned, in the scenario server.",
+    ),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="With --serve: where requests are posted: http://127.0.0.1:{port}/predict."),
+]
+Requests = Annotated[
+    Path | None,
+    typer.Option(
+        parser=paths.path,
+        help="With --serve: what is posted: a .jsonl, a line for each; any other file as it is; "
+        "or a folder of them.",
+    ),
+]
 Inputs = Annotated[
     Path | None,
     typer.Option(parser=paths.path, help="Recorded inputs, samples first: a NumPy .npz or .npy."),
@@ -69,6 +89,15 @@ SloText = Annotated[
         "--slo",
         help="With server: the latency that so many percent of the requests keep within: "
         "p99=15ms. Default: p99 within 5 times the default's median for one request at a time.",
+    ),
+]
+TraceFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--trace",
+        parser=paths.path,
+        help="With server: requests arrive as in this file (a line for each: when, in seconds); "
+        "tuned by its first half, proved by its second.",
     ),
 ]
 BudgetText = Annotated[

@@ -19,6 +19,9 @@ from tuner.cli.options import (
     Hw,
     Inputs,
     NumericsName,
+    Requests,
+    ServeCommand,
+    Url,
 )
 
 app = typer.Typer()
@@ -130,6 +133,13 @@ def verify(
         Path | None,
         typer.Option(parser=paths.path, help="The recorded inputs that it was tuned on, if any."),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(parser=paths.path, help="Where the recorded arrivals are, if moved."),
+    ] = None,
+    serve: ServeCommand = None,
+    url: Url = None,
+    requests: Requests = None,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
     ] = False,
@@ -148,7 +158,9 @@ def verify(
             recommended,
             model,
             inputs,
+            trace,
             budget,
+            service=(serve, url, requests),
             allow_pickle=allow_pickle,
             quick=quick,
             as_json=json,

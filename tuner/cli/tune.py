@@ -24,7 +24,8 @@ from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.plan import plan
 from tuner.record.events import Event
-from tuner.request import Request, parse_duration, parse_size, parse_slo
+from tuner.record.load import OFFLINE, SERVER
+from tuner.request import Request, parse_duration, parse_size, parse_slo, service_of
 from tuner.several import folder_of, rows_of, tune_several
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
@@ -37,11 +38,15 @@ def main(
     model: str | None,
     models: str | None,
     program: str | None,
+    serve: str | None,
+    url: str | None,
+    requests: Path | None,
     hardware: str,
     frameworks: list[str],
     scenario: str,
     callers: int | None,
     slo: str | None,
+    trace: Path | None,
     budget: str | None,
     out: Path | None,
     batch: int | None,
@@ -66,10 +71,12 @@ def main(
     """Read the request; then say what it would do, or do it."""
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
-    _check_what(model, models, program, batch=batch, inputs=inputs, tolerance=tolerance)
+    service = service_of(serve, url, requests)
+    _check_what(model, models, program, serve, batch=batch, inputs=inputs, tolerance=tolerance)
     request = Request(
         model=model or "",
         program=program,
+        service=service,
         hardware=hardware,
         frameworks=tuple(dict.fromkeys(frameworks)),
         budget_s=parse_duration(budget or DEFAULT_BUDGET),
@@ -80,9 +87,10 @@ def main(
         allows_pickle=allow_pickle,
         seed=seed,
         restrictions=parse_restrictions(set_, fix, exclude, cast(Numerics, numerics)),
-        scenario=scenario,
+        scenario=SERVER if service is not None and scenario == OFFLINE else scenario,
         callers=callers,
         slo="" if slo is None else _checked(slo, parse_slo),
+        trace=trace,
         goal=goal,
         price_per_hour=price_per_hour,
         max_memory="" if max_memory is None else _checked(max_memory, parse_size),
@@ -158,10 +166,14 @@ def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json
 
 
 def _check_what(
-    model: str | None, models: str | None, program: str | None, **of_models: object
+    model: str | None,
+    models: str | None,
+    program: str | None,
+    serve: str | None,
+    **of_models: object,
 ) -> None:
     """Raise UsageError unless there is one thing to tune, and a program without models' options."""
-    given = {"--model": model, "--models": models, "--command": program}
+    given = {"--model": model, "--models": models, "--command": program, "--serve": serve}
     names = [name for name, value in given.items() if value is not None]
     if len(names) > 1:
         raise UsageError(f"{' and '.join(names)} stand instead of each other; give one of them")
@@ -173,5 +185,6 @@ def _check_what(
             "list them with: tune-framework models"
         )
     for name, value in of_models.items():
-        if program is not None and value is not None:
-            raise UsageError(f"--{name} is for a model; the program of --command has its own")
+        for option, started in (("--command", program), ("--serve", serve)):
+            if started is not None and value is not None:
+                raise UsageError(f"--{name} is for a model; the program of {option} has its own")

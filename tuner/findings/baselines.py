@@ -30,7 +30,7 @@ def baseline_section(study: Study, claims: Claims, baseline: Baseline) -> Baseli
         if arm is not None and baseline.same_as != "default":
             speedup = claims.against_default(arm)
             fared = beside_neighbour(claims, arm)
-        if ratio is None:
+        if best is None:
             endings = [t.ending for t in ledger.trials() if t.configuration in at_batches]
             reason = f"{endings[0].outcome}: {endings[0].reason}" if endings else "no time"
     return BaselineSection(

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import msgspec
 
 from tuner.findings.launches import launches_of
-from tuner.record.edge import edge_of, service_times
+from tuner.record.edge import alone_s, edge_of
 from tuner.record.launch import LaunchRecord, Purpose, percentile
 from tuner.record.load import Slo
 from tuner.record.objective import offered_of, timed_of, trials_of
@@ -67,9 +67,8 @@ def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
             if percentile(s.call_s, slo.quantile) <= slo.seconds
         ]
         if timed and within:
-            alone_s = statistics.median(min(service_times(timed[0]).items())[1])
             last = max(within, key=lambda s: s.served.offered if s.served else 0.0)
-            shares.append(max(0.0, 1 - alone_s / percentile(last.call_s, 0.5)))
+            shares.append(max(0.0, 1 - alone_s(timed[0]) / percentile(last.call_s, 0.5)))
     return statistics.fmean(shares) if shares else None
 
 
@@ -132,7 +131,8 @@ def of_serving(study: Study, claims: Claims, found: Sequence[Claim]) -> list[str
             )
         if serving.generator > _MUCH:
             texts.append(
-                f"{configuration.label()}: sorting the requests took {serving.generator:.0%} of "
-                "one CPU's time, which a server of your own spends on other work"
+                f"{configuration.label()}: sorting or posting the requests took "
+                f"{serving.generator:.0%} of a CPU's time for each instance: rates say that much "
+                "less of the server alone"
             )
     return texts

@@ -10,7 +10,7 @@ import os
 import resource
 import statistics
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -67,11 +67,15 @@ def throttled_periods(counters: list[Path]) -> int:
 class Watch:
     """Reads the interference on the CPUs that this process may use.
 
-    with_children: what ended children used is this process's own too.
+    with_children: what ended children used is this process's own too. of: returns living processes
+    whose use is its own as well.
     """
 
-    def __init__(self, *, with_children: bool = False) -> None:
+    def __init__(
+        self, *, with_children: bool = False, of: Callable[[], Iterable[int]] = tuple
+    ) -> None:
         self._with_children = with_children
+        self._of = of
         # the mask is the calling thread's: OpenMP may bind this thread to one CPU later
         self._cpus = os.sched_getaffinity(0)
         self._tick_s = 1 / os.sysconf("SC_CLK_TCK")
@@ -95,7 +99,7 @@ class Watch:
             at=time.monotonic(),
             busy_s=busy * self._tick_s,
             steal_s=steal * self._tick_s,
-            own_s=usage.ru_utime + usage.ru_stime + self._children_s(),
+            own_s=usage.ru_utime + usage.ru_stime + self._children_s() + self._others_s(),
             throttled=throttled_periods(self._counters),
             pressure_s=self._pressure_us() / 1e6,
             involuntary_switches=usage.ru_nivcsw,
@@ -106,6 +110,18 @@ class Watch:
             return 0.0
         usage = resource.getrusage(resource.RUSAGE_CHILDREN)
         return usage.ru_utime + usage.ru_stime
+
+    def _others_s(self) -> float:
+        return sum(map(self._used_by, self._of()))
+
+    def _used_by(self, pid: int) -> float:
+        """Return the CPU seconds of a process and its ended children; 0 of one that is gone."""
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        except OSError:
+            return 0.0
+        # utime stime cutime cstime: proc(5) counts from the process's number on
+        return sum(int(ticks) for ticks in fields[11:15]) * self._tick_s
 
     def _pressure_us(self) -> int:
         try:

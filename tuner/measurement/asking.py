@@ -159,6 +159,8 @@ class _Question:
 
 
 def _first_stage(command: Command, models: Sequence[ModelRef]) -> str:
+    if url := next((model.url for model in models if model.url), ""):
+        return f"waiting for an answer at {url}"
     if any(model.command for model in models):
         return "running the program"
     if isinstance(command, ListModels):

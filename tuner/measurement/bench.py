@@ -61,6 +61,11 @@ class Bench:
         """Of the model's inputs."""
         return self._card.n_shapes
 
+    @property
+    def form(self) -> str:
+        """Of the model: code, saved, program, service and so on."""
+        return self._card.form
+
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
         self.launcher.close()

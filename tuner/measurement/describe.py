@@ -11,8 +11,10 @@ import re
 import shlex
 import shutil
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+
+import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.measurement.asking import Waiting, ask
@@ -39,6 +41,8 @@ from tuner.space.restrictions import parse_value
 _UNWRITABLE = ("Cc", "Cs")
 """Unicode's categories of control characters, and of what stands for bytes that are not UTF-8."""
 _SHELL = ("|", "||", "&&", "&", ";", ">", ">>", "<")
+_APPLICATION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?")
+"""As uvicorn, gunicorn and hypercorn take it: module:name."""
 
 
 PATIENT = Waiting()
@@ -158,27 +162,55 @@ def find_program(text: str, waiting: Waiting = PATIENT) -> tuple[ModelRef, Model
 
     Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
     """
-    try:
-        words = tuple(shlex.split(text))
-    except ValueError as error:
-        raise UsageError(f"--command {text!r} cannot be read: {error}") from error
-    if not words:
-        raise UsageError("--command is empty; write for instance --command 'python bench.py'")
-    if found := next((word for word in words if word in _SHELL), None):
-        raise UsageError(
-            f"--command is started without a shell, so that {found} is nothing to it; write a "
-            "script, or: --command \"sh -c '...'\""
-        )
-    if Path(words[0]).is_file() and not os.access(words[0], os.X_OK):
-        raise UsageError(f"--command: {words[0]} is not executable: chmod +x {words[0]}")
-    if shutil.which(words[0]) is None:
-        raise UsageError(f"--command: there is no program {words[0]}")
-    named = next((word for word in words[1:] if Path(word).is_file()), words[0])
-    ref = ModelRef(name=Path(named).stem, path=str(Path.cwd()), command=words)
+    ref = _program_as_typed("--command", text, "python bench.py")
     card = read_cards([ref], waiting)[0]
     if card.fault:
         raise UsageError(f"--command: {card.fault}")
     return ref, card
+
+
+def find_service(
+    text: str, url: str, requests: Path, waiting: Waiting = PATIENT
+) -> tuple[ModelRef, ModelCard]:
+    """Take a server as typed for what is tuned, and start it once to see which framework it uses.
+
+    url: where it answers; requests: a file or folder of them.
+    Raises UsageError for one that cannot be started, or does not answer.
+    """
+    typed = _program_as_typed("--serve", text, "uvicorn app:app --port {port}")
+    _check_writable(requests)
+    ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()))
+    card = read_cards([ref], waiting)[0]
+    if card.fault:
+        raise UsageError(f"--serve: {card.fault}")
+    return ref, card
+
+
+def _program_as_typed(option: str, text: str, example: str) -> ModelRef:
+    """Return a program to be started here; raises UsageError where there is no such program."""
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        raise UsageError(f"{option} {text!r} cannot be read: {error}") from error
+    if not words:
+        raise UsageError(f"{option} is empty; write for instance {option} '{example}'")
+    if found := next((word for word in words if word in _SHELL), None):
+        raise UsageError(
+            f"{option} is started without a shell, so that {found} is nothing to it; write a "
+            f"script, or: {option} \"sh -c '...'\""
+        )
+    if Path(words[0]).is_file() and not os.access(words[0], os.X_OK):
+        raise UsageError(f"{option}: {words[0]} is not executable: chmod +x {words[0]}")
+    if shutil.which(words[0]) is None:
+        raise UsageError(f"{option}: there is no program {words[0]}")
+    return ModelRef(name=_name_of(words), path=str(Path.cwd()), command=words)
+
+
+def _name_of(words: Sequence[str]) -> str:
+    """Name a program as people would: by its file, by its app:app, by itself."""
+    files = (word for word in words[1:] if os.path.isfile(word))  # noqa: PTH113  # or too long
+    modules = (word.partition(":")[0] for word in words[1:] if _APPLICATION.fullmatch(word))
+    return Path(next(files, next(modules, words[0]))).stem
 
 
 def _parse(text: str) -> tuple[str, dict[str, Value]]:

@@ -250,7 +250,7 @@ class ProcessLaunch:
             self._tell("measuring")
         spent_before_s = self._spent_s
         order = Measure(index, seconds, self._n_discarded(seconds), offer=offer)
-        arriving_s = 3 * offer.n_requests / offer.rate if offer else 0.0
+        arriving_s = 3 * offer.lasts_s if offer else 0.0
         measured = self._carry_out(order, self._timeouts.slice_s + arriving_s, Measured)
         if measured is not None:
             self._slicing_s += self._spent_s - spent_before_s

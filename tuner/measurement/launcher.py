@@ -239,7 +239,14 @@ class ProcessLauncher:
             if fault:
                 launch.finish(Ending(Outcome.NOT_APPLICABLE, fault))
                 return
-            team = functools.partial(Team, plans, file.log_path, environment, is_awaited=False)
+            team = functools.partial(
+                Team,
+                plans,
+                file.log_path,
+                environment,
+                is_awaited=False,
+                is_apart=bool(self._workload.model.url),
+            )
             yield from launch.preparing(team, order)
 
         return launch, preparing()

@@ -16,13 +16,16 @@ from tuner.record.edge import next_rate
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.load import Offer, Slo
 from tuner.record.objective import Objective, capacity_of, offered_of, timed_of, trials_of
+from tuner.record.trace import proved_by
 
 TRIAL_S = 3.0
 """Seconds in which requests arrive at the least; more where so few say nothing of the quantile."""
 N_TRIALS = 6
 """What the edge takes, on average: for estimates of time."""
-_BOUNDS = 10
-"""Times the bound that a trial lasts: in a shorter one, no line has time to grow."""
+_BOUNDS, _BOUNDS_OF_OWN = 10, 20
+"""Times the bound that a trial lasts: in a shorter one, no line has time to grow. A server of the
+user's own may answer more than callers in a closed loop have shown, so that nothing else stops a
+rate that is too high."""
 _LONG_S, _LONGEST_S = 60.0, 120.0
 """Seconds of a trial: from the first on, as few requests as say anything of the quantile; and where
 those would take longer than the second, none are sent: who serves so few is no server."""
@@ -67,9 +70,26 @@ def next_offer(record: LaunchRecord, objective: Objective) -> Offer | None:
     rate = next_rate(trials, slo.seconds, start=start, least=least)
     if rate is None:
         return None
+    n = _n_here(rate, slo, timed)
     # another draw of arrivals for each trial, or a launch's edge is that of one draw
     seed = _MOST_SEEDS * record.request.round + n_made
-    return Offer(rate, n_requests(rate, slo), seed)
+    if slo.trace is None:
+        return Offer(rate, n, seed)
+    moments = proved_by(slo.trace, n)
+    return Offer(rate, len(moments), seed, moments)
+
+
+def _n_here(rate: float, slo: Slo, timed: Sequence[Slice]) -> int:
+    """Return how many requests a trial takes of this server, and of this trace if there is one."""
+    is_own = any(s.served is not None and s.served.levels for s in timed)
+    n_bounds = _BOUNDS_OF_OWN if is_own else _BOUNDS
+    n = n_requests(rate, slo, n_bounds)
+    while slo.trace is not None and n < _MOST_REQUESTS:  # a rush is sooner over
+        moments = proved_by(slo.trace, n)
+        if len(moments) < n or moments[-1] / rate >= max(TRIAL_S, n_bounds * slo.seconds):
+            break
+        n = min(2 * n, _MOST_REQUESTS)
+    return n
 
 
 def _range(timed: Sequence[Slice], slo: Slo) -> tuple[float, float]:
@@ -92,11 +112,14 @@ def trials_s(record: LaunchRecord, objective: Objective) -> float:
     if objective.slo is None or not timed:
         return 0.0
     start, _ = _range(timed, objective.slo)
-    return N_TRIALS * n_requests(start, objective.slo) / start
+    return N_TRIALS * _n_here(start, objective.slo, timed) / start
 
 
-def n_requests(rate: float, slo: Slo) -> int:
-    """Return how many requests a trial takes at a rate: two beyond the quantile, if they may."""
-    seconds = max(TRIAL_S, _BOUNDS * slo.seconds)
+def n_requests(rate: float, slo: Slo, n_bounds: float = 10) -> int:
+    """Return how many requests a trial takes at a rate: two beyond the quantile, if they may.
+
+    n_bounds: times the bound that it lasts.
+    """
+    seconds = max(TRIAL_S, n_bounds * slo.seconds)
     wanted = min(_MOST_REQUESTS, max(2 * slo.least_requests, math.ceil(seconds * rate)))
     return max(slo.least_requests, min(wanted, math.ceil(_LONG_S * rate)))

@@ -1,10 +1,10 @@
 """A server's queue, simulated from measured service times: the rate that it sustains.
 
-Requests arrive at random (Poisson) and wait in one line, for as many servers as there are
-instances. Whoever is free takes those that have come, a batch at the most; where it may wait for
-others, it waits until the batch is full or the oldest has waited so long. A batch is padded to the
-next size that the model was prepared for. Service times are drawn from the measured ones; where
-inputs have several shapes, as if a batch could hold all of them.
+Requests arrive at random (Poisson), or as in the first half of a trace, and wait in one line, for
+as many servers as there are instances. Whoever is free takes those that have come, a batch at the
+most; where it may wait for others, it waits until the batch is full or the oldest has waited so
+long. A batch is padded to the next size that the model was prepared for. Service times are drawn
+from the measured ones; where inputs have several shapes, as if a batch could hold all of them.
 
 What a configuration is ranked by; claims rest on real arrivals (offering.py). How well the one
 foretells the other is measured in benchmarks/serving.py.
@@ -21,9 +21,10 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-from tuner.record.edge import capacity, service_times
+from tuner.record.edge import capacity, crossing, most_answered, service_times
 from tuner.record.launch import Slice, percentile
-from tuner.record.load import Batching, Slo
+from tuner.record.load import Batching, Slo, Trace
+from tuner.record.trace import rush, tuned_by
 
 _N_REQUESTS = 2000
 _STEPS = 10
@@ -40,7 +41,7 @@ def sustained(batching: Batching, service_s: Mapping[int, Sequence[float]], slo:
     Where even an idle server does not, less than any server's rate: the less, the further away.
     """
     most = capacity(batching, service_s)
-    latency = functools.partial(_latency, batching, service_s, slo.quantile)
+    latency = functools.partial(_latency, batching, service_s, slo)
     idle_s = latency(IDLE * most)
     if idle_s > slo.seconds:
         return IDLE * most * slo.seconds / idle_s
@@ -62,7 +63,9 @@ def with_sustained(taken: Slice, slo: Slo | None) -> Slice:
     served = taken.served
     if served is None or served.offered or slo is None:
         return taken
-    rate = sustained(served.batching, service_times(taken), slo)
+    rate = _in_closed_loop(taken, slo) if served.levels else sustained(
+        served.batching, service_times(taken), slo
+    )  # fmt: skip
     return msgspec.structs.replace(taken, served=msgspec.structs.replace(served, sustained=rate))
 
 
@@ -71,13 +74,28 @@ def misses_when_idle(taken: Slice) -> bool:
     served = taken.served
     if served is None or not served.sustained:
         return False
-    return served.sustained <= IDLE * capacity(served.batching, service_times(taken))
+    return served.sustained <= IDLE * most_answered(taken)
+
+
+def _in_closed_loop(taken: Slice, slo: Slo) -> float:
+    """Return the rate that a user's own server may be expected to sustain.
+
+    What it does with requests that come together is its own, so that no queue can be simulated.
+    Where even single requests take longer than the bound: as `sustained` tells it.
+    """
+    assert taken.served is not None
+    rate = crossing(taken, slo)
+    if rate is not None:
+        return rate / (1.0 if slo.trace is None else max(1.0, rush(slo.trace)))
+    alone_s = percentile(taken.served.levels[0].took_s, slo.quantile)
+    return IDLE * most_answered(taken) * slo.seconds / alone_s
 
 
 def _latency(
-    batching: Batching, service_s: Mapping[int, Sequence[float]], quantile: float, rate: float
+    batching: Batching, service_s: Mapping[int, Sequence[float]], slo: Slo, rate: float
 ) -> float:
-    return percentile(waited(batching, service_s, [a / rate for a in _arrivals()]), quantile)
+    moments = _arrivals(slo.trace)
+    return percentile(waited(batching, service_s, [a / rate for a in moments]), slo.quantile)
 
 
 def waited(
@@ -105,7 +123,9 @@ def waited(
 
 
 @functools.cache
-def _arrivals() -> list[float]:
+def _arrivals(trace: Trace | None) -> list[float]:
     """Return moments at a rate of 1: the same for all, so that none is lucky."""
+    if trace is not None:
+        return tuned_by(trace)
     gaps = np.random.default_rng(1).exponential(size=_N_REQUESTS)
     return [float(moment) for moment in np.cumsum(gaps)]

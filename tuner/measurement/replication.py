@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from tuner.record.workload import ModelCard
+from tuner.record.workload import PROGRAM, ModelCard
 
 EXTRA_SHARE = 0.5
 """Disturbed slices or passes are taken again, at most half as many as are needed."""
@@ -43,7 +43,7 @@ _PROGRAM = Replication(2, 2)
 
 def replication(planned: Replication, card: ModelCard) -> Replication:
     """Return how often a launch of a model is sliced."""
-    return _PROGRAM if card.form == "program" else planned
+    return _PROGRAM if card.form == PROGRAM else planned
 
 
 def scatter(values: Sequence[float]) -> float:

@@ -42,11 +42,12 @@ from tuner.record.protocol import (
     Halt,
     Measure,
     Measured,
+    Placed,
     Profile,
     Reply,
     Stage,
 )
-from tuner.record.serving import Served
+from tuner.record.serving import Level, Served
 from tuner.space.knobs_of.launch import CORES_PER_INSTANCE, INSTANCES, PLACEMENT
 from tuner.space.launching import LaunchPlan
 
@@ -70,17 +71,20 @@ class Team:
         extra_environment: Mapping[str, str],
         *,
         is_awaited: bool = True,
+        is_apart: bool = False,
     ) -> None:
+        """is_apart: what is tuned is started by the workers, who are not tuned themselves."""
         self._plans = tuple(plans)
+        self._is_apart = is_apart
         self._line = log.with_suffix(".line")
         self._settings: Mapping[str, Value] = {}
         self._members: list[WorkerProcess] = []
         try:
             for plan in plans:
                 own_log = log if plan.rank == 0 else log.with_suffix(f".{plan.rank}{log.suffix}")
-                self._members.append(
-                    WorkerProcess(plan, own_log, extra_environment, is_awaited=False)
-                )
+                own = LaunchPlan({}, plan.cpus, "none", gpu=plan.gpu) if is_apart else plan
+                member = WorkerProcess(own, own_log, extra_environment, is_awaited=False)
+                self._members.append(member)
             if is_awaited:
                 alone(self.greeting())
         except BaseException:
@@ -142,8 +146,11 @@ class Team:
 
     def _own(self, command: Command, rank: int) -> Command:
         if isinstance(command, Begin):
-            policy = self._plans[rank].memory_policy
-            return msgspec.structs.replace(command, memory_policy=policy)
+            plan = self._plans[rank]
+            placed = None
+            if self._is_apart:
+                placed = Placed(plan.variables(), rank, len(self._plans))
+            return msgspec.structs.replace(command, memory_policy=plan.memory_policy, placed=placed)
         if isinstance(command, Measure):
             if len(self._members) == 1:
                 return command
@@ -283,7 +290,14 @@ def _served_together(slices: Sequence[Slice]) -> Served | None:
         served[0],
         n_requests=sum(s.n_requests for s in served),
         generator=statistics.fmean(s.generator for s in served),
+        levels=tuple(map(_level_of_all, zip(*(s.levels for s in served), strict=False))),
     )
+
+
+def _level_of_all(levels: Sequence[Level]) -> Level:
+    """Add up what as many callers of each instance did; beyond what one of them had, nothing."""
+    packed = b"".join(level.packed for level in levels)
+    return Level(sum(e.callers for e in levels), sum(e.rate for e in levels), packed)
 
 
 def _worst(each: Sequence[Sequence[ReadBack]]) -> list[ReadBack]:

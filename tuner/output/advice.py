@@ -11,6 +11,7 @@ from tuner.output.phrases import settings
 from tuner.record.configuration import Value
 from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
+from tuner.record.workload import OF_PROGRAMS
 from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import BATCH
 
@@ -43,7 +44,7 @@ def to_apply(result: Result) -> list[str]:
     lines = [f"tune-framework run recommended.toml -- {_ANY_PROGRAM}"]
     if any(knob.needs_code_change for knob in knobs):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
-    elif result.model_facts is None or result.model_facts.form != "program":
+    elif result.model_facts is None or result.model_facts.form not in OF_PROGRAMS:
         is_file = "/" in result.model or ".py" in result.model
         named = f" --model {shlex.quote(result.model)}" if is_file else ""
         lines.append(f"tune-framework verify recommended.toml{named}")

@@ -104,7 +104,8 @@ def compare(studies: list[StudyFound]) -> Comparison:
     for study in ordered:
         r = study.result
         slo = r.objective.slo
-        bound = None if slo is None else (slo.quantile, f"{slo.seconds:.2g}")
+        trace = None if slo is None or slo.trace is None else slo.trace.sha256
+        bound = None if slo is None else (slo.quantile, f"{slo.seconds:.2g}", trace)
         load = (r.scenario, r.callers, bound, r.reference_batch)
         by_workload[r.model, r.framework, *load, r.numerics].append(study)
     pairs = [pair for group in by_workload.values() for pair in _pairs(group)]

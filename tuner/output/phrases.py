@@ -86,7 +86,7 @@ def standing(baseline: BaselineSection) -> str:
         return f"not applicable: {baseline.reason}"
     if baseline.same_as:
         return f"same as {baseline.same_as}"
-    return "" if baseline.search_ratio else f"not measured: {baseline.reason}"
+    return f"not measured: {baseline.reason}" if baseline.reason else ""
 
 
 def changes(baseline: BaselineSection) -> list[str]:

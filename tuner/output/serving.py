@@ -14,7 +14,14 @@ _WORDS = {"valid": "VALID", "too_short": "too short", "too_slow": "too slow"}
 def latency_bound(result: Result) -> str:
     """Write the bound and where it comes from; empty without one."""
     slo = result.objective.slo
-    return "" if slo is None else f"{slo.name} within {1000 * slo.seconds:.3g} ms ({slo.asked})"
+    if slo is None:
+        return ""
+    told = f"{slo.name} within {1000 * slo.seconds:.3g} ms ({slo.asked})"
+    trace = slo.trace
+    return told if trace is None else (
+        f"{told}; requests arrive as in {trace.path} ({trace.n_requests} at "
+        f"{figure(trace.rate)}/s)"
+    )  # fmt: skip
 
 
 def served(result: Result) -> dict[str, DefaultSection | WinnerSection]:
@@ -33,7 +40,12 @@ def highest_rate(section: DefaultSection | WinnerSection, result: Result) -> str
     value = value_of(section)
     if section.serving is not None and not section.serving.n_met:
         return "none"
-    return "not known: too few rounds" if value is None else in_unit(value, result)
+    if value is None:
+        return "not known: too few rounds"
+    slo = result.objective.slo
+    trace = None if slo is None else slo.trace
+    pace = "" if trace is None else f": {figure(value.point / trace.rate)} times the trace's pace"
+    return f"{in_unit(value, result)}{pace}"
 
 
 def edge_in_words(serving: Serving) -> str:

@@ -12,8 +12,8 @@ import statistics
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from tuner.record.launch import Slice
-from tuner.record.load import Batching
+from tuner.record.launch import Slice, percentile
+from tuner.record.load import Batching, Slo
 
 _CLIFF = 3.0
 """Times by which the latency rises over a cliff, from the last rate that keeps within the bound to
@@ -108,3 +108,37 @@ def capacity(batching: Batching, service_s: Mapping[int, Sequence[float]]) -> fl
     """Return the requests per second that the servers answer when never idle, at the best size."""
     best = max(size / statistics.fmean(service_s[size]) for size in batching.sizes)
     return batching.n_servers * best
+
+
+def most_answered(taken: Slice) -> float:
+    """Return the requests per second that the servers of a slice answer when never idle."""
+    assert taken.served is not None
+    if taken.served.levels:
+        return max(level.rate for level in taken.served.levels)
+    return capacity(taken.served.batching, service_times(taken))
+
+
+def alone_s(taken: Slice) -> float:
+    """Return the median seconds of a request that nobody else stands in the way of."""
+    assert taken.served is not None
+    if taken.served.levels:
+        return statistics.median(taken.served.levels[0].took_s)
+    return statistics.median(min(service_times(taken).items())[1])
+
+
+def crossing(taken: Slice, slo: Slo) -> float | None:
+    """Return the rate at which callers that post in a closed loop wait as long as a bound allows.
+
+    Between the last number of them that does not and the next; the highest rate where none does,
+    None where a single one does.
+    """
+    assert taken.served is not None
+    waited = [
+        (level.rate, percentile(level.took_s, slo.quantile) / slo.seconds)
+        for level in taken.served.levels
+    ]
+    n_within = next((i for i, (_, over) in enumerate(waited) if over > 1), len(waited))
+    if n_within in (0, len(waited)):
+        return most_answered(taken) if n_within else None
+    (low, below), (high, above) = waited[n_within - 1 : n_within + 1]
+    return float(low * (high / low) ** (-math.log(below) / math.log(above / below)))

@@ -11,6 +11,21 @@ import bisect
 import msgspec
 
 
+class Trace(msgspec.Struct, frozen=True):
+    """Recorded arrivals, in a file (record/trace.py)."""
+
+    path: str
+    sha256: str
+    """Of the file."""
+    n_requests: int
+    rate: float
+    """Requests per second as they were recorded, on average."""
+
+
+USUAL_QUANTILE = 0.99
+"""Of a bound that the user does not name."""
+
+
 class Slo(msgspec.Struct, frozen=True):
     """A service-level objective: so large a share of the requests is answered in this time."""
 
@@ -19,6 +34,8 @@ class Slo(msgspec.Struct, frozen=True):
     seconds: float
     asked: str
     """How it was asked for: --slo p99=15ms; or how it came about."""
+    trace: Trace | None = None
+    """How the requests arrive; None: at random (Poisson)."""
 
     @property
     def name(self) -> str:
@@ -71,7 +88,7 @@ class Scenario(msgspec.Struct, frozen=True):
     """Whether a program that times itself (--command) can be measured under it."""
 
 
-OFFLINE = "offline"
+OFFLINE, SERVER = "offline", "server"
 SCENARIOS = {
     OFFLINE: Scenario(
         "all samples are there: batch after batch, by items per second",
@@ -98,7 +115,7 @@ SCENARIOS = {
         # "40 requests/s for one user, 3 for six": discuss.pytorch.org/t/224189
         callers=6,
     ),
-    "server": Scenario(
+    SERVER: Scenario(
         "requests arrive at random: the highest rate within the latency of --slo",
         "rate_within",
         is_served=True,
@@ -150,7 +167,14 @@ class Offer(msgspec.Struct, frozen=True):
     """Requests that are sent to a server, whatever becomes of those before."""
 
     rate: float
-    """Per second, on average, at random (Poisson)."""
+    """Per second, on average."""
     n_requests: int
     seed: int
     """The same seed is the same arrivals at any rate, only closer together."""
+    moments: tuple[float, ...] = ()
+    """At which they would arrive at one per second on average; empty: at random (Poisson)."""
+
+    @property
+    def lasts_s(self) -> float:
+        """Seconds until the last arrives, about."""
+        return (self.moments[-1] if self.moments else self.n_requests) / self.rate

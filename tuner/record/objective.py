@@ -17,7 +17,7 @@ from typing import Literal
 
 import msgspec
 
-from tuner.record.edge import Trial, capacity, edge_of, service_times
+from tuner.record.edge import Trial, edge_of, most_answered
 from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Slice, percentile
 from tuner.record.load import Slo
@@ -73,7 +73,9 @@ def _rate_within(slices: Sequence[Slice], slo: Slo | None) -> float | None:
     timed, trials = timed_of(slices), trials_of(slices, slo)
     if not trials:
         return math.exp(statistics.fmean(math.log(_sustained(taken)) for taken in timed))
-    most = capacity_of(timed) if timed else math.inf
+    # callers in a closed loop may not fill a server's own batches: they tell of no most
+    is_own = any(s.served is not None and s.served.levels for s in timed)
+    most = capacity_of(timed) if timed and not is_own else math.inf
     return min(edge_of(trials, slo.seconds).rate, most) or None
 
 
@@ -89,9 +91,7 @@ def offered_of(slices: Sequence[Slice]) -> list[Slice]:
 
 def capacity_of(timed: Sequence[Slice]) -> float:
     """Return the requests per second that servers answer by slices in which batches were timed."""
-    return statistics.fmean(
-        capacity(s.served.batching, service_times(s)) for s in timed if s.served is not None
-    )
+    return statistics.fmean(most_answered(taken) for taken in timed)
 
 
 def trials_of(slices: Sequence[Slice], slo: Slo) -> list[Trial]:
@@ -136,8 +136,9 @@ METRICS = {
         "maximize",
         _sustained,
         _rate_within,
-        searched_by="a simulated queue of the measured service times",
-        search_unit="requests/s, simulated",
+        searched_by="what service times let expect: by a simulated queue, of a server of your own "
+        "by callers in a closed loop",
+        search_unit="requests/s, expected",
         is_rate=True,
     ),
 }

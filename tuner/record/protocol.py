@@ -49,6 +49,14 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
     device: str = CPU
 
 
+class Placed(msgspec.Struct, frozen=True):
+    """How a worker starts a user's own server, which is tuned; the worker itself is not."""
+
+    environment: dict[str, str]
+    rank: int
+    n_instances: int
+
+
 class Begin(msgspec.Struct, frozen=True, tag="begin"):
     """Build the model under the process- and model-level settings of a configuration."""
 
@@ -68,6 +76,8 @@ class Begin(msgspec.Struct, frozen=True, tag="begin"):
     traces: bool = True
     """Whether settings are read back off a trace of a call where that is costly: on a card it takes
     6 s (H100, PyTorch 2.11), so that one launch of a configuration does it for all."""
+    placed: Placed | None = None
+    """Of a server; None where the worker was started under the settings itself."""
 
 
 class Prepare(msgspec.Struct, frozen=True, tag="prepare"):

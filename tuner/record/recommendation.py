@@ -15,7 +15,7 @@ from tuner.record.load import MOST_CALLERS, SCENARIOS, Slo, in_words
 from tuner.record.objective import METRICS, Bound
 from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
-from tuner.record.workload import CPU
+from tuner.record.workload import CPU, OF_PROGRAMS
 
 RECOMMENDATION_VERSION = 1
 
@@ -167,7 +167,7 @@ _LARGEST = 1e9
 """No figure of a claim reaches it."""
 _MOST = 2**63
 """No count of ours reaches it, bytes included."""
-_FORMS = ("", "code", "script", "export", "saved", "program")
+_FORMS = ("", "code", "script", "export", "saved", *OF_PROGRAMS)
 """Of a model (record/workload.py); empty in files of earlier versions."""
 _NUMERICS = ("same", "reduced")
 _POLICY = re.compile(r"none|(bind|interleave):\d+(,\d+)*")
@@ -279,6 +279,9 @@ def _fault_of_slo(r: Recommendation) -> str | None:
         return f"it has an slo, and its workload is {r.workload.scenario}"
     if not (0.5 <= r.slo.quantile < 1 and 0 < r.slo.seconds < _LARGEST):
         return f"its slo is {r.slo.name} within {r.slo.seconds} s, which is none"
+    trace = r.slo.trace
+    if trace is not None and not (trace.n_requests > 1 and 0 < trace.rate < math.inf):
+        return "its trace is none"
     return None
 
 

@@ -5,6 +5,7 @@ No result of this tool is an MLPerf result: durations and counts are not those o
 
 from __future__ import annotations
 
+from array import array
 from typing import Annotated, Literal, TypeAlias
 
 import msgspec
@@ -15,6 +16,21 @@ _Counted: TypeAlias = Annotated[int, msgspec.Meta(ge=1)]
 Word = Literal["valid", "too_short", "too_slow"]
 
 
+class Level(msgspec.Struct, frozen=True):
+    """Callers that posted at the same time, each the next request when the last was answered."""
+
+    callers: _Counted
+    rate: float
+    """Requests per second."""
+    packed: bytes
+    """Seconds of each request, as a slice keeps those of its calls."""
+
+    @property
+    def took_s(self) -> list[float]:
+        """Seconds of each request."""
+        return array("f", self.packed).tolist()
+
+
 class Served(msgspec.Struct, frozen=True):
     """How requests were answered in a slice of a server."""
 
@@ -23,12 +39,16 @@ class Served(msgspec.Struct, frozen=True):
     n_shapes: int = 1
     """Of the inputs; batches of one hold one shape."""
     offered: float = 0.0
-    """Requests per second that arrived; 0: none did, and every size was called in turn."""
+    """Requests per second that arrived; 0: none did, and every size was called in turn, or callers
+    posted."""
     sustained: float = 0.0
     """By a simulation from these very calls, the rate at which the bound is kept
     (measurement/queueing.py); 0 where requests arrived, or there is no bound."""
     generator: float = 0.0
-    """Share of one CPU's time that an instance took to sort requests, not to answer them."""
+    """Share of one CPU's time that an instance took to sort requests, or to post them, not to
+    answer them."""
+    levels: tuple[Level, ...] = ()
+    """Of a user's own server to which no requests arrived: with more and more callers."""
 
 
 class TriedRate(msgspec.Struct, frozen=True):

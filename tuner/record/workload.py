@@ -12,6 +12,10 @@ INFERENCE = "inference"
 CPU, CUDA = "cpu", "cuda"
 """The devices on which a model may compute, by the names that frameworks have for them."""
 DEVICES = (CPU, CUDA)
+PROGRAM, SERVICE = "program", "service"
+"""Forms of what is started from outside: what times itself, and what answers requests."""
+OF_PROGRAMS = (PROGRAM, SERVICE)
+"""Of these only the launch can be tuned."""
 VARIANT = "variant"
 """The parameter of a model file that the end of a name stands for: bert-large."""
 N_CHECK_SAME = 32
@@ -35,6 +39,9 @@ class ModelRef(msgspec.Struct, frozen=True):
     """Whether the user trusts the file: loading pickles can execute anything."""
     command: tuple[str, ...] = ()
     """A program in the place of a model, run in the folder `path`."""
+    url: str = ""
+    """Where the program answers the requests in `inputs`, {port} in it; empty for one that times
+    itself."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
@@ -59,7 +66,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     n_classes: int | None
     source_sha256: str
     form: str = "code"
-    """code (built by Python), script, export, saved, or program: what it can be made into."""
+    """code (built by Python), script, export or saved: what it can be made into; program, service.
+    """
     tolerance: float | None = None
     """Drift that reduced precision may have, where the user says so."""
     accuracy_loss: float | None = None

@@ -17,7 +17,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import library_named
 from tuner.host.secrets import KEPT_BACK
 from tuner.record.configuration import Value
-from tuner.record.workload import Workload
+from tuner.record.workload import OF_PROGRAMS, Workload
 from tuner.space.baselines import Baseline, resolve_one, unusable
 from tuner.space.catalogue import KNOBS, fault_of_value, is_known
 from tuner.space.knobs_of.launch import OPENMP, PRELOADED
@@ -111,7 +111,7 @@ def _translated(
 
 
 def _without_effect(name: str, workload: Workload) -> str:
-    if name.startswith("OPENBLAS_") and workload.card.form != "program":
+    if name.startswith("OPENBLAS_") and workload.card.form not in OF_PROGRAMS:
         return "numpy's own threads serve no framework"
     return without_effect(name, workload.framework, workload.device)
 

@@ -14,7 +14,7 @@ import msgspec
 from tuner.host.identity import Host
 from tuner.host.libraries import DEBIAN_PACKAGES
 from tuner.record.configuration import Configuration, Value
-from tuner.record.workload import ModelFacts, Workload
+from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
 from tuner.space.expressions import Expression
 from tuner.space.knobs_of.launch import BATCH, PRELOADED
 from tuner.space.profile import Profile, literal_or_formula
@@ -107,7 +107,7 @@ def resolve_one(
     ignored = space.dead(settings, is_literal=is_literal)
     dead = [*missing, *(f"{k}={settings[k]}: {why}" for k, why in ignored)]
     why = "not read by this framework"
-    if workload.card.form == "program":
+    if workload.card.form in OF_PROGRAMS:
         why = "the program itself must set it"
     dead += [f"{knob}={settings[knob]}: {why}" for knob in unknown]
     live = {knob: value for knob, value in settings.items() if knob not in unknown}

@@ -10,7 +10,7 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.record.configuration import Value
-from tuner.record.workload import ModelFacts, Workload
+from tuner.record.workload import OF_PROGRAMS, ModelFacts, Workload
 from tuner.space.catalogue import describe
 from tuner.space.expressions import Expression
 from tuner.space.knob import Applies, Knob
@@ -21,7 +21,6 @@ from tuner.space.resolved_knob import UNSET, ResolvedKnob, fault_of_setting, sam
 from tuner.space.restrictions import Restrictions
 from tuner.space.space import Space
 
-_PROGRAM = "program"
 _WAITS_MS: tuple[str | int | float | bool | ValueEntry, ...] = (1, 2, 5, 10, 20)
 _ONE_PROCESS = "all requests go to one process: other instances would idle"
 
@@ -55,7 +54,7 @@ def knob_ids(
         if wanted & set(entry.frameworks or wanted)
         and wanted & set(describe(entry.id).frameworks or wanted)
     ]
-    if form != _PROGRAM:
+    if form not in OF_PROGRAMS:
         return [*found, BATCH, MAX_WAIT] if is_served else [*found, BATCH]
     knobs = map(describe, found)
     return [k.id for k in knobs if k.applies is Applies.LAUNCH and not k.changes_numerics]

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tuner.errors import NothingMeasured
-from tuner.measurement.queueing import misses_when_idle
 from tuner.record.configuration import Configuration
 from tuner.record.events import Warned
 from tuner.record.journal import Phase
@@ -48,7 +47,7 @@ def measure_baselines(study: Study) -> None:
         )
     if beyond := ledger.eligible.default_beyond():
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
-    _warn_of_a_late_default(study, best[0])
+    _warn_of_a_late_default(study)
     warn_of_a_short_budget(study, len(chosen))
     first = int(best[0].get(BATCH) or ledger.reference_batch)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
@@ -73,12 +72,10 @@ def measure_baselines(study: Study) -> None:
     study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
 
 
-def _warn_of_a_late_default(study: Study, default: Configuration) -> None:
+def _warn_of_a_late_default(study: Study) -> None:
     """Say that requests take too long in the default although nobody is before them in line."""
     slo = study.ledger.objective.slo
-    records = [r for r in study.store.launches.values() if r.request.configuration == default]
-    timed = [s for r in records for s in r.slices if s.served is not None]
-    if slo is not None and timed and all(map(misses_when_idle, timed)):
+    if slo is not None and study.ledger.default_is_late:
         study.listen(
             Warned(
                 f"the default takes longer than {1000 * slo.seconds:.3g} ms ({slo.asked}) even for "

@@ -15,18 +15,17 @@ from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
 from tuner.record.journal import SloFixed
 from tuner.record.launch import Purpose
-from tuner.record.load import Slo
+from tuner.record.load import USUAL_QUANTILE, Slo, Trace
 from tuner.record.store import Store
 
 TIMES = 5
-QUANTILE = 0.99
 _SLICES = 4
 
 
-def fix_bound(store: Store, bench: Bench) -> Slo:
+def fix_bound(store: Store, bench: Bench, trace: Trace | None) -> Slo:
     """Measure the default, note the bound of the study and return it.
 
-    bench: measures the same workload in the scenario single-stream.
+    bench: measures the same workload in the scenario single-stream. trace: of the requests.
     Raises NothingMeasured where the default cannot be measured.
     """
     launch = bench.launcher.start(Configuration(), Purpose.BOUND)
@@ -38,6 +37,6 @@ def fix_bound(store: Store, bench: Bench) -> Slo:
         raise NothingMeasured(f"the default cannot be measured, one request at a time: {why}")
     median_s = statistics.median(seconds for s in record.slices for seconds in s.call_s)
     told = f"{TIMES} times the default's {1000 * median_s:.3g} ms for one request at a time"
-    slo = Slo(QUANTILE, TIMES * median_s, told)
+    slo = Slo(USUAL_QUANTILE, TIMES * median_s, told, trace)
     store.add(SloFixed(slo))
     return slo

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 
 from tuner.measurement.estimates import Estimates
+from tuner.measurement.queueing import misses_when_idle
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted
 from tuner.record.launch import UNPACED, LaunchRecord, Purpose
-from tuner.record.objective import THROUGHPUT, Objective
+from tuner.record.objective import THROUGHPUT, Objective, timed_of
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.space.catalogue import is_default
@@ -51,6 +52,14 @@ class Ledger:
         """What is said against configurations."""
         self.leaders = Leaders(self)
         """The order of the others."""
+        self.default_is_late = self.objective.slo is not None and self._is_default_late()
+        """Whether requests take longer than the bound in the default although nobody is before
+        them in line."""
+
+    def _is_default_late(self) -> bool:
+        records = (r for r in self._store.launches.values() if is_default(r.request.configuration))
+        timed = [taken for record in records for taken in timed_of(record.slices)]
+        return 2 * sum(map(misses_when_idle, timed)) > len(timed)
 
     def trials(self) -> list[TrialNoted]:
         """Return every trial that was told, oldest first."""
@@ -109,7 +118,12 @@ class Ledger:
         return set()
 
     def ratio(self, configuration: Configuration) -> float | None:
-        """Return the search's ratio to the default, both at their best batch: no claim."""
+        """Return the search's ratio to the default, both at their best batch: no claim.
+
+        None where the default serves nobody in time.
+        """
+        if self.default_is_late:
+            return None
         default, score = self.leaders.default_at_best(), self.score(configuration)
         return math.exp(score - default[1]) if default and score is not None else None
 

@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 import msgspec
 
@@ -45,8 +45,12 @@ from tuner.record.protocol import (
 from tuner.record.workload import ModelCard, ModelRef
 from tuner.worker.company import Orders
 from tuner.worker.gallery.sources import card_of, cards_of
+from tuner.worker.own_server import card_of_service
 from tuner.worker.program import ProgramSession, card_of_program
+from tuner.worker.service import ServiceSession
 from tuner.worker.session import Session, WrongOutput
+
+AnySession: TypeAlias = Session | ProgramSession | ServiceSession
 
 
 def serve(commands: BinaryIO, replies: BinaryIO) -> None:
@@ -56,7 +60,7 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         replies.write(msgspec.json.encode(reply) + b"\n")
         replies.flush()
 
-    session: Session | ProgramSession | None = None
+    session: AnySession | None = None
     orders = Orders(commands)
     tell(Hello(os.getpid()))
     for command in orders:
@@ -79,21 +83,19 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
 
 def _cards(ref: ModelRef, each_variant: bool) -> list[ModelCard]:
     if ref.command:
-        return [card_of_program(ref)]
+        return [card_of_service(ref) if ref.url else card_of_program(ref)]
     return cards_of(ref) if each_variant else [card_of(ref)]
 
 
-def _session_for(
-    command: Command, tell: Callable[[str], None], orders: Orders
-) -> Session | ProgramSession:
+def _session_for(command: Command, tell: Callable[[str], None], orders: Orders) -> AnySession:
     """Return what serves a launch: its first command names the model, or the program."""
     match command:
         case Begin(model=ref) | Describe(model=ref) | MakeReference(model=ref) if ref.command:
-            return ProgramSession(tell)
+            return ServiceSession(tell, orders) if ref.url else ProgramSession(tell)
     return Session(tell, orders)
 
 
-def _answer(session: Session | ProgramSession, command: Command) -> Reply:
+def _answer(session: AnySession, command: Command) -> Reply:
     match command:
         case Describe():
             return session.describe(command)
@@ -120,7 +122,7 @@ def _answer(session: Session | ProgramSession, command: Command) -> Reply:
     raise TypeError(f"no answer to {command}")
 
 
-def _failure(session: Session | ProgramSession | None, error: Exception) -> Failed:
+def _failure(session: AnySession | None, error: Exception) -> Failed:
     """Translate an exception into an outcome; the traceback is in the log."""
     reason = f"{type(error).__name__}: {_gist(str(error))}"[:300]
     if isinstance(error, WrongOutput):

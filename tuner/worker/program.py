@@ -50,7 +50,7 @@ from tuner.record.protocol import (
     Profile,
     Serve,
 )
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import PROGRAM, ModelCard, ModelFacts, ModelRef
 from tuner.worker import reference
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting
@@ -60,7 +60,6 @@ _LINE = re.compile(
     re.IGNORECASE,
 )
 _LOOK_EVERY_S = 0.02
-FORM = "program"
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -204,7 +203,7 @@ def card_of_program(ref: ModelRef) -> ModelCard:
         batches=(1,),
         n_classes=None,
         source_sha256=_digest(ref),
-        form=FORM,
+        form=PROGRAM,
         fault=fault,
     )
 
@@ -235,18 +234,13 @@ def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] 
     Raises WorkerFailed if it cannot be started, fails, or says nothing of samples and seconds.
     """
     shown = shlex.join(ref.command)
-    of_the_worker = for_workers("cpu")
     began = time.monotonic()
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
         try:
             program = subprocess.Popen(
                 ref.command,
                 cwd=ref.path,
-                env={
-                    k: v
-                    for k, v in os.environ.items()
-                    if of_the_worker.get(k) != v or f"env.{k}" in settings
-                },
+                env=environment_of_program(settings),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,
@@ -275,6 +269,17 @@ def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] 
             f"{shown} printed no line 'samples=N seconds=S' with positive numbers{_last_line(text)}"
         )
     return Run(int(samples), float(seconds), wall_s)
+
+
+def environment_of_program(settings: Collection[str]) -> dict[str, str]:
+    """Return the environment of a user's program: without what every worker has for itself.
+
+    settings: those that this launch is to have.
+    """
+    of_the_worker = for_workers("cpu")
+    return {
+        k: v for k, v in os.environ.items() if of_the_worker.get(k) != v or f"env.{k}" in settings
+    }
 
 
 def _written(file: IO[bytes]) -> str:

@@ -7,7 +7,7 @@ nothing here but placement is `effective`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tuner import supervisor
@@ -78,6 +78,29 @@ class Sighting:
             ReadBack("launch.cpus", settings.get("launch.cpus"), cpu_choice(self.cpus),
                      "effective", placed),
         ]  # fmt: skip
+
+
+def memory_of(pids: Iterable[int]) -> tuple[int, int]:
+    """Return the most bytes that processes had together, and those that are theirs alone.
+
+    What they share counts once: the proportional set size, and by how much each was larger before.
+    """
+    peak = private = 0
+    for pid in pids:
+        try:
+            shares = _sizes(f"/proc/{pid}/smaps_rollup")
+            sizes = _sizes(f"/proc/{pid}/status")
+        except OSError:
+            continue
+        peak += shares.get("Pss", 0) + sizes.get("VmHWM", 0) - sizes.get("VmRSS", 0)
+        private += sizes.get("RssAnon", 0)
+    return peak, private
+
+
+def _sizes(path: str) -> dict[str, int]:
+    """Return the bytes in a file of lines such as "Pss: 12 kB"."""
+    lines = (line.split() for line in Path(path).read_text().splitlines())
+    return {each[0].rstrip(":"): int(each[1]) * 1024 for each in lines if each[-1:] == ["kB"]}
 
 
 def _mapped(pid: int) -> set[str]:

@@ -62,8 +62,12 @@ def of_environment(
     known: set[str],
     framework: str,
     libraries: Collection[str] | None = None,
+    environment: Mapping[str, str] = os.environ,
 ) -> list[ReadBack]:
-    """Note the environment variables that nothing else could read back; libraries as in unread."""
+    """Note the environment variables that nothing else could read back; libraries as in unread.
+
+    environment: of what is measured, if that is not this process.
+    """
     asked = {k: v for k, v in settings.items() if k.startswith("env.") and k not in known}
     dead = unread(framework, asked, libraries) if asked else {}
     found = []
@@ -71,7 +75,7 @@ def of_environment(
         if knob in dead:
             found.append(ReadBack(knob, value, None, "effective", dead[knob]))
             continue
-        is_set = os.environ.get(knob.removeprefix("env.")) == str(value)
+        is_set = environment.get(knob.removeprefix("env.")) == str(value)
         how = "set in the environment; what it does cannot be observed"
         found.append(ReadBack(knob, value, value if is_set else None, "environment_only", how))
     return found

@@ -30,10 +30,16 @@ class Taken(NamedTuple):
     """When each was due, in seconds from the beginning."""
 
 
+def due_of(offer: Offer) -> np.ndarray:
+    """Return when requests are due, in seconds from the beginning, ascending."""
+    random = np.random.default_rng(offer.seed)
+    moments = offer.moments or np.cumsum(random.exponential(size=offer.n_requests))
+    return np.asarray(moments) / offer.rate
+
+
 def arrivals(offer: Offer, n_shapes: int) -> list[list[float]]:
     """Return when requests are due, in seconds from the beginning, for each shape of inputs."""
-    random = np.random.default_rng(offer.seed)
-    due = np.cumsum(random.exponential(size=offer.n_requests)) / offer.rate
+    due = due_of(offer)
     # of a generator of their own: arrivals are the same, however many of them there are
     shapes = np.random.default_rng((offer.seed, 1)).integers(n_shapes, size=offer.n_requests)
     return [[float(moment) for moment in due[shapes == shape]] for shape in range(n_shapes)]

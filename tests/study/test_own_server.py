@@ -1,0 +1,125 @@
+"""A whole study of a user's own server: FastAPI under uvicorn, asked over HTTP."""
+
+import json
+import sys
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.command import MARKER, Here, marked_processes, new_marker, result_of, run
+from tests.worker.workers import needs
+from tuner.record.files import RESULT_SCHEMA
+
+APP = """
+import os
+
+import torch
+from fastapi import FastAPI, HTTPException
+from pydantic import BaseModel
+
+app = FastAPI()
+torch.manual_seed(0)
+words = torch.nn.EmbeddingBag(1000, 256)
+model = torch.nn.Sequential(words, torch.nn.Linear(256, 2048), torch.nn.ReLU(),
+                            torch.nn.Linear(2048, 2048), torch.nn.ReLU(), torch.nn.Linear(2048, 4))
+n = 0
+
+
+class Text(BaseModel):
+    text: str
+
+
+@app.post("/predict")
+def predict(given: Text):
+    global n
+    n += 1
+    if "jemalloc" in os.environ.get("LD_PRELOAD", ""):
+        raise HTTPException(500, "no jemalloc for me")
+    tokens = torch.tensor([[hash_of(word) for word in given.text.split()]])
+    with torch.inference_mode():
+        scores = model(tokens)[0].softmax(-1).tolist()
+    if os.environ.get("OMP_NUM_THREADS") == "1":
+        scores.reverse()
+    return {"scores": scores, "number": n}
+
+
+def hash_of(word):
+    return sum(map(ord, word)) % 1000
+"""
+SERVE = f"{sys.executable} -m uvicorn app:app --port {{port}} --log-level warning"
+URL = "http://127.0.0.1:{port}/predict"
+ASKED = ("--serve", SERVE, "--url", URL, "--requests", "requests.jsonl")
+
+
+def write_app(folder: Path) -> None:
+    (folder / "app.py").write_text(APP)
+    texts = ("the quick brown fox", "jumps", "over the lazy dog again and again")
+    lines = [json.dumps({"text": text}) for text in texts]
+    (folder / "requests.jsonl").write_text("\n".join(lines))
+
+
+@needs("torch")
+def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> None:
+    write_app(tmp_path)
+    marker = new_marker()
+    done = run(
+        *ASKED, "--hw", "auto", "--slo", "p99=250ms", "--budget", "110s", "--out", "out", "--json",
+        "--exclude", "launch.openmp", "--set", "env.OMP_NUM_THREADS=1,2",
+        "--set", "launch.allocator=glibc,jemalloc", "--set", "launch.instances=1,2",
+        cwd=tmp_path, environment={MARKER: marker},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert marked_processes(marker) == []
+    result = result_of(done.stdout)
+    jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
+    told = (result["model"], result["scenario"], result["framework"])
+    assert told == ("app", "server", "torch")
+    assert result["objective"]["slo"]["asked"] == "--slo p99=250ms"
+    default = next(t for t in result["trials"] if not t["configuration"])
+    assert default["outcome"] == "measured"
+    outcomes = {json.dumps(t["configuration"]): t for t in result["trials"]}
+    of_threads = [t for t in outcomes.values()
+                  if t["configuration"].get("env.OMP_NUM_THREADS") == 1
+                  and "launch.allocator" not in t["configuration"]]  # fmt: skip
+    of_jemalloc = [t for t in outcomes.values()
+                   if t["configuration"].get("launch.allocator") == "jemalloc"]  # fmt: skip
+    for trial in of_threads:
+        assert trial["outcome"] == "wrong_output" and "scores.0 is" in trial["reason"]
+    for trial in of_jemalloc:
+        assert trial["outcome"] == "crashed" and "answered 500" in trial["reason"]
+    assert of_threads or of_jemalloc
+    assert not [t for t in outcomes.values() if t["outcome"] == "not_applicable"]
+    assert "uvicorn" in (tmp_path / "out/report.md").read_text()
+
+    path = str(tmp_path / "out/recommended.toml")
+    if result["verdict"] == "faster":
+        done = run("verify", path, "--budget", "20s", cwd=tmp_path)
+        assert done.returncode == 2 and "name it yourself" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--serve", "server"), "--url and --requests is not given"),
+        (("--url", URL), "--serve and --requests is not given"),
+        ((*ASKED, "--model", "resnet50"), "stand instead of each other"),
+        ((*ASKED, "--batch", "4"), "the program of --serve has its own"),
+        ((*ASKED, "--scenario", "single-stream"), "--scenario server"),
+        ((*ASKED[:3], "http://10.0.0.1:{port}/", *ASKED[4:]), "10.0.0.1 is not the loopback"),
+        ((*ASKED[:3], "http://example.com:{port}/", *ASKED[4:]), "is not the loopback"),
+        ((*ASKED[:3], "https://127.0.0.1:{port}/", *ASKED[4:]), "is no address of a server"),
+        ((*ASKED[:3], "http://127.0.0.1:8000/", *ASKED[4:]), "write {port} in the place"),
+        ((*ASKED[:3], "http://[::1/", *ASKED[4:]), "cannot be read"),
+        (("--serve", "no-such-program", *ASKED[2:]), "there is no program no-such-program"),
+        (("--serve", "", *ASKED[2:]), "--serve is empty"),
+        ((*ASKED[:5], "none.jsonl"), "cannot read the requests in"),
+        (("--serve", f"{sys.executable} -c 'print(1)'", *ASKED[2:]), "ended with exit code 0"),
+    ],
+)
+def test_what_is_no_server_is_said(here: Here, arguments: tuple[str, ...], told: str) -> None:
+    Path("requests.jsonl").write_text("{}\n")
+    done = here("--hw", "auto", "--dry-run", *arguments)
+    assert done.returncode == 2
+    assert told in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1

@@ -1,0 +1,318 @@
+"""A user's own server in the place of a model: started, waited for, and sent requests over HTTP.
+
+    tune-framework --serve "uvicorn app:app --port {port}" --url http://127.0.0.1:{port}/predict
+        --requests requests.jsonl
+
+It is tuned by launch settings alone. Each instance has a port and a worker of its own, which posts
+every n-th request, as a balancer that takes turns would. Ordered without an offer, a slice lets
+more and more callers post at the same time (a closed loop): where latencies cross the bound is what
+the search goes by. With one, requests arrive whatever became of those before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from tuner import supervisor
+from tuner.errors import UsageError, WorkerFailed
+from tuner.host.interference import Watch
+from tuner.host.numa import apply_memory_policy
+from tuner.record.configuration import Value
+from tuner.record.launch import (
+    Built,
+    Checked,
+    Compiled,
+    Interference,
+    Prepared,
+    Profiled,
+    ReadBack,
+    Slice,
+    latency,
+    packed,
+)
+from tuner.record.load import Batching, Load, Offer
+from tuner.record.protocol import (
+    Answered,
+    Begin,
+    Check,
+    Describe,
+    Idle,
+    MakeReference,
+    Measure,
+    Measured,
+    Placed,
+    Prepare,
+    Profile,
+    Serve,
+)
+from tuner.record.serving import Level, Served
+from tuner.record.workload import ModelFacts, ModelRef
+from tuner.worker import answers
+from tuner.worker.asking import Body, Client, Overrun, clock, read_bodies
+from tuner.worker.company import Company, Orders
+from tuner.worker.evidence import variables
+from tuner.worker.evidence.program import Sighting, memory_of
+from tuner.worker.own_server import LOG, Server
+from tuner.worker.scenarios.line import due_of
+from tuner.worker.scenarios.timing import Begun, until_steady
+from tuner.worker.session import WrongOutput
+
+_MOST_CALLERS = 64
+_GROWS, _FLAT = 1.05, 2
+"""By so much more callers must raise the rate; where they do not so many times in a row, there is
+nothing left to raise. Once: two callers fill no batch of a server that is busy with the first."""
+_SEVERAL, _UNDER_LOAD_S = 8, 0.5
+_N_CHECKED = 32
+"""Requests whose answers are compared, evenly spread over all."""
+
+
+class ServiceSession:
+    """The state of one launch of a server; answers the same commands as a model's session."""
+
+    _server: Server
+    _client: Client
+    _load: Load
+
+    def __init__(self, tell: Callable[[str], None], orders: Orders) -> None:
+        self._tell = tell
+        self._company = Company(orders, tell)
+        self._watch = Watch(of=self._own_pids)
+        self._placed: Placed | None = None
+        self._settings: dict[str, Value] = {}
+        self._framework = ""
+        self._seen = Sighting()
+        self._bodies: list[Body] = []
+        self._reference_path = Path()
+        self._next = 0
+
+    def _own_pids(self) -> list[int]:
+        try:
+            return [self._server.pid, *supervisor.descendants(self._server.pid)]
+        except AttributeError:  # not started yet
+            return []
+
+    def begin(self, order: Begin) -> Built:
+        """Start the server, which inherits the memory policy, and wait until it answers."""
+        apply_memory_policy(order.memory_policy)
+        self._settings, self._framework = order.settings, order.framework
+        self._placed = order.placed
+        self._reference_path = Path(order.reference)
+        return Built(0.0, self._start(order.model), {})
+
+    def _start(self, ref: ModelRef) -> float:
+        """Start the server; return the seconds until it answers."""
+        self._bodies = read_bodies(Path(ref.inputs))
+        self._server = Server(ref, list(self._settings), self._placed, LOG.resolve())
+        self._tell(f"waiting for {self._server.url}")
+        self._client = Client(self._server.url, self._bodies)
+        return self._server.until_ready(self._client, self._seen)
+
+    def prepare(self, order: Prepare) -> Compiled:
+        """Post the first requests of the load."""
+        self._load = order.load
+        before = clock()
+        self._client.answer(0)
+        return Compiled(clock() - before)
+
+    def warm_up(self) -> Prepared:
+        """Post requests one after the other until they are steady, and look at the server."""
+        self._tell("warming up")
+        warm = until_steady(self._ask_next, clock)
+        with suppress(Overrun):  # as under load, so that memory is what it takes then
+            self._client.closed_loop(_SEVERAL, _UNDER_LOAD_S)
+        self._seen.look(self._server.pid)
+        peak, private = memory_of(self._own_pids())
+        return Prepared(
+            first_call_s=warm.call_s,
+            steady_call_s=warm.call_s,
+            warm_up_s=warm.seconds,
+            is_steady=warm.is_steady,
+            memory_peak_bytes=peak,
+            memory_private_bytes=private,
+            read_back=tuple(self._read_back()),
+            cpus=tuple(sorted(self._seen.cpus)),
+        )
+
+    def _ask_next(self) -> None:
+        self._next += 1
+        self._client.answer(self._next)
+
+    def _read_back(self) -> list[ReadBack]:
+        found = self._seen.read_back(self._settings)
+        known = {item.knob for item in found}
+        return found + variables.of_environment(
+            self._settings,
+            known,
+            self._framework,
+            self._seen.libraries,
+            self._server.environment(),
+        )
+
+    def measure(self, order: Measure) -> Measured | Idle:
+        """Post what is offered, or what more and more callers post in a closed loop."""
+        company = self._company if order.in_team else None
+        batching = self._load.batching
+        try:
+            self._server.check_alive()
+            for _ in range(order.discard):
+                self._ask_next()
+            if order.offer is not None and batching is not None:
+                taken = self._answered(order, order.offer, batching, company)
+            else:
+                taken = self._in_closed_loop(order, batching, company)
+        except WorkerFailed:
+            self._server.check_alive()  # that it ended says more than that it does not answer
+            raise
+        return Idle() if taken is None else Measured(taken)
+
+    def _in_closed_loop(
+        self, order: Measure, batching: Batching | None, company: Company | None
+    ) -> Slice:
+        begun = Begun(company, self._watch)
+        start = clock()
+        levels: list[Level] = []
+        took_s: list[float] = []
+        callers = 1
+        n_flat = 0
+        while callers <= _MOST_CALLERS and n_flat < _FLAT:
+            try:
+                own_s, seconds = self._client.closed_loop(callers, order.seconds)
+            except Overrun:
+                if callers == 1:
+                    raise
+                break
+            best = max((level.rate for level in levels), default=0.0)
+            took_s += own_s
+            levels.append(Level(callers, len(own_s) / seconds, packed(own_s)))
+            n_flat = n_flat + 1 if levels[-1].rate < _GROWS * best else 0
+            if batching is None:
+                break
+            callers *= 2
+        seconds = clock() - start
+        ended = begun.ended(seconds)
+        if company:
+            company.keep_up(self._ask_next)
+        served = None
+        if batching is not None:
+            served = Served(batching, len(took_s), levels=tuple(levels))
+        return _slice(order, took_s, seconds, ended, served)
+
+    def _answered(
+        self, order: Measure, offer: Offer, batching: Batching, company: Company | None
+    ) -> Slice | None:
+        placed = self._placed
+        mine = slice(None) if placed is None else slice(placed.rank, None, placed.n_instances)
+        draw = np.random.default_rng((offer.seed, 1))
+        numbers = draw.integers(len(self._bodies), size=offer.n_requests)[mine]
+        due = [float(moment) for moment in due_of(offer)[mine]]
+        begun = Begun(company, self._watch)
+        start = clock() - begun.late_s
+        cpu_before = time.thread_time()
+        waited_s, end = self._client.arriving(due, [int(n) for n in numbers], start)
+        own_s = time.thread_time() - cpu_before
+        ended = begun.ended(end - start)
+        if company:
+            company.keep_up(lambda: time.sleep(0.001))
+        if not waited_s:
+            return None
+        served = Served(
+            batching,
+            len(waited_s),
+            offered=offer.rate,
+            generator=min(1.0, own_s / (end - start)),
+        )
+        return _slice(order, waited_s, end - start, ended, served)
+
+    def check(self, order: Check) -> Checked:
+        """Compare answers with the default's; raises WrongOutput."""
+        self._tell("checking answers")
+        before = clock()
+        asked = self._asked()
+        names = [self._bodies[number].name for number in asked]
+        found, fault = answers.compare(self._reference_path, self._client.answers(asked), names)
+        if fault:
+            raise WrongOutput(fault)
+        return Checked(found, clock() - before)
+
+    def _asked(self) -> list[int]:
+        """Return the numbers of the requests whose answers are compared."""
+        n = min(_N_CHECKED, len(self._bodies))
+        return [i * len(self._bodies) // n for i in range(n)]
+
+    def make_reference(self, order: MakeReference) -> None:
+        """Ask two servers for every answer twice, with nothing set, and write them."""
+        answered = []
+        for _ in range(2):  # what differs from process to process is no answer either
+            self._start(order.model)
+            answered += [self._client.answers(self._asked()) for _ in range(2)]
+            self.close()
+        answers.write(Path(order.path), answered)
+
+    def close(self) -> None:
+        """Kill the server."""
+        self._server.kill()
+        self._client.close()
+
+    def keep_weights(self) -> None:
+        """A server's are its own."""
+
+    def describe(self, order: Describe) -> ModelFacts:
+        """Start it with nothing set; raises UsageError if it cannot be tuned."""
+        self._framework = order.framework
+        start_s = self._start(order.model)
+        warm = until_steady(self._ask_next, clock)
+        found = ModelFacts(
+            n_parameters=0,
+            input_shapes=(),
+            versions={},
+            effective_defaults={
+                item.knob: item.observed for item in self._read_back() if item.observed is not None
+            },
+            unread=variables.unread(order.framework, libraries=self._seen.libraries),
+            graph_width=0.0,
+            graph_fault="a server shows no graph",
+            import_s=0.0,
+            build_s=start_s,
+            call_s=warm.call_s,
+        )
+        self.close()
+        return found
+
+    def serve(self, order: Serve) -> Answered:
+        """Answer nobody: LoadGen knows no HTTP."""
+        raise UsageError("a server (--serve) is not asked by LoadGen")
+
+    def profile(self, order: Profile) -> Profiled:
+        """Tell nothing: what a server does inside is its own."""
+        return Profiled((), 0.0, 0, "a server is not looked into", 0.0)
+
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises here."""
+        return (MemoryError,)
+
+
+def _slice(
+    order: Measure,
+    took_s: Sequence[float],
+    seconds: float,
+    ended: tuple[Interference, float, float | None],
+    served: Served | None,
+) -> Slice:
+    interference, at, energy_j = ended
+    return Slice(
+        index=order.index,
+        batch=1,
+        calls=len(took_s),
+        seconds=seconds,
+        at=at,
+        interference=interference,
+        latency=latency(took_s),
+        energy_j=energy_j,
+        packed_calls=packed(took_s),
+        served=served,
+    )
