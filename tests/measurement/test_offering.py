@@ -1,9 +1,12 @@
 """What a launch is to do next, played against a server whose latency is known."""
 
+from pathlib import Path
+
 import msgspec
 import pytest
 
-from tuner.measurement.offering import is_settled, n_requests, next_offer
+from tuner.measurement.offering import is_settled, is_told, n_requests, next_offer
+from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,
@@ -15,7 +18,8 @@ from tuner.record.launch import (
 )
 from tuner.record.load import Batching, Offer, Slo
 from tuner.record.objective import Objective, trials_of
-from tuner.record.serving import Served
+from tuner.record.serving import Level, Served
+from tuner.record.trace import read_trace
 
 SLO = Slo(0.99, 0.1, "--slo p99=100ms")
 SERVED = msgspec.structs.replace(Objective.of("rate_within"), slo=SLO)
@@ -127,3 +131,65 @@ def test_a_disturbed_trial_is_made_again_and_does_not_count() -> None:
     assert again is not None
     record.slices.append(answered(again))
     assert len(trials_of(record.slices, SLO)) == 1
+
+
+def test_a_launch_that_was_cut_short_does_not_tell_that_the_bound_is_missed() -> None:
+    late = msgspec.structs.replace(SERVED, slo=Slo(0.99, 0.01, ""))
+    record = launch(Purpose.CONFIRM)
+    record.slices.append(timed(0.01))
+    told = []
+    while (offer := next_offer(record, late)) is not None:
+        record.slices.append(answered(offer))
+        told.append(is_told(record, late))
+    assert late.of_launch(record.slices) is None
+    assert len(told) > 2
+    assert told == [False] * (len(told) - 1) + [True]
+    assert is_told(record, SERVED), "what keeps a bound tells so at once"
+
+
+def of_own(rates: tuple[float, ...]) -> Slice:
+    """Time a server of the user's own, whose callers wait longer the more they are."""
+    levels = tuple(Level(2**i, rate, packed([0.02 * 2**i] * 30)) for i, rate in enumerate(rates))
+    served = Served(ONE, 30 * len(rates), levels=levels)
+    return Slice(1, 1, 30, 1.0, 0.5, packed_calls=packed([0.02] * 30), served=served)
+
+
+def test_a_server_of_ones_own_is_not_held_to_what_callers_have_shown() -> None:
+    """Its batches may be fuller when more requests wait; its trials last longer for that."""
+    record = launch(Purpose.CONFIRM)
+    taken = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), SLO)
+    assert taken.served is not None and 30.0 < taken.served.sustained <= 31.0
+    record.slices.append(taken)
+    offers = []
+    while (offer := next_offer(record, SERVED)) is not None:
+        offers.append(offer)
+        record.slices.append(answered(offer))
+    worth = SERVED.of_launch(record.slices)
+    assert worth is not None and SERVED.value(worth) == pytest.approx(EDGE, rel=0.03)
+    bound = Slo(0.99, 1.0, "")
+    longer = msgspec.structs.replace(SERVED, slo=bound)
+    begun = launch(Purpose.CONFIRM)
+    begun.slices.append(with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), bound))
+    first = next_offer(begun, longer)
+    assert first is not None and first.n_requests == pytest.approx(20.0 * first.rate, abs=1.0)
+
+
+def test_the_rush_hour_of_a_trace_lasts_as_long_as_any_trial(tmp_path: Path) -> None:
+    """Ten times as close together as all on average, it would be over in a tenth of the time."""
+    moments = [i * 1.0 for i in range(2000)]
+    for begin in (500, 1500):  # one in either half
+        for i in range(400):
+            moments[begin + i :] = [m - 0.9 for m in moments[begin + i :]]
+    path = tmp_path / "trace.txt"
+    path.write_text("\n".join(map(repr, moments)))
+    slo = Slo(0.9, 0.5, "", read_trace(path))
+    traced = msgspec.structs.replace(SERVED, slo=slo)
+    record = launch(Purpose.CONFIRM)
+    record.slices.append(timed(20.0))
+    offer = next_offer(record, traced)
+    assert offer is not None
+    assert offer.lasts_s >= 10 * slo.seconds or offer.n_requests == 1000
+    expected = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), slo)
+    at_random = with_sustained(of_own((20.0, 30.0, 31.0, 31.0)), Slo(0.9, 0.5, ""))
+    assert expected.served is not None and at_random.served is not None
+    assert expected.served.sustained < at_random.served.sustained

@@ -12,7 +12,7 @@ import statistics
 from collections.abc import Sequence
 
 from tuner.measurement.queueing import IDLE
-from tuner.record.edge import next_rate
+from tuner.record.edge import edge_of, is_lowest, next_rate
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.load import Offer, Slo
 from tuner.record.objective import Objective, capacity_of, offered_of, timed_of, trials_of
@@ -90,6 +90,19 @@ def _n_here(rate: float, slo: Slo, timed: Sequence[Slice]) -> int:
             break
         n = min(2 * n, _MOST_REQUESTS)
     return n
+
+
+def is_told(record: LaunchRecord, objective: Objective) -> bool:
+    """Tell whether a launch says whether it keeps within the bound.
+
+    One that was cut short before it came to the lowest rates has not missed it.
+    """
+    slo, timed = objective.slo, timed_of(record.slices)
+    trials = trials_of(record.slices, slo) if slo is not None and timed else []
+    if slo is None or not trials or edge_of(trials, slo.seconds).rate:
+        return True
+    _, least = _range(timed, slo)
+    return is_lowest(min(trial.rate for trial in trials), least)
 
 
 def _range(timed: Sequence[Slice], slo: Slo) -> tuple[float, float]:

@@ -130,13 +130,22 @@ def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
         rule,
         rule.setting if len(parts) == 1 else f"{' and '.join(parts)}, beyond what each does alone",
         " ".join(each for part in parts for each in known.get(part, ())) if len(parts) == 1 else "",
-        "" if rule.condition is None else in_words(rule.condition),
+        _where(rule, guidelines),
         ratio(rule.effect) if rule.n_families > 1 else f"{rule.effect.point:.2f}x, one family",
         ratio(rule.expected) if rule.n_families > 1 else "-",
         sum(each > _FOR for each in rule.families.values()),
         sum(each < _AGAINST for each in rule.families.values()),
         figure,
     )
+
+
+def _where(rule: Rule, guidelines: Guidelines) -> str:
+    """Write what a rule is about; empty for every model on all hosts that taught rules."""
+    hosts = {study.host for study in guidelines.studies if study.name in rule.studies}
+    told = [] if rule.condition is None else [in_words(rule.condition)]
+    if hosts and hosts != set(guidelines.hosts):
+        told.append(f"measured on {'; '.join(sorted(hosts))} alone")
+    return ", ".join(told)
 
 
 def write_guidelines(folder: Path, guidelines: Guidelines, recordings: Sequence[Recording]) -> None:

@@ -82,7 +82,7 @@ def next_rate(
         return None
     edge = edge_of(trials, bound_s)
     if not edge.rate:
-        return max(least, edge.high / _WIDE) if edge.high > least * _WIDE**0.5 else None
+        return None if is_lowest(edge.high, least) else max(least, edge.high / _WIDE)
     if math.isinf(edge.high):
         return edge.low * _WIDE
     if edge.high / edge.low > _NARROW:
@@ -90,6 +90,11 @@ def next_rate(
     if len(trials) < _LEAST_TRIALS:
         return edge.rate
     return None
+
+
+def is_lowest(rate: float, least: float) -> bool:
+    """Tell whether a trial at a rate leaves none below it that is worth one."""
+    return bool(rate <= least * _WIDE**0.5)
 
 
 def service_times(taken: Slice) -> dict[int, list[float]]:

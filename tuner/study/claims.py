@@ -21,6 +21,7 @@ from tuner.measurement.confirmation import (
     speedup_interval,
 )
 from tuner.measurement.estimates import counts, round_worths
+from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
 from tuner.record.course import Disturbance
 from tuner.record.interval import Interval
@@ -219,11 +220,12 @@ class Claims:
         return self.objective.slo is not None and met < n
 
     def n_met(self, configuration: Configuration) -> tuple[int, int]:
-        """Return in how many rounds an arm had a worth, and in how many it was measured at all."""
+        """Return in how many rounds an arm had a worth, and in how many it told whether it has."""
         measured = [
             values[configuration]
             for values, arms in zip(self._rounds, self.launches, strict=True)
             if configuration in arms and counts(arms[configuration])
+            if is_told(arms[configuration], self.objective)
         ]
         return sum(worth is not None for worth in measured), len(measured)
 
