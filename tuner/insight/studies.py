@@ -56,7 +56,7 @@ def read_recordings(folders: Iterable[Path]) -> list[Recording]:
             f"{', '.join(map(str, folders))}: none of {n_others} studies has a designed part of "
             "throughput on CPUs, which rules are learnt from: tune with --designed"
         )
-    return list(found.values())
+    return [found[name] for name in sorted(found)]  # wherever they lie, they teach the same
 
 
 def recording_of(result: Result) -> Recording | None:
