@@ -40,7 +40,8 @@ def test_each_cell_is_measured_beside_the_default(result: dict[str, Any]) -> Non
     surface = Surface(seed=3, noise=0.003)
     default = surface.log_rate({})
     assert found["default_call_s"] == pytest.approx(4 / math.exp(default), rel=0.1)
-    assert [cell["round"] for cell in found["cells"]] == [1 + i // 3 for i in range(15)]
+    # what tells most first, three in a round
+    assert sorted(cell["round"] for cell in found["cells"]) == [1 + i // 3 for i in range(15)]
     for cell in found["cells"]:
         assert cell["outcome"] == "measured", cell
         truth = surface.log_rate(cell["configuration"]) - default

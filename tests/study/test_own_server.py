@@ -59,6 +59,7 @@ def write_app(folder: Path) -> None:
     (folder / "requests.jsonl").write_text("\n".join(lines))
 
 
+@pytest.mark.alone
 @needs("torch")
 def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> None:
     write_app(tmp_path)

@@ -122,7 +122,8 @@ class Costs:
             return self.own_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
-        fixed_s = shortest.total_s - shortest.check_s - shortest.slicing_s
+        # of a launch that was little but slices, rounding may leave less than nothing
+        fixed_s = max(0.0, shortest.total_s - shortest.check_s - shortest.slicing_s)
         needed = self._confirming.least
         if not in_haste:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
