@@ -128,7 +128,7 @@ def trials_s(record: LaunchRecord, objective: Objective) -> float:
     return N_TRIALS * _n_here(start, objective.slo, timed) / start
 
 
-def n_requests(rate: float, slo: Slo, n_bounds: float = 10) -> int:
+def n_requests(rate: float, slo: Slo, n_bounds: float = _BOUNDS) -> int:
     """Return how many requests a trial takes at a rate: two beyond the quantile, if they may.
 
     n_bounds: times the bound that it lasts.

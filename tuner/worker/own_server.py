@@ -15,13 +15,12 @@ from pathlib import Path
 
 from tuner import supervisor
 from tuner.errors import UsageError, WorkerFailed
-from tuner.frameworks import OFFERED_TITLES
 from tuner.host.secrets import redacted
 from tuner.record.protocol import Placed
 from tuner.record.workload import SERVICE, ModelCard, ModelRef
 from tuner.worker.asking import Body, Client, Overrun, Refused, Unreachable, clock, read_bodies
 from tuner.worker.evidence.program import Sighting
-from tuner.worker.program import environment_of_program
+from tuner.worker.program import card_of_started, environment_of_program
 
 PORT = "{port}"
 _LOOK_EVERY_S = 0.05
@@ -129,8 +128,7 @@ class Server:
 
 def card_of_service(ref: ModelRef) -> ModelCard:
     """Start a server once to see which framework it uses; the card carries what is wrong."""
-    seen, fault = Sighting(), ""
-    shown = redacted(shlex.join(ref.command))
+    seen = Sighting()
     try:
         bodies = read_bodies(Path(ref.inputs))
         server = Server(ref, (), None, LOG.resolve())
@@ -140,26 +138,9 @@ def card_of_service(ref: ModelRef) -> ModelCard:
         finally:
             client.close()
             server.kill()
-        if not seen.frameworks():
-            fault = (
-                f"{shown} loads neither {' nor '.join(OFFERED_TITLES)}: there is nothing to tune"
-            )
     except (UsageError, WorkerFailed) as error:
-        fault = str(error)
-    return ModelCard(
-        name=ref.name,
-        title=shown,
-        task="",
-        kind="other",
-        frameworks=seen.frameworks(),
-        reference_batch=1,
-        batches=(1,),
-        n_classes=None,
-        source_sha256="" if fault else _digest(ref, bodies),
-        form=SERVICE,
-        item="request",
-        fault=fault,
-    )
+        return card_of_started(ref, SERVICE, seen, "", str(error))
+    return card_of_started(ref, SERVICE, seen, _digest(ref, bodies), "")
 
 
 def _digest(ref: ModelRef, bodies: Sequence[Body]) -> str:

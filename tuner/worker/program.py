@@ -50,7 +50,7 @@ from tuner.record.protocol import (
     Profile,
     Serve,
 )
-from tuner.record.workload import PROGRAM, ModelCard, ModelFacts, ModelRef
+from tuner.record.workload import PROGRAM, SERVICE, ModelCard, ModelFacts, ModelRef
 from tuner.worker import reference
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting
@@ -183,16 +183,19 @@ class ProgramSession:
 def card_of_program(ref: ModelRef) -> ModelCard:
     """Run a program once to see which framework it uses; the card carries what is wrong."""
     seen = Sighting()
-    shown = redacted(shlex.join(ref.command))
     fault = ""
     try:
         _first_run(ref, seen)
-        if not seen.frameworks():
-            fault = (
-                f"{shown} loads neither {' nor '.join(OFFERED_TITLES)}: there is nothing to tune"
-            )
     except UsageError as error:
         fault = str(error)
+    return card_of_started(ref, PROGRAM, seen, _digest(ref), fault)
+
+
+def card_of_started(ref: ModelRef, form: str, seen: Sighting, digest: str, fault: str) -> ModelCard:
+    """Return the card of a program that was started and looked at, or why it cannot be tuned."""
+    shown = redacted(shlex.join(ref.command))
+    if not fault and not seen.frameworks():
+        fault = f"{shown} loads neither {' nor '.join(OFFERED_TITLES)}: there is nothing to tune"
     return ModelCard(
         name=ref.name,
         title=shown,
@@ -202,8 +205,9 @@ def card_of_program(ref: ModelRef) -> ModelCard:
         reference_batch=1,
         batches=(1,),
         n_classes=None,
-        source_sha256=_digest(ref),
-        form=PROGRAM,
+        source_sha256=digest,
+        form=form,
+        item="request" if form == SERVICE else "sample",
         fault=fault,
     )
 

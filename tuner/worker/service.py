@@ -12,7 +12,7 @@ the search goes by. With one, requests arrive whatever became of those before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,12 +27,10 @@ from tuner.record.launch import (
     Built,
     Checked,
     Compiled,
-    Interference,
     Prepared,
     Profiled,
     ReadBack,
     Slice,
-    latency,
     packed,
 )
 from tuner.record.load import Batching, Load, Offer
@@ -59,7 +57,7 @@ from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting, memory_of
 from tuner.worker.own_server import LOG, Server
 from tuner.worker.scenarios.line import due_of
-from tuner.worker.scenarios.timing import Begun, until_steady
+from tuner.worker.scenarios.timing import Begun, slice_of, until_steady
 from tuner.worker.session import WrongOutput
 
 _MOST_CALLERS = 64
@@ -200,7 +198,7 @@ class ServiceSession:
         served = None
         if batching is not None:
             served = Served(batching, len(took_s), levels=tuple(levels))
-        return _slice(order, took_s, seconds, ended, served)
+        return slice_of(order, 1, took_s, seconds, ended, served)
 
     def _answered(
         self, order: Measure, offer: Offer, batching: Batching, company: Company | None
@@ -226,7 +224,7 @@ class ServiceSession:
             offered=offer.rate,
             generator=min(1.0, own_s / (end - start)),
         )
-        return _slice(order, waited_s, end - start, ended, served)
+        return slice_of(order, 1, waited_s, end - start, ended, served)
 
     def check(self, order: Check) -> Checked:
         """Compare answers with the default's; raises WrongOutput."""
@@ -294,25 +292,3 @@ class ServiceSession:
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises here."""
         return (MemoryError,)
-
-
-def _slice(
-    order: Measure,
-    took_s: Sequence[float],
-    seconds: float,
-    ended: tuple[Interference, float, float | None],
-    served: Served | None,
-) -> Slice:
-    interference, at, energy_j = ended
-    return Slice(
-        index=order.index,
-        batch=1,
-        calls=len(took_s),
-        seconds=seconds,
-        at=at,
-        interference=interference,
-        latency=latency(took_s),
-        energy_j=energy_j,
-        packed_calls=packed(took_s),
-        served=served,
-    )

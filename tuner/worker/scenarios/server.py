@@ -9,17 +9,24 @@ slow to take it has not stopped the clock.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from tuner.host.interference import Watch
-from tuner.record.launch import Interference, Slice, latency, packed
+from tuner.record.launch import Slice
 from tuner.record.load import Batching, Load, Offer
 from tuner.record.protocol import Measure
 from tuner.record.serving import Served
 from tuner.worker.company import Company
 from tuner.worker.frameworks import Work
 from tuner.worker.scenarios.line import Line, Taken, arrivals
-from tuner.worker.scenarios.timing import Begun, Calls, WarmUp, in_turn, timed, until_steady
+from tuner.worker.scenarios.timing import (
+    Begun,
+    Calls,
+    WarmUp,
+    in_turn,
+    slice_of,
+    timed,
+    until_steady,
+)
 
 _IDLE_S = 0.001
 _ROUNDING_S = 1e-8
@@ -58,7 +65,7 @@ class Server:
         n_rounds = len(took_s) // len(self._each)
         n_requests = n_rounds * self._n_shapes * sum(self._batching.sizes)
         served = Served(self._batching, n_requests, self._n_shapes)
-        return self._slice(order, took_s, seconds, ended, served)
+        return slice_of(order, self._load.batch, took_s, seconds, ended, served)
 
     def _answered(
         self, order: Measure, offer: Offer, watch: Watch, company: Company | None
@@ -94,30 +101,7 @@ class Server:
             offered=offer.rate,
             generator=min(1.0, outside_s / (end - start)),
         )
-        return self._slice(order, waited_s, end - start, ended, served)
-
-    def _slice(
-        self,
-        order: Measure,
-        took_s: Sequence[float],
-        seconds: float,
-        ended: tuple[Interference, float, float | None],
-        served: Served,
-    ) -> Slice:
-        """Return what is kept. took_s: of each call, or of each request; ended: by Begun."""
-        interference, at, energy_j = ended
-        return Slice(
-            index=order.index,
-            batch=self._load.batch,
-            calls=len(took_s),
-            seconds=seconds,
-            at=at,
-            interference=interference,
-            latency=latency(took_s),
-            energy_j=energy_j,
-            packed_calls=packed(took_s),
-            served=served,
-        )
+        return slice_of(order, self._load.batch, waited_s, end - start, ended, served)
 
 
 def serve(load: Load, calls: Calls, work: Work) -> Server:

@@ -13,6 +13,7 @@ from tuner.host.interference import Watch
 from tuner.record.launch import Interference, Share, Slice, latency, packed
 from tuner.record.load import Load
 from tuner.record.protocol import Measure
+from tuner.record.serving import Served
 from tuner.worker.company import Company, sleep_until
 from tuner.worker.frameworks import Work
 from tuner.worker.scenarios.callers import Alone, Callers
@@ -179,3 +180,27 @@ def in_turn(calls: Sequence[Call]) -> Call:
         return result
 
     return round_of_calls
+
+
+def slice_of(
+    order: Measure,
+    batch: int,
+    took_s: Sequence[float],
+    seconds: float,
+    ended: tuple[Interference, float, float | None],
+    served: Served | None,
+) -> Slice:
+    """Return a server's slice. took_s: of each call, or of each request; ended: by Begun."""
+    interference, at, energy_j = ended
+    return Slice(
+        index=order.index,
+        batch=batch,
+        calls=len(took_s),
+        seconds=seconds,
+        at=at,
+        interference=interference,
+        latency=latency(took_s),
+        energy_j=energy_j,
+        packed_calls=packed(took_s),
+        served=served,
+    )
