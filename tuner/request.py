@@ -187,7 +187,7 @@ def service_of(serve: str | None, url: str | None, requests: Path | None) -> Ser
         lacking = " and ".join(name for name, part in parts.items() if part is None)
         raise UsageError(
             "a server is tuned by --serve COMMAND --url ADDRESS --requests FILE together; "
-            f"{lacking} is not given"
+            f"not given: {lacking}"
         )
     return Service(serve, url, requests)
 

@@ -102,8 +102,8 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--serve", "server"), "--url and --requests is not given"),
-        (("--url", URL), "--serve and --requests is not given"),
+        (("--serve", "server"), "not given: --url and --requests"),
+        (("--url", URL), "not given: --serve and --requests"),
         ((*ASKED, "--model", "resnet50"), "stand instead of each other"),
         ((*ASKED, "--batch", "4"), "the program of --serve has its own"),
         ((*ASKED, "--scenario", "single-stream"), "--scenario server"),
