@@ -12,14 +12,16 @@ foretells the other is measured in benchmarks/serving.py.
 
 from __future__ import annotations
 
-import bisect
 import functools
-import heapq
 import math
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from heapq import heapreplace
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
+from scipy.optimize import brentq
 
 from tuner.record.edge import capacity, crossing, most_answered, service_times
 from tuner.record.launch import Slice, percentile
@@ -27,8 +29,8 @@ from tuner.record.load import Batching, Slo, Trace
 from tuner.record.trace import rush, tuned_by
 
 _N_REQUESTS = 2000
-_STEPS = 10
-"""Of a bisection between a server with little to do and an overrun one: to 0.3 % of the rate."""
+_EXACT = 0.003
+"""How closely the rate is found, as a share of it."""
 _USUAL = 0.05
 """Share of its capacity that a server has at least, if the bound is of any use."""
 IDLE = 1e-3
@@ -48,14 +50,17 @@ def sustained(batching: Batching, service_s: Mapping[int, Sequence[float]], slo:
     if latency(most) <= slo.seconds:  # so far off is the bound
         return most
     is_slow = latency(_USUAL * most) > slo.seconds
-    low, high = math.log((IDLE if is_slow else _USUAL) * most), math.log(most)
-    for _ in range(_STEPS):
-        middle = (low + high) / 2
-        if latency(math.exp(middle)) <= slo.seconds:
-            low = middle
-        else:
-            high = middle
-    return math.exp(low)
+    low, kept = (IDLE if is_slow else _USUAL) * most, list[float]()
+
+    def lateness(rate: float) -> float:
+        """Above 0 beyond the bound."""
+        found = latency(rate)
+        if found <= slo.seconds:
+            kept.append(rate)
+        return math.log(found / slo.seconds)
+
+    brentq(lateness, low, most, xtol=1e-12 * most, rtol=_EXACT)
+    return max(kept)
 
 
 def with_sustained(taken: Slice, slo: Slo | None) -> Slice:
@@ -94,38 +99,40 @@ def _in_closed_loop(taken: Slice, slo: Slo) -> float:
 def _latency(
     batching: Batching, service_s: Mapping[int, Sequence[float]], slo: Slo, rate: float
 ) -> float:
-    moments = _arrivals(slo.trace)
-    return percentile(waited(batching, service_s, [a / rate for a in moments]), slo.quantile)
+    arrivals: list[float] = (_arrivals(slo.trace) / rate).tolist()
+    return percentile(waited(batching, service_s, arrivals), slo.quantile)
 
 
 def waited(
     batching: Batching, service_s: Mapping[int, Sequence[float]], arrivals: Sequence[float]
 ) -> list[float]:
     """Return the seconds from each arrival, in their order, until its answer."""
-    drawn = np.random.default_rng(0)
+    n, largest, wait_s = len(arrivals), batching.largest, batching.wait_s
+    times_of = [service_s[batching.padded(max(1, size))] for size in range(largest + 1)]
+    drawn = np.random.default_rng(0).random(n).tolist()
     free = [0.0] * batching.n_servers
-    n, first = len(arrivals), 0
-    found: list[float] = []
+    ends, sizes = list[float](), list[int]()
+    first = 0
     while first < n:
-        since = max(heapq.heappop(free), arrivals[first])
-        start = since
-        if batching.wait_s:
-            last = first + batching.largest - 1
+        start = max(free[0], arrivals[first])
+        if wait_s:
+            last = first + largest - 1
             full = arrivals[last] if last < n else math.inf
-            start = max(since, min(full, arrivals[first] + batching.wait_s))
-        here = bisect.bisect_right(arrivals, start, first + 1, min(n, first + batching.largest))
-        times = service_s[batching.padded(here - first)]
-        end = start + times[int(drawn.integers(len(times)))]
-        found += [end - arrival for arrival in arrivals[first:here]]
-        heapq.heappush(free, end)
+            start = max(start, min(full, arrivals[first] + wait_s))
+        here = bisect_right(arrivals, start, first + 1, min(n, first + largest))
+        times = times_of[here - first]
+        end = start + times[int(drawn[first] * len(times))]
+        heapreplace(free, end)
+        ends.append(end)
+        sizes.append(here - first)
         first = here
+    found: list[float] = (np.repeat(ends, sizes) - arrivals).tolist()
     return found
 
 
 @functools.cache
-def _arrivals(trace: Trace | None) -> list[float]:
+def _arrivals(trace: Trace | None) -> npt.NDArray[np.float64]:
     """Return moments at a rate of 1: the same for all, so that none is lucky."""
     if trace is not None:
-        return tuned_by(trace)
-    gaps = np.random.default_rng(1).exponential(size=_N_REQUESTS)
-    return [float(moment) for moment in np.cumsum(gaps)]
+        return np.array(tuned_by(trace))
+    return np.cumsum(np.random.default_rng(1).exponential(size=_N_REQUESTS))
