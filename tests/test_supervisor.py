@@ -1,12 +1,14 @@
 """The supervisor kills everything below it, however the tool or itself ends."""
 
 import json
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO, Any
 
 import pytest
 
@@ -167,3 +169,46 @@ def test_descendants_are_found_at_any_depth(depth: int, tmp_path: Path) -> None:
         os.kill(pid, signal.SIGKILL)
     root.wait()
     root.stdout.close()
+
+
+def test_kin_are_found_as_they_come_and_strangers_are_not_read_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    script = (
+        "import subprocess, sys\n"
+        "for line in sys.stdin:\n"
+        "    child = subprocess.Popen([sys.executable, '-c', 'input()'], stdin=subprocess.PIPE)\n"
+        "    print(child.pid, flush=True)\n"
+    )
+    read: list[str] = []
+
+    def looked_up(path: str, mode: str) -> IO[Any]:
+        read.append(path.split("/")[2])
+        return open(path, mode)
+
+    monkeypatch.setattr(supervisor, "open", looked_up, raising=False)
+    monkeypatch.setattr(supervisor.Kin, "_READ_AGAIN_S", math.inf)
+    kin = supervisor.Kin()
+    with subprocess.Popen(
+        [sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as root:
+        assert root.stdin is not None
+        assert root.stdout is not None
+        children = set[int]()
+        try:
+            assert kin.below(root.pid) == []
+            assert "1" in read
+            for _ in range(2):
+                root.stdin.write("\n")
+                root.stdin.flush()
+                children.add(int(root.stdout.readline()))
+                read.clear()
+                assert set(kin.below(root.pid)) == children
+                assert {str(root.pid), *map(str, children)} <= set(read)
+                assert "1" not in read
+            monkeypatch.setattr(supervisor.Kin, "_READ_AGAIN_S", -1.0)
+            kin.below(root.pid)
+            assert "1" in read
+        finally:
+            for pid in (*children, root.pid):
+                os.kill(pid, signal.SIGKILL)

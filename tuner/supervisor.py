@@ -24,7 +24,7 @@ import select
 import signal
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 # include/uapi/linux/prctl.h
@@ -45,11 +45,11 @@ def occupy_standard_descriptors() -> None:
             os.open(os.devnull, os.O_RDWR)  # the lowest number that is free: this one
 
 
-def parents() -> dict[int, int]:
-    """Return the parent of every process on the machine."""
+def parents(but: Container[str] = ()) -> dict[int, int]:
+    """Return the parent of every process on the machine; but: numbers that are left out."""
     found = {}
     for name in os.listdir("/proc"):
-        if not name.isdigit():
+        if not name.isdigit() or name in but:
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
@@ -62,8 +62,12 @@ def parents() -> dict[int, int]:
 
 def descendants(pid: int) -> list[int]:
     """Return every process below `pid`, parents before children."""
+    return _below(pid, parents())
+
+
+def _below(pid: int, parent_of: Mapping[int, int]) -> list[int]:
     children: dict[int, list[int]] = {}
-    for child, parent in parents().items():
+    for child, parent in parent_of.items():
         children.setdefault(parent, []).append(child)
     found: list[int] = []
     queue = [pid]
@@ -72,6 +76,31 @@ def descendants(pid: int) -> list[int]:
         found += below
         queue += below
     return found
+
+
+class Kin:
+    """Finds descendants of this process again and again, reading only what may be one.
+
+    Who is seen to descend from others never becomes one, but its number may be given to one in
+    time: after a second, everybody is read again.
+    """
+
+    _READ_AGAIN_S = 1.0
+
+    def __init__(self) -> None:
+        self._strangers: set[str] = set()
+        self._since_s = 0.0
+
+    def below(self, pid: int) -> list[int]:
+        """Return every process below `pid`, which is below this one; parents before children."""
+        now_s = time.monotonic()
+        if now_s - self._since_s > self._READ_AGAIN_S:
+            self._strangers, self._since_s = set(), now_s
+        parent_of = parents(self._strangers)
+        ours = {os.getpid(), *_below(os.getpid(), parent_of)}
+        seen = set(_below(0, parent_of))  # whose parents were read as well
+        self._strangers.update(map(str, seen - ours))
+        return _below(pid, parent_of)
 
 
 def _reap() -> dict[int, tuple[int, int]]:

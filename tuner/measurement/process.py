@@ -24,6 +24,7 @@ _HELLO_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
 _STACK_TIMEOUT_S = 2.0
 _STACK_PAUSE_S = 0.05
+_KIN = supervisor.Kin()
 
 
 class WorkerEnded(WorkerFailed):
@@ -151,7 +152,7 @@ class WorkerProcess:
         return f" ({redacted(words[-1])[:200]})" if words else ""
 
     def _signal(self, number: signal.Signals) -> list[int]:
-        pids = [self.pid, *supervisor.descendants(self.pid)]
+        pids = [self.pid, *_KIN.below(self.pid)]
         for pid in pids:
             try:
                 os.kill(pid, number)

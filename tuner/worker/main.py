@@ -13,7 +13,7 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import BinaryIO, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
@@ -45,12 +45,13 @@ from tuner.record.protocol import (
 from tuner.record.workload import ModelCard, ModelRef
 from tuner.worker.company import Orders
 from tuner.worker.gallery.sources import card_of, cards_of
-from tuner.worker.own_server import card_of_service
-from tuner.worker.program import ProgramSession, card_of_program
-from tuner.worker.service import ServiceSession
 from tuner.worker.session import Session, WrongOutput
 
-AnySession: TypeAlias = Session | ProgramSession | ServiceSession
+if TYPE_CHECKING:
+    from tuner.worker.program import ProgramSession
+    from tuner.worker.service import ServiceSession
+
+    AnySession = Session | ProgramSession | ServiceSession
 
 
 def serve(commands: BinaryIO, replies: BinaryIO) -> None:
@@ -83,15 +84,38 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
 
 def _cards(ref: ModelRef, each_variant: bool) -> list[ModelCard]:
     if ref.command:
-        return [card_of_service(ref) if ref.url else card_of_program(ref)]
+        return [_card_of_command(ref)]
     return cards_of(ref) if each_variant else [card_of(ref)]
+
+
+# what serves a user's own command is imported where there is one: every launch waits for imports
+
+
+def _card_of_command(ref: ModelRef) -> ModelCard:
+    if ref.url:
+        from tuner.worker.own_server import card_of_service
+
+        return card_of_service(ref)
+    from tuner.worker.program import card_of_program
+
+    return card_of_program(ref)
+
+
+def _session_of_command(ref: ModelRef, tell: Callable[[str], None], orders: Orders) -> AnySession:
+    if ref.url:
+        from tuner.worker.service import ServiceSession
+
+        return ServiceSession(tell, orders)
+    from tuner.worker.program import ProgramSession
+
+    return ProgramSession(tell)
 
 
 def _session_for(command: Command, tell: Callable[[str], None], orders: Orders) -> AnySession:
     """Return what serves a launch: its first command names the model, or the program."""
     match command:
         case Begin(model=ref) | Describe(model=ref) | MakeReference(model=ref) if ref.command:
-            return ServiceSession(tell, orders) if ref.url else ProgramSession(tell)
+            return _session_of_command(ref, tell, orders)
     return Session(tell, orders)
 
 
