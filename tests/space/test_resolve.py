@@ -15,6 +15,7 @@ from tuner.errors import UnknownName, UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
+from tuner.record.workload import OF_PROGRAMS
 from tuner.space.baselines import resolve_baselines
 from tuner.space.catalogue import winner_class
 from tuner.space.listing import upper_size
@@ -448,3 +449,24 @@ def test_of_a_program_the_launch_alone_is_tuned_and_recipes_say_what_is_left_out
     found = {b.name: b for b in resolve_baselines(profile, host, program, facts, space)}
     assert found["torch_guide_compile"].same_as == "default"
     assert any("itself must" in dead for dead in found["torch_guide_compile"].dead_settings)
+
+
+@pytest.mark.parametrize("form", OF_PROGRAMS)
+@pytest.mark.parametrize("framework", ["torch", "tensorflow"])
+@pytest.mark.parametrize("name", ["arm", "auto", "epyc", "xeon"])
+def test_no_formula_asks_for_what_a_program_does_not_have(
+    tmp_path: Path, name: str, framework: str, form: str
+) -> None:
+    """Settings that the program itself must set are no facts of its space."""
+    defaults = TORCH_DEFAULTS if framework == "torch" else TENSORFLOW_DEFAULTS
+    profile, program = load_profile(name, SEARCH_SPACES), workload(framework, form=form)
+    facts = model({k: v for k, v in defaults.items() if not k.startswith(f"{framework}.")})
+    space = resolve_space(profile, machine(tmp_path), program, facts, Restrictions())
+    assert not [k for k in space.by_id if k.startswith(("torch.", "tensorflow."))]
+    if framework == "tensorflow":
+        flags: dict[str, Value] = {
+            "env.TF_XLA_FLAGS": "--tf_xla_auto_jit=2 --tf_xla_cpu_global_jit"
+        }
+        frozen: dict[str, Value] = {"env.TF_ONEDNN_ASSUME_FROZEN_WEIGHTS": "true"}
+        assert space.canonical(flags) == Configuration.of(flags)
+        assert space.canonical(frozen) == Configuration()
