@@ -24,7 +24,7 @@ def _sides(side: int) -> list[int]:
     for _, _, stride, padding in EXTRAS:
         sides.append((sides[-1] + 2 * padding - 3) // stride + 1)
     if sides[-1] < 1:
-        raise ValueError(f"side={side} is none; the last map needs an image of at least 553")
+        raise ValueError(f"side={side} is none; the last map needs an image of at least 385")
     return sides
 
 
@@ -66,7 +66,7 @@ def model(side: int = 1200) -> Model:
         follows="MLPerf Inference 0.5 to 2.0, without suppression of overlaps",
         systems=("MLPerf Inference", "MLPerf Training"),
         server_bound_s=0.100,
-        small={"side": 600},
+        small={"side": 400},
     )
 
 

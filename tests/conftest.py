@@ -12,6 +12,7 @@ import pytest
 
 from tests.command import DESIGNED, FINISHED, Here, run
 from tests.host.machine import described, raise_tree
+from tests.virtual import DRAWS
 from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
 
@@ -113,7 +114,8 @@ def _shared_study(
             for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
                 del os.environ[variable]
             arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
-            done = run(*arguments, "--out", "out", cwd=cwd, is_virtual=True)
+            drawn = {DRAWS: "1"}
+            done = run(*arguments, "--out", "out", cwd=cwd, environment=drawn, is_virtual=True)
             assert done.returncode == 0, done.stderr
             (cwd / "events").write_text(done.stdout)
     return cwd / "out"

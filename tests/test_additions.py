@@ -22,7 +22,7 @@ ROOT = Path(__file__).parent.parent
 ADDITIONS = Path(__file__).parent / "additions"
 PRODUCT = ("tuner", "search_spaces", "models", "reports/templates", "tests")
 MOST_FILES = 4
-FAKE = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "8s", "--out", "out")
+FAKE = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "5s", "--out", "out")
 
 LAYERS = """
 from numpy.random import standard_normal
@@ -91,7 +91,7 @@ def test_a_new_framework(tmp_path: Path) -> None:
     """Its model computes for real: a file of the user's, in the words of the new framework."""
     tree = with_addition("framework", tmp_path)
     (tmp_path / "layers.py").write_text(LAYERS)
-    arguments = ("--model", "layers.py", "--hw", "numpy", "--budget", "20s", "--out", "out")
+    arguments = ("--model", "layers.py", "--hw", "numpy", "--budget", "60s", "--out", "out")
     result = study_there(tree, *arguments, is_virtual=False)
     assert result["framework"] == "numpy"
     tried = [t for t in result["trials"] if t["configuration"] == {"numpy.order": "F"}]

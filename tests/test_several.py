@@ -26,7 +26,7 @@ SPACE = ("--hw", "fake", "--framework", "fake")
 QUICK, OTHER = "fake@noise=0.003,seed=2", "fake@noise=0.003,seed=5"
 
 
-def several(tmp_path: Path, models: str, *others: str, budget: str = "16s") -> Any:
+def several(tmp_path: Path, models: str, *others: str, budget: str = "10s") -> Any:
     given = ("--models", models, *SPACE, "--budget", budget, "--out", "all", *others)
     return run(*given, cwd=tmp_path, is_virtual=True)
 
@@ -35,7 +35,7 @@ def several(tmp_path: Path, models: str, *others: str, budget: str = "16s") -> A
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which one model is tuned."""
     folder = tmp_path_factory.mktemp("tuned")
-    done = several(folder, QUICK, budget="8s")
+    done = several(folder, QUICK, budget="5s")
     assert done.returncode == 0, done.stderr
     assert "all of them: all/index.html" in done.stdout
     return folder
@@ -107,7 +107,7 @@ def test_an_edited_model_is_another(tmp_path: Path) -> None:
     mine = tmp_path / "mine.py"
     text = (MODELS / "fake.py").read_text()
     mine.write_text(text)
-    done = several(tmp_path, "mine.py", budget="8s")
+    done = several(tmp_path, "mine.py", budget="5s")
     assert done.returncode == 0, done.stderr
     assert "finished in" in several(tmp_path, "mine.py", "--dry-run").stdout
     mine.write_text(text + "\n# edited\n")
@@ -143,7 +143,7 @@ def test_a_result_that_is_gone_is_measured_again(begun: Path) -> None:
 
 def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
     marker = "several-stopped"
-    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "24s", "--out", "all")
+    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "16s", "--out", "all")
     log = tmp_path / "log"
     process = start(*given, cwd=tmp_path, marker=marker, log=log)
     began = time.monotonic()

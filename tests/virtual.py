@@ -5,15 +5,21 @@
 Everything else is real: the command line, the worker processes, their deaths, the files. What a
 budget holds then depends on the study alone. The fake's speed is its own already; here it also
 passes for undisturbed whatever else the host does, so that no launch waits for quiet.
+
+For the tests' sake the tool's own files are not synced, which only a power failure would show, and
+a report has its figures only where DRAWS is set.
 """
 
+import os
 import time
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
 import tuner.measurement.launch
 import tuner.measurement.sharing
+import tuner.output.report
 import tuner.several
 import tuner.study.budget
 import tuner.study.validate
@@ -24,6 +30,7 @@ from tuner.cli.main import main
 from tuner.measurement.conversations import Conversation
 from tuner.measurement.launcher import ProcessLauncher
 from tuner.measurement.team import Team
+from tuner.output.figures.drawing import NotDrawn
 from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Measured, Reply
 
@@ -39,6 +46,10 @@ KEPT_BY = (
 """The modules that count seconds of the budget."""
 START_S, ASK_S = 0.1, 0.01
 """What the start of a launch's processes and each of its steps take: as on a quick, quiet host."""
+
+
+DRAWS = "TUNE_FRAMEWORK_TEST_DRAWS"
+"""The variable that has a report drawn."""
 
 
 class Clock:
@@ -59,6 +70,19 @@ MOST_TOGETHER = 2
 
 LOADGEN_S = 2.0
 """What LoadGen sends requests for: its seconds are those of the wall clock."""
+
+
+def _not_drawn(specifications: Sequence[object]) -> list[str]:
+    if specifications:
+        raise NotDrawn("not in this test")
+    return []
+
+
+def _spare() -> None:
+    """Leave out what costs much and what hardly any test asks for."""
+    os.fdatasync = os.fsync = lambda fd: None
+    if DRAWS not in os.environ:
+        tuner.output.report.drawings = _not_drawn  # type: ignore[attr-defined]
 
 
 def install() -> Clock:
@@ -88,5 +112,6 @@ def install() -> Clock:
 
 
 if __name__ == "__main__":
+    _spare()
     install()
     main()

@@ -16,13 +16,15 @@ from tuner.record.objective import METRICS
 from tuner.record.store import Store
 
 MODEL = "fake@seed=2,noise=0.003"
+SMALL = ("--numerics", "same", "--exclude", "launch.allocator", "--exclude", "fake.streams")
+"""A space with few classes to confirm."""
 
 
 @pytest.fixture(scope="module")
 def streamed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """One study of single requests."""
     cwd = tmp_path_factory.mktemp("streamed")
-    return cwd, study(cwd, MODEL, "15s", "--scenario", "single-stream", "--max-memory", "4G")
+    return cwd, study(cwd, MODEL, "9s", *SMALL, "--scenario", "single-stream", "--max-memory", "4G")
 
 
 def test_single_stream_is_judged_by_its_latency(streamed: tuple[Path, dict[str, Any]]) -> None:
@@ -75,7 +77,7 @@ def test_a_latency_that_was_claimed_is_verified_as_one(
 
 
 def test_eight_samples_at_a_time_are_judged_by_the_slowest_calls(tmp_path: Path) -> None:
-    result = study(tmp_path, MODEL, "25s", "--scenario", "multi-stream")
+    result = study(tmp_path, MODEL, "9s", *SMALL, "--scenario", "multi-stream")
     assert (result["batches"], result["objective"]["metric"]) == ([8], "latency_p99")
     with Store(tmp_path / "out") as store:
         records = [r for r in store.launches.values() if r.slices]
@@ -85,7 +87,7 @@ def test_eight_samples_at_a_time_are_judged_by_the_slowest_calls(tmp_path: Path)
 
 
 def test_callers_of_one_process_are_measured_together(tmp_path: Path) -> None:
-    result = study(tmp_path, MODEL, "15s", "--scenario", "concurrent", "--callers", "3")
+    result = study(tmp_path, MODEL, "9s", *SMALL, "--scenario", "concurrent", "--callers", "3")
     jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
     assert (result["callers"], result["objective"]["metric"]) == (3, "throughput")
     assert result["verdict"] == "faster"
@@ -136,7 +138,7 @@ def test_a_program_times_itself(here: Here) -> None:
 
 def test_nothing_beyond_a_bound_is_recommended(tmp_path: Path) -> None:
     """Less than Python itself needs: whatever is faster than the default is beyond it."""
-    result = study(tmp_path, MODEL, "12s", "--max-memory", "8M")
+    result = study(tmp_path, MODEL, "6s", "--max-memory", "8M")
     others = [t for t in result["trials"] if t["configuration"].keys() - {"workload.batch"}]
     assert others
     assert {t["outcome"] for t in others} == {"over_bound"}

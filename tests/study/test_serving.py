@@ -15,16 +15,20 @@ from tests.study.fake_studies import study
 from tuner.record.files import RESULT_SCHEMA
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
+from tuner.space.knobs_of.launch import MAX_WAIT
 
-MODEL = "fake@seed=2,noise=0.003"
+MODEL = "fake@seed=2,noise=0.003,drift=0.0"
+"""Without drift: how many times as many requests are in time depends on how fast the host is."""
 SMALL = ("--numerics", "same", *itertools.chain.from_iterable(
     ("--exclude", knob) for knob in ("launch.allocator", "fake.compile", "fake.streams")
-))  # fmt: skip
+), "--set", "server.max_wait_ms=5")  # fmt: skip
 """A space that is soon known. What trials take is estimated, and no part of the test's clock."""
 OTHER = ("--numerics", "same", *itertools.chain.from_iterable(
     ("--exclude", knob) for knob in ("launch.allocator", "fake.compile", "env.FAKE_THREADS")
 ))  # fmt: skip
 BUDGET = "1500s"
+TRACED = "4000s"
+"""Where requests come in pairs, fewer are in time, and as many take longer."""
 
 
 @pytest.fixture(scope="module")
@@ -62,12 +66,15 @@ def test_the_bound_is_five_times_what_the_default_takes_alone_and_stays(
     with Store(cwd / "out") as store:
         alone = [r for r in store.launches.values() if r.request.purpose is Purpose.BOUND]
         rates = [s.served for r in store.launches.values() for s in r.slices]
+        prepared = [r.prepared for r in store.launches.values() if r.prepared is not None]
     assert len(alone) == 1
     calls = sorted(s for taken in alone[0].slices for s in taken.call_s)
     assert slo["seconds"] == pytest.approx(5 * calls[len(calls) // 2], rel=0.01)
     assert slo["quantile"] == 0.99
     assert any("no --slo was given" in text for text in result["warnings"])
     assert any(each is not None and each.offered for each in rates)
+    waits = [i for p in prepared for i in p.read_back if i.knob == MAX_WAIT]
+    assert {(i.requested, i.observed, i.evidence) for i in waits} == {(5, 5, "effective")}
     recommended = tomllib.loads((cwd / "out/recommended.toml").read_text())
     assert recommended["slo"]["seconds"] == slo["seconds"]
 
@@ -93,11 +100,11 @@ def test_the_same_command_keeps_to_the_bound_that_was_found(
 
 
 def write_trace(folder: Path, n_requests: int) -> Path:
-    """Write arrivals in rushes: three requests at once, then a pause."""
+    """Write arrivals in pairs: two requests at once, then a pause."""
     draw, moment, lines = random.Random(1), 0.0, list[str]()
-    for _ in range(n_requests // 3):
+    for _ in range(n_requests // 2):
         moment += draw.expovariate(1.0)
-        lines += [f"{moment + i / 1e4:.6f}" for i in range(3)]
+        lines += [f"{moment + i / 1e4:.6f}" for i in range(2)]
     path = folder / "arrivals.csv"
     path.write_text("\n".join(["when", *sorted(lines, key=float)]))
     return path
@@ -110,13 +117,13 @@ def test_recorded_arrivals_are_compressed_in_time(
     slo = result["objective"]["slo"]
     bound, trace = f"p99={1000 * slo['seconds']:.4f}ms", write_trace(tmp_path, 1800)
     asked = ("--scenario", "server", "--slo", bound, "--trace", str(trace))
-    traced = study(tmp_path, MODEL, BUDGET, *SMALL, *asked)
+    traced = study(tmp_path, MODEL, TRACED, *SMALL, *asked)
     jsonschema.validate(traced, json.loads(RESULT_SCHEMA.read_text()))
     told = traced["objective"]["slo"]["trace"]
     assert (told["n_requests"], told["path"]) == (1800, str(trace))
     assert traced["identity"] != result["identity"]
     rate = traced["default"]["value"]["point"]
-    # three at once wait for each other: fewer of them are in time than of single ones
+    # two at once wait for each other: fewer of them are in time than of single ones
     assert rate < 0.9 * result["default"]["value"]["point"]
     report = (tmp_path / "out/report.md").read_text()
     assert "times the trace's pace" in report and "arrivals.csv" in report
@@ -124,7 +131,7 @@ def test_recorded_arrivals_are_compressed_in_time(
 
     moved = trace.rename(tmp_path / "moved.csv")
     path = str(tmp_path / "out/recommended.toml")
-    given = ("verify", path, "--budget", BUDGET, "--json")
+    given = ("verify", path, "--budget", TRACED, "--json")
     done = run(*given, cwd=tmp_path, is_virtual=True)
     assert done.returncode == 2 and "name the file with --trace" in done.stderr
     done = run(*given, "--trace", str(moved), cwd=tmp_path, is_virtual=True)
@@ -136,7 +143,7 @@ def test_recorded_arrivals_are_compressed_in_time(
 
 def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path) -> None:
     """The fake's default takes longer for one request than the bound; its best does not."""
-    with_default = study(tmp_path, MODEL, "15s", *OTHER, "--scenario", "single-stream")
+    with_default = study(tmp_path, MODEL, "8s", *OTHER, "--scenario", "single-stream")
     alone_ms = with_default["default"]["value"]["point"]
     best_ms = with_default["winners"]["same"]["value"]["point"]
     bound = f"p99={(alone_ms * best_ms) ** 0.5:.4f}ms"
@@ -173,7 +180,7 @@ def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path
         (("--scenario", "server", "--slo", ""), "write p99=15ms"),
         (("--fix", "server.max_wait_ms=5"), "server.max_wait_ms"),
         (("--trace", "none.csv"), "a trace is about requests that arrive by themselves"),
-        (("--scenario", "server", "--trace", "none.csv"), "cannot read the trace none.csv"),
+        (("--scenario", "server", "--trace", "none.csv"), "none.csv: No such file"),
         (("--scenario", "server", "--trace", "."), "cannot read the trace"),
     ],
 )
