@@ -2,6 +2,7 @@
 
 import math
 import statistics
+from pathlib import Path
 
 import pytest
 
@@ -10,6 +11,7 @@ from tuner.record.edge import capacity
 from tuner.record.launch import Slice, packed, percentile
 from tuner.record.load import Batching, Offer, Slo
 from tuner.record.serving import Served
+from tuner.record.trace import read_trace, tuned_by
 from tuner.worker.scenarios.line import arrivals
 
 ONE = Batching((1,))
@@ -86,3 +88,18 @@ def test_a_slice_is_given_the_rate_that_its_calls_let_expect() -> None:
     assert with_sustained(taken, None) == taken
     assert taken.rate == pytest.approx(35 / sum(calls))
     assert math.isclose(sum(found.call_s), sum(calls), rel_tol=1e-6)
+
+
+@pytest.mark.parametrize("service_s", [0.030, 0.051, 0.1])
+def test_the_bound_is_kept_where_latency_jumps(tmp_path: Path, service_s: float) -> None:
+    """Evenly spaced arrivals and one service time: many a batch begins just as a request comes."""
+    path = tmp_path / "even.csv"
+    path.write_text("\n".join(map(str, range(1200))))
+    trace, times = read_trace(path), {size: [service_s] for size in (1, 2, 4)}
+    moments = tuned_by(trace)
+    for bound in range(11, 30):
+        slo = Slo(0.99, service_s * bound / 10, "", trace)
+        rate = sustained(UP_TO_4, times, slo)
+        assert 0.2 / service_s < rate <= 4 / service_s
+        found = waited(UP_TO_4, times, [moment / rate for moment in moments])
+        assert percentile(found, slo.quantile) <= slo.seconds * (1 + 1e-9)

@@ -59,7 +59,8 @@ def sustained(batching: Batching, service_s: Mapping[int, Sequence[float]], slo:
             kept.append(rate)
         return math.log(found / slo.seconds)
 
-    brentq(lateness, low, most, xtol=1e-12 * most, rtol=_EXACT)
+    # disp: where latency jumps it may come no nearer, and what kept within the bound stands
+    brentq(lateness, low, most, xtol=1e-12 * most, rtol=_EXACT, disp=False)
     return max(kept)
 
 
