@@ -19,7 +19,7 @@ import pytest
 
 from tests.command import HANGS_S, MARKER, command, new_marker, result_of, run, wait_until_gone
 from tests.study.test_interrupted import check_store
-from tests.virtual import DRAWS
+from tests.virtual import DRAWS, STARTS
 from tests.worker.workers import Launched, needs
 from tuner.host.identity import probe
 from tuner.host.limits import cgroup_folders
@@ -76,7 +76,7 @@ def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
     done = run(
         *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "20s", "--batch", "4"),
         cwd=tmp_path,
-        environment={MARKER: marker},
+        environment={MARKER: marker, STARTS: "1"},
         is_virtual=True,
     )
     assert done.returncode == 0, done.stderr
@@ -340,7 +340,10 @@ def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
         "time.time_ns = lambda: int(1e9 * time.time())\n"
         f"open({str(tmp_path / 'loaded')!r}, 'a').write('x')\n"
     )
-    jumping = {"PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
+    jumping = {
+        "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
+        STARTS: "1",
+    }
     done = run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, environment=jumping, is_virtual=True)
     assert done.returncode == 0, done.stderr
     result = result_of(done.stdout)

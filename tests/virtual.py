@@ -6,19 +6,28 @@ Everything else is real: the command line, the worker processes, their deaths, t
 budget holds then depends on the study alone. The fake's speed is its own already; here it also
 passes for undisturbed whatever else the host does, so that no launch waits for quiet.
 
-For the tests' sake the tool's own files are not synced, which only a power failure would show, and
-a report has its figures only where DRAWS is set.
+For the tests' sake the tool's own files are not synced, which only a power failure would show, a
+report has its figures only where DRAWS is set, and workers are forked (seed.py) but where STARTS
+is set.
 """
 
+import json
 import os
+import select
+import socket
+import subprocess
+import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 import tuner.measurement.launch
 import tuner.measurement.sharing
+import tuner.measurement.supervised
 import tuner.output.report
 import tuner.several
 import tuner.study.budget
@@ -50,6 +59,9 @@ START_S, ASK_S = 0.1, 0.01
 
 DRAWS = "TUNE_FRAMEWORK_TEST_DRAWS"
 """The variable that has a report drawn."""
+STARTS = "TUNE_FRAMEWORK_TEST_STARTS"
+"""The variable that has every worker started from nothing."""
+SEED = Path(__file__).with_name("seed.py")
 
 
 class Clock:
@@ -76,6 +88,38 @@ def _not_drawn(specifications: Sequence[object]) -> list[str]:
     if specifications:
         raise NotDrawn("not in this test")
     return []
+
+
+class Forked:
+    """Stands in for `subprocess.Popen` of a supervisor."""
+
+    _seed: "subprocess.Popen[bytes]"
+    _line: socket.socket | None = None
+
+    def __init__(self, argv: Sequence[str], *, pass_fds: Sequence[int], **_: object) -> None:
+        self._line = self._line or self._sow()
+        message = json.dumps({"fds": pass_fds, "order": [*map(int, argv[-2:])]})
+        socket.send_fds(self._line, [message.encode()], pass_fds)
+        self._ended = os.pidfd_open(int(self._line.recv(1 << 6)))
+
+    @classmethod
+    def _sow(cls) -> socket.socket:
+        """Start what forks: with the first launch, when the tool has its descriptors in order."""
+        cls._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        with theirs:
+            cls._seed = subprocess.Popen(
+                [sys.executable, "-P", str(SEED), str(theirs.fileno())],
+                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+        return cls._line
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        select.select([self._ended], [], [])
+        os.close(self._ended)
 
 
 def _spare() -> None:
@@ -113,5 +157,8 @@ def install() -> Clock:
 
 if __name__ == "__main__":
     _spare()
+    if STARTS not in os.environ:
+        forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
+        vars(tuner.measurement.supervised)["subprocess"] = forking
     install()
     main()

@@ -1,12 +1,12 @@
 """The built-in models hold what they state: parameters, multiply-accumulates, graph width."""
 
 import functools
+import importlib.util
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
@@ -21,6 +21,7 @@ MOST_AMPLIFIED = {("efficientnet-b0", "tensorflow"): 300}
 """By how much noise in the inputs may grow until the outputs. Rounding grows as much: random layers
 that amplify it hundredfold make every check of outputs refuse what trained ones bear. Keras's
 EfficientNet does, in float32 still within what is allowed."""
+FRAMEWORKS = ("torch", "tensorflow")
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
 """Small models, beside other tests: more threads would wait for each other."""
 SCRIPT = """
@@ -33,10 +34,16 @@ from tuner.worker.frameworks import framework
 from tuner.worker.gallery.sources import source_of
 from tuner.worker.graph import average_width
 
-name = sys.argv[1]
+ORDER = {"q_proj": 0, "k_proj": 1, "v_proj": 2, "up_proj": 0, "gate_proj": 1, "down_proj": 2}
+names = sys.argv[1:]
+adapters = {name: framework(name) for name in names}
+for adapter in adapters.values():
+    adapter.build.start({})
+draw = np.random.default_rng(0)
+built = []  # layers in the order in which they got their weights: that of the data's flow
 
 
-def mixed(model, made):
+def mixed(model, stated):
     # the operations in which a model mixes its inputs' device with another: on a card they fail;
     # tensors without data stand for those on a card
     import torch
@@ -62,145 +69,35 @@ def mixed(model, made):
                 return True
             return function(*args, **(kwargs or {}))
 
+    made = inputs.generate(stated.inputs, 0, 2, 0, channels_first=True)
     model, given = model.to("meta"), [torch.from_numpy(a).to("meta") for a in made]
     with Agreeing(), Looking(), torch.inference_mode():
         model(*given)
     return found
 
 
-draw = np.random.default_rng(0)
-adapter = framework(name)
-adapter.build.start({})
-for line in sys.stdin:
-    ref = msgspec.json.decode(line, type=ModelRef)
-    source = source_of(ref)
-    adapter.build.seed(0)
-    adapter.build.adopt(source.build(name))
-    adapter.build.place({})
-    stated = source.state()
-    first = adapter.build.channels_first
-    varied = inputs.generate(stated.inputs, 2000, 3, 0, channels_first=first)
-    adapter.build.condition(varied, stated.damped_norms)
-    made = inputs.generate(stated.inputs, 0, 2, 0, channels_first=first)
-    with adapter.work.running():
-        call = adapter.work.program(made)
-        y = adapter.work.outputs(call())[0]
-        shaken = [
-            a * (1 + 1e-5 * draw.standard_normal(a.shape, dtype=np.float32))
-            if a.dtype.kind == "f" else a
-            for a in made
-        ]
-        z = adapter.work.outputs(adapter.work.program(shaken)())[0]
-    found = {
-        "parameters": sum(math.prod(p.shape) for p in adapter.evidence.parameters()),
-        "width": average_width(adapter.evidence.graph(made)),
-        "variety": float(np.linalg.norm(y - y.mean(axis=0)) / np.linalg.norm(y)),
-        "shape": y.shape,
-        "largest": float(np.abs(y).max()),
-        "amplified": float(np.linalg.norm(z - y) / np.linalg.norm(y - y.mean(axis=0)) / 1e-5),
-    }
-    if name == "torch":
-        counted = adapter.evidence.macs(call, len(made[0]))
-        found["macs"] = counted and counted[0]
-        found["mixed"] = mixed(adapter.build.model, made)
-    print(json.dumps(found), flush=True)
-    del call, y
-    gc.collect()
-"""
+def note_layers():
+    # those of Keras, as they get their weights
+    import keras
 
+    add_weight = keras.Layer.add_weight
 
-@functools.cache
-def small_models() -> list[tuple[ModelRef, ModelCard]]:
-    """Return the small variant of every built-in model of a real framework."""
-    found = []
-    for card in gallery_cards(MODELS):
-        if card.frameworks != ("fake",):
-            given = ",".join(f"{k}={v}" for k, v in card.small.items())
-            found.append(find_model(f"{card.name}@{given}" if given else card.name, MODELS))
-    return found
+    def noted(self, *given, **named):
+        if self not in built:
+            built.append(self)
+        return add_weight(self, *given, **named)
 
+    keras.Layer.add_weight = noted
 
-def found_in(framework: str) -> list[tuple[ModelCard, dict[str, Any]]]:
-    """Build them in one child and run each once; return what they turned out to be."""
-    models = [(ref, card) for ref, card in small_models() if framework in card.frameworks]
-    done = child(SCRIPT, [ref for ref, _ in models], framework)
-    return [(card, line) for (_, card), line in zip(models, done, strict=True)]
-
-
-def child(script: str, models: Sequence[ModelRef], *arguments: str) -> list[Any]:
-    """Have a child take models line by line; return its lines, one for each."""
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", script, *arguments],
-        input="".join(msgspec.json.encode(ref).decode() + "\n" for ref in models),
-        env={**untuned(os.environ), "TF_CPP_MIN_LOG_LEVEL": "2", **ONE_THREAD},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    assert len(lines) == len(models)
-    return lines
-
-
-@pytest.mark.parametrize(
-    "framework",
-    [pytest.param("torch", marks=needs("torch")),
-     pytest.param("tensorflow", marks=needs("tensorflow"))],
-)  # fmt: skip
-def test_models_hold_what_they_state(framework: str) -> None:
-    for card, found in found_in(framework):
-        told = f"{card.name}: {found}"
-        if not card.differs or framework == "torch":
-            assert found["parameters"] == card.n_parameters, told
-        assert found["width"] == pytest.approx(card.widths[framework], abs=0.005), told
-        assert found["variety"] > 0.05, told
-        assert found["largest"] < 1e4, told
-        assert found["amplified"] < MOST_AMPLIFIED.get((card.name, framework), 30), told
-        if card.n_classes is not None:
-            assert found["shape"] == [2, card.n_classes], told
-        assert not found.get("mixed"), told
-        # what is stated are the model's products; attention's are counted in full, pooling not
-        if found.get("macs"):
-            assert found["macs"] == pytest.approx(card.macs, rel=0.02), told
-
-
-def test_the_gallery_is_wide() -> None:
-    cards = [card for _, card in small_models()]
-    assert not [card.fault for card in cards if card.fault]
-    assert len(cards) >= 26
-    assert len({card.family for card in cards}) >= 8
-    assert all(card.n_parameters and card.macs and card.follows for card in cards)
-
-
-SAME_MODEL = """
-import json, re, sys
-import keras
-import msgspec
-import numpy as np
-import tensorflow as tf
-import torch
-from tuner.record.workload import ModelRef
-from tuner.worker import inputs
-from tuner.worker.frameworks import framework
-from tuner.worker.gallery.sources import source_of
-
-ORDER = {"q_proj": 0, "k_proj": 1, "v_proj": 2, "up_proj": 0, "gate_proj": 1, "down_proj": 2}
-built = []  # layers in the order in which they got their weights: that of the data's flow
-add_weight = keras.Layer.add_weight
-
-def noted(self, *given, **named):
-    if self not in built:
-        built.append(self)
-    return add_weight(self, *given, **named)
-
-keras.Layer.add_weight = noted
 
 def in_order(module):
     # attention's and the gate's products in one order, whatever the library's
     return sorted(module.named_children(), key=lambda pair: ORDER.get(pair[0], 3))
 
+
 def pools_of_torch(model):
+    import torch
+
     pools = {"product": [], "norm": [], "table": [], "lstm": []}
     tables = {id(m.weight) for m in model.modules() if isinstance(m, torch.nn.Embedding)}
     def visit(module):
@@ -243,6 +140,7 @@ def pools_of_torch(model):
     visit(model)
     return pools
 
+
 def pools_of_keras(model):
     pools = {"product": [], "norm": [], "table": [], "lstm": []}
     inside = {id(layer) for layer in model._flatten_layers()}
@@ -262,7 +160,10 @@ def pools_of_keras(model):
             pools["table"] += [[v] for v in own]
     return pools
 
+
 def vary_norms(model, draw):
+    import torch
+
     for module in model.modules():
         if "Norm" in type(module).__name__:
             for name, low, high in (("weight", 0.5, 1.5), ("bias", -0.5, 0.5),
@@ -271,60 +172,196 @@ def vary_norms(model, draw):
                 if held is not None:
                     held.data.copy_(torch.from_numpy(draw.uniform(low, high, held.shape)))
 
-def as_arrays(made):
-    held = made if isinstance(made, (list, tuple)) else [made]
-    return [np.asarray(each) for each in held]
 
-for line in sys.stdin:
-    ref = msgspec.json.decode(line, type=ModelRef)
-    source = source_of(ref)
-    stated = source.state()
-    torch.manual_seed(0)
-    ours = source.build("torch").eval()
+def carry_over(ours, theirs):
+    # the weights of PyTorch's model into Keras's
     vary_norms(ours, np.random.default_rng(0))
-    keras.utils.set_random_seed(0)
-    keras.backend.clear_session()
-    built.clear()
-    theirs = source.build("tensorflow")
-    counts = {}
     mine, yours = pools_of_torch(ours), pools_of_keras(theirs)
     for pool in mine:
-        counts[pool] = [len(mine[pool]), len(yours[pool])]
         if len(mine[pool]) != len(yours[pool]):
             print([[v.shape for v in p] for p in mine[pool]], file=sys.stderr)
             print([[(v.path, v.shape) for v in p] for p in yours[pool]], file=sys.stderr)
-            sys.exit(f"{ref.label()}: {pool} {counts[pool]}")
+            raise ValueError(f"{pool}: {len(mine[pool])} and {len(yours[pool])}")
         for values, variables in zip(mine[pool], yours[pool]):
             for value, variable in zip(values, variables, strict=True):
                 if value.size != np.prod(variable.shape):
-                    sys.exit(f"{ref.label()}: {value.shape} for {variable.path} {variable.shape}")
+                    raise ValueError(f"{value.shape} for {variable.path} {variable.shape}")
                 variable.assign(value.reshape(variable.shape))
-    x_torch, x_keras = (
-        inputs.generate(stated.inputs, 0, 4, 0, channels_first=first) for first in (True, False)
+
+
+def outputs_of(adapter, made):
+    with adapter.work.running():
+        return adapter.work.outputs(adapter.work.program(made)())
+
+
+def facts_of(adapter, model, stated):
+    adapter.build.adopt(model)
+    adapter.build.place({})
+    first = adapter.build.channels_first
+    varied = inputs.generate(stated.inputs, 2000, 3, 0, channels_first=first)
+    adapter.build.condition(varied, stated.damped_norms)
+    made = inputs.generate(stated.inputs, 0, 2, 0, channels_first=first)
+    with adapter.work.running():
+        call = adapter.work.program(made)
+        y = adapter.work.outputs(call())[0]
+    shaken = [
+        a * (1 + 1e-5 * draw.standard_normal(a.shape, dtype=np.float32))
+        if a.dtype.kind == "f" else a
+        for a in made
+    ]
+    z = outputs_of(adapter, shaken)[0]
+    found = {
+        "parameters": sum(math.prod(p.shape) for p in adapter.evidence.parameters()),
+        "width": average_width(adapter.evidence.graph(made)),
+        "variety": float(np.linalg.norm(y - y.mean(axis=0)) / np.linalg.norm(y)),
+        "shape": y.shape,
+        "largest": float(np.abs(y).max()),
+        "amplified": float(np.linalg.norm(z - y) / np.linalg.norm(y - y.mean(axis=0)) / 1e-5),
+    }
+    if adapter is adapters.get("torch"):
+        counted = adapter.evidence.macs(call, len(made[0]))
+        found["macs"] = counted and counted[0]
+    return found
+
+
+def difference(stated, ours, theirs):
+    # of the outputs of one model in both frameworks, where they have one shape; as many samples as
+    # before, for which programs are traced already
+    carry_over(ours, theirs)
+    a, b = (
+        outputs_of(
+            adapters[name],
+            inputs.generate(
+                stated.inputs, 0, 2, 0, channels_first=adapters[name].build.channels_first
+            ),
+        )
+        for name in ("torch", "tensorflow")
     )
-    with torch.inference_mode():
-        a = as_arrays(ours(*map(torch.from_numpy, x_torch)))
-    given = [tf.constant(x) for x in x_keras]
-    b = as_arrays(theirs(given if len(given) > 1 else given[0], training=False))
-    differences = [
-        float(np.linalg.norm(p - q) / np.linalg.norm(p - p.mean(axis=0))) for p, q in zip(a, b)
+    return [
+        float(np.linalg.norm(p - q) / np.linalg.norm(p - p.mean(axis=0)))
+        for p, q in zip(a, b)
         if p.shape == q.shape
     ]
-    print(json.dumps({"model": ref.label(), "differences": differences}), flush=True)
+
+
+if "tensorflow" in names:
+    note_layers()
+for line in sys.stdin:
+    ref, of, is_one = msgspec.json.decode(line, type=tuple[ModelRef, list[str], bool])
+    source = source_of(ref)
+    stated = source.state()
+    models, found = {}, {}
+    for name in of:
+        adapters[name].build.seed(0)
+        models[name] = source.build(name)
+        found[name] = facts_of(adapters[name], models[name], stated)
+    if is_one:
+        try:
+            found["differences"] = difference(stated, models["torch"], models["tensorflow"])
+        except ValueError as error:
+            found["differences"] = str(error)
+    if "torch" in of:
+        found["torch"]["mixed"] = mixed(models["torch"], stated)
+    print(json.dumps(found), flush=True)
+    models.clear()
+    built.clear()
+    gc.collect()
 """
+
+
+@functools.cache
+def small_models() -> list[tuple[ModelRef, ModelCard]]:
+    """Return the small variant of every built-in model of a real framework."""
+    found = []
+    for card in gallery_cards(MODELS):
+        if card.frameworks != ("fake",):
+            given = ",".join(f"{k}={v}" for k, v in card.small.items())
+            found.append(find_model(f"{card.name}@{given}" if given else card.name, MODELS))
+    return found
+
+
+class Found(NamedTuple):
+    """What a model turned out to be, once it was built and run."""
+
+    card: ModelCard
+    facts: dict[str, dict[str, Any]]
+    """By framework."""
+    differences: list[float] | str | None
+    """Of outputs between the frameworks, with the same weights; or in what their weights differ.
+    None of what is not one model."""
+
+
+def is_one(card: ModelCard) -> bool:
+    """Tell whether both frameworks are said to have the same model."""
+    return set(FRAMEWORKS) <= set(card.frameworks) and (
+        not card.differs or "parameters" in card.differs
+    )
+
+
+@pytest.fixture(scope="module")
+def found() -> list[Found]:
+    """Build all in one child, in every framework that is there, and run each a few times."""
+    there = [name for name in FRAMEWORKS if importlib.util.find_spec(name)]
+    orders = [
+        (ref, [name for name in there if name in card.frameworks],
+         is_one(card) and len(there) == len(FRAMEWORKS))
+        for ref, card in small_models()
+    ]  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", SCRIPT, *there],
+        input="".join(msgspec.json.encode(order).decode() + "\n" for order in orders),
+        env={**untuned(os.environ), "TF_CPP_MIN_LOG_LEVEL": "2", **ONE_THREAD},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    return [
+        Found(card, line, line.pop("differences", None))
+        for (_, card), line in zip(small_models(), lines, strict=True)
+    ]
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [pytest.param("torch", marks=needs("torch")),
+     pytest.param("tensorflow", marks=needs("tensorflow"))],
+)  # fmt: skip
+def test_models_hold_what_they_state(framework: str, found: list[Found]) -> None:
+    for card, of_card, _ in [each for each in found if framework in each.card.frameworks]:
+        facts = of_card[framework]
+        told = f"{card.name}: {facts}"
+        if not card.differs or framework == "torch":
+            assert facts["parameters"] == card.n_parameters, told
+        assert facts["width"] == pytest.approx(card.widths[framework], abs=0.005), told
+        assert facts["variety"] > 0.05, told
+        assert facts["largest"] < 1e4, told
+        assert facts["amplified"] < MOST_AMPLIFIED.get((card.name, framework), 30), told
+        if card.n_classes is not None:
+            assert facts["shape"] == [2, card.n_classes], told
+        assert not facts.get("mixed"), told
+        # what is stated are the model's products; attention's are counted in full, pooling not
+        if facts.get("macs"):
+            assert facts["macs"] == pytest.approx(card.macs, rel=0.02), told
+
+
+def test_the_gallery_is_wide() -> None:
+    cards = [card for _, card in small_models()]
+    assert not [card.fault for card in cards if card.fault]
+    assert len(cards) >= 26
+    assert len({card.family for card in cards}) >= 8
+    assert all(card.n_parameters and card.macs and card.follows for card in cards)
 
 
 @needs("torch")
 @needs("tensorflow")
-def test_a_model_of_both_frameworks_is_one_model() -> None:
+def test_a_model_of_both_frameworks_is_one_model(found: list[Found]) -> None:
     """With the weights of one carried over into the other, outputs agree."""
-    pairs = [
-        ref
-        for ref, card in small_models()
-        if {"torch", "tensorflow"} <= set(card.frameworks)
-        and (not card.differs or "parameters" in card.differs)
-    ]
-    assert len(pairs) >= 10
-    for found in child(SAME_MODEL, pairs):
-        assert found["differences"], found
-        assert max(found["differences"]) < 1e-4, found
+    ones = [each for each in found if is_one(each.card)]
+    assert len(ones) >= 10
+    for each in ones:
+        told = f"{each.card.name}: {each.differences}"
+        assert isinstance(each.differences, list), told
+        assert each.differences, told
+        assert max(each.differences) < 1e-4, told

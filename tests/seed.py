@@ -1,0 +1,118 @@
+"""Forks workers of the fake in the place of starting them: Python's and NumPy's start cost most of
+what a launch of the fake costs, and are the same each time.
+
+    python -P tests/seed.py SOCKET_FD
+
+For each message {"fds": [their numbers], "order": [control, status]} with its descriptors, one
+supervisor is forked, whose number is the answer. It runs tuner/supervisor.py as ever, but for this:
+where that would execute the worker, the fork becomes it. A worker whose loader or allocator is
+tuned is executed. The end of the socket is the end of the seed.
+
+The workers of one command have one hash seed and one layout of addresses: what depends on either
+shows only where they are started (tests/virtual.py, STARTS), as in test_faults.py.
+"""
+
+import fcntl
+import gc
+import importlib.metadata
+import json
+import os
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Mapping, Sequence
+
+import numpy.random
+
+import tuner.supervisor
+import tuner.worker.check
+import tuner.worker.facts
+import tuner.worker.frameworks.fake
+import tuner.worker.main
+
+_MOST_FDS = 16
+_ABOVE = 200
+"""Descriptors from here on are free."""
+_BEFORE_MAIN = ("LD_", "GLIBC_", "MALLOC", "_RJEM", "TCMALLOC", "PYTHON")
+"""How variables begin that are read before a program's first line."""
+_MODULE = "tuner.worker.main"
+_IMPORTED = (importlib.metadata, numpy.random)
+"""What a worker would import later."""
+_execute = os.execve
+
+
+def _before_main(environment: Mapping[str, str]) -> dict[str, str]:
+    return {k: v for k, v in environment.items() if k.startswith(_BEFORE_MAIN)}
+
+
+def _end(code: int) -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _become(path: str, argv: list[str], environment: Mapping[str, str]) -> None:
+    """Be the program, as if it had been executed."""
+    is_worker = argv[1:4] == ["-P", "-m", _MODULE]
+    if not is_worker or _before_main(environment) != _before_main(os.environ):
+        _execute(path, argv, environment)
+    os.execve = _execute
+    os.environ.clear()
+    os.environ.update(environment)
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    for descriptor in map(int, os.listdir("/proc/self/fd")):
+        if descriptor > 2 and str(descriptor) not in argv[4:]:
+            try:
+                os.close(descriptor)
+            except OSError:  # by which the list was read
+                pass
+    sys.argv = [_MODULE, *argv[4:]]
+    try:
+        tuner.worker.main.main()
+    except SystemExit as error:
+        _end(error.code if isinstance(error.code, int) else 1)
+    except BaseException:  # noqa: BLE001  # a fork of the seed ends here
+        traceback.print_exc()
+        _end(1)
+
+
+def _supervise(numbers: Sequence[int], received: Sequence[int], order: tuple[int, int]) -> None:
+    """Be the supervisor, with each received descriptor under its number."""
+    os.setsid()
+    above = [fcntl.fcntl(each, fcntl.F_DUPFD, _ABOVE) for each in received]
+    for each in received:
+        os.close(each)
+    for each, number in zip(above, numbers, strict=True):
+        os.dup2(each, number)
+        os.close(each)
+    os.execve = _become  # type: ignore[assignment]
+    tuner.supervisor.main(*order)
+
+
+def main(line: socket.socket) -> None:
+    """Fork until the other end is closed."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    gc.freeze()
+    while True:
+        message, received, _, _ = socket.recv_fds(line, 1 << 12, _MOST_FDS)
+        if not message:
+            return
+        pid = os.fork()
+        if pid == 0:
+            line.close()
+            asked = json.loads(message)
+            try:
+                _supervise(asked["fds"], received, asked["order"])
+                os._exit(0)
+            except BaseException:  # noqa: BLE001  # nothing of it may go on as the seed
+                traceback.print_exc()
+                os._exit(1)
+        for each in received:
+            os.close(each)
+        line.sendall(b"%d" % pid)
+
+
+if __name__ == "__main__":
+    main(socket.socket(fileno=int(sys.argv[1])))
