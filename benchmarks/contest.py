@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from benchmarks.deck import Deck
+from benchmarks.guided import expected_on
 from benchmarks.rivals import rival_on
 from benchmarks.score import Run, Truth, Window, window
 from benchmarks.table import Table, read_table
@@ -23,6 +24,8 @@ from tuner.search.transfer import Earlier
 OWN = "tune-framework"
 WARM = "warm"
 """Our own search after one on another table."""
+GUIDED = "guided"
+"""Our own search with rules of other families of models."""
 _EARLIER = 20_000
 """Seeds of the searches that are learnt from."""
 SLOW = ("gp", "smac", "kt-vndx", "kt-genetic")
@@ -56,6 +59,7 @@ class Job(msgspec.Struct, frozen=True):
     most: int = 1_000_000
     """Launches of a search that computes for long."""
     learn_from: Path | None = None
+    """Of WARM, a table; of GUIDED, recordings."""
     constants: dict[str, Any] = {}
     """Of our own search, other than as they are."""
 
@@ -64,7 +68,7 @@ def play(job: Job) -> Run:
     """Carry out a search."""
     table = table_of(job.path)
     deck = Deck(table, job.noise, job.seed)
-    if job.name in (OWN, WARM):
+    if job.name in (OWN, WARM, GUIDED):
         earlier = _earlier_of(job)
         with other_constants(job.constants):
             return study_on(table, deck, job.budget_s, job.seed, earlier)
@@ -73,10 +77,11 @@ def play(job: Job) -> Run:
 
 
 def _earlier_of(job: Job) -> list[Earlier]:
-    """Search the table that is learnt from, where one is."""
-    if job.name != WARM:
+    """Search the table that is learnt from, where one is, or ask the rules."""
+    if job.learn_from is None or job.name not in (WARM, GUIDED):
         return []
-    assert job.learn_from is not None
+    if job.name == GUIDED:
+        return expected_on(table_of(job.path), job.learn_from, job.seed)
     other, seed = table_of(job.learn_from), _EARLIER + job.seed
     return [earlier_on(other, Deck(other, job.noise, seed), job.budget_s, seed)]
 

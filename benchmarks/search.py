@@ -1,7 +1,8 @@
 """This search against others on recorded tables: how soon it finds what is good, and how surely.
 
     python benchmarks/search.py --tables FILES... [--seeds 50] [--noise 0.05] [--only NAMES]
-                                [--slow-seeds 10] [--learn-from TABLE] [--json OUT]
+                                [--slow-seeds 10] [--learn-from TABLE]
+                                [--guidelines RECORDINGS] [--json OUT]
 
 FILES are own recordings (benchmarks/tables/) or Kernel Tuner caches, gzipped or not. Every search
 (benchmarks/rivals.py) runs with so many seeds on every table, for twice the time that random search
@@ -10,8 +11,10 @@ where none is given. benchmarks/score.py defines the figures; in brackets stand 
 intervals, bootstrapped over seeds. --noise: SD of the log rate that is added to each launch of a
 foreign table, which has none of its own. --learn-from: another table that the tool's own search
 went over before, with another seed; a second one, "warm", learns from that, whose time is not
-counted. Searches that compute for long (gp, smac, Kernel Tuner's) have --slow-seeds starts and are
-cut off after --most launches; where that is before their time, their last recommendation stands
+counted. --guidelines: recordings (tune-framework guidelines leaves them in studies/), of which a
+third one, "guided", is told the rules without those of the table's family, on tables of
+throughput. Searches that compute for long (gp, smac, Kernel Tuner's) have --slow-seeds starts and
+are cut off after --most launches; where that is before their time, their last recommendation stands
 from then on.
 """
 
@@ -23,7 +26,7 @@ import math
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,8 @@ if not __package__:  # run as a script: the root of the repository instead of th
 import msgspec
 import numpy as np
 
-from benchmarks.contest import OWN, SLOW, WARM, Contest, contests
+from benchmarks.contest import GUIDED, OWN, SLOW, WARM, Contest, contests
+from benchmarks.guided import is_asked
 from benchmarks.processes import processes
 from benchmarks.rivals import RIVALS
 from benchmarks.score import (
@@ -96,7 +100,7 @@ def figures(
         settled=[truth.settles_s(run, 0.05) for run in runs],
         scores=[round(float(s), 4) for s in scores],
     )
-    if name in (OWN, WARM):
+    if name in (OWN, WARM, GUIDED):
         found.ended = dict(Counter(run.why.partition(":")[0] for run in runs))
         oracles = [_oracle(truth, run) for run in runs]
         found.oracle = statistics.median(
@@ -118,9 +122,9 @@ def compare(
     names: list[str],
     n_seeds: Callable[[str], int],
     most: int,
-    learn_from: Path | None = None,
+    learn_from: Mapping[str, Path],
 ) -> list[Figures]:
-    """Run every search on a table; return their figures."""
+    """Run every search on a table; return their figures. learn_from: what some learn from."""
     table, truth, noise, seen = contest.table, contest.truth, contest.noise, contest.window
     print(f"\n{table.name}{f', noise {noise:.0%}' if noise else ''}: {len(table.launches)} "
           f"configurations, median {math.exp(truth.median - truth.best):.2f} of the best; random "
@@ -128,7 +132,10 @@ def compare(
           f"{seen.end_s:.0f} s; each search has {contest.budget_s:.0f} s", flush=True)  # fmt: skip
     found = []
     for name in names:
-        runs = contest.runs(name, range(n_seeds(name)), most=most, learn_from=learn_from)
+        if name == GUIDED and not is_asked(table):
+            continue
+        seeds = range(n_seeds(name))
+        runs = contest.runs(name, seeds, most=most, learn_from=learn_from.get(name))
         found.append(figures(table, truth, noise, name, runs, seen))
         print(_line(found[-1]), flush=True)
     return found
@@ -154,12 +161,13 @@ def summarise(found: list[Figures]) -> None:
     by = {(f.table, f.noise, f.search): f for f in found}
     print("\nmean over tables (interval over tables):")
     for name in names:
-        scores = np.array([by[*table, name].score for table in tables])
+        own = [table for table in tables if (*table, name) in by]
+        scores = np.array([by[*table, name].score for table in own])
         low, high = bootstrap(len(scores), lambda i, s=scores: float(s[i].mean()))  # type: ignore[misc]
         line = f"  {name:15s} score {scores.mean():6.2f} [{low:6.2f}, {high:6.2f}]"
         if OWN in names and name != OWN:
-            line += f"  seconds to 5 % over ours: {_against(by, tables, name)}"
-        print(line)
+            line += f"  seconds to 5 % over ours: {_against(by, own, name)}"
+        print(line if len(own) == len(tables) else f"{line}  (on {len(own)} tables)")
 
 
 def _against(
@@ -185,12 +193,15 @@ def main() -> None:
     parser.add_argument("--noise", type=float, nargs="+", default=[0.0, 0.05],
                         help="SDs added to foreign tables; own ones have their own")  # fmt: skip
     parser.add_argument("--learn-from", type=Path, help="a table searched before the others")
+    parser.add_argument("--guidelines", type=Path, help="recordings that teach rules")
     parser.add_argument("--only", help=f"some of {OWN},{','.join(RIVALS)}")
     parser.add_argument("--most", type=int, default=150, help="launches of these")
     parser.add_argument("--json", type=Path, help="write every figure there as well")
     parser.add_argument("--slow-seeds", type=int, help=f"starts of {', '.join(SLOW)}, if fewer")
     arguments = parser.parse_args()
-    known = [OWN, *([WARM] if arguments.learn_from else []), *RIVALS]
+    asked = {WARM: arguments.learn_from, GUIDED: arguments.guidelines}
+    learn_from = {name: path for name, path in asked.items() if path is not None}
+    known = [OWN, *learn_from, *RIVALS]
     names = arguments.only.split(",") if arguments.only else known
     for name in names:
         if name not in known:
@@ -198,6 +209,8 @@ def main() -> None:
     for path in [*arguments.tables, *([arguments.learn_from] if arguments.learn_from else [])]:
         if not path.is_file():
             parser.error(f"{path}: there is no such file")
+    if arguments.guidelines is not None and not arguments.guidelines.is_dir():
+        parser.error(f"--guidelines {arguments.guidelines}: there is no such folder")
     if arguments.learn_from in arguments.tables:
         parser.error(f"--learn-from {arguments.learn_from}: that is one of --tables")
     found: list[Figures] = []
@@ -209,7 +222,7 @@ def main() -> None:
 
     with processes() as pool:
         for contest in contests(arguments.tables, arguments.noise, pool):
-            found += compare(contest, names, n_seeds, arguments.most, arguments.learn_from)
+            found += compare(contest, names, n_seeds, arguments.most, learn_from)
     if arguments.json:
         data: Any = {"seeds": arguments.seeds, "figures": [msgspec.to_builtins(f) for f in found]}
         arguments.json.write_text(json.dumps(data, indent=1) + "\n")

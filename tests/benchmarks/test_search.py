@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.deck import Deck
+from benchmarks.guided import expected_on, is_asked
 from benchmarks.rivals import RIVALS, rival_on
 from benchmarks.score import (
     Run,
@@ -24,13 +25,14 @@ from benchmarks.score import (
     window,
 )
 from benchmarks.table import Cut, Table, Taken, write_table
-from benchmarks.tabled import TabledSpace, earlier_on, study_of, study_on
+from benchmarks.tabled import TabledSpace, earlier_on, start_of, study_of, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
 from tests.command import HANGS_S
+from tests.worker.workers import needs
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import PhaseDone, WarningNoted
 from tuner.search.sampler import UNGUIDED
-from tuner.search.transfer import Earlier
+from tuner.search.transfer import Earlier, Transfer
 from tuner.study.baselines import measure_baselines
 from tuner.study.explore import explore
 
@@ -227,6 +229,28 @@ def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_on
         return next(step.at_s for step in run.steps if step.row == BEST_ROW)
 
     assert found_at_s(run) < found_at_s(alone)
+
+
+@needs("torch")
+def test_rules_of_other_families_say_what_they_expect_on_a_table(tmp_path: Path) -> None:
+    table = recorded()
+    assert table.recording is not None
+    table.recording.model, table.recording.framework = "ncf", "torch"
+    recordings = ROOT / "reports" / "studies"
+    (expected,) = expected_on(table, recordings, 1)
+    space = TabledSpace(table, start_of(table, 0))
+    told = Transfer(space, [expected])
+    assert told.n_configurations > 1
+    # other families alone: without them there is nothing to say
+    own = tmp_path / "studies"
+    own.mkdir()
+    for path in recordings.glob("*.json"):
+        if json.loads(path.read_text())["family"] == "recommendation":
+            (own / path.name).write_bytes(path.read_bytes())
+    assert expected_on(table, own, 1) == []
+    assert is_asked(table)
+    table.recording.objective = "p99"
+    assert not is_asked(table)
 
 
 def test_settings_that_this_table_does_not_have_say_nothing() -> None:
