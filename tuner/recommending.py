@@ -178,23 +178,31 @@ def _is_same(study: StudyOf, plan: Plan, facts: Mapping[str, Fact], host: Host) 
 def _looked_up(
     studies: Iterable[StudyOf], klass: WinnerClass, plan: Plan, host: Host
 ) -> Advised | None:
-    """Return what the first study that decided found; None if none did, or it cannot be here."""
+    """Return what the first study that decided found; None if none did, or it cannot be here.
+
+    Where none decided on this class, the surest winner of a narrower one.
+    """
+    narrower: list[tuple[float, Advised]] = []
     for study in studies:
-        found = study.winners.get(klass)
-        if found is None or found.verdict == "ambiguous":
-            continue
+        framework = plan.workload.framework
         there = f"the study {study.name} of {study.created[:10]} on {study.host}"
-        if found.verdict == "keep_default":
+        confirmed = (
+            f"{there}, with {framework} {study.versions.get(framework, '')}: confirmed there"
+        )
+        own = study.winners.get(klass)
+        if own is not None and own.verdict == "keep_default":
             told = f"{there}: nothing that was tried is faster"
             return Advised("looked_up", Configuration(), None, [told])
-        made = _same_here(found, klass, plan, host)
-        if made is not None:
-            framework = plan.workload.framework
-            versions = f"{framework} {study.versions.get(framework, '')}"
-            return Advised(
-                "looked_up", made, found.speedup, [f"{there}, with {versions}: confirmed there"]
-            )
-    return None
+        for name, found in study.winners.items():
+            made = _same_here(found, klass, plan, host) if found.verdict == "faster" else None
+            if made is None or found.speedup is None:
+                continue
+            if name == klass:
+                return Advised("looked_up", made, found.speedup, [confirmed])
+            told = f"{confirmed} as {name}; of {klass} it decided nothing more"
+            narrower.append((found.speedup.low, Advised("looked_up", made, found.speedup, [told])))
+    is_open = all(s.winners[klass].verdict == "ambiguous" for s in studies if klass in s.winners)
+    return max(narrower, key=lambda each: each[0])[1] if narrower and is_open else None
 
 
 def _same_here(found: Found, klass: WinnerClass, plan: Plan, host: Host) -> Configuration | None:

@@ -102,6 +102,45 @@ def test_what_is_not_understood_is_listed(tmp_path: Path, line: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("begins", "ends"),
+    [
+        ("cat > run.env <<EOF", "EOF"),
+        ("ssh host bash <<-'EOF' || exit", "\tEOF"),
+        ('cat <<"END OF IT"', "END OF IT"),
+        ("cat <<\\END-OF >$((n + 1)).env", "END-OF"),
+        ("cat << 1", "1"),
+    ],
+)
+def test_what_a_here_document_holds_is_not_set_here(tmp_path: Path, begins: str, ends: str) -> None:
+    found = read(
+        tmp_path,
+        f"#!/bin/sh\n{begins}\nOMP_NUM_THREADS=3\n# it's none: KMP_BLOCKTIME=0\n"
+        f"taskset -c 0 x \\\n{ends}\n"
+        "export OMP_NUM_THREADS=$(nproc)\nexport KMP_BLOCKTIME=1\n",
+    )
+    assert values(found) == {"KMP_BLOCKTIME": "1"}
+    assert [number for number, _ in found.not_understood] == [3, 4, 5, 7]
+    assert found.not_understood[0] == (3, "OMP_NUM_THREADS (in a here-document)")
+    assert found.not_understood[2] == (5, "taskset (in a here-document)")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        'PROMPT="<<SYS>> be brief <</SYS>>"',
+        "python -c 'print(1 << n)'",
+        "N=$((1 << n))",
+        "cat <<< n",
+        "export A=1 # <<n",
+        "cat <<NEVER_ENDED",
+    ],
+)
+def test_what_is_no_here_document_hides_nothing(tmp_path: Path, line: str) -> None:
+    found = read(tmp_path, f"#!/bin/sh\n{line}\nexport OMP_NUM_THREADS=3\nn\n")
+    assert values(found)["OMP_NUM_THREADS"] == "3"
+
+
+@pytest.mark.parametrize(
     ("name", "text"),
     [
         ("run.env", "A=1\nB=-Xms1g -Xmx2g\n"),

@@ -192,6 +192,35 @@ def test_what_a_study_found_is_looked_up(studies: Path, here: Here) -> None:
     assert {s.knob: s.value for s in told.settings} == result["winners"]["same"]["configuration"]
 
 
+def _between(low: float, high: float) -> dict[str, float]:
+    return {"point": (low + high) / 2, "low": low, "high": high, "confidence": 0.95}
+
+
+def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up(
+    studies: Path, here: Here
+) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    sure = {"verdict": "faster", "speedup": _between(1.2, 1.4)}
+    for study in kept["studies"]:
+        own, narrower, wider = (study["winners"][k] for k in ("same", "launch_only", "reduced"))
+        own["verdict"] = "ambiguous"
+        narrower |= {**sure, "configuration": {"env.FAKE_THREADS": 4}}
+        wider |= {
+            "verdict": "faster",
+            "speedup": _between(2.9, 3.1),
+            "configuration": {"fake.precision": "bf16"},
+        }
+    Path("altered.json").write_text(json.dumps(kept))
+    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
+                "--out", "rec", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    advised = json.loads(done.stdout)[0]["advised"]["same"]
+    assert (advised["verdict"], advised["configuration"]) == (
+        "looked_up", {"settings": [["env.FAKE_THREADS", 4]]},
+    )  # fmt: skip
+    assert "confirmed there as launch_only; of same it decided nothing" in advised["rests_on"][0]
+
+
 def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
     done = here("recommend", "--model", write_model(kind="cnn"), "--hw", "fake", "--guidelines",
                 str(studies / "rules"), "--out", "rec")  # fmt: skip

@@ -19,6 +19,7 @@ from tuner.record.launch import (
     ReadBack,
     Slice,
 )
+from tuner.record.load import Slo
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
 from tuner.space.differences import Difference
@@ -140,6 +141,41 @@ def test_another_default_on_the_same_host_decides_nothing(
     elsewhere = concluded(claimed, ELSEWHERE, default_value=rate, interval=interval)
     assert elsewhere.verdict is against_claim(interval, claimed.claim.speedup)[0]
     assert said in elsewhere.reason
+
+
+def test_a_server_at_another_speed_of_its_host_is_not_refuted_by_a_smaller_gain(
+    claimed: Recommendation,
+) -> None:
+    """What keeps within milliseconds is no ratio that stays whatever the host's speed is."""
+    served = msgspec.structs.replace(claimed, slo=Slo(0.99, 0.1, "p99=100ms"))
+    less, none = Interval(1.2, 1.15, 1.3, 0.95), Interval(0.9, 0.85, 0.99, 0.95)
+
+    def at(rate: float, half: float = 2.0) -> dict[str, Any]:
+        return {"default_value": rate, "default_bounds": (rate - half, rate + half)}
+
+    for rate, interval, verdict in (
+        (at(100.0), less, Conclusion.REFUTED),
+        (at(85.0), less, Conclusion.INCONCLUSIVE),
+        (at(115.0), less, Conclusion.INCONCLUSIVE),
+        (at(85.0, half=20.0), less, Conclusion.REFUTED),  # it may be the same
+        ({"default_value": 85.0}, less, Conclusion.REFUTED),
+        (at(115.0), FASTER, Conclusion.CONFIRMED),
+        (at(115.0), none, Conclusion.REFUTED),
+    ):
+        assert concluded(served, **rate, interval=interval).verdict is verdict
+    assert concluded(claimed, **at(85.0), interval=less).verdict is Conclusion.REFUTED
+    late = [(True, True)] * 3 + [(True, False)]
+    missed = concluded(served, **at(85.0), interval=less, kept=late)
+    assert missed.verdict is Conclusion.REFUTED
+    newer = [Difference("kernel", "6.1", "6.2", matters=False)]
+    for differences, verdict in (
+        (newer, Conclusion.INCONCLUSIVE), (ELSEWHERE, Conclusion.REFUTED),
+    ):  # fmt: skip
+        here = concluded(served, differences, **at(85.0), interval=less)
+        assert here.verdict is verdict
+    found = concluded(served, **at(85.0), interval=less)
+    assert "the default is at 85 items/s here, and was at 100" in found.reason
+    assert "gains less here than was claimed" in found.reason
 
 
 def test_rates_are_written_plainly(claimed: Recommendation) -> None:

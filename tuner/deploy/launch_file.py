@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -34,6 +34,13 @@ _ENDS = ("fi", "esac", "done", "}")
 _PREFIX = re.compile(r"\s*(?:ENV\s+|Environment=\s*)")
 """Of a Dockerfile, of a systemd unit."""
 _NAMED = re.compile(r"\b([A-Z][A-Z0-9_]*)\+?=")
+_HERE = re.compile(
+    r"""<<<
+    | <<(?P<tabs>-?)[ ]*(?:'(?P<single>[^']+)'|"(?P<double>[^"]+)"|\\?(?P<bare>[^\s;&|<>()'"`$]+))
+    | '[^']*' | "(?:\\.|[^"\\])*" | \(\(.*?\)\) | (?:^|(?<=\s))\#.* | .""",
+    re.VERBOSE,
+)
+"""The words of a line that begin here-documents, and all else, in which << is no such thing."""
 _PLACING = ("taskset", "numactl")
 _CPU_OPTIONS = ("-c", "--cpu-list", "-C", "--physcpubind")
 CPU_LIST = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
@@ -62,16 +69,44 @@ def read_launch_file(path: Path) -> LaunchFile:
 
 def _lines(path: Path, text: str) -> LaunchFile:
     reading = _Reading(path)
-    for number, line in _joined(text):
+    lines, passed_on = _without_here(text.splitlines())
+    for number, line in _joined(lines):
         reading.read_line(number, line)
     reading.end()
+    reading.found.not_understood.extend(passed_on)
+    reading.found.not_understood.sort(key=lambda each: each[0])
     return reading.found
 
 
-def _joined(text: str) -> Iterator[tuple[int, str]]:
+def _without_here(lines: list[str]) -> tuple[list[str], list[tuple[int, str]]]:
+    """Return a script's lines without its here-documents, and what those name, with its line.
+
+    Who reads them is not known. One that has no end is none.
+    """
+    left, named = list(lines), []
+    i = 0
+    while i < len(lines):
+        begun = [m for m in _HERE.finditer(lines[i]) if m["tabs"] is not None]
+        for match in begun if not lines[i].lstrip().startswith("#") else []:
+            word, tabs = match["single"] or match["double"] or match["bare"], match["tabs"]
+            ends = (n for n in range(i + 1, len(lines))
+                    if (lines[n].lstrip("\t") if tabs else lines[n]) == word)  # fmt: skip
+            if (end := next(ends, None)) is None:
+                break
+            for n in range(i + 1, end + 1):
+                tools = [tool for tool in _PLACING if re.search(rf"\b{tool}\b", lines[n])]
+                found = [*filter(is_tuning_variable, _NAMED.findall(lines[n])), *tools]
+                named += [(n + 1, f"{name} (in a here-document)") for name in found]
+                left[n] = ""
+            i = end
+        i += 1
+    return left, named
+
+
+def _joined(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
     """Yield lines with those that they go on in, each with the number of its first."""
     kept, first = "", 0
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(lines, 1):
         first = first or number
         if kept and line.lstrip().startswith("#"):
             continue  # a Dockerfile goes on after it

@@ -23,6 +23,9 @@ from tuner.study.bounds import beyond
 
 _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""
+_OFF_WITHIN_A_BOUND = 1.1
+"""Likewise of a server that gains less, and here the whole interval lies beyond: a latency in
+milliseconds leaves another room at another speed of the host."""
 
 
 class Conclusion(StrEnum):
@@ -69,6 +72,8 @@ class Shown(msgspec.Struct, frozen=True):
     """Of every round, the default's included."""
     read_backs: list[list[ReadBack]]
     """Of each launch of the recommendation that got so far."""
+    default_bounds: tuple[float, float] | None = None
+    """The 95 % interval of the default's value over rounds; None of fewer than two."""
     undisturbed: Interval | None = None
     """The interval over quiet rounds alone; None where they are too few."""
     failure: Ending | None = None
@@ -101,7 +106,8 @@ def conclude(
     a busy host, only what does not depend on its load is.
     """
     claim = recommendation.claim
-    verdict, reason = of_a_server(claim, shown.kept) or decide(
+    missed = of_a_server(claim, shown.kept)
+    verdict, reason = missed or decide(
         shown.interval, shown.undisturbed, claim.speedup, shown.launches
     )
     if shown.stopped and verdict is Conclusion.INCONCLUSIVE:
@@ -112,9 +118,13 @@ def conclude(
     # what older files hold is items per second, the only objective that there was
     claimed_value = claim.default_value or claim.default_rate
     unit = METRICS[claim.metric].unit
-    if why := _other_default(shown.default_value, claimed_value, unit):
-        if not found:
-            verdict, reason = Conclusion.INCONCLUSIVE, f"{why}, and it is the same host: {reason}"
+    gains_less = verdict is Conclusion.REFUTED and shown.interval and shown.interval.low > 1
+    is_of_speed = recommendation.slo is not None and missed is None and gains_less
+    is_other = is_of_speed and _is_beyond(shown.default_bounds, claimed_value)
+    if why := _other_default(shown.default_value, claimed_value, unit, 1.0 if is_other else _OFF):
+        if not any(each.matters for each in found):
+            told = "and nothing that matters differs on the host"
+            verdict, reason = Conclusion.INCONCLUSIVE, f"{why}, {told}: {reason}"
         else:
             reason = f"{reason}; {why}"
     if shown.failure is not None:
@@ -256,9 +266,16 @@ def _disturbance(launches: Sequence[LaunchRecord]) -> str:
     return f"the host is busy ({share:.0%} of the slices were disturbed: {reasons[-1]})"
 
 
-def _other_default(here: float | None, there: float | None, unit: str) -> str:
-    """Say that the default is much better or worse than it was; empty where it is not."""
-    if here is None or not there or 1 / _OFF <= here / there <= _OFF:
+def _is_beyond(here: tuple[float, float] | None, there: float | None) -> bool:
+    """Tell whether the default of a server surely has another value than it had."""
+    if here is None or not there:
+        return False
+    return here[0] > _OFF_WITHIN_A_BOUND * there or here[1] * _OFF_WITHIN_A_BOUND < there
+
+
+def _other_default(here: float | None, there: float | None, unit: str, off: float) -> str:
+    """Say that the default is `off` times better or worse than it was; empty where it is not."""
+    if here is None or not there or 1 / off <= here / there <= off:
         return ""
     return (
         f"the default is at {figure(here)} {unit} here, "

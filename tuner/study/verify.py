@@ -25,6 +25,7 @@ from tuner.measurement.confirmation import (
     Noise,
     early_interval,
     speedup_interval,
+    t_interval,
 )
 from tuner.measurement.describe import make_reference
 from tuner.measurement.estimates import round_worths
@@ -289,6 +290,13 @@ class _Trial:
     def _launches(self) -> list[LaunchRecord]:
         return [record for pair in self._records for record in pair]
 
+    def _default_bounds(self) -> tuple[float, float] | None:
+        if len(self._defaults) < 2:
+            return None
+        _, low, high = t_interval(self._defaults, ALPHA)
+        bounds = sorted(map(self._objective.value, (low, high)))
+        return bounds[0], bounds[1]
+
     def shown(self) -> Shown:
         """Return what the rounds showed."""
         prepared = [tuned.prepared for _, tuned in self._records if tuned.prepared is not None]
@@ -298,6 +306,7 @@ class _Trial:
             default_value=(
                 self._objective.value(statistics.median(self._defaults)) if self._defaults else None
             ),
+            default_bounds=self._default_bounds(),
             launches=self._launches(),
             read_backs=[list(each.read_back) for each in prepared],
             undisturbed=self._undisturbed(),
