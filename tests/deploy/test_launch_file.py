@@ -132,6 +132,7 @@ def test_what_a_here_document_holds_is_not_set_here(tmp_path: Path, begins: str,
         "N=$((1 << n))",
         "cat <<< n",
         "export A=1 # <<n",
+        "  # cat <<n",
         "cat <<NEVER_ENDED",
     ],
 )

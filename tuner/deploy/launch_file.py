@@ -9,6 +9,8 @@ from __future__ import annotations
 import itertools
 import re
 import shlex
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -36,11 +38,14 @@ _PREFIX = re.compile(r"\s*(?:ENV\s+|Environment=\s*)")
 _NAMED = re.compile(r"\b([A-Z][A-Z0-9_]*)\+?=")
 _HERE = re.compile(
     r"""<<<
-    | <<(?P<tabs>-?)[ ]*(?:'(?P<single>[^']+)'|"(?P<double>[^"]+)"|\\?(?P<bare>[^\s;&|<>()'"`$]+))
-    | '[^']*' | "(?:\\.|[^"\\])*" | \(\(.*?\)\) | (?:^|(?<=\s))\#.* | .""",
+    | <<(?P<tabs>-?)[ ]*(?:'(?P<single>[^']{1,200})'|"(?P<double>[^"]{1,200})"
+                          |\\?(?P<bare>[^\s;&|<>()'"`$]+))
+    | '[^']*' | "(?:\\.|[^"\\])*" | \(\(.{0,200}?\)\) | (?:^|(?<=\s))\#.* | .""",
     re.VERBOSE,
 )
-"""The words of a line that begin here-documents, and all else, in which << is no such thing."""
+"""The words of a line that begin here-documents, and all else, in which << is no such thing.
+
+Bounded, so that no line takes long: an arithmetic expression has no 200 characters."""
 _PLACING = ("taskset", "numactl")
 _CPU_OPTIONS = ("-c", "--cpu-list", "-C", "--physcpubind")
 CPU_LIST = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
@@ -84,16 +89,22 @@ def _without_here(lines: list[str]) -> tuple[list[str], list[tuple[int, str]]]:
     Who reads them is not known. One that has no end is none.
     """
     left, named = list(lines), []
+    where: dict[tuple[bool, str], list[int]] = defaultdict(list)
+    for n, line in enumerate(lines):
+        where[False, line].append(n)
+        where[True, line.lstrip("\t")].append(n)
     i = 0
     while i < len(lines):
-        begun = [m for m in _HERE.finditer(lines[i]) if m["tabs"] is not None]
-        for match in begun if not lines[i].lstrip().startswith("#") else []:
-            word, tabs = match["single"] or match["double"] or match["bare"], match["tabs"]
-            ends = (n for n in range(i + 1, len(lines))
-                    if (lines[n].lstrip("\t") if tabs else lines[n]) == word)  # fmt: skip
-            if (end := next(ends, None)) is None:
+        begun = _HERE.finditer(lines[i]) if "<<" in lines[i] else ()
+        for match in begun:
+            if match["tabs"] is None:
+                continue
+            word = match["single"] or match["double"] or match["bare"]
+            ends = where.get((bool(match["tabs"]), word), [])
+            at = bisect_right(ends, i)
+            if at == len(ends):
                 break
-            for n in range(i + 1, end + 1):
+            for n in range(i + 1, (end := ends[at]) + 1):
                 tools = [tool for tool in _PLACING if re.search(rf"\b{tool}\b", lines[n])]
                 found = [*filter(is_tuning_variable, _NAMED.findall(lines[n])), *tools]
                 named += [(n + 1, f"{name} (in a here-document)") for name in found]
