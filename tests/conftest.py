@@ -2,19 +2,27 @@
 
 import fcntl
 import functools
+import json
 import os
 import signal
 import subprocess
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from tests.command import DESIGNED, FINISHED, Here, run
 from tests.host.machine import described, raise_tree
 from tests.virtual import DRAWS
 from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
+from tuner.output import report
+from tuner.output.figures import drawing
+
+DRAWER = Path(__file__).with_name("drawer.py")
 
 
 @pytest.fixture(autouse=True)
@@ -38,6 +46,49 @@ def signals_as_a_terminal_leaves_them() -> None:
                             (signal.SIGHUP, signal.SIG_DFL)):  # fmt: skip
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_blas_thread() -> Iterator[None]:
+    """As in the tool: several threads of each of pytest's processes only wait for each other."""
+    import scipy.linalg  # noqa: F401  # its BLAS must be loaded to be limited
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def drawer() -> Iterator[Callable[[Sequence[dict[str, Any]]], list[str]]]:
+    """Draw in a process that stays; what draws in one of its own is `drawings` itself."""
+    process: subprocess.Popen[str] | None = None
+    drawn: dict[str, str] = {}
+
+    def from_drawer(specifications: Sequence[dict[str, Any]]) -> list[str]:
+        nonlocal process
+        asked = {json.dumps(each): each for each in specifications}
+        missing = [each for text, each in asked.items() if text not in drawn]
+        if missing:
+            if process is None:
+                process = subprocess.Popen(
+                    [sys.executable, "-P", str(DRAWER), drawing.__file__],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    text=True,
+                )
+            assert process.stdin is not None
+            assert process.stdout is not None
+            print(json.dumps(missing), file=process.stdin, flush=True)
+            line = process.stdout.readline()
+            assert line, f"{DRAWER.name} ended with {process.wait()}"
+            made = json.loads(line)
+            drawn.update(zip(map(json.dumps, missing), made, strict=True))
+        return [drawn[json.dumps(each)] for each in specifications]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report, "drawings", from_drawer)
+        yield from_drawer
+    if process is not None:
+        process.communicate()
 
 
 @pytest.fixture
@@ -101,7 +152,7 @@ def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def designed_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same with a designed part, of the model DESIGNED."""
-    return _shared_study(tmp_path_factory, "designed_study", DESIGNED, "30s", "--designed")
+    return _shared_study(tmp_path_factory, "designed_study", DESIGNED, "20s", "--designed")
 
 
 def _shared_study(

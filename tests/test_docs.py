@@ -83,6 +83,8 @@ def test_a_command_about_a_study_does_what_it_says(
     if "--guidelines" in line:
         made = run("guidelines", "reports/recorded", "--out", "reports/guidelines", cwd=tmp_path)
         assert made.returncode == 0, made.stderr
+    if " recommend " in line:
+        line = line.replace("--model resnet50", "--model fc")  # built in an instant
     words: list[str] = []
     for word in shlex.split(line.replace("$S", str(finished_study)))[1:]:
         words += map(str, sorted(tmp_path.glob(word))) if "*" in word else [word]

@@ -31,7 +31,7 @@ import tuner.measurement.supervised
 import tuner.output.report
 import tuner.several
 import tuner.study.budget
-import tuner.study.validate
+import tuner.study.phase_costs
 import tuner.study.verify
 import tuner.tuning
 import tuner.verifying
@@ -147,7 +147,7 @@ def install() -> Clock:
         return reply
 
     Team.__init__, Team.asking = started, asking  # type: ignore[assignment, method-assign]
-    tuner.study.validate.USUAL_S = LOADGEN_S
+    tuner.study.phase_costs.LOADGEN_S = LOADGEN_S
     ProcessLauncher.most_together = MOST_TOGETHER  # type: ignore[assignment, method-assign]
     for module in KEPT_BY:
         assert module.time is time
@@ -155,10 +155,15 @@ def install() -> Clock:
     return clock
 
 
-if __name__ == "__main__":
+def play() -> None:
+    """Run the command of this process on a clock of its own."""
     _spare()
     if STARTS not in os.environ:
         forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
         vars(tuner.measurement.supervised)["subprocess"] = forking
     install()
     main()
+
+
+if __name__ == "__main__":
+    play()

@@ -1,5 +1,6 @@
 """Searches replayed on tables, and what is said of them."""
 
+import functools
 import itertools
 import json
 import math
@@ -41,10 +42,24 @@ BEST_ROW = Configuration.of(BEST)
 WORST_ROW = Configuration.of({"env.OMP_NUM_THREADS": 1})
 
 
+TABLE = recorded()
+"""Read only: what is found on it once is taken from here."""
+
+
+@functools.cache
+def alone(seed: int) -> Run:
+    return study_on(TABLE, Deck(TABLE, 0.0, seed), 1200.0, seed)
+
+
+@functools.cache
+def told() -> Earlier:
+    """What an earlier study of the table tells."""
+    return earlier_on(TABLE, Deck(TABLE, 0.0, 7), 1200.0, 7)
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_a_study_finds_the_best_of_a_table_and_tries_nothing_twice(seed: int) -> None:
-    table = recorded()
-    run = study_on(table, Deck(table, 0.0, seed), 1200.0, seed)
+    table, run = TABLE, alone(seed)
     assert run.steps[-1].row == BEST_ROW
     assert run.n_duplicates == 0
     assert run.seconds <= run.total_s <= 1.2 * 1200.0
@@ -59,8 +74,7 @@ def test_a_study_of_a_table_that_crashes_recommends_what_works() -> None:
 
 
 def test_a_study_pays_for_what_it_launches() -> None:
-    table = recorded()
-    run = study_on(table, Deck(table, 0.0, 0), 1200.0, 0)
+    run = alone(0)
     launched = sum(run.pulls.values()) * (3.0 + 3 * 0.5)
     assert run.seconds > launched
 
@@ -219,16 +233,14 @@ def test_what_is_left_of_a_small_space_is_measured_though_little_is_expected() -
 
 
 def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_once() -> None:
-    table = recorded()
-    earlier = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
+    earlier = told()
     assert earlier.log_ratios[Configuration()] == 0.0
-    run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [earlier])
-    alone = study_on(table, Deck(table, 0.0, 1), 1200.0, 1)
+    run = study_on(TABLE, Deck(TABLE, 0.0, 1), 1200.0, 1, [earlier])
 
     def found_at_s(run: Run) -> float:
         return next(step.at_s for step in run.steps if step.row == BEST_ROW)
 
-    assert found_at_s(run) < found_at_s(alone)
+    assert found_at_s(run) < found_at_s(alone(1))
 
 
 @needs("torch")
@@ -254,13 +266,12 @@ def test_rules_of_other_families_say_what_they_expect_on_a_table(tmp_path: Path)
 
 
 def test_settings_that_this_table_does_not_have_say_nothing() -> None:
-    table = recorded()
-    found = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
+    table, found = TABLE, told()
     best = max(found.log_ratios, key=lambda c: found.log_ratios[c])
     elsewhere = Configuration.of({**best.as_dict(), "launch.cores_per_instance": 1})
     other = Earlier("other", {Configuration(): 0.0, elsewhere: 1.0})
     run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [other])
-    assert run.steps == study_on(table, Deck(table, 0.0, 1), 1200.0, 1).steps
+    assert run.steps == alone(1).steps
 
 
 def test_kernel_tuner_takes_settings_of_numbers_and_text() -> None:
@@ -325,8 +336,7 @@ def test_the_surrogates_word_alone_settles_nothing() -> None:
 
 
 def test_a_study_that_was_told_nonsense_finds_the_best_all_the_same() -> None:
-    table = recorded()
-    found = earlier_on(table, Deck(table, 0.0, 7), 1200.0, 7)
+    table, found = TABLE, told()
     nonsense = Earlier("nonsense", {c: -ratio for c, ratio in found.log_ratios.items()})
     run = study_on(table, Deck(table, 0.0, 1), 1200.0, 1, [nonsense])
     assert run.steps[-1].row == BEST_ROW

@@ -208,7 +208,10 @@ def test_the_optimum_is_found_within_a_tenth_of_the_space(tmp_path: Path, seed: 
     best = max(searched.surface.log_rate(c.as_dict()) for c in searched.space.configurations())
     for _ in range(86):
         searched.step(WinnerClass.REDUCED)
-    assert max(s for s in searched.tried.values() if s is not None) == pytest.approx(best)
+        highest = max(s for s in searched.tried.values() if s is not None)
+        if highest == pytest.approx(best):
+            break
+    assert highest == pytest.approx(best)
 
 
 def test_failures_are_told_as_infeasible(tmp_path: Path) -> None:

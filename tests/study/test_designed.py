@@ -70,7 +70,7 @@ def test_the_search_does_not_hear_of_it(
 
 
 def test_a_cell_that_fails_is_named_and_the_others_stand(tmp_path: Path) -> None:
-    result = study(tmp_path, f"{DESIGNED},faults=fake.precision=bf16:wrong_output", "20s")
+    result = study(tmp_path, f"{DESIGNED},faults=fake.precision=bf16:wrong_output", "9s")
     for cell in result["designed"]["cells"]:
         is_wrong = "precision" in cell["factors"]
         assert (cell["outcome"] == "wrong_output") is is_wrong

@@ -42,7 +42,7 @@ def test_too_small_a_budget_ends_ambiguous_and_not_in_a_claim(tmp_path: Path) ->
 
 
 def test_a_default_that_cannot_be_measured_ends_with_code_3(tmp_path: Path) -> None:
-    done = run("--model", "fake@faults=fake.layout=plain:crash", *FAKE, "--budget", "20s",
+    done = run("--model", "fake@faults=fake.layout=plain:crash", *FAKE, "--budget", "10s",
                "--out", "out", cwd=tmp_path)  # fmt: skip
     assert done.returncode == 3
     assert "1 x crashed" in done.stderr

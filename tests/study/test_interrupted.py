@@ -14,9 +14,14 @@ from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 
+FORKED = ("--exclude", "launch.allocator")
+"""Without allocators, for which each worker would have to be started from nothing."""
 
-def interrupted_command(cwd: Path, budget: str) -> tuple[str, ...]:
-    return ("--model", "fake@seed=1", *FAKE, "--budget", budget, "--out",
+
+def interrupted_command(
+    cwd: Path, budget: str, without: tuple[str, ...] = FORKED
+) -> tuple[str, ...]:
+    return ("--model", "fake@seed=1", *FAKE, *without, "--budget", budget, "--out",
             str(cwd / "out"))  # fmt: skip
 
 
@@ -109,12 +114,11 @@ def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> Non
 
 
 def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "7s"
+    marker, log = new_marker(), tmp_path / "log"
+    with_allocators = interrupted_command(tmp_path, "7s", without=())
     for number in (signal.SIGINT, signal.SIGTERM):
         with log.open("wb"):
-            process = start(
-                *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
-            )
+            process = start(*with_allocators, cwd=tmp_path, marker=marker, log=log)
         wait_for_line(process, log, '"phase_begins","name":"explore"')
         time.sleep(0.3)
         process.send_signal(number)
@@ -124,8 +128,7 @@ def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
         assert "the same command goes on" in text
         assert "Traceback" not in text
     another = {"FAKE_THREADS": "8"}  # what was begun without it goes on without it
-    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, environment=another,
-               is_virtual=True)  # fmt: skip
+    done = run(*with_allocators, cwd=tmp_path, environment=another, is_virtual=True)
     assert done.returncode == 0
     begins = json.loads(done.stdout.splitlines()[0])
     assert begins["n_measured"] > 0  # of the sessions that were stopped

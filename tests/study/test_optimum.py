@@ -108,4 +108,6 @@ def test_the_optimum_is_found_wherever_the_seed_puts_it(planned: Plan, tmp_path:
         surface = Surface(seed)
         found = winner(planned, surface, tmp_path / str(seed))
         losses.append(optimum(surface) - surface.log_rate(found.as_dict()))
-    assert sum(abs(each) < 1e-9 for each in losses) >= 9, losses
+        if sum(abs(each) < 1e-9 for each in losses) == 9:
+            break
+    assert sum(abs(each) < 1e-9 for each in losses) == 9, losses

@@ -47,18 +47,15 @@ def drawings(specifications: Sequence[dict[str, Any]]) -> list[str]:
     return found
 
 
-def main() -> None:
-    """Draw what standard input asks for."""
+def draw(specifications: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the same, drawn in this process."""
     import vl_convert
 
-    json.dump(
-        [
-            vl_convert.vegalite_to_svg(each, vl_version=_VEGA_LITE, allowed_base_urls=[])
-            for each in json.load(sys.stdin)
-        ],
-        sys.stdout,
-    )
+    return [
+        vl_convert.vegalite_to_svg(each, vl_version=_VEGA_LITE, allowed_base_urls=[])
+        for each in specifications
+    ]
 
 
 if __name__ == "__main__":
-    main()
+    json.dump(draw(json.load(sys.stdin)), sys.stdout)

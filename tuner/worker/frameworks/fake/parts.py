@@ -9,6 +9,7 @@ must be known. Noise follows what was recorded on shared hosts: launches of one 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import resource
@@ -33,6 +34,11 @@ from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
 _ON_A_CARD = DeviceMemory(300 << 20, 400 << 20, 400 << 20, 80 << 30)
+
+
+@functools.cache
+def _weights(seed: int, width: int) -> Array:
+    return draw("weights", seed).standard_normal((width, 32))
 
 
 def _exhaust_memory() -> None:
@@ -195,8 +201,7 @@ class FakeInference:
         return call
 
     def _forward(self, x: Array) -> Array:
-        weights = draw("weights", self._build.weights_seed).standard_normal((x.shape[1], 32))
-        y = (x @ weights).astype(np.float32)
+        y = (x @ _weights(self._build.weights_seed, x.shape[1])).astype(np.float32)
         match self._build.fault:
             case "wrong_output":
                 return np.ascontiguousarray(y[::-1])
