@@ -45,6 +45,28 @@ _OF_TERRAFORM = (
     "TF_WORKSPACE",
 )
 """Named like TensorFlow's, and not read by it; their values may be anything, secrets too."""
+_OF_TOOLKITS = (
+    "CUDA_ARCH_LIST",
+    "CUDA_BIN_PATH",
+    "CUDA_COMPONENT_LIST",
+    "CUDA_DIR",
+    "CUDA_DRIVER_VERSION",
+    "CUDA_HOME",
+    "CUDA_INC_PATH",
+    "CUDA_LIB_PATH",
+    "CUDA_PATH",
+    "CUDA_PKG_VERSION",
+    "CUDA_ROOT",
+    "CUDA_TOOLKIT",
+    "CUDA_VERSION",
+    "TF_CUDA_COMPUTE_CAPABILITIES",
+    "TF_CUDA_PATHS",
+    "TF_CUDA_VERSION",
+    "TORCH_CUDA_ARCH_LIST",
+)
+"""Where compilers for a card are, and what they build for, as NVIDIA's images set it: measured
+processes keep them, as whatever compiles at run time may look there."""
+_OF_NO_FRAMEWORK = (*_OF_TERRAFORM, *_OF_TOOLKITS)
 _OF_GPUS = (
     "CUDA_",
     "NVIDIA_TF32",
@@ -83,7 +105,7 @@ after a trace took 6 to 12 us longer (H100, PyTorch 2.11: 100 small layers 2.0 t
 place of 1.4), and settings are read back off a trace."""
 LINE_PATTERN = "|".join((*_PREFIXES, *(f"{name}=" for name in _NAMES)))
 """An extended regular expression: how the lines of `env` begin that hold tuning variables."""
-OTHERS_PATTERN = "|".join(_OF_TERRAFORM)
+OTHERS_PATTERN = "|".join(_OF_NO_FRAMEWORK)
 """Likewise: how those of them begin that only look like tuning variables."""
 
 
@@ -98,7 +120,7 @@ def for_workers(gpu: str) -> dict[str, str]:
 def is_tuning_variable(name: str) -> bool:
     """Tell whether a variable may change a framework's speed."""
     is_named = name.startswith(_PREFIXES) or name in _NAMES
-    return is_named and not name.startswith(_OF_TERRAFORM)
+    return is_named and not name.startswith(_OF_NO_FRAMEWORK)
 
 
 def tuning_variables(environment: Mapping[str, str]) -> list[str]:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from tuner.host.environment import without_effect
+from tuner.host.environment import is_tuning_variable, without_effect
 from tuner.host.identity import Host
 from tuner.host.libraries import library_named
 from tuner.host.secrets import KEPT_BACK
@@ -194,7 +194,7 @@ def change(first: Mapping[str, str], now: Mapping[str, str]) -> str:
 
     The first environment stays the baseline: what was measured of it would be lost otherwise.
     """
-    if first == now:
+    if {k: v for k, v in first.items() if is_tuning_variable(k)} == now:
         return ""
     return (
         f"this study was begun with {shown(first) or 'no tuning variable set'}, and this shell has "
