@@ -216,7 +216,7 @@ def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up
     assert done.returncode == 0, done.stderr
     advised = json.loads(done.stdout)[0]["advised"]["same"]
     assert (advised["verdict"], advised["configuration"]) == (
-        "looked_up", {"settings": [["env.FAKE_THREADS", 4]]},
+        "looked_up", {"env.FAKE_THREADS": 4},
     )  # fmt: skip
     assert "confirmed there as launch_only; of same it decided nothing" in advised["rests_on"][0]
 

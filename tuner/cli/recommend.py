@@ -21,12 +21,20 @@ def main(model: str, *, as_json: bool, **given: Any) -> None:
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
         found = recommend(model, **given, listen=listen)
     if as_json:
-        data = msgspec.json.encode(found, enc_hook=str)
+        data = msgspec.json.encode([_plain(each) for each in found])
         sys.stdout.write(msgspec.json.format(data, indent=2).decode() + "\n")
         return
     for each in found:
         for line in _lines(each):
             print(printable(line))
+
+
+def _plain(found: Recommended) -> dict[str, Any]:
+    """Return it as JSON has it: configurations as objects, as in result.json."""
+    plain: dict[str, Any] = msgspec.to_builtins(found, enc_hook=str)
+    for klass, advised in found.advised.items():
+        plain["advised"][str(klass)]["configuration"] = advised.configuration.as_dict()
+    return plain
 
 
 def _lines(found: Recommended) -> Sequence[str]:
