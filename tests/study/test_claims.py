@@ -59,11 +59,12 @@ def claims(
     n_rounds: int | None = None,
     chosen: ArmsChosen | None = None,
     is_proven: Callable[[Configuration], bool] = lambda _: True,
+    reduced: Configuration | None = None,
 ) -> Claims:
     finalists = {
         WinnerClass.LAUNCH_ONLY: DEFAULT,
         WinnerClass.SAME: tuned,
-        WinnerClass.REDUCED: tuned,
+        WinnerClass.REDUCED: reduced or tuned,
     }
     ledger = Ledger(store, 4, (4, 16))
     return Claims(store, ledger, finalists, chosen, n_rounds, is_proven=is_proven)
@@ -158,6 +159,25 @@ def test_what_is_said_of_an_arm_that_left_does_not_change(store: Store) -> None:
     for number in range(5, 13):
         add_round(store, number, {c: random.normal(0, 0.001) for c in (DEFAULT, TUNED)})
     assert claims(store, chosen=chosen).against_default(baseline) == first
+
+
+@pytest.mark.parametrize(("gain", "verdict"), [(0.5, "faster"), (0.0, "ambiguous")])
+def test_a_finalist_that_was_left_out_costs_the_others_nothing(
+    store: Store, gain: float, verdict: str
+) -> None:
+    """Its class ships another's winner, if it may; of itself nothing is said."""
+    rounds(store, gain=gain, n=4)
+    left_out = Configuration.of({"fake.precision": "bf16"})
+    chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
+    without, alone = claims(store, chosen=chosen, reduced=left_out), claims(store, chosen=chosen)
+    assert without.claim(WinnerClass.SAME) == alone.claim(WinnerClass.SAME)
+    claim = without.claim(WinnerClass.REDUCED)
+    assert claim.verdict == verdict
+    if verdict == "faster":
+        assert claim == alone.claim(WinnerClass.REDUCED)
+    else:
+        assert claim.configuration == left_out
+        assert claim.reason == "there was no time to confirm it as well"
 
 
 def disturb(store: Store, n: int) -> None:

@@ -4,8 +4,10 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
+import tuner.study.phase_costs
 from tests.study.studies import BASELINE, new_study
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import Scatter
@@ -19,6 +21,8 @@ from tuner.record.journal import (
     WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.load import Slo, Trace
+from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
@@ -28,12 +32,16 @@ from tuner.study.compared import best_baseline
 from tuner.study.confirm import choose_arms, confirm
 from tuner.study.ledger import Ledger
 from tuner.study.phase_costs import PhaseCosts
+from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
 LAUNCH_ONLY = Configuration.of({"launch.allocator": "jemalloc"})
 SAME = Configuration.of({"fake.layout": "packed"})
+REDUCED = Configuration.of({"fake.precision": "bf16"})
 LAUNCH_S = 10.0
+BOUND = Slo(0.99, 0.1, "p99=100ms")
+REPLAYED = msgspec.structs.replace(BOUND, trace=Trace("arrivals", "", 2, 1.0))
 QUIET = Scatter(0.01, 0.01)
 
 
@@ -57,11 +65,11 @@ def launch(store: Store, configuration: Configuration, log_rate: float) -> None:
     )
 
 
-def name_finalists(store: Store, same: Configuration) -> None:
+def name_finalists(store: Store, same: Configuration, reduced: Configuration | None = None) -> None:
     for klass, finalist in (
         (WinnerClass.LAUNCH_ONLY, LAUNCH_ONLY),
         (WinnerClass.SAME, same),
-        (WinnerClass.REDUCED, same),
+        (WinnerClass.REDUCED, reduced or same),
     ):
         store.add(FinalistNamed(Phase.MINIMISE, klass, finalist))
 
@@ -86,9 +94,57 @@ def test_with_time_for_all_the_baseline_is_confirmed(store: Store, tmp_path: Pat
 
 def test_a_baseline_that_is_a_finalist_stays(store: Store, tmp_path: Path) -> None:
     name_finalists(store, BASELINE)
-    chosen = choose_arms(new_study(store, tmp_path, budget_s=10))
+    chosen = choose_arms(new_study(store, tmp_path, budget_s=170))
     assert chosen.arms == (LAUNCH_ONLY, BASELINE)
     assert chosen.best_baseline == BASELINE
+
+
+@pytest.mark.parametrize(
+    ("budget_s", "expected"),
+    [
+        (205.0, (LAUNCH_ONLY, SAME, REDUCED)),
+        (195.0, (LAUNCH_ONLY, SAME)),
+        (145.0, (SAME,)),
+        (75.0, (SAME,)),
+        (65.0, (LAUNCH_ONLY, SAME, REDUCED)),
+    ],
+)
+def test_a_verdict_on_what_ships_comes_before_none_on_each(
+    store: Store, tmp_path: Path, budget_s: float, expected: tuple[Configuration, ...]
+) -> None:
+    """Four rounds beside the default take 40 s and 40 for each arm; of a single one, 10 overdrawn.
+
+    Of several there is a reserve of a quarter. What ships is the winner of the same numerics, or
+    else the one that only launches otherwise. Where nothing fits, nothing is left out.
+    """
+    launch(store, REDUCED, 1.4)
+    name_finalists(store, SAME, REDUCED)
+    study = new_study(store, tmp_path, budget_s)
+    chosen = choose_arms(study)
+    assert chosen.arms == expected
+    said = {note.text.rpartition(" to confirm ")[2] for note in store.all(WarningNoted)}
+    for left_out in {LAUNCH_ONLY, SAME, REDUCED} - {*expected}:
+        assert left_out.label() in said
+    assert not {arm.label() for arm in expected} & said
+    study.bench.__class__ = Undecided
+    study.budget = Budget(1000)
+    confirm(study)
+    launched = {r.request.configuration for r in store.launches.values() if r.request.round}
+    assert launched == {DEFAULT, *expected}  # whatever time there is in the end
+
+
+DEAR = Configuration.of({"fake.compile": "fast"})
+
+
+@pytest.mark.parametrize(("budget_s", "expected"), [(275.0, DEAR), (265.0, LAUNCH_ONLY)])
+def test_what_ships_gives_way_where_only_another_fits(
+    store: Store, tmp_path: Path, budget_s: float, expected: Configuration
+) -> None:
+    """Four rounds of a launch of 60 s and the default's take 280 s."""
+    launch(store, DEAR, 1.3)
+    store.launches[max(store.launches)].total_s = 60.0
+    name_finalists(store, DEAR)
+    assert choose_arms(new_study(store, tmp_path, budget_s)).arms == (expected,)
 
 
 def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics(
@@ -315,6 +371,36 @@ def test_rounds_before_the_first_look_are_not_left_in_vain(
     assert len(store.all(RoundDone)) == n_after
     (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
     assert "no time for a further round after 4" in done.reason
+
+
+@pytest.mark.parametrize(("slo", "kept_s"), [(BOUND, 175.0), (REPLAYED, 0.0), (None, 0.0)])
+def test_rounds_leave_loadgen_the_time_to_speak_of_what_is_proved(
+    store: Store, tmp_path: Path, slo: Slo | None, kept_s: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked of the default and the winner: 10 s and 60 s of requests each, and a reserve."""
+    monkeypatch.setattr(tuner.study.phase_costs, "is_installed", lambda: True)
+    name_finalists(store, SAME)
+    study = new_study(store, tmp_path, budget_s=1000)
+    study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=slo)
+    schedule, arms = Schedule(study), [DEFAULT, LAUNCH_ONLY, SAME]
+    assert schedule.phases.validating_s() == pytest.approx(kept_s)
+    before_s = schedule.phases.confirming_s()  # no baseline gives way to it
+    store.add(PhaseDone(Phase.BASELINES, ""))
+    for number in range(7):
+        launch(store, Configuration.of({"env.FAKE_THREADS": 10 + number}), 0.5)
+    assert schedule.phases.confirming_s() == pytest.approx(before_s + kept_s)
+    study.budget = Budget(1000, used_before_s=1000 - 100)  # such a round takes 37.5 s
+    assert ("LoadGen" in schedule.why_no_round(4, arms, is_proved=True)) is (kept_s > 0)
+    assert not schedule.why_no_round(4, arms)
+
+
+def test_loadgen_sends_no_more_requests_than_it_needs(store: Store, tmp_path: Path) -> None:
+    study = new_study(store, tmp_path, budget_s=1000)
+    study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
+    costs = PhaseCosts(study)
+    assert costs.loadgen_s(10.0) == 60.0
+    assert costs.loadgen_s(100.0) == pytest.approx(20.0)  # 2,000: twenty times one beyond p99
+    assert costs.loadgen_s(1e6) == 2.0
 
 
 def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tuner.host.interference import n_disturbed
+from tuner.host.interference import disturbances, n_disturbed
 from tuner.measurement.confirmation import ALPHA
 from tuner.record.course import ConfirmationRound, ConfirmationSection, NoiseSection
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
@@ -40,5 +40,5 @@ def noise_section(store: Store, claims: Claims, klass: WinnerClass) -> NoiseSect
         launch_sd=round(claims.noise.launch_sd, 6),
         dirty_slices=n_disturbed(slices),
         slices=len(slices),
-        disturbances=claims.disturbances(),
+        disturbances=disturbances([s.interference for s in slices]),
     )

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tuner.host.interference import disturbances, disturbed_share
+from tuner.host.interference import disturbed_share
 from tuner.measurement.confirmation import (
     LOOKS,
     ArmSeries,
@@ -23,7 +23,6 @@ from tuner.measurement.confirmation import (
 from tuner.measurement.estimates import counts, round_worths
 from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
-from tuner.record.course import Disturbance
 from tuner.record.interval import Interval
 from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord
@@ -61,8 +60,8 @@ class Claims:
         self._is_proven = is_proven
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
-        self._others = [c for c in chosen.arms if c not in finalists.values()] if chosen else []
-        self._all_launches = store.launches
+        self._arms = chosen.arms if chosen else (*finalists.values(),)
+        self._others = [c for c in self._arms if c not in finalists.values()]
         self._disturbed = disturbed_share(store.launches.values())
         self.rounds = store.all(RoundDone)[:n_rounds]
         self.launches: list[dict[Configuration, LaunchRecord]] = []
@@ -76,8 +75,8 @@ class Claims:
             self._rounds.append(dict(zip(names, worths, strict=True)))
         self.default = self._default()
         self.noise = self._noise()
-        family = {c.label(): self.differences(c) for c in finalists.values() if not is_default(c)}
-        self._levels = holm_alphas(dict(family))
+        tested = [c for c in finalists.values() if c in self._arms and not is_default(c)]
+        self._levels = holm_alphas({c.label(): self.differences(c) for c in tested})
 
     # ---------------------------------------------------------------- series
 
@@ -128,14 +127,9 @@ class Claims:
         return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd, _MANY)
 
     def noise_floor(self, klass: WinnerClass) -> float:
-        """Return the noise floor at the replication of a class's finalist."""
-        finalist = self._finalists[klass]
-        return self._noise(finalist).floor(max(len(self.differences(finalist)), LOOKS[0]))
-
-    def disturbances(self) -> list[Disturbance]:
-        """Return what disturbed the study's slices, what disturbed most of them first."""
-        slices = [s for record in self._all_launches.values() for s in record.slices]
-        return disturbances([s.interference for s in slices])
+        """Return the noise floor at the replication of what is said of a class."""
+        said_of = self.claim(klass).configuration
+        return self._noise(said_of).floor(max(len(self.differences(said_of)), LOOKS[0]))
 
     # ---------------------------------------------------------------- verdicts
 
@@ -143,14 +137,14 @@ class Claims:
         """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
 
         Only one whose every setting was observed, and none of them dear unless it is shown to be
-        needed: nobody tried it without the others.
+        needed: nobody tried it without the others. For a finalist left out, another class's too.
         """
         found = self._claim_of(klass, self._finalists[klass])
         if found.verdict == "faster":
             return found
         baselines = [
             self._claim_of(klass, other)
-            for other in self._others
+            for other in (self._arms if self._is_left_out(klass) else self._others)
             if allowed_in(klass, other) and not self._ledger.unobservable(other)
             if not self._ledger.eligible.refusal(other)
         ]
@@ -164,6 +158,8 @@ class Claims:
     def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
         if is_default(configuration):
             return self._nothing_better(klass, configuration)
+        if configuration == self._finalists[klass] and self._is_left_out(klass):
+            return Claim(configuration, "ambiguous", "there was no time to confirm it as well")
         if self.objective.slo is not None and (found := self._of_misses(configuration)):
             return found
         differences = self.differences(configuration)
@@ -183,15 +179,15 @@ class Claims:
         noise = self._noise(configuration)
         floor = noise.floor(n)
         verdict = judge(speedup, floor)
-        reason = explain(verdict, floor, is_finalist=configuration == self._finalists[klass])
+        is_own = configuration in self._finalists.values() or self._is_left_out(klass)
+        reason = explain(verdict, floor, is_finalist=is_own)
         if verdict == "ambiguous" and is_too_noisy(floor, noise.launch_sd):
             reason = TOO_NOISY
-        own = self.series(configuration)
         at_reference = self.series(
             self._ledger.at_batch(configuration, self._ledger.reference_batch)
         )
         pairs = at_reference.against(self.series(Configuration()))
-        gains = own.against(at_reference)
+        gains = self.series(configuration).against(at_reference)
         return Claim(
             configuration=configuration,
             verdict=verdict,
@@ -278,6 +274,11 @@ class Claims:
             return Claim(default, "ambiguous", reason)
         return Claim(default, "keep_default", reason)
 
+    def _is_left_out(self, klass: WinnerClass) -> bool:
+        finalist = self._finalists[klass]
+        is_arm = is_default(finalist) or finalist in self._arms
+        return not is_arm and self._ledger.eligible.may_win(finalist)
+
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
         claims = [self._claim_of(klass, self._finalists[klass]) for klass in WinnerClass]
@@ -327,11 +328,10 @@ class Claims:
 
     def value_undisturbed(self, configuration: Configuration) -> Interval | None:
         """Return the same of the undisturbed slices alone, where all calls count; else None."""
-        objective = self.objective
-        if not objective.is_of_calls:
+        if not self.objective.is_of_calls:
             return None
-        known = self._known_in_rounds(configuration, objective, only_clean=True)
-        return objective.in_unit(plain_interval(known)) if len(known) > 1 else None
+        known = self._known_in_rounds(configuration, self.objective, only_clean=True)
+        return self.objective.in_unit(plain_interval(known)) if len(known) > 1 else None
 
     def rate(self, configuration: Configuration) -> Interval | None:
         """Return an arm's items per second, whatever the objective."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
@@ -43,19 +43,28 @@ def confirm(study: Study) -> None:
     while not reason:
         n = len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
-        open_arms = make_claims(study, last_look).open_arms() if last_look else list(chosen.arms)
-        open_arms = [c for c in open_arms if study.ledger.eligible.may_win(c)]
+        claims = make_claims(study, last_look)
+        open_arms = claims.open_arms() if last_look else list(chosen.arms)
+        open_arms = [c for c in open_arms if c in chosen.arms and study.ledger.eligible.may_win(c)]
         if not any(map(study.ledger.eligible.may_win, chosen.arms)):
             reason = f"no arm was left after {n} rounds: {_why_none(study, chosen.arms)}"
         elif last_look and not open_arms:
             reason = f"decided after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
-        elif lacking := schedule.why_no_round(n, _launched(study, open_arms)):
+        elif lacking := schedule.why_no_round(
+            n, _launched(study, open_arms), is_proved=_is_settled(study, claims, open_arms)
+        ):
             reason = f"no time for a further round after {n}: {lacking}"
         else:
             _run_round(study, open_arms, n + 1)
     study.notes.done(Phase.CONFIRM, reason)
+
+
+def _is_settled(study: Study, claims: Claims, open_arms: Sequence[Configuration]) -> bool:
+    """Tell whether there is a winner, and what ships does not depend on further rounds."""
+    is_any = any(claims.claim(klass).verdict == "faster" for klass in WinnerClass)
+    return is_any and study.contenders.finalists()[study.widest] not in open_arms
 
 
 def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
@@ -84,22 +93,28 @@ def choose_arms(study: Study) -> ArmsChosen:
 
     Where a first look at all of them does not fit, the winners' verdicts come before the baselines,
     and the best of these before the others; a cheaper one may fit where a better one does not.
+    Where not even one at the winners does, a verdict on what ships comes before none on each.
     """
     if study.store.all(ArmsChosen):
         return _chosen(study)
-    arms = [c for c in study.contenders.finalists().values() if not is_default(c)]
+    schedule, finalists = Schedule(study), _finalists(study)
+    arms = _fitting(schedule, study.widest, finalists)
     best, own = best_baseline(study), as_run(study)
     wanted = [c for c in baselines_to_confirm(study) if c not in arms]
-    schedule = Schedule(study)
     phases = schedule.phases
     later_s = phases.looks_s() - phases.first_look_s() + phases.profiling_s()
-    fitting = [*arms]
+    later_s += phases.validating_s()
+    fitting, is_whole = [*arms], all(c in arms for c in finalists.values())
     for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside
         kept_s = 0.0 if baseline in (best, own) else later_s
-        if not fitting or schedule.has_time_for_a_look([*fitting, baseline], kept_s):
+        arms = [*fitting, baseline]
+        if not fitting or (is_whole and schedule.has_time_for_a_look(arms, kept_s)):
             fitting.append(baseline)
     missing = [c for c in wanted if c not in fitting]
+    for finalist in dict.fromkeys(finalists.values()):
+        if finalist not in (*fitting, best):
+            study.notes.leave_undone(f"to confirm {finalist.label()}")
     if own in missing:
         study.notes.leave_undone(f"to confirm {AS_RUN}")
     if best is not None and best in missing:
@@ -121,6 +136,31 @@ def choose_arms(study: Study) -> ArmsChosen:
         study.notes.leave_undone("to confirm the winners at the reference batch as well")
     study.store.add(chosen)
     return chosen
+
+
+def _finalists(study: Study) -> dict[WinnerClass, Configuration]:
+    """Return the finalists that may win, but for the default."""
+    return {
+        klass: finalist
+        for klass, finalist in study.contenders.finalists().items()
+        if not is_default(finalist) and study.ledger.eligible.may_win(finalist)
+    }
+
+
+def _fitting(
+    schedule: Schedule, widest: WinnerClass, finalists: Mapping[WinnerClass, Configuration]
+) -> list[Configuration]:
+    """Return those that a first look fits, in the finalists' order; where it fits none, all.
+
+    What ships comes first, and then what would if that proved no faster.
+    """
+    found: list[Configuration] = []
+    in_turn = (widest, WinnerClass.SAME, WinnerClass.LAUNCH_ONLY, WinnerClass.REDUCED)
+    for finalist in dict.fromkeys(finalists[k] for k in in_turn if k in finalists):
+        if schedule.has_time_for_a_look([*found, finalist], 0.0, in_haste=True):
+            found.append(finalist)
+    by_class = list(dict.fromkeys(finalists.values()))
+    return [c for c in by_class if c in found] or by_class
 
 
 def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:

@@ -122,8 +122,7 @@ class Costs:
             return self.own_s(configuration)
         shortest = min(own, key=lambda r: r.total_s - r.check_s)
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
-        # of a launch that was little but slices, rounding may leave less than nothing
-        fixed_s = max(0.0, shortest.total_s - shortest.check_s - shortest.slicing_s)
+        fixed_s = _unsliced_s(shortest)
         needed = self._confirming.least
         if not in_haste:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
@@ -131,6 +130,12 @@ class Costs:
         needed = max(needed, least, self._passes_for_calls(configuration))
         arriving_s = trials_s(shortest, self._ledger.objective)
         return fixed_s + (arriving_s or needed * slice_s)
+
+    def unsliced_s(self, configuration: Configuration) -> float:
+        """Estimate the seconds of a configuration's next launch before its first slice."""
+        self._refresh()
+        own = self._ended.get(configuration, [])
+        return statistics.median(map(_unsliced_s, own)) if own else self.own_s(configuration)
 
     def compiling_s(self, configuration: Configuration) -> float:
         """Return what the only launch of a configuration took to compile; 0 after several.
@@ -141,3 +146,8 @@ class Costs:
         self._refresh()
         own = self._ended.get(configuration, [])
         return own[0].compile_s / (1 + own[0].request.n_companions) if len(own) == 1 else 0.0
+
+
+def _unsliced_s(record: LaunchRecord) -> float:
+    # of a launch that was little but slices, rounding may leave less than nothing
+    return max(0.0, record.total_s - record.check_s - record.slicing_s)

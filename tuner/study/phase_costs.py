@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS, ONE_SIDED, expected_half_width
+from tuner.measurement.loadgen import is_installed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
+from tuner.record.workload import SERVICE
 from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import confirmation_arms, main_baselines
@@ -34,6 +36,23 @@ _BESIDE = 2.5
 """How many times as long a slice takes beside a busy neighbour, as a guess."""
 _PROFILE_SLICES, _PROFILE_S = 3.0, 2.0
 """What a profile takes: some slices, because a profiler slows what it watches, and its own work."""
+LOADGEN_S = 60.0
+"""In which LoadGen sends requests to one configuration, at the most."""
+_LOADGEN_SHARE = 0.1
+"""Of the budget that this may take."""
+_LOADGEN_LEAST_S = 2.0
+_LOADGEN_ENOUGH = 20
+"""Times the requests of which one is expected beyond the quantile: fewer than a quarter of them
+cannot be VALID (at p99, 459 where none of them is late)."""
+
+
+def has_loadgen_to_ask(study: Study) -> bool:
+    """Tell whether LoadGen can say something of the rates, were it installed.
+
+    Its requests arrive at random, and it knows no HTTP.
+    """
+    slo = study.ledger.objective.slo
+    return slo is not None and slo.trace is None and study.bench.form != SERVICE
 
 
 class PhaseCosts:
@@ -64,15 +83,17 @@ class PhaseCosts:
         return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self._total_s))
 
     def confirming_s(self) -> float:
-        """Return what is kept for the confirmation: its looks, some beside a neighbour.
+        """Return what is kept for the confirmation: its looks, some beside a neighbour, LoadGen.
 
-        After few proposals, the least that a verdict needs.
+        After few proposals, the least that a verdict needs; LoadGen takes no baseline's time.
         """
         if not self._study.preference.bears_neighbours and self.has_few_proposals():
             return self.first_look_s()
         launched = confirmation_arms(self._study, self.compared(), at_reference=True)
         besides_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
-        return self.looks_s() + min(self.neighbours_s(), besides_s)
+        kept_s = self.looks_s() + min(self.neighbours_s(), besides_s)
+        is_searching = self._study.notes.is_done(Phase.BASELINES)
+        return kept_s + (self.validating_s() if is_searching else 0.0)
 
     def compared(self) -> list[Configuration]:
         """Return what the confirmation compares with the default at the least."""
@@ -141,6 +162,31 @@ class PhaseCosts:
             arms = confirmation_arms(self._study, [finalists[self._study.widest]])
         may_be = filter(self._study.bench.may_profile, arms)
         return sum(_PROFILE_SLICES * self._costs.slice_s(arm) + _PROFILE_S for arm in may_be)
+
+    def loadgen_s(self, rate: float) -> float:
+        """Return the seconds in which LoadGen may send so many requests a second."""
+        slo = self._study.ledger.objective.slo
+        assert slo is not None
+        enough_s = _LOADGEN_ENOUGH * slo.least_requests / rate
+        return max(_LOADGEN_LEAST_S, min(LOADGEN_S, _LOADGEN_SHARE * self._total_s, enough_s))
+
+    def asking_loadgen_s(self, configuration: Configuration, rate: float) -> float:
+        """Return the seconds of a launch that answers LoadGen's requests."""
+        return self._costs.unsliced_s(configuration) + self.loadgen_s(rate)
+
+    def validating_s(self) -> float:
+        """Return the seconds of LoadGen's word on the default and on what ships; 0 without it."""
+        study = self._study
+        if not has_loadgen_to_ask(study) or not is_installed():
+            return 0.0
+        default = study.ledger.leaders.default_at_best()
+        asked = [study.contenders.finalists()[study.widest]]
+        if default is not None and not study.ledger.default_is_late:
+            asked.append(default[0])
+        scores = [(c, study.ledger.score(c)) for c in dict.fromkeys(asked)]
+        value = study.ledger.objective.value
+        costs_s = [self.asking_loadgen_s(c, value(s)) for c, s in scores if s is not None]
+        return SAFETY * sum(costs_s)
 
     def explaining_s(self, winner: Configuration) -> float:
         """Return the seconds that all settings of a winner take to be compared."""

@@ -32,12 +32,13 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     looking_s = _look_s(study, 1 + len(study.turns) + min(1, n_baselines))
     n_leading = min(n_baselines, len(study.turns))
     n_before = n_baselines + n_leading * (len(study.ledger.batches) - 1)
-    wanted_s = looking_s + (n_before + _PROPOSALS + _REMOVALS) * launch_s
+    validating_s = 2 * Schedule(study).phases.validating_s()
+    wanted_s = looking_s + validating_s + (n_before + _PROPOSALS + _REMOVALS) * launch_s
     if left_s >= wanted_s:
         return
     n_beside = int((left_s - claim_s) / launch_s)
-    # a launch more is kept for the race
-    kept_s = looking_s + launch_s
+    # a launch more is kept for the race, and LoadGen is asked about the default and another
+    kept_s = looking_s + launch_s + validating_s
     n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
         held = "are too short even for that: expect no verdict"

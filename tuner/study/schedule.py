@@ -80,6 +80,7 @@ class Schedule:
             self.phases.explaining_s(finalists[study.widest]), _EXPLAIN_SHARE * total_s
         )
         race_s = _RACE_LAUNCHES * max(self._costs.launch_s(c) for c in finalists.values())
+        looking_s += self.phases.validating_s()
         needed_s = race_s + minimising_s + looking_s + besides_s + explaining_s
         return study.budget.left_s() < needed_s
 
@@ -126,22 +127,37 @@ class Schedule:
         """Return by how much a first look may overdraw the budget: by one launch."""
         return self._costs.launch_s(Configuration()) if n_rounds < FIRST_LOOK else 0.0
 
-    def has_time_for_a_look(self, arms: list[Configuration], kept_s: float) -> bool:
-        """Tell whether a first look at these arms fits and leaves `kept_s`."""
-        needed_s = self.phases.looking_s(confirmation_arms(self._study, arms))
-        return self._study.budget.left_s() + self._allowance_s(0) >= needed_s + kept_s
+    def has_time_for_a_look(
+        self, arms: list[Configuration], kept_s: float, *, in_haste: bool = False
+    ) -> bool:
+        """Tell whether a first look at these arms fits and leaves `kept_s`.
 
-    def why_no_round(self, n_rounds: int, arms: list[Configuration]) -> str:
+        in_haste: with the fewest slices that count; for a single arm, to the last second.
+        """
+        launched, left_s = confirmation_arms(self._study, arms), self._study.budget.left_s()
+        if not in_haste:
+            return left_s + self._allowance_s(0) >= self.phases.looking_s(launched) + kept_s
+        needed_s = FIRST_LOOK * self._costs.hasty_round_s(launched) + kept_s
+        if len(arms) > 1:
+            return left_s >= SAFETY * needed_s
+        return left_s + self._allowance_s(0) >= needed_s
+
+    def why_no_round(
+        self, n_rounds: int, arms: list[Configuration], *, is_proved: bool = False
+    ) -> str:
         """Say why no further round of the confirmation is begun; empty if one fits.
 
-        Without a first look the rounds before it were in vain: a hasty round will do.
+        Without a first look the rounds before it were in vain: a hasty round will do. is_proved:
+        what ships is known already, and LoadGen may be asked about it.
         """
         left_s, costs = self._study.budget.left_s(), self._costs
         is_needed = 0 < n_rounds < FIRST_LOOK
         round_s = costs.hasty_round_s(arms) if is_needed else costs.round_s(arms)
-        if left_s + self._allowance_s(n_rounds) >= round_s:
+        validating_s = self.phases.validating_s() if is_proved else 0.0
+        if left_s + self._allowance_s(n_rounds) >= round_s + validating_s:
             return ""
-        return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left"
+        told = f"; LoadGen wants {validating_s:.0f} s" if left_s >= round_s else ""
+        return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left{told}"
 
     def round_ends_s(self, number: int) -> float:
         """Return what a round may take so that those up to the first look fit."""

@@ -11,55 +11,40 @@ from tuner.record.journal import ValidationNoted
 from tuner.record.launch import Purpose
 from tuner.record.load import Slo
 from tuner.record.serving import LoadgenOrder, Validation
-from tuner.record.workload import SERVICE
 from tuner.study.confirm import make_claims
+from tuner.study.phase_costs import PhaseCosts, has_loadgen_to_ask
 from tuner.study.study import Study
-
-USUAL_S = 60.0
-"""In which LoadGen sends requests to one configuration, where the budget allows."""
-_SHARE = 0.1
-"""Of the budget that this may take."""
-_LEAST_S = 2.0
-_ENOUGH = 5
-"""Times the requests of which one is expected beyond the quantile: fewer cannot be VALID (at p99,
-459 where none of them is late)."""
 
 
 def validate(study: Study, winners: list[Configuration]) -> None:
-    """Ask LoadGen about the lower bounds of the default's and the first winner's rates, once each.
+    """Ask LoadGen about the lower bounds of the first winner's and the default's rates, once each.
 
     While time is left. What it could not say, be it that it is not installed, is noted.
     """
     slo = study.ledger.objective.slo
-    if slo is None:
+    if slo is None or not has_loadgen_to_ask(study):
         return
-    claims = make_claims(study)
-    if slo.trace is not None or study.bench.form == SERVICE:
-        return  # LoadGen's requests arrive at random, and it knows no HTTP
     if not is_installed():
         study.notes.warn(f"LoadGen was not asked about the rates: {MISSING}")
         return
+    claims, costs = make_claims(study), PhaseCosts(study)
     known = {note.configuration for note in study.store.all(ValidationNoted)}
-    for configuration in dict.fromkeys([claims.default, *winners[:1]]):
+    for configuration in dict.fromkeys([*winners[:1], claims.default]):
         value = claims.value(configuration)
         met, n = claims.n_met(configuration)
         if configuration in known or value is None or met < n:
             continue
-        order_s = min(USUAL_S, _SHARE * study.budget.total_s)
-        needed_s = study.costs.own_s(configuration) + order_s
-        if study.budget.left_s() < needed_s:
+        if study.budget.left_s() < costs.asking_loadgen_s(configuration, value.low):
             study.notes.leave_undone("to ask LoadGen about the rates")
             return
-        study.store.add(
-            ValidationNoted(configuration, _ask(study, configuration, value.low, slo, order_s))
-        )
+        word = _ask(study, configuration, value.low, slo, costs.loadgen_s(value.low))
+        study.store.add(ValidationNoted(configuration, word))
         study.listen(TimeLeft(study.budget.left_s()))
 
 
 def _ask(
-    study: Study, configuration: Configuration, rate: float, slo: Slo, seconds: float
+    study: Study, configuration: Configuration, rate: float, slo: Slo, duration_s: float
 ) -> Validation:
-    duration_s = max(_LEAST_S, min(seconds, 4 * _ENOUGH * slo.least_requests / rate))
     if duration_s * rate < slo.least_requests:
         fault = (
             f"{duration_s:.0f} s hold too few requests at this rate to say anything of {slo.name}"
