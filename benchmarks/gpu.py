@@ -5,7 +5,7 @@
 
 Each model is tuned by the command that users type; a study that is there already is rendered again,
 so that a run that was cut off goes on. Then the table: the default, PyTorch's own guide with and
-without what changes numerics, and the winners, with the share of the peak that the best of them
+without what changes numerics, and the winners, with the share of the peaks that the reduced winner
 reaches. Peaks are measured first, as every rate on a card depends on its clocks: products of large
 matrices in each precision, and a copy within the card's memory.
 """
@@ -23,7 +23,8 @@ from typing import Any
 
 from tuner.output.values import ratio
 from tuner.record.files import read_result
-from tuner.record.result import Result
+from tuner.record.result import Result, WinnerSection
+from tuner.space.knobs_of.launch import BATCH
 
 MODELS = ("resnet50", "bert-large", "gpt2-decode", "dlrm-rmc2")
 PEAKS = "peaks.json"
@@ -75,22 +76,33 @@ def tune(model: str, folder: Path, minutes: float) -> None:
 
 
 def share(result: Result, klass: str, peaks: dict[str, float]) -> str:
-    """Return what a winner reaches of the peak that bounds it: arithmetic or the weights' bytes."""
+    """Return what a class's winner reaches of the peaks: of arithmetic, and of the weights' bytes.
+
+    Where none was proved, what the default reaches.
+    """
     winner, facts = result.winners[klass], result.model_facts
-    rate = winner.rate or result.default.rate
+    is_proved = winner.verdict == "faster"
+    rate = winner.rate if is_proved else result.default.rate
     if rate is None or facts is None or facts.macs is None:
         return "-"
-    configuration = winner.configuration
+    batch_of_default = {BATCH: result.default.batch}
+    configuration = winner.configuration if is_proved else batch_of_default
     low = {str(configuration.get(knob)) for knob in ("torch.dtype", "torch.autocast")}
     named = next((name for name in ("bf16", "fp16") if name in low), "tf32")
     if named == "tf32" and facts.kind != "cnn":
         high = configuration.get("torch.float32_matmul_precision") == "high"
         named = "tf32" if high else "fp32"
     by_products = rate.point * 2 * facts.macs / peaks[named]
-    batch = int(configuration.get("workload.batch", result.reference_batch))
+    batch = int(configuration.get(BATCH, result.reference_batch))
     width = 0.5 if configuration.get("torch.dtype") in ("bf16", "fp16") else 1.0
     by_bytes = rate.point / batch * facts.parameter_bytes * width / peaks["bytes"]
     return f"{by_products:.0%} of {named} products, {by_bytes:.0%} of the bandwidth for weights"
+
+
+def in_words(winner: WinnerSection) -> str:
+    """Return a class's verdict as the table has it."""
+    verdict = winner.verdict.replace("_", " ").replace("ambiguous", "not decided")
+    return f"{ratio(winner.speedup)} {verdict}" if winner.speedup else verdict
 
 
 def row(result: Result, peaks: dict[str, float]) -> str:
@@ -107,10 +119,7 @@ def row(result: Result, peaks: dict[str, float]) -> str:
             guides.append(f"{seen:.2f}x in the search" if seen else section.reason or "-")
     default = result.default
     rate = f"{default.rate.point:,.0f} at {default.batch}" if default.rate else "-"
-    winners = [
-        f"{ratio(result.winners[k].speedup)} {result.winners[k].verdict}"
-        for k in ("same", "reduced")
-    ]
+    winners = [in_words(result.winners[klass]) for klass in ("same", "reduced")]
     cells = [result.model, rate, *guides, *winners, share(result, "reduced", peaks)]
     return f"| {' | '.join(cells)} |"
 
@@ -120,7 +129,7 @@ def table(folder: Path) -> str:
     peaks = json.loads((folder / PEAKS).read_text())
     told = ", ".join(f"{name} {value / 1e12:.3g} T/s" for name, value in peaks.items())
     heads = ["model", "default, items/s", "guide, same numerics", "with TF32", "with autocast",
-             "same", "reduced", "the reduced winner reaches"]  # fmt: skip
+             "same", "reduced", "reduced, else the default, reaches"]  # fmt: skip
     lines = [f"Peaks: {told}.", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for path in sorted(folder.glob("*/result.json")):
         lines.append(row(read_result(path), peaks))
