@@ -26,7 +26,7 @@ VIRTUAL = Path(__file__).with_name("virtual.py")
 NEST = Path(__file__).with_name("nest.py")
 _AT_RUN_TIME = {"TUNE_FRAMEWORK_TEST_DRAWS"}
 """What the command reads when it runs, and nothing earlier."""
-_BEFORE_MAIN = ("LD_", "GLIBC_", "MALLOC", "PYTHON", "OPENBLAS_")
+_BEFORE_MAIN = ("LD_", "GLIBC_", "MALLOC", "PYTHON")
 """How variables begin that are read before a program's first line."""
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
 FINISHED = "fake@seed=2,noise=0.003,faults=fake.compile=fast:crash"

@@ -1,5 +1,6 @@
 """A command that is forked (nest.py) is the one that would have been started."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ STARTED = {"TUNE_FRAMEWORK_TEST_STARTED": "1"}
 def test_forked_and_started_commands_say_the_same(
     tmp_path: Path, arguments: tuple[str, ...], code: int
 ) -> None:
-    forked = run(*arguments, cwd=tmp_path, is_virtual=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(subprocess, "run", None)
+        forked = run(*arguments, cwd=tmp_path, is_virtual=True)
     started = run(*arguments, cwd=tmp_path, environment=STARTED, is_virtual=True)
     assert forked.returncode == started.returncode == code
     assert (forked.stdout, forked.stderr) == (started.stdout, started.stderr)
