@@ -144,7 +144,7 @@ def test_a_result_that_is_gone_is_measured_again(begun: Path) -> None:
 
 def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
     marker = "several-stopped"
-    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "10s", "--out", "all")
+    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "16s", "--out", "all")
     log = tmp_path / "log"
     process = start(*given, cwd=tmp_path, marker=marker, log=log)
     began = time.monotonic()

@@ -155,15 +155,10 @@ def install() -> Clock:
     return clock
 
 
-def play() -> None:
-    """Run the command of this process on a clock of its own."""
+if __name__ == "__main__":
     _spare()
     if STARTS not in os.environ:
         forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
         vars(tuner.measurement.supervised)["subprocess"] = forking
     install()
     main()
-
-
-if __name__ == "__main__":
-    play()
