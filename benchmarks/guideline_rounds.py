@@ -4,10 +4,10 @@
         [--pairs resnet50/torch dlrm-rmc2/tensorflow] [--rounds 5]
 
 For each pair: rules learnt without its family; rounds of the default, of what they recommend in
-both classes, of the best known of both (fixed before: a winner of any of the pair's studies, else
-the fastest cell of its designed part), of every vendor's recommendation, of Packrat and of the
-guideline of arXiv:1908.04705. Reported: log(guideline / default) over log(best known / default)
-where the best known is surely worth more than 1.10x.
+both classes, of the best known of both (fixed before: the fastest of what the pair's studies
+confirmed and of the cells of its designed part), of every vendor's recommendation, of Packrat and
+of the guideline of arXiv:1908.04705. Reported: log(guideline / default) over log(best known /
+default) where the best known is surely worth more than 1.10x.
 
 What is there in FOLDER is not measured again. Run nothing else meanwhile.
 """
@@ -41,6 +41,7 @@ from tuner.request import Request
 from tuner.space.baselines import to_measure
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
+from tuner.space.knobs_of.launch import BATCH
 
 WORTH_SCORING = 1.10
 N_PROFILES = 2
@@ -65,26 +66,33 @@ def guideline_for(
 
 
 def best_known(
-    klass: WinnerClass, recordings: Sequence[Recording], studies: Sequence[Study]
+    planned: Plan, klass: WinnerClass, recordings: Sequence[Recording], studies: Sequence[Study]
 ) -> Configuration:
-    """Return the fastest that is known of a pair: a winner, else a designed cell."""
+    """Return the fastest that is known of a pair: a winner of a study, or a designed cell.
+
+    By what was measured there, whichever is more: a short study's winner may be slower than a cell.
+    What cannot be set here, as bf16 where a recording's host had it, is left out; so are winners at
+    another batch, which are faster than the default at that batch, and not than the rounds' own.
+    """
     found: dict[Configuration, float] = {}
+    for each in recordings:
+        for cell in each.design.cells:
+            configuration = Configuration.of(cell.configuration)
+            if cell.log_ratio and allowed_in(klass, configuration):
+                found[configuration] = math.exp(cell.log_ratio)
     for each in recordings:
         won = each.winners.get(str(klass))
         if won is not None and won.verdict == "faster" and won.speedup is not None:
-            found[Configuration.of(won.configuration)] = won.speedup.low
+            found[Configuration.of(won.configuration)] = won.speedup.point
     for study in studies:
         won_there = study.result["winners"][klass]
         if won_there["verdict"] == "faster":
             configuration = Configuration.of(won_there["configuration"])
-            found[configuration] = won_there["speedup"]["low"]
-    if not found:
-        cells = [cell for each in recordings for cell in each.design.cells]
-        for cell in cells:
-            configuration = Configuration.of(cell.configuration)
-            if cell.log_ratio and allowed_in(klass, configuration):
-                found[configuration] = math.exp(cell.log_ratio)
-    best = max(found, key=lambda c: found[c], default=Configuration())
+            found[configuration] = won_there["speedup"]["point"]
+    here = {
+        c: ratio for c, ratio in found.items() if planned.space.contains(c) and c.get(BATCH) is None
+    }
+    best = max(here, key=lambda c: here[c], default=Configuration())
     return best if found.get(best, 0.0) > 1 else Configuration()
 
 
@@ -125,7 +133,7 @@ def arms_of(
     arms = {"default": Configuration()}
     for klass in CLASSES:
         arms[f"{GUIDELINE} {klass}"] = guideline_for(planned, factors, recordings, klass)
-        arms[f"{KNOWN} {klass}"] = best_known(klass, own, known)
+        arms[f"{KNOWN} {klass}"] = best_known(planned, klass, own, known)
     arms |= {b.name: b.configuration for b in to_measure(planned.baselines)}
     arms[PACKRAT] = packrat(planned, folder)
     return arms
