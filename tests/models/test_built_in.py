@@ -14,7 +14,7 @@ import pytest
 from tests.worker.workers import needs
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
-from tuner.measurement.describe import find_model, gallery_cards
+from tuner.measurement.describe import gallery_cards, read_cards, ref_of
 from tuner.record.workload import ModelCard, ModelRef
 
 MOST_AMPLIFIED = {("efficientnet-b0", "tensorflow"): 300}
@@ -272,12 +272,12 @@ for line in sys.stdin:
 @functools.cache
 def small_models() -> list[tuple[ModelRef, ModelCard]]:
     """Return the small variant of every built-in model of a real framework."""
-    found = []
+    refs = []
     for card in gallery_cards(MODELS):
         if card.frameworks != ("fake",):
             given = ",".join(f"{k}={v}" for k, v in card.small.items())
-            found.append(find_model(f"{card.name}@{given}" if given else card.name, MODELS))
-    return found
+            refs.append(ref_of(f"{card.name}@{given}" if given else card.name, MODELS))
+    return list(zip(refs, read_cards(refs), strict=True))
 
 
 class Found(NamedTuple):

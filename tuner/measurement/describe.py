@@ -79,6 +79,20 @@ def find_model(
     it. inputs: recorded ones.
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
+    ref = ref_of(text, folder, inputs=inputs, allows_pickle=allows_pickle)
+    card = read_cards([ref], waiting)[0]
+    if card.fault:
+        stem, dash, ending = text.partition("@")[0].rpartition("-")
+        if dash and (VARIANT, ending) in ref.parameters and Path(ref.path).stem == stem:
+            _check_known(text.partition("@")[0], folder)
+        raise UsageError(card.fault)
+    return ref, card
+
+
+def ref_of(
+    text: str, folder: Path, *, inputs: Path | None = None, allows_pickle: bool = False
+) -> ModelRef:
+    """Return where a model as typed is, without reading it; raises as find_model does."""
     head, parameters = _parse(text)
     if not head.strip():
         raise UsageError(
@@ -116,7 +130,7 @@ def find_model(
     if inputs is not None:
         _check_writable(inputs.resolve())
     own = path.parent.name if path.name == "config.json" else path.stem
-    ref = ModelRef(
+    return ModelRef(
         name=f"{own}-{function}" if function else own,
         path=str(path),
         parameters=tuple(sorted(parameters.items())),
@@ -124,12 +138,6 @@ def find_model(
         inputs=str(inputs.resolve()) if inputs else "",
         allows_pickle=allows_pickle,
     )
-    card = read_cards([ref], waiting)[0]
-    if card.fault:
-        if short_for == VARIANT:
-            _check_known(name, folder)
-        raise UsageError(card.fault)
-    return ref, card
 
 
 def _is_built_in(name: str, folder: Path) -> bool:
