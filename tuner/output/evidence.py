@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tuner.output.values import ratio
 from tuner.record.configuration import Value
+from tuner.record.figures import figure
 from tuner.record.journal import TRANSFERRED
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import (
@@ -190,11 +191,12 @@ def usage(winner: WinnerSection, result: Result) -> str:
     is_told = winner.configuration and result.objective.is_rate
     if mine is not None and default is not None and is_told:
         told.append(
-            f"{mine.point / cores:.3g} items/s a core (default {default.point / cores:.3g})"
+            f"{figure(mine.point / cores)} items/s a core (default {figure(default.point / cores)})"
         )
         if result.price_per_hour is not None:
-            costs = [f"{result.price_per_hour / 3600 / rate.point * 1e6:.3g}"
-                     for rate in (mine, default)]  # fmt: skip
+            costs = [
+                figure(result.price_per_hour / 3600 / rate.point * 1e6) for rate in (mine, default)
+            ]
             told.append(
                 f"a million items cost {costs[0]} (default {costs[1]}) at "
                 f"{result.price_per_hour:g} an hour"
