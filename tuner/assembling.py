@@ -141,7 +141,9 @@ def tell_losses(study: Study, folder: Path) -> None:
         if loss.text:
             study.notes.warn(loss.text)
     if study.search.was_damaged:
-        study.notes.warn("study.db was damaged and is made again from study.jsonl; nothing is lost")
+        study.notes.warn(
+            "study.db was damaged or missing and is made again from study.jsonl; nothing is lost"
+        )
     compiled = folder / "compiled"
     is_used = any(record.prepared for record in store.launches.values())
     if is_used and not compiled.is_dir() and not store.all(StudyFinished):

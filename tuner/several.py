@@ -18,7 +18,8 @@ from tuner.measurement.describe import find_model, gallery_cards
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener, ModelBegins, TurnBegins, Warned
-from tuner.record.index import Index, Row, held_alone, read_index, result_of
+from tuner.record.fleet import FLEET_FILE
+from tuner.record.index import Index, Row, held_alone, read_index, result_of, with_found
 from tuner.record.lines import check_place
 from tuner.record.withdrawal import ground_of
 from tuner.record.workload import CPU, ModelCard
@@ -106,6 +107,11 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     """
     check_request(request)
     check_place(folder_of(request))
+    if (folder_of(request) / FLEET_FILE).exists():
+        raise UsageError(
+            f"{folder_of(request)} holds the studies of a fleet: name another folder with --out, "
+            "or go on with it by --fleet"
+        )
     in_question = request.frameworks or installed_frameworks()
     host = probe()
     device = choose_profile(request.hardware, host, request.device, in_question).device
@@ -115,7 +121,7 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     known_cards = {card.name: card for card in cards}
     for name in select(wanted, cards):
         card = known_cards.get(name) or find_model(name, MODELS)[1]
-        options = _options(request, card)
+        options = options_of(request, card)
         fault = ""
         try:
             check_memory(card, host, device)
@@ -225,7 +231,7 @@ def check_budget(all_s: float, spent_s: float, n_studies: int) -> None:
         )
 
 
-def _options(request: Request, card: ModelCard) -> str:
+def options_of(request: Request, card: ModelCard) -> str:
     """Return a hash over what is asked, the model's file and the profile's, if it is the user's.
 
     Rows of other options are not finished: an edited file is another model.
@@ -299,24 +305,14 @@ def _carry_out(
 
 
 def _row_of(row: Row, outcome: Finished, taken_s: float) -> Row:
-    result = outcome.result
     made = msgspec.structs.replace(
         row,
-        state="failed" if result is None else "done",
+        state="failed",
         reason=outcome.error,
         seconds=row.seconds + taken_s,
         exit_code=outcome.exit_code,
     )
-    if result is None:
-        return made
-    is_faster = result.verdict == "faster"
-    winner = result.winners[result.recommended_class]
-    return msgspec.structs.replace(
-        made,
-        verdict=result.verdict,
-        speedup=result.speedup if is_faster else None,
-        configuration=winner.configuration if is_faster else {},
-    )
+    return made if outcome.result is None else with_found(made, outcome.result)
 
 
 def _with_seconds(row: Row, began: float) -> Row:

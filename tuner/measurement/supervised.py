@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import select
+import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -53,11 +55,26 @@ class Supervised:
         }
         os.write(self._control, json.dumps(order).encode() + b"\n")
 
+    def ended(self) -> dict[str, Any]:
+        """Return the account of the process if it has ended; nothing while it runs."""
+        is_at_end = self._is_closed
+        while not is_at_end and select.select([self._status], [], [], 0)[0]:
+            piece = os.read(self._status, 1 << 12)
+            self._account += piece
+            is_at_end = not piece
+        found = self._read_account()
+        if found.keys() & {"exit", "signal", "error"}:
+            return found
+        return {"signal": int(signal.SIGKILL)} if is_at_end else {}
+
     def account(self) -> dict[str, Any]:
         """Wait for the process's end and return the supervisor's account of it."""
         if not self._is_closed:
             while piece := os.read(self._status, 1 << 12):
                 self._account += piece
+        return self._read_account()
+
+    def _read_account(self) -> dict[str, Any]:
         found: dict[str, Any] = {}
         for line in self._account.splitlines():
             found |= json.loads(line)

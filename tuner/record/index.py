@@ -15,38 +15,79 @@ from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import UNREADABLE, in_short, write_whole
 from tuner.record.interval import Interval
+from tuner.record.result import Result, Verdict
 
 INDEX_VERSION = 1
+CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
 FILE = "index.json"
 State = Literal["pending", "done", "failed"]
 
 
+class Elsewhere(msgspec.Struct, frozen=True):
+    """A winner that was measured again, with the default, on another host of its kind."""
+
+    host: str
+    verdict: str
+    """confirmed, refuted or inconclusive."""
+    reason: str
+    speedup: Interval | None
+    n_rounds: int
+    seconds: float
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """Hosts that are alike in all that changes results."""
+
+    name: str
+    """The first digits of their fingerprint."""
+    fingerprint: str
+    summary: str
+    """What they are, on one line."""
+
+
 class Row(msgspec.Struct, frozen=True):
-    """A study of one model in one framework."""
+    """A study of one model in one framework, in a fleet on one kind of host."""
 
     model: str
     """As typed."""
     framework: str
     state: State = "pending"
     reason: str = ""
-    """Why it failed."""
+    """Why it failed, or was interrupted last."""
     folder: str = ""
     """Below the index's own; empty where no study could be begun."""
     host: str = ""
-    """The one that it was last begun on, in words."""
+    """The one that it was last begun on: in words, in a fleet by its name."""
+    hosts: list[str] = []
+    """Those of a fleet that it was begun on, one after another."""
     seconds: float = 0.0
     """Of the wall clock, in all sessions; 0 while it is pending."""
     options: str = ""
     """A hash over what was asked of each model."""
     exit_code: int = 0
     """Of a study by itself."""
-    verdict: str = ""
+    verdict: Verdict | Literal[""] = ""
     """faster, keep_default or ambiguous, of what is recommended; empty before it is done, and in
     files of earlier versions."""
     speedup: Interval | None = None
     """Of what is recommended, where it is faster."""
     configuration: dict[str, Value] = {}
     """What is recommended; nothing for the default."""
+    kind: str = ""
+    """The name of the kind of host; empty of studies of this host alone."""
+    elsewhere: list[Elsewhere] = []
+    """What other hosts of the kind said of the winner."""
+    n_elsewhere: int = 0
+    """How many of them are to confirm it; 0 where there is no other."""
+
+    def is_recommended(self) -> bool:
+        """Tell whether there is a winner to ship.
+
+        Others have confirmed it, if any are to, and none has refuted it.
+        """
+        said = [each.verdict for each in self.elsewhere]
+        is_confirmed = said.count(CONFIRMED) >= self.n_elsewhere
+        return self.verdict == "faster" and is_confirmed and REFUTED not in said
 
 
 class Index(msgspec.Struct, frozen=True):
@@ -56,7 +97,25 @@ class Index(msgspec.Struct, frozen=True):
     command: str = ""
     """The last that worked on them."""
     budget_s: float = 0.0
+    """Over all of them; of a fleet, of each."""
+    kinds: list[Kind] = []
+    """Of the hosts of a fleet; nothing for studies of this host alone."""
+    passed_over: dict[str, str] = {}
+    """Hosts of a fleet that took no part, each with the reason."""
     schema_version: int = INDEX_VERSION
+
+
+def with_found(row: Row, result: Result) -> Row:
+    """Return a row with what its study has found."""
+    is_faster = result.verdict == "faster"
+    winner = result.winners[result.recommended_class]
+    return msgspec.structs.replace(
+        row,
+        state="done",
+        verdict=result.verdict,
+        speedup=result.speedup if is_faster else None,
+        configuration=winner.configuration if is_faster else {},
+    )
 
 
 def result_of(folder: Path, row: Row) -> Path | None:

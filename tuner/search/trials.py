@@ -218,3 +218,14 @@ class Trials:
             if reason:
                 self._storage.set_trial_user_attr(trial, "reason", reason[:1000])
             self._close(number, score)
+
+
+@contextmanager
+def study_in(path: Path) -> Iterator[tuple[str, RDBStorage]]:
+    """Yield the name of the study in a finished study's file, and the file as Optuna opens it."""
+    storage = RDBStorage(_url(path))
+    try:
+        yield _NAME, storage
+    finally:
+        storage.remove_session()
+        storage.engine.dispose()
