@@ -15,6 +15,7 @@ PACKAGE = Path(tuner.__file__).parent
 FLOORS = [
     "cli",
     "api",
+    "fleet",
     "several",
     "tuning",
     "assembling",
@@ -102,6 +103,8 @@ def test_what_applies_inside_a_program_knows_records_and_one_adapter_only() -> N
     rooms = {name for name in imports_of(PACKAGE / "deploy/apply.py") if name.startswith("tuner")}
     assert {name for name in rooms if not name.startswith("tuner.record.")} == {
         "tuner.errors",
+        "tuner.host.identity",  # of an index, that of this kind of host
+        "tuner.space.chosen",
         "tuner.space.recommended",
         ADAPTERS,
     }

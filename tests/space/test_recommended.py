@@ -300,4 +300,4 @@ def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None
         with pytest.raises(UsageError, match=said):
             reads()
     with pytest.raises(CannotRun, match=said):
-        cli_run.main(str(path), ["true"], quiet=True)
+        cli_run.main(str(path), ["true"], model="", framework="", quiet=True)

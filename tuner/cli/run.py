@@ -13,10 +13,13 @@ from tuner.deploy.run import CannotRun, execute, prepare
 from tuner.deploy.team import run_team
 from tuner.errors import UsageError
 from tuner.host.identity import probe
+from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
 
 
-def main(recommended: str | None, command: list[str], *, quiet: bool) -> None:
+def main(
+    recommended: str | None, command: list[str], *, model: str, framework: str, quiet: bool
+) -> None:
     """Become the command, or run it in several instances; raises CannotRun where impossible."""
 
     def tell(text: str) -> None:
@@ -28,7 +31,11 @@ def main(recommended: str | None, command: list[str], *, quiet: bool) -> None:
     if not recommended or not command:
         raise CannotRun("name both: tune-framework run recommended.toml -- python serve.py")
     try:
-        deployment = prepare(read_recommended(paths.path(recommended)), probe(), os.environ)
+        host = probe()
+        path = chosen(paths.path(recommended), host, model, framework)
+        if is_index(paths.path(recommended)):
+            tell(f"of this kind of host: {path}")
+        deployment = prepare(read_recommended(path), host, os.environ)
     except (UsageError, typer.BadParameter) as error:
         raise CannotRun(str(error)) from error
     for note in deployment.notes:

@@ -38,11 +38,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 )
 def run_program(
     recommended: Annotated[
-        str | None, typer.Argument(help="A recommended*.toml, or its folder.")
+        str | None,
+        typer.Argument(
+            help="A recommended*.toml, its folder, or an index of several studies: then the one of "
+            "this kind of host."
+        ),
     ] = None,
     command: Annotated[
         list[str] | None, typer.Argument(metavar="-- CMD...", help="The program.")
     ] = None,
+    model: Annotated[str, typer.Option(help="Which model's, of an index.")] = "",
+    framework: Annotated[str, typer.Option(help="Which framework's, of an index.")] = "",
     quiet: Annotated[
         bool, typer.Option("--quiet", "-q", help="Do not say what is in force.")
     ] = False,
@@ -51,7 +57,7 @@ def run_program(
     with handled(unforeseen=125):
         from tuner.cli import run
 
-        run.main(recommended, command or [], quiet=quiet)
+        run.main(recommended, command or [], model=model, framework=framework, quiet=quiet)
 
 
 @app.command()

@@ -20,8 +20,10 @@ from typing import Any
 
 from tuner.errors import UsageError
 from tuner.record.recommendation import Recommendation
+from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
-from tuner.worker.frameworks import Framework, framework
+from tuner.worker.frameworks import Framework
+from tuner.worker.frameworks import framework as adapter_for
 
 _LAUNCH = "launch"
 _OF_A_TEAM = ("launch.instances", "launch.cores_per_instance", "launch.placement")
@@ -74,16 +76,22 @@ class Applied:
         return tuned
 
 
-def apply(path: str | os.PathLike[str]) -> Applied:
+def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "") -> Applied:
     """Apply the process's settings of a recommended.toml; prepare() then applies the model's.
 
-    A study's folder stands for the recommended.toml in it.
-    Raises UsageError if the file is not one or the framework has begun to work already, and
-    MissingFramework if it is not installed.
+    A study's folder stands for the recommended.toml in it, and an index of several studies for that
+    of this kind of host; model, framework: which of them, where there are several.
+    Raises UsageError if the file is not one, or none for this host, or the framework has begun to
+    work already, and MissingFramework if it is not installed.
     """
-    recommendation = read_recommended(Path(path))
+    place = Path(path)
+    if is_index(place):
+        from tuner.host.identity import probe
+
+        place = chosen(place, probe(), model, framework)
+    recommendation = read_recommended(place)
     name = recommendation.workload.framework
-    adapter = framework(name, device=recommendation.workload.device)
+    adapter = adapter_for(name, device=recommendation.workload.device)
     applied = Applied(recommendation, adapter)
     try:
         adapter.build.start(applied.settings)
