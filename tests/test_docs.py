@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Here, run
+from tuner.record.index import Index, Row, write_index_file
 from tuner.record.load import SCENARIOS
 from tuner.record.objective import GOALS
 from tuner.space.profile_file import gallery
@@ -80,6 +81,9 @@ def test_a_command_about_a_study_does_what_it_says(
     for name in ("serve.py", "serve.sh"):
         (tmp_path / name).write_text("")
     shutil.copytree(designed_study, tmp_path / "reports/recorded")
+    shutil.copytree(finished_study, tmp_path / "reports/fleet/resnet50")
+    tuned = Row("resnet50", "torch", "done", folder="resnet50", verdict="keep_default")
+    write_index_file(tmp_path / "reports/fleet", Index([tuned]))
     if "--guidelines" in line:
         made = run("guidelines", "reports/recorded", "--out", "reports/guidelines", cwd=tmp_path)
         assert made.returncode == 0, made.stderr

@@ -27,6 +27,26 @@ Models = Annotated[
         "one index over their reports."
     ),
 ]
+Fleet = Annotated[
+    str | None,
+    typer.Option(
+        help="With --models: on every kind of host of a Ray cluster, ray://HOST:PORT or auto; "
+        "--budget is each study's. See docs/fleets.md."
+    ),
+]
+ConfirmOn = Annotated[
+    int | None,
+    typer.Option(
+        min=0, max=1000, help="With --fleet: how many other hosts confirm a winner. Default: 1."
+    ),
+]
+StorageUrl = Annotated[
+    str | None,
+    typer.Option(
+        "--storage",
+        help="With --fleet: a database that studies are copied to: postgresql://USER@HOST/NAME.",
+    ),
+]
 Program = Annotated[
     str | None,
     typer.Option(

@@ -26,6 +26,7 @@ from tuner.record.events import (
     BestSoFar,
     Event,
     FrameworkEnds,
+    HostSeen,
     LaunchBegins,
     LaunchDone,
     LaunchStage,
@@ -35,6 +36,8 @@ from tuner.record.events import (
     RoundEnds,
     StudyBegins,
     StudyEnds,
+    StudyPlaced,
+    StudyReturned,
     TimeLeft,
     TurnBegins,
     WaitingForModel,
@@ -199,6 +202,16 @@ def _line(event: Event, state: _State) -> str | None:
         case StudyEnds():
             state.phase = state.launch = state.stage = ""
             return f"{event.workload}: {verdict_line(event.verdict)}; written to {event.folder}"
+        case HostSeen():
+            kind = f" (kind {event.kind})" if event.kind else ""
+            return f"host {event.host}{kind}: {event.fault or 'takes part'}"
+        case StudyPlaced():
+            again = f", attempt {event.attempt}" if event.attempt > 1 else ""
+            ahead = ", which held more of it" if event.is_ahead else ""
+            what = "verifying on" if event.is_verification else "on"
+            return f"{event.study}: {what} {event.host}{again}{ahead}"
+        case StudyReturned():
+            return f"{event.study}: {event.state} on {event.host}: {event.reason}"
         case FrameworkEnds():  # the table at the end, and the complaint, say it
             return None
 

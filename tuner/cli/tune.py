@@ -37,6 +37,9 @@ def main(
     *,
     model: str | None,
     models: str | None,
+    fleet: str | None,
+    confirm_on: int | None,
+    storage: str | None,
     program: str | None,
     serve: str | None,
     url: str | None,
@@ -73,6 +76,7 @@ def main(
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
     service = service_of(serve, url, requests)
     _check_what(model, models, program, serve, batch=batch, inputs=inputs, tolerance=tolerance)
+    _check_fleet(fleet, models, confirm_on, storage)
     request = Request(
         model=model or "",
         program=program,
@@ -100,7 +104,15 @@ def main(
         command=redacted(shlex.join(["tune-framework", *command])),
         environment=stated(os.environ),
     )
-    if models is not None and dry_run:
+    if fleet is not None and models is not None:
+        from tuner.cli import fleet as of_fleet
+
+        if dry_run:
+            of_fleet.show_wishes(models, request, as_json=as_json)
+        else:
+            n_elsewhere = 1 if confirm_on is None else confirm_on
+            of_fleet.main(models, request, fleet, n_elsewhere, storage, as_json=as_json)
+    elif models is not None and dry_run:
         listen = plain(Console(file=sys.stderr, highlight=False))
         all_s = None if budget is None else request.budget_s
         dry_run_view.show_several(rows_of(models, request, listen), all_s, as_json=as_json)
@@ -163,6 +175,27 @@ def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json
     worst = max(row.exit_code for row in rows)
     if worst or any(row.state != "done" for row in rows):
         raise typer.Exit(worst or 1)
+
+
+def _check_fleet(
+    fleet: str | None,
+    models: str | None,
+    confirm_on: int | None,
+    storage: str | None,
+) -> None:
+    """Raise UsageError for what is only for fleets, and for what is not for them."""
+    for name, value in (("--confirm-on", confirm_on), ("--storage", storage)):
+        if fleet is None and value is not None:
+            raise UsageError(f"{name} is for --fleet, the studies of many hosts: leave it out")
+    if fleet is None:
+        return
+    if models is None:
+        raise UsageError("--fleet tunes several models on many hosts: name them with --models")
+    if fleet != "auto" and not fleet.startswith("ray://"):
+        raise UsageError(
+            f"--fleet {fleet!r} is no cluster: write ray://HOST:PORT (the port of its client "
+            "server, 10001), or auto on one of its hosts"
+        )
 
 
 def _check_what(

@@ -59,8 +59,9 @@ def write_index(folder: Path, index: Index) -> None:
 
 def unfinished(row: Row) -> str:
     """Say why a row has no result."""
+    why = f" ({row.reason})" if row.reason else ""
     words = {
-        "pending": "not finished: the same command goes on with it",
+        "pending": f"not finished{why}: the same command goes on with it",
         "done": "its folder is gone",
     }
     return words.get(row.state, row.reason)

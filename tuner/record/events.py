@@ -153,6 +153,39 @@ class StudyEnds(msgspec.Struct, frozen=True, tag="study_ends"):
     folder: str
 
 
+class HostSeen(msgspec.Struct, frozen=True, tag="host"):
+    """A host of a fleet has said what it is, or takes no part, for good or for now."""
+
+    host: str
+    kind: str
+    """The name of its kind; empty where it has none yet."""
+    fault: str
+    """Why it takes no part; empty where it does."""
+
+
+class StudyPlaced(msgspec.Struct, frozen=True, tag="placed"):
+    """A host of a fleet has begun a study, or the verification of a winner."""
+
+    study: str
+    host: str
+    attempt: int
+    """From 1."""
+    is_verification: bool
+    is_ahead: bool
+    """Whether the host held more of the study than the driver."""
+
+
+class StudyReturned(msgspec.Struct, frozen=True, tag="returned"):
+    """What a host of a fleet was given has ended, or is to be done elsewhere."""
+
+    study: str
+    host: str
+    state: str
+    """done, failed, interrupted; of a verification confirmed, refuted, inconclusive."""
+    reason: str
+    """The verdict of a study that is done."""
+
+
 class FrameworkEnds(msgspec.Struct, frozen=True, tag="result"):
     """The last of a framework: its result, or the error that ended its study."""
 
@@ -178,6 +211,9 @@ Event: TypeAlias = (
     | TimeLeft
     | Warned
     | StudyEnds
+    | HostSeen
+    | StudyPlaced
+    | StudyReturned
     | FrameworkEnds
 )
 Listener: TypeAlias = Callable[[Event], None]

@@ -1,0 +1,213 @@
+"""Fleets on a real Ray cluster of several nodes, with the fake framework.
+
+Hosts vanish, drivers die, the same command goes on.
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from benchmarks.ray_nodes import Nodes
+from tests.command import HANGS_S, command
+from tests.fleet.clusters import marked_nodes
+from tuner.record.soundness import JOURNAL
+
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip install '.[fleet]'"),
+]
+BUDGET = ("--hw", "fake", "--framework", "fake", "--budget", "12s")
+MODELS = "fake@seed=2,noise=0.003"
+HOSTS = ("one", "two")
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+    """A head that declares no slot, two hosts, and one that says it has another numpy."""
+    folder = tmp_path_factory.mktemp("ray")
+    other = folder / "site/numpy-9.9.9.dist-info"
+    other.mkdir(parents=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9.9\n")
+    own = os.environ.get("PYTHONPATH", "")
+    with marked_nodes(folder) as made:
+        made.start("head", has_slot=False)
+        made.start("one")
+        made.start("two")
+        made.start("odd", environment={"PYTHONPATH": f"{other.parent}:{own}"})
+        yield made
+
+
+def fleet(models: str, *more: str, budget: str = "12s") -> list[str]:
+    return command("--models", models, "--fleet", "auto", "--hw", "fake", "--framework", "fake",
+                   "--budget", budget, "--out", "out", *more)  # fmt: skip
+
+
+def begin(cluster: Nodes, cwd: Path, models: str, *more: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        fleet(models, *more), cwd=cwd, text=True,
+        env={**os.environ, "RAY_ADDRESS": cluster.address},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    )  # fmt: skip
+
+
+def ended(process: "subprocess.Popen[str]") -> str:
+    said, _ = process.communicate(timeout=HANGS_S)
+    return said
+
+
+def rows(cwd: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((cwd / "out/index.json").read_text())["rows"]
+    return found
+
+
+def wait_for(process: "subprocess.Popen[str]", is_so: Any) -> None:
+    until = time.monotonic() + 120
+    while not is_so():
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def journal(cwd: Path) -> Path:
+    (found,) = (cwd / "out").glob(f"*/{JOURNAL}")
+    return found
+
+
+def host_at_work(cluster: Nodes) -> str:
+    """Return the node on which a study runs."""
+    for name in HOSTS:
+        if any(
+            "tuner.fleet.carry_out" in " ".join(process.cmdline())
+            for process in cluster.processes_of(name)
+        ):
+            return name
+    raise AssertionError("nobody is at work")
+
+
+def runs(process: psutil.Process) -> bool:
+    """Tell whether a process runs; one that nobody has asked about its end does not."""
+    try:
+        return bool(process.status() != psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return False
+
+
+def nobody_is_at_work(cluster: Nodes) -> None:
+    """Wait until no host measures anything."""
+    until = time.monotonic() + 60
+    while any("carry_out" in " ".join(process.cmdline()) for name in HOSTS
+              for process in cluster.processes_of(name)):  # fmt: skip
+        assert time.monotonic() < until
+        time.sleep(0.1)
+
+
+def test_models_are_tuned_and_confirmed_and_nothing_stays_on_the_hosts(
+    cluster: Nodes, tmp_path: Path
+) -> None:
+    address = f"ray://127.0.0.1:{cluster.client_port}"
+    models = f"{MODELS},fake@seed=5,noise=0.003"
+    asked = command("--models", models, "--fleet", address, *BUDGET, "--out", "out", "--json")
+    done = subprocess.run(
+        asked, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    events = [json.loads(line) for line in done.stdout.splitlines()]
+    faults = {event["host"]: event["fault"] for event in events if event["type"] == "host"}
+    assert "it does not declare tune_slot" in faults["head"]
+    assert "other versions than the driver: numpy 9.9.9 instead of" in faults["odd"]
+    found = rows(tmp_path)
+    assert [row["state"] for row in found] == ["done", "done"]
+    for row in found:
+        study = tmp_path / "out" / row["folder"]
+        assert (study / "report.html").is_file()
+        assert (study / "study.db").is_file()
+        hosts = {row["host"], *(each["host"] for each in row["elsewhere"])}
+        assert hosts <= {"one", "two"}
+        if row["verdict"] == "faster":
+            assert len(hosts) == 2
+    for name in HOSTS:
+        assert not list(cluster.cache_of(name).rglob("*.jsonl"))
+    page = (tmp_path / "out/index.md").read_text()
+    assert "Hosts that took no part" in page
+    assert "odd: it has other versions" in page
+    again = subprocess.run(
+        asked, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False
+    )
+    assert again.returncode == 0, again.stderr
+    assert '"type":"placed"' not in again.stdout  # all of it is done
+
+
+def test_where_ray_dies_on_a_host_its_study_ends_there_and_goes_on_elsewhere(
+    cluster: Nodes, tmp_path: Path
+) -> None:
+    driver = begin(cluster, tmp_path, MODELS, "--confirm-on", "0")
+    wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
+    name = host_at_work(cluster)
+    at_work = [p for p in cluster.processes_of(name) if "tuner" in " ".join(p.cmdline())]
+    assert at_work
+    before = journal(tmp_path).read_bytes()
+    cluster.kill_raylet(name)
+    until = time.monotonic() + 60
+    while any(map(runs, at_work)):
+        assert time.monotonic() < until
+        time.sleep(0.1)
+    said = ended(driver)
+    (row,) = rows(tmp_path)
+    assert row["state"] == "done", said
+    assert row["host"] not in ("", name)
+    after = journal(tmp_path).read_bytes()
+    assert after.startswith(before)  # nothing that was measured is lost
+    sessions = [line for line in after.splitlines() if b'"type":"session"' in line]
+    assert len(sessions) == 2
+    cluster.switch_off(name)
+    cluster.start(name)
+
+
+def test_a_driver_that_is_stopped_says_how_to_go_on_and_nobody_is_at_work(
+    cluster: Nodes, tmp_path: Path
+) -> None:
+    driver = begin(cluster, tmp_path, MODELS)
+    wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
+    driver.send_signal(signal.SIGINT)
+    said = ended(driver)
+    assert driver.returncode == 130
+    assert "the same command goes on" in said
+    nobody_is_at_work(cluster)
+
+
+def test_two_drivers_share_the_work_and_one_goes_on_with_what_the_other_leaves(
+    cluster: Nodes, tmp_path: Path
+) -> None:
+    models = ",".join(f"fake@seed={seed},noise=0.003" for seed in range(3))
+    drivers = [begin(cluster, tmp_path, models, "--confirm-on", "0") for _ in range(2)]
+    wait_for(drivers[0], lambda: len(list((tmp_path / "out").glob(f"*/{JOURNAL}"))) == 2)
+    killed = next(each for each in drivers if has_placed(each, tmp_path))
+    before = {path: path.read_bytes() for path in (tmp_path / "out").glob(f"*/{JOURNAL}")}
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    (other,) = [each for each in drivers if each is not killed]
+    said = ended(other)
+    assert [row["state"] for row in rows(tmp_path)] == ["done"] * 3, said
+    assert all(path.read_bytes().startswith(lines) for path, lines in before.items())
+    notes = (tmp_path / "out/fleet.jsonl").read_text().splitlines()
+    ends = [json.loads(line)["row"]["folder"] for line in notes if '"state":"done"' in line]
+    assert len(ends) == len(set(ends)) == 3  # none was done twice
+    nobody_is_at_work(cluster)
+    again = ended(begin(cluster, tmp_path, models, "--confirm-on", "0"))
+    assert " on one" not in again
+    assert " on two" not in again
+
+
+def has_placed(driver: "subprocess.Popen[str]", cwd: Path) -> bool:
+    """Tell whether a driver holds the lock of any study."""
+    claims = {str(path) for path in (cwd / "out/.claims").iterdir()}
+    return bool(claims & {file.path for file in psutil.Process(driver.pid).open_files()})

@@ -1,0 +1,254 @@
+"""What is to be done in a fleet, and what has come of it, by this driver and by others."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from tuner.fleet.claims import Claims
+from tuner.record.fleet import Board, ElsewhereNoted, HostNoted, KindNoted, RowNoted
+from tuner.record.index import INCONCLUSIVE, Elsewhere, Kind, Row, result_of
+
+MOST_ATTEMPTS = 5
+"""Hosts that may vanish, or fail by themselves, under one study in one run."""
+_ASKED_AGAIN = 1
+"""Other hosts that are asked where one could not decide."""
+_LOOK_AGAIN_S = 5.0
+"""Before a host that found nothing to do is asked again."""
+
+
+class Work(msgspec.Struct):
+    """Something for a host to do: a study, or the verification of its winner."""
+
+    study: str
+    """The name of its folder."""
+    kind: str
+    is_verification: bool
+    n_attempts: int = 0
+    avoided: set[str] = msgspec.field(default_factory=set)
+    """Hosts that it is not given to again."""
+
+
+class _Queue(NamedTuple):
+    kind: str
+    are_verifications: bool
+
+
+class Works:
+    """The rows of a fleet, kept with the other drivers' on the board.
+
+    folder: of the fleet. wanted: makes the rows of a kind of host. n_elsewhere: how many other
+    hosts of its kind are to confirm a winner.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        claims: Claims,
+        folder: Path,
+        wanted: Callable[[str], Iterable[Row]],
+        n_elsewhere: int,
+    ) -> None:
+        self._board = board
+        self._claims = claims
+        self._folder = folder
+        self._wanted = wanted
+        self._n_elsewhere = n_elsewhere
+        self.kinds: dict[str, Kind] = {}
+        """By name, those that any driver has seen."""
+        self._hosts: defaultdict[str, set[str]] = defaultdict(set)
+        """By kind, the hosts that any driver has seen."""
+        self.rows: dict[str, Row] = {}
+        """By the name of the study, those that are asked for."""
+        self._others: dict[str, Row] = {}
+        """Those of studies that are not asked for now."""
+        self._queues: defaultdict[_Queue, deque[Work]] = defaultdict(deque)
+        self._n_queued: Counter[_Queue] = Counter()
+        """How often something was put into a queue."""
+        self._nothing: dict[tuple[_Queue, str], tuple[int, float]] = {}
+        """Of a queue and a host, when nothing was found for it, and until when that holds."""
+        self._claimed_until_s = 0.0
+        self._begun: set[str] = set()
+
+    def hear(self) -> bool:
+        """Take in what was written on the board; tell whether there was anything."""
+        news = self._board.news()
+        for note in news:
+            if isinstance(note, KindNoted):
+                self.kinds.setdefault(note.kind.name, note.kind)
+                for row in self._wanted(note.kind.name):
+                    self.rows.setdefault(row.folder, self._others.pop(row.folder, row))
+            elif isinstance(note, HostNoted):
+                self._hosts[note.kind].add(note.host)
+            elif isinstance(note, RowNoted):
+                self._keep(note.row.folder, note.row)
+            elif isinstance(note, ElsewhereNoted) and (known := self._row(note.study)) is not None:
+                more = [*known.elsewhere, note.elsewhere]
+                self._keep(note.study, msgspec.structs.replace(known, elsewhere=more))
+        return bool(news)
+
+    def _row(self, study: str) -> Row | None:
+        return self.rows.get(study) or self._others.get(study)
+
+    def _keep(self, study: str, row: Row) -> None:
+        (self.rows if study in self.rows else self._others)[study] = row
+
+    def index_rows(self) -> list[Row]:
+        """Return the rows of all that was ever asked for here, the last of each study.
+
+        Of one model in one framework on one kind, what is asked for now stands before what was.
+        """
+        found = {(row.model, row.framework, row.kind): row for row in self._others.values()}
+        found |= {(row.model, row.framework, row.kind): row for row in self.rows.values()}
+        return [
+            msgspec.structs.replace(row, n_elsewhere=self._n_wanted(row)) for row in found.values()
+        ]
+
+    def _n_wanted(self, row: Row) -> int:
+        """Return how many others are to confirm a winner: no more than were ever seen."""
+        wanted = self._n_elsewhere if row.folder in self.rows else row.n_elsewhere
+        return min(wanted, max(0, len(self._hosts[row.kind]) - 1))
+
+    def awaits(self, row: Row) -> bool:
+        """Tell whether a winner is still to be confirmed by another host."""
+        if row.state != "done" or row.verdict != "faster":
+            return False
+        n_decided = sum(each.verdict != INCONCLUSIVE for each in row.elsewhere)
+        n_open = len(row.elsewhere) - n_decided
+        return n_decided < self._n_wanted(row) and n_open <= _ASKED_AGAIN
+
+    def meet(self, kind: Kind, host: str) -> None:
+        """Take note of a host; with the first of a kind, queue what is not done of it."""
+        if kind.name not in self.kinds:
+            self._board.add(KindNoted(kind))
+        is_new = host not in self._hosts[kind.name]
+        if is_new:
+            self._board.add(HostNoted(host, kind.name))
+        self.hear()
+        own = [row for row in self.rows.values() if row.kind == kind.name]
+        if kind.name not in self._begun:
+            self._begun.add(kind.name)
+            for row in own:
+                if row.state != "done" or result_of(self._folder, row) is None:
+                    # failed before, or its folder was removed: once more
+                    self.rows[row.folder] = msgspec.structs.replace(row, state="pending")
+                    self._put(Work(row.folder, row.kind, is_verification=False))
+                elif self.awaits(row):
+                    self._put(Work(row.folder, row.kind, is_verification=True))
+        elif is_new:  # winners that had no other host may have one now
+            queued = {work.study for work in self._queues[_Queue(kind.name, True)]}
+            for row in own:
+                is_dealt_with = row.folder in queued or self._claims.holds(row.folder)
+                if self.awaits(row) and not is_dealt_with:
+                    self._put(Work(row.folder, row.kind, is_verification=True))
+
+    def _put(self, work: Work) -> None:
+        name = _Queue(work.kind, work.is_verification)
+        self._queues[name].append(work)
+        self._n_queued[name] += 1
+
+    def next_for(self, kind: str, host: str, now_s: float) -> Work | None:
+        """Take something for a host to do, and claim it; None where there is nothing."""
+        for name in (_Queue(kind, True), _Queue(kind, False)):
+            known, until_s = self._nothing.get((name, host), (-1, 0.0))
+            if known == self._n_queued[name] and now_s < until_s:
+                continue
+            if (work := self._first_of(name, host, now_s)) is not None:
+                return work
+            self._nothing[name, host] = (self._n_queued[name], now_s + _LOOK_AGAIN_S)
+        return None
+
+    def _first_of(self, name: _Queue, host: str, now_s: float) -> Work | None:
+        queue = self._queues[name]
+        for _ in range(len(queue)):
+            work = queue.popleft()
+            if self._is_done(work):
+                self._go_on(work)
+            elif host in work.avoided or host in self._asked(work):
+                queue.append(work)
+            elif not self._claims.take(work.study):
+                self._claimed_until_s = now_s + 2 * _LOOK_AGAIN_S
+                queue.append(work)
+            else:
+                self.hear()  # another driver may have finished it just now
+                if not self._is_done(work):
+                    return work
+                self._go_on(work)
+        return None
+
+    def are_others_at_work(self, now_s: float) -> bool:
+        """Tell whether another driver has claimed what is still to be done, as of a moment ago."""
+        return now_s < self._claimed_until_s
+
+    def _asked(self, work: Work) -> set[str]:
+        """Return the hosts that have measured a winner already; a study may go anywhere."""
+        row = self.rows[work.study]
+        return {*row.hosts, *(e.host for e in row.elsewhere)} if work.is_verification else set()
+
+    def candidates(self, work: Work, hosts: set[str]) -> set[str]:
+        """Return which of some hosts may do something."""
+        return hosts - work.avoided - self._asked(work)
+
+    def _is_done(self, work: Work) -> bool:
+        """Tell whether there is nothing to do any more: another driver may have done it."""
+        row = self.rows[work.study]
+        return not self.awaits(row) if work.is_verification else row.state != "pending"
+
+    def _go_on(self, work: Work) -> None:
+        """Let go of a study, after a verification of it is queued, if it wants one."""
+        if self.awaits(self.rows[work.study]):
+            self._put(Work(work.study, work.kind, is_verification=True))
+        self._claims.leave(work.study)
+
+    def begin(self, work: Work, host: str) -> None:
+        """Note that a host has begun a study: it does not confirm what it has measured itself."""
+        row = self.rows[work.study]
+        if not work.is_verification and host not in row.hosts:
+            self._note(msgspec.structs.replace(row, host=host, hosts=[*row.hosts, host]))
+
+    def _note(self, row: Row) -> None:
+        self._board.add(RowNoted(row))
+        self.hear()
+
+    def later(self, work: Work) -> None:
+        """Have something done later, as if it had not been begun."""
+        self._put(work)
+        self._claims.leave(work.study)
+
+    def elsewhere(self, work: Work, fault: str) -> bool:
+        """Have something done once more, by whomever; False where that was tried often enough.
+
+        A study stays pending then, with its last fault, for another run.
+        """
+        work.n_attempts += 1
+        is_tried_again = work.n_attempts < MOST_ATTEMPTS
+        if not work.is_verification:
+            told = (
+                fault if is_tried_again else f"given up after {work.n_attempts} attempts: {fault}"
+            )
+            self._note(msgspec.structs.replace(self.rows[work.study], reason=told))
+        if is_tried_again:
+            self.later(work)
+        else:
+            self._claims.leave(work.study)
+        return is_tried_again
+
+    def finish(self, row: Row) -> None:
+        """Note how a study has ended; a winner is then to be confirmed elsewhere."""
+        self._note(msgspec.structs.replace(row, n_elsewhere=self._n_elsewhere))
+        self._go_on(Work(row.folder, row.kind, is_verification=False))
+
+    def confirm(self, work: Work, said: Elsewhere) -> None:
+        """Note what another host said of a winner."""
+        self._board.add(ElsewhereNoted(work.study, said))
+        self.hear()
+        self._go_on(work)
+
+    def left(self) -> Iterator[Work]:
+        """Return what is still to be done, by whomever."""
+        for queue in self._queues.values():
+            yield from (work for work in queue if not self._is_done(work))
