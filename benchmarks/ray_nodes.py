@@ -108,9 +108,6 @@ class Nodes:
                 if process.name() == "raylet":
                     process.kill()
 
-    def is_there(self, name: str) -> bool:
-        return name in self._started
-
     def stop(self) -> None:
         """Stop all nodes."""
         for name in list(self._started)[::-1]:

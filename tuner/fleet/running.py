@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import msgspec
@@ -152,36 +153,29 @@ def tune_fleet(
         )
     request = as_everywhere(request)
     wishes = wishes_of(wanted, request, listen)
-    database = None if storage is None else Database(storage)
-    cluster = connect()
-    try:
-        board, claims = Board(folder), Claims(folder)
-        try:
-            roster = Roster(versions_of(wishes))
-            works = Works(
-                board, claims, folder, lambda kind: [w.row(kind) for w in wishes], n_elsewhere
-            )
-            works.hear()
-            copies = None
-            if database is not None:
-                copies = Copies(database, claims, board.name, folder, listen)
-            household = FleetHousehold(board, works, roster, folder, request, wishes, copies)
-            files = files_of(wishes, request)
-            driver = Driver(cluster, roster, works, household, folder, files, request.budget_s,
-                            listen, patience)  # fmt: skip
-            try:
-                driver.run()
-            finally:
-                household.write()
-            if copies is not None:
-                copies.finish(works.rows.values())
-        finally:
-            claims.close()
-            board.close()
-    finally:
-        cluster.close()
+    with ExitStack() as stack:  # what is opened last is closed first
+        database = None if storage is None else stack.enter_context(closing(Database(storage)))
+        cluster = stack.enter_context(closing(connect()))
+        board = stack.enter_context(closing(Board(folder)))
+        claims = stack.enter_context(closing(Claims(folder)))
+        roster = Roster(versions_of(wishes))
+        works = Works(board, claims, folder, lambda k: [w.row(k) for w in wishes], n_elsewhere)
+        works.hear()
+        copies = None
         if database is not None:
-            database.close()
+            copies = Copies(database, claims, board.name, folder, listen)
+        household = FleetHousehold(board, works, roster, folder, request, wishes, copies)
+        stack.callback(household.write)
+        files = files_of(wishes, request)
+        Driver(cluster, roster, works, household, folder, files, request.budget_s, listen,
+               patience).run()  # fmt: skip
+        if copies is not None:
+            copies.finish(works.rows.values())
+    return _rows_of(works, roster)
+
+
+def _rows_of(works: Works, roster: Roster) -> list[Row]:
+    """Return the rows that were asked for; raises NothingMeasured where nothing came of any."""
     rows = [row for row in works.index_rows() if row.folder in works.rows]
     if not rows:
         faults = "; ".join(f"{name}: {why}" for name, why in roster.faults().items())

@@ -16,12 +16,14 @@ from typing import TypeAlias
 
 import msgspec
 
-from tuner.errors import StorageFailed, UsageError
+from tuner.errors import UsageError
 from tuner.record.files import UNREADABLE
 from tuner.record.index import Elsewhere, Kind, Row
+from tuner.record.lines import write_synced
 
 FLEET_FILE = "fleet.jsonl"
 FLEET_VERSION = 1
+_ADVICE = "what was measured before is stored: make room, then run the same command to go on"
 
 
 class FleetOpened(msgspec.Struct, frozen=True, tag="fleet"):
@@ -150,15 +152,7 @@ class Board:
         size = self._size()
         is_torn = size > 0 and os.pread(self._file.fileno(), 1, size - 1) != b"\n"
         data = (b"\n" if is_torn else b"") + msgspec.json.encode(note) + b"\n"
-        try:
-            while data:
-                data = data[self._file.write(data) :]
-            os.fdatasync(self._file.fileno())
-        except OSError as error:
-            raise StorageFailed(
-                f"cannot write {self.path}: {error.strerror}; what was measured before is stored: "
-                "make room, then run the same command to go on"
-            ) from error
+        write_synced(self._file, data, _ADVICE)
 
     def close(self) -> None:
         """Close the file; what is in it stays."""

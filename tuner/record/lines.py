@@ -158,6 +158,19 @@ def check_folder(folder: Path) -> None:
         )
 
 
+def write_synced(file: BinaryIO, data: bytes, advice: str) -> None:
+    """Write all of something to an unbuffered file and sync it; raises StorageFailed.
+
+    advice: for whom the disk refuses.
+    """
+    try:
+        while data:
+            data = data[file.write(data) :]
+        os.fdatasync(file.fileno())
+    except OSError as error:
+        raise StorageFailed(f"cannot write {file.name}: {error.strerror}; {advice}") from error
+
+
 class AppendOnly:
     """A file to which whole lines are appended and synced; advice: for whom the disk refuses."""
 
@@ -177,15 +190,7 @@ class AppendOnly:
 
     def append(self, line: msgspec.Struct) -> None:
         """Write a line and sync it; raises StorageFailed."""
-        data = msgspec.json.encode(line) + b"\n"
-        try:
-            while data:
-                data = data[self._file.write(data) :]
-            os.fdatasync(self._file.fileno())
-        except OSError as error:
-            raise StorageFailed(
-                f"cannot write {self.path}: {error.strerror}; {self._advice}"
-            ) from error
+        write_synced(self._file, msgspec.json.encode(line) + b"\n", self._advice)
 
     def lock(self) -> None:
         """Keep other tools from the file; raises StudyConflict where one works on it."""
