@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.alone,
     pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip install '.[fleet]'"),
 ]
-BUDGET = ("--hw", "fake", "--framework", "fake", "--budget", "12s")
+BUDGET = ("--hw", "fake", "--framework", "fake", "--budget", "60s")
 MODELS = "fake@seed=2,noise=0.003"
 HOSTS = ("one", "two")
 
@@ -130,10 +130,10 @@ def test_models_are_tuned_and_confirmed_and_nothing_stays_on_the_hosts(
         study = tmp_path / "out" / row["folder"]
         assert (study / "report.html").is_file()
         assert (study / "study.db").is_file()
-        hosts = {row["host"], *(each["host"] for each in row["elsewhere"])}
-        assert hosts <= {"one", "two"}
-        if row["verdict"] == "faster":
-            assert len(hosts) == 2
+        assert row["verdict"] == "faster"
+        (other,) = row["elsewhere"]
+        assert other["verdict"] == "confirmed"
+        assert {row["host"], other["host"]} == {"one", "two"}
     for name in HOSTS:
         assert not list(cluster.cache_of(name).rglob("*.jsonl"))
     page = (tmp_path / "out/index.md").read_text()
