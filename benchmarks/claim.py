@@ -9,59 +9,35 @@ the paper has it, again of the same class; what reduced precision adds to the be
 outputs; and both frameworks beside each other, untuned and tuned.
 
 Which recommendation is the best is chosen in every round by all other rounds, so that luck in a
-round does not choose what the round is compared with. Means are geometric, over models; intervals
-are Student's, 95 %, over models too: rounds of one model do not tell how others fare.
+round does not choose what the round is compared with; of few rounds it may then not be the best, so
+that beside it stands the one that was best over all, which was lucky. Means are geometric, over
+models; intervals are Student's, 95 %, over models too: rounds of one model do not tell how others
+fare.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from benchmarks.company import interval
-from benchmarks.guideline_rounds import CLASSES, GUIDELINE, KNOWN, PACKRAT
-from benchmarks.real_regret import read_rounds
+from benchmarks.guideline_rounds import (
+    CLASSES,
+    GUIDELINE,
+    KNOWN,
+    LEAST_ROUNDS,
+    Pair,
+    Round,
+    class_of,
+    read_pairs,
+)
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import allowed_in
 
-Round = Mapping[Configuration, float]
-"""The logarithm of each arm's rate."""
 OWN = (KNOWN, GUIDELINE)
-
-
-class Pair(NamedTuple):
-    """What was measured of a model in a framework."""
-
-    model: str
-    framework: str
-    arms: dict[str, Configuration]
-    rounds: list[Round]
-
-    def vendors(self, klass: WinnerClass) -> dict[str, Configuration]:
-        """Return the recommendations that a class allows."""
-        ours = {"default", PACKRAT, *(f"{name} {k}" for name in OWN for k in CLASSES)}
-        return {
-            name: c for name, c in self.arms.items() if name not in ours and allowed_in(klass, c)
-        }
-
-
-def read_pairs(folder: Path) -> list[Pair]:
-    """Read what lies in a folder of rounds. Raises OSError and ValueError for what is damaged."""
-    found = []
-    for path in sorted(folder.glob("*/arms.json")):
-        model, _, framework = path.parent.name.rpartition("-")
-        named = json.loads(path.read_text())
-        arms = {name: Configuration.of(settings) for name, settings in named.items()}
-        measured = list(dict.fromkeys(arms.values()))
-        rounds: list[Round] = list(read_rounds(path.with_name("rounds.jsonl"), measured))
-        found.append(Pair(model, framework, arms, rounds))
-    return found
 
 
 def gain(rounds: Sequence[Round], own: Configuration, others: Sequence[Configuration]) -> float:
@@ -91,6 +67,21 @@ def in_words(logs: Iterable[float]) -> str:
     return f"{point:.3f}x ({low:.3f} - {high:.3f}), {len(told)} models"
 
 
+def over_best_mean(
+    rounds: Sequence[Round], own: Configuration, others: Sequence[Configuration]
+) -> float:
+    """Return one's own mean gain (log) over the one that was best over all rounds together.
+
+    What was chosen for its luck is compared with here: it errs against one's own.
+    """
+    gains = [
+        statistics.fmean(both)
+        for c in others
+        if (both := [row[own] - row[c] for row in rounds if own in row and c in row])
+    ]
+    return min(gains, default=math.nan)
+
+
 def tell_vendors(pairs: Sequence[Pair]) -> None:
     """Print ours over vendors' recommendations, per framework."""
     for framework in dict.fromkeys(pair.framework for pair in pairs):
@@ -98,21 +89,22 @@ def tell_vendors(pairs: Sequence[Pair]) -> None:
         for klass in CLASSES:
             for name in OWN:
                 own = f"{name} {klass}"
-                logs = [
-                    gain(p.rounds, p.arms[own], [Configuration(), *p.vendors(klass).values()])
-                    for p in here
-                ]
-                print(f"{framework:11s} {own:22s} over the best vendor's  {in_words(logs)}")
-        for vendor in dict.fromkeys(name for p in here for name in p.vendors(CLASSES[-1])):
+                among = [[Configuration(), *p.vendors(klass).values()] for p in here]
+                for how, told in ((gain, "chosen by other rounds"), (over_best_mean, "by all")):
+                    logs = [
+                        how(p.rounds, p.arms[own], others)
+                        for p, others in zip(here, among, strict=True)
+                    ]
+                    print(f"{framework:11s} {own:22s} over the best vendor's, {told:22s} "
+                          f"{in_words(logs)}")  # fmt: skip
+        for vendor in dict.fromkeys(name for p in here for name in p.others()):
             for name in OWN:
-                logs = [over_vendor(p, name, vendor) for p in here if vendor in p.arms]
-                print(f"{framework:11s} {name:22s} over {vendor:22s} {in_words(logs)}")
-
-
-def over_vendor(pair: Pair, name: str, vendor: str) -> float:
-    """Return ours over a recommendation (log): of the same class, so that precision is no gain."""
-    klass = next(klass for klass in CLASSES if vendor in pair.vendors(klass))
-    return gain(pair.rounds, pair.arms[f"{name} {klass}"], [pair.arms[vendor]])
+                logs = [
+                    gain(p.rounds, p.arms[f"{name} {class_of(vendor, p)}"], [p.arms[vendor]])
+                    for p in here
+                    if vendor in p.arms
+                ]
+                print(f"{framework:11s} {name:10s} over {vendor:24s} {in_words(logs)}")
 
 
 def tell_precision(pairs: Sequence[Pair]) -> None:
@@ -150,6 +142,12 @@ def main() -> None:
     pairs = read_pairs(folder)
     if not pairs:
         parser.error(f"{folder} holds no rounds of benchmarks.guideline_rounds")
+    if few := [pair.name for pair in pairs if len(pair.rounds) < LEAST_ROUNDS]:
+        print(f"too few rounds yet, left out: {', '.join(few)}")
+    pairs = [pair for pair in pairs if len(pair.rounds) >= LEAST_ROUNDS]
+    for pair in pairs:
+        if failed := [name for name in pair.arms if pair.has_failed(name)]:
+            print(f"{pair.name}: failed in some round, not counted there: {', '.join(failed)}")
     tell_vendors(pairs)
     tell_precision(pairs)
     tell_frameworks(pairs)

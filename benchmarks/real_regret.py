@@ -34,9 +34,11 @@ from typing import Any
 import msgspec
 
 from benchmarks.company import NOISE, bench_for, interval
+from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Outcome
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import allowed_in
 
@@ -138,10 +140,12 @@ def arms_of(studies: Sequence[Study]) -> list[Configuration]:
 
 
 def log_rate(record: LaunchRecord) -> float | None:
-    """Return the median logarithm of the rates of a launch's slices; None if it failed.
+    """Return the median logarithm of the rates of a launch's slices; None if it failed at any time.
 
     By undisturbed slices where there are any.
     """
+    if record.ending is None or record.ending.outcome != Outcome.MEASURED:
+        return None
     clean = [s for s in record.slices if not s.interference.dirty]
     rates = [math.log(s.rate) for s in clean or record.slices]
     return statistics.median(rates) if rates else None
@@ -152,28 +156,41 @@ def measure_rounds(
 ) -> list[dict[Configuration, float]]:
     """Have fresh rounds until there are so many; each is kept in the file as it ends.
 
-    Rounds of other arms, from before a study was added, are left in the file and not counted.
+    With every slice: its rate, and whether it was disturbed. Outputs are compared in those of the
+    first call. Rounds of other arms, from before a study was added, are left in the file and not
+    counted.
     """
+    model, framework = pair.split("/")
+    if len(read_rounds(path, arms)) < n_rounds:
+        with bench_for(model, framework) as bench:
+            take_rounds(path, bench, arms, n_rounds)
+    return read_rounds(path, arms)
+
+
+def take_rounds(path: Path, bench: Bench, arms: Sequence[Configuration], n_rounds: int) -> None:
+    """Have the rounds that are missing on a bench, as measure_rounds does."""
     wanted = [dict(arm.settings) for arm in arms]
     n_kept = len(read_rounds(path, arms))
     n_before = len(path.read_text().splitlines()) if path.exists() else 0
-    model, framework = pair.split("/")
-    if n_kept < n_rounds:
-        with bench_for(model, framework) as bench, path.open("a") as file:
-            for number in range(n_before + 1, n_before + 1 + n_rounds - n_kept):
-                records = bench.measure_round(list(arms), number, Purpose.CONFIRM, noise=NOISE)
-                row = [[c, log_rate(r)] for c, r in zip(wanted, records, strict=True)]
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-    return read_rounds(path, arms)
+    with path.open("a") as file:
+        for number in range(n_before + 1, n_before + 1 + n_rounds - n_kept):
+            records = bench.measure_round(
+                list(arms), number, Purpose.CONFIRM, noise=NOISE, checks=not n_kept
+            )
+            row = [
+                [c, log_rate(r), [[s.rate, bool(s.interference.dirty)] for s in r.slices]]
+                for c, r in zip(wanted, records, strict=True)
+            ]
+            file.write(json.dumps(row) + "\n")
+            file.flush()
 
 
 def read_rounds(path: Path, arms: Sequence[Configuration]) -> list[dict[Configuration, float]]:
     """Read the rounds of just these arms that a file holds; without those that failed."""
     wanted = [dict(arm.settings) for arm in arms]
     lines = path.read_text().splitlines() if path.exists() else []
-    kept = [row for row in map(json.loads, lines) if [settings for settings, _ in row] == wanted]
-    return [{_configuration(c): rate for c, rate in row if rate is not None} for row in kept]
+    kept = [row for row in map(json.loads, lines) if [settings for settings, *_ in row] == wanted]
+    return [{_configuration(c): rate for c, rate, *_ in row if rate is not None} for row in kept]
 
 
 def lost_to_best(

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claim import gain, in_words, level, read_pairs
+from benchmarks.claim import gain, in_words, level, over_best_mean
+from benchmarks.guideline_rounds import read_pairs
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 
@@ -30,6 +31,17 @@ def test_the_best_vendor_is_chosen_by_other_rounds() -> None:
     assert math.isnan(gain(rounds, LOW, [Configuration.of({"launch.instances": 2})]))
 
 
+def test_beside_it_stands_the_vendor_that_was_lucky_over_all() -> None:
+    rounds = [
+        {DEFAULT: 0.0, TCMALLOC: 0.5, LOW: 1.0},
+        {DEFAULT: 0.2, TCMALLOC: 0.1, LOW: 1.0},
+    ]
+    assert over_best_mean(rounds, LOW, [DEFAULT, TCMALLOC]) == pytest.approx(0.7)
+    # each is the best in the round that it does not stand in: more than over the lucky one
+    assert gain(rounds, LOW, [DEFAULT, TCMALLOC]) == pytest.approx(0.95)
+    assert math.isnan(over_best_mean(rounds, JEMALLOC, [DEFAULT]))
+
+
 def test_what_failed_in_a_round_is_left_out_there() -> None:
     rounds = [{DEFAULT: 0.0, LOW: 1.0}, {LOW: 2.0}, {DEFAULT: 0.0, LOW: 3.0}, {DEFAULT: 0.0}]
     assert gain(rounds, LOW, [DEFAULT]) == pytest.approx(2.0)
@@ -45,7 +57,7 @@ def test_a_folder_of_rounds_is_read(tmp_path: Path) -> None:
     folder = tmp_path / "wide-and-deep-torch"
     folder.mkdir()
     written = {name: c.as_dict() for name, c in arms.items()}
-    (folder / "arms.json").write_text(json.dumps(written))
+    (folder / "arms.json").write_text(json.dumps({"host": "a host", "arms": written}))
     row = [[c.as_dict(), n / 10] for n, c in enumerate(dict.fromkeys(arms.values()))]
     row[-1][1] = None  # jemalloc failed
     (folder / "rounds.jsonl").write_text(json.dumps(row) + "\n" + json.dumps([[{}, 1.0]]) + "\n")
