@@ -221,6 +221,16 @@ def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up
     assert "confirmed there as launch_only; of same it decided nothing" in advised["rests_on"][0]
 
 
+def test_recordings_teach_in_a_folder_of_any_name(studies: Path, here: Here) -> None:
+    shutil.copytree(studies / "rules" / "studies", "kept")
+    Path("kept/other.json").write_text('{"name": "no recording"}')
+    done = here("guidelines", "kept", "--out", "again", "--json")
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    before = json.loads((studies / "rules" / "guidelines.json").read_text())
+    assert told["rules"] == before["rules"]
+
+
 def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
     done = here("recommend", "--model", write_model(kind="cnn"), "--hw", "fake", "--guidelines",
                 str(studies / "rules"), "--out", "rec")  # fmt: skip
@@ -232,7 +242,7 @@ def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
     ("arguments", "told"),
     [
         (("guidelines", "nowhere"), "nowhere is no folder"),
-        (("guidelines", "empty"), "none of 0 studies has a designed part"),
+        (("guidelines", "empty"), "no study has ended there"),
         (("recommend", "--model", "fake", "--hw", "fake", "--guidelines", "nowhere.json"),
          "cannot read nowhere.json"),
         (("recommend", "--model", "fake", "--hw", "fake", "--guidelines", "empty/x.json"),

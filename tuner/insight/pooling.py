@@ -69,12 +69,12 @@ def pool(observations: Sequence[Observation]) -> Pooled:
     families: dict[str, list[Observation]] = defaultdict(list)
     for each in observations:
         families[each.family].append(each)
-    groups = [
-        (np.array([o.value for o in group]), np.array([o.variance for o in group]))
-        for group in families.values()
-    ]
-    values = [each.value for each in observations]
-    widest = max(values) - min(values) or 1e-9
+    groups = _Groups(
+        np.array([o.value for group in families.values() for o in group]),
+        np.array([o.variance for group in families.values() for o in group]),
+        np.cumsum([0, *(len(group) for group in families.values())])[:-1],
+    )
+    widest = float(np.ptp(groups.values)) or 1e-9
     has_siblings = len(observations) > len(families)
     low, high = np.zeros(2), np.array([widest, widest if has_siblings else 0.0])
     best = np.zeros(2)
@@ -95,6 +95,15 @@ def pool(observations: Sequence[Observation]) -> Pooled:
     )
 
 
+class _Groups(NamedTuple):
+    """Observations, those of a family together."""
+
+    values: np.ndarray
+    variances: np.ndarray
+    starts: np.ndarray
+    """Where each family begins."""
+
+
 class _Fitted(NamedTuple):
     """Of pairs of both SDs, an array each."""
 
@@ -106,17 +115,15 @@ class _Fitted(NamedTuple):
     """-2 log restricted likelihood, up to a constant."""
 
 
-def _fitted(
-    groups: Sequence[tuple[np.ndarray, np.ndarray]], between: np.ndarray, within: np.ndarray
-) -> _Fitted:
-    weight, weighted, criterion = (np.zeros(len(between)) for _ in range(3))
-    for values, variances in groups:
-        total = variances + within[:, None] ** 2
-        own = 1 / total
-        of_values = own @ values
-        shared = 1 + between**2 * own.sum(axis=1)
-        weight += own.sum(axis=1) / shared
-        weighted += of_values / shared
-        criterion += np.log(total).sum(axis=1) + np.log(shared)
-        criterion += own @ values**2 - between**2 * of_values**2 / shared
+def _fitted(groups: _Groups, between: np.ndarray, within: np.ndarray) -> _Fitted:
+    total = groups.variances + within[:, None] ** 2  # a row for each pair, a column for each model
+    own = 1 / total
+    of_family = np.add.reduceat(own, groups.starts, axis=1)
+    of_values = np.add.reduceat(own * groups.values, groups.starts, axis=1)
+    common = between[:, None] ** 2
+    shared = 1 + common * of_family
+    weight = (of_family / shared).sum(axis=1)
+    weighted = (of_values / shared).sum(axis=1)
+    criterion = np.log(total).sum(axis=1) + np.log(shared).sum(axis=1)
+    criterion += own @ groups.values**2 - (common * of_values**2 / shared).sum(axis=1)
     return _Fitted(weight, weighted, criterion + np.log(weight) - weighted**2 / weight)

@@ -22,6 +22,7 @@ from tuner.record.guidelines import (
     Guidelines,
     Recording,
     StudyOf,
+    is_recording,
     read_recording,
 )
 from tuner.record.load import OFFLINE
@@ -36,15 +37,19 @@ _LONGEST_NAME = 100
 def read_recordings(folders: Iterable[Path]) -> list[Recording]:
     """Return every study with a designed part below some folders, recordings among them.
 
-    Each once. Raises UsageError where there is none, or where one cannot be read.
+    Recordings lie in the folder itself or in folders called studies. Each once. Raises UsageError
+    where there is none, or where one cannot be read.
     """
     found: dict[str, Recording] = {}
     n_others = 0
     for folder in folders:
         if not folder.is_dir():
             raise UsageError(f"{folder} is no folder; name one below which studies lie")
-        kept = [*folder.rglob(f"{RECORDINGS}/*.json")]
-        kept += folder.glob("*.json") if folder.resolve().name == RECORDINGS else []
+        kept = {*folder.rglob(f"{RECORDINGS}/*.json")}
+        is_kept = (
+            folder.resolve().name == RECORDINGS
+        )  # a damaged one is said there, not passed over
+        kept |= {path for path in folder.glob("*.json") if is_kept or is_recording(path)}
         recordings = [read_recording(path) for path in sorted(kept)]
         for path in sorted(folder.rglob("result.json")):
             made = recording_of(read_result(path))
@@ -52,10 +57,15 @@ def read_recordings(folders: Iterable[Path]) -> list[Recording]:
             n_others += made is None
         found |= {each.name: each for each in recordings}
     if not found:
-        raise UsageError(
-            f"{', '.join(map(str, folders))}: none of {n_others} studies has a designed part of "
-            "throughput on CPUs, which rules are learnt from: tune with --designed"
+        where = ", ".join(map(str, folders))
+        there = (
+            f"none of {n_others} studies has a designed part of throughput on CPUs, which rules "
+            "are learnt from"
+            if n_others
+            else f"no study has ended there, and no recording of one lies in it, or in a folder "
+            f"called {RECORDINGS}"
         )
+        raise UsageError(f"{where}: {there}: tune with --designed")
     return [found[name] for name in sorted(found)]  # wherever they lie, they teach the same
 
 

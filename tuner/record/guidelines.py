@@ -168,6 +168,24 @@ def read_recording(path: Path) -> Recording:
     return _read(path, Recording, "the recording of a study")
 
 
+class _Recorded(msgspec.Struct):
+    """What no other file of a study or of guidelines has."""
+
+    design: msgspec.Raw
+    fingerprint: str
+
+
+def is_recording(path: Path) -> bool:
+    """Tell whether a file looks like a recording, of whatever version."""
+    try:
+        if path.stat().st_size > _MOST_BYTES:
+            return False
+        msgspec.json.decode(path.read_bytes(), type=_Recorded)
+    except (OSError, *UNREADABLE):
+        return False
+    return True
+
+
 def _read(path: Path, kind: type[_Read], what: str) -> _Read:
     try:
         if path.stat().st_size > _MOST_BYTES:
