@@ -11,6 +11,8 @@ from tests.command import Here
 from tuner.output.compare import StudyFound, compare, find_studies
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, write_result
+from tuner.record.fleet import FLEET_FILE
+from tuner.record.index import Index, Row, write_index_file
 from tuner.record.interval import Interval
 from tuner.record.result import Result
 
@@ -108,6 +110,31 @@ def test_a_fleets_hosts_are_each_compared_with_themselves() -> None:
         ("b old", "b new"): False,
         ("a new", "b new"): False,  # the latest of each host
     }
+
+
+def test_two_kinds_of_host_of_one_fleet_stand_beside_each_other(here: Here, tmp_path: Path) -> None:
+    fleet = tmp_path / "fleet"
+    own = sample().host
+    for kernel, rate in (("5.15", 100.0), ("6.1", 70.0)):
+        (fleet / kernel).mkdir(parents=True)
+        host = msgspec.structs.replace(own, fingerprint=kernel)
+        found = at_rate(sample(created=kernel, host=host), rate)
+        write_result(fleet / kernel / "result.json", found)
+    (fleet / FLEET_FILE).touch()
+    rows = [Row("resnet50", "torch", folder=k, hosts=[f"of {k}"]) for k in ("5.15", "6.1")]
+    write_index_file(fleet, Index(rows))
+    (change,) = compare(find_studies([fleet])).changes
+    assert change.shifts[0].direction == "slower"
+    assert not change.is_regression  # neither is what the other was before
+    shown = here("compare", "fleet", "--out", "compare.html")
+    assert "5.15 beside 6.1" in shown.stdout
+    assert "tune both again" not in shown.stdout
+    assert "5.15 beside 6.1" in (tmp_path / "compare.html").read_text()
+    # the same host with another kernel is what it was before
+    write_index_file(fleet, Index([msgspec.structs.replace(r, hosts=["one"]) for r in rows]))
+    (change,) = compare(find_studies([fleet])).changes
+    assert change.is_regression
+    assert change.title == "5.15, then 6.1"
 
 
 def test_studies_and_changes_are_in_the_order_of_time_whatever_the_model_and_the_host() -> None:

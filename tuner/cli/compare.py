@@ -50,7 +50,7 @@ def _show(comparison: Comparison) -> None:
     console.print(table)
     for change in comparison.changes:
         console.print()
-        console.print(Text(f"{change.before}, then {change.after}", style="bold"))
+        console.print(Text(change.title, style="bold"))
         differs = "; ".join(change.differs) or "hosts, versions and settings are the same"
         console.print(Text(f"  {differs}"))
         for shift in change.shifts:

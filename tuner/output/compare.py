@@ -21,7 +21,9 @@ from tuner.errors import UsageError
 from tuner.output.values import bounds, value_of
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, results_below
+from tuner.record.fleet import FLEET_FILE
 from tuner.record.identities import differing, said
+from tuner.record.index import read_index
 from tuner.record.interval import Interval
 from tuner.record.result import Result
 
@@ -36,6 +38,10 @@ class StudyFound(msgspec.Struct, frozen=True):
 
     name: str
     result: Result
+    fleet: str = ""
+    """The folder of the fleet that it belongs to, if it does."""
+    hosts: list[str] = []
+    """Those of the fleet that it was made on."""
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -49,7 +55,7 @@ class Shift(msgspec.Struct, frozen=True):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Two studies of the same workload, one after the other."""
+    """Two studies of the same workload, one after the other or on two kinds of host of a fleet."""
 
     before: str
     after: str
@@ -58,6 +64,13 @@ class Change(msgspec.Struct, frozen=True):
     shifts: list[Shift]
     is_regression: bool
     """Whether the same model became slower on the same hardware, by an interval without 1."""
+    is_within_fleet: bool = False
+    """Whether they are of two hosts of one fleet, of which neither is what the other was before."""
+
+    @property
+    def title(self) -> str:
+        """Name the two."""
+        return f"{self.before}{' beside ' if self.is_within_fleet else ', then '}{self.after}"
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -81,7 +94,25 @@ def find_studies(places: Iterable[Path]) -> list[StudyFound]:
         for file in [place] if is_file else results_below(place):
             files[file.resolve()] = file
     names = _names(list(files.values()))
-    return [StudyFound(names[file], read_result(file)) for file in files.values()]
+    fleets: dict[Path, dict[str, list[str]]] = {}
+    return [_found(names[file], file, fleets) for file in files.values()]
+
+
+def _found(name: str, file: Path, fleets: dict[Path, dict[str, list[str]]]) -> StudyFound:
+    """Read a study; fleets: the hosts of the studies of each, by folders, as far as known."""
+    folder = file.resolve().parent
+    fleet = folder.parent
+    if not (fleet / FLEET_FILE).is_file():
+        return StudyFound(name, read_result(file))
+    if fleet not in fleets:
+        fleets[fleet] = {row.folder: row.hosts for row in read_index(fleet).rows}
+    return StudyFound(name, read_result(file), str(fleet), fleets[fleet].get(folder.name, []))
+
+
+def _are_beside_each_other(a: StudyFound, b: StudyFound) -> bool:
+    """Tell whether they are of different hosts of one fleet, not of one host before and after."""
+    is_one_fleet = bool(a.fleet) and a.fleet == b.fleet
+    return is_one_fleet and bool(a.hosts) and bool(b.hosts) and not {*a.hosts} & {*b.hosts}
 
 
 def _names(files: Sequence[Path]) -> dict[Path, str]:
@@ -149,7 +180,8 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
         shifts.append(Shift("speedup", None, "not known", note))
     else:
         shifts.append(_shift("speedup", a.speedup, b.speedup, ("larger", "smaller")))
-    is_same = _hardware(a) == _hardware(b) and not _differing_models(a, b)
+    is_within_fleet = _are_beside_each_other(before, after)
+    is_same = _hardware(a) == _hardware(b) and not _differing_models(a, b) and not is_within_fleet
     return Change(
         before.name,
         after.name,
@@ -162,6 +194,7 @@ def _change(before: StudyFound, after: StudyFound) -> Change:
         ],
         shifts,
         is_same and any(shift.direction == "slower" for shift in shifts),
+        is_within_fleet,
     )
 
 
