@@ -1,19 +1,24 @@
-"""What does a fleet's driver cost, and how much sooner are eight hosts done than one?
+"""What does a fleet's driver cost, how much sooner are eight hosts done than one, who is too noisy?
 
     python -m benchmarks.fleet driver [--hosts 200] [--studies 1000 10000]
-    python -m benchmarks.fleet nodes [--nodes 1 8] [--studies 8] [--budget 60s]
+    python -m benchmarks.fleet nodes [--nodes 1 8] [--studies 4] [--budget 90s]
+    python -m benchmarks.fleet pace [--times 30]
 
 driver: simulated hosts by a clock of their own, some of which vanish; printed are the driver's CPU
 seconds for each study, the share of a core that it used of the fleet's time, and its memory.
 
-nodes: a real Ray cluster of nodes on this machine, each of which does studies of the fake
-framework, and the studies per hour of each number of nodes. They share this machine's cores, so
-that a launch of the fake sleeps for most of its time.
+nodes: a real Ray cluster of nodes on this machine, each of which does as many studies of the fake
+framework, and the studies per hour of each number of nodes, from the driver's start to its end.
+They share this machine's cores, so that a launch of the fake sleeps for most of its time.
+
+pace: how much this host's speed swings, alone and beside a busy process on every other CPU; what
+tuner/fleet/fitness.py passes hosts over for.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import resource
@@ -27,10 +32,13 @@ import msgspec
 
 from benchmarks.made_up_fleet import drive
 from benchmarks.ray_nodes import nodes
+from tuner.fleet.fitness import pace
 from tuner.fleet.mirror import Piece
 from tuner.fleet.running import FleetHousehold
 from tuner.fleet.simulated import Behaviour
 from tuner.fleet.wishes import Wish
+from tuner.host.identity import probe
+from tuner.measurement.neighbour import neighbour
 from tuner.record.interval import Interval
 from tuner.request import Request
 from tuner.study.verification import Conclusion, Verification
@@ -92,8 +100,9 @@ def drivers(n_hosts: int, counts: list[int]) -> None:
         subprocess.run([*command, "--alone", "--studies", str(count)], check=True)
 
 
-def studies_per_hour(n_nodes: int, n_studies: int, budget: str) -> float:
-    """Have studies of the fake on so many nodes; return how many an hour were done."""
+def studies_per_hour(n_nodes: int, n_each: int, budget: str) -> float:
+    """Have so many studies of the fake for each of some nodes; return how many an hour are done."""
+    n_studies = n_nodes * n_each
     models = ",".join(
         f"fake@seed={seed},noise=0.003,start_s={START_S}" for seed in range(n_studies)
     )
@@ -116,22 +125,44 @@ def studies_per_hour(n_nodes: int, n_studies: int, budget: str) -> float:
     return n_done / hours
 
 
+def paces(n_times: int) -> None:
+    """Print how this host does by what hosts are passed over for."""
+    host = probe()
+    n_cpus = len(host.cpus)
+    for n_busy in (0, max(1, n_cpus // 2)):
+        with contextlib.ExitStack() as stack:
+            if n_busy:
+                log = stack.enter_context(tempfile.NamedTemporaryFile())
+                stack.enter_context(neighbour(n_busy, Path(log.name)))
+            seen = [pace(n_cpus) for _ in range(n_times)]
+        swings = sorted(each.swing for each in seen)
+        steals = sorted(each.steal for each in seen)
+        print(
+            f"{n_busy} of {n_cpus} CPUs busy: swing {swings[n_times // 2]:.1%}, at most "
+            f"{swings[-1]:.1%}; stolen {steals[n_times // 2]:.1%}, at most {steals[-1]:.1%}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["driver", "nodes"])
+    parser.add_argument("what", choices=["driver", "nodes", "pace"])
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--studies", type=int, nargs="+")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--budget", default="60s")
+    parser.add_argument("--budget", default="90s")
+    parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.what == "driver" and given.alone:
         driver(given.hosts, given.studies[0])
     elif given.what == "driver":
         drivers(given.hosts, given.studies or [1000, 10000])
+    elif given.what == "pace":
+        paces(given.times)
     else:
         per_hour = [
-            studies_per_hour(n, (given.studies or [8])[0], given.budget) for n in given.nodes
+            studies_per_hour(n, (given.studies or [4])[0], given.budget) for n in given.nodes
         ]
         told = " / ".join(f"{each:.0f}" for each in per_hour[::-1])
         print(f"{told} studies an hour: {per_hour[-1] / per_hour[0]:.2f}x")

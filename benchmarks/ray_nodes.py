@@ -90,6 +90,15 @@ class Nodes:
         process = psutil.Process(self._started[name].pid)
         return [process, *process.children(recursive=True)]
 
+    def at_work(self, name: str, module: str = "tuner") -> list[psutil.Process]:
+        """Return a node's processes whose command line has a module; of none that is ending."""
+        found = []
+        for process in self.processes_of(name):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                if module in " ".join(process.cmdline()):
+                    found.append(process)
+        return found
+
     def switch_off(self, name: str) -> None:
         """Take a node's power away: everything on it ends at once."""
         found = self.processes_of(name)

@@ -1,11 +1,15 @@
 """Real Ray nodes of which nothing may be left."""
 
 import contextlib
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from benchmarks.ray_nodes import Nodes, nodes
 from tests.command import MARKER, new_marker, wait_until_gone
+
+Driver = subprocess.Popen[str]
 
 
 @contextlib.contextmanager
@@ -15,3 +19,26 @@ def marked_nodes(folder: Path) -> Iterator[Nodes]:
     with nodes(folder, {MARKER: marker}) as made:
         yield made
     assert wait_until_gone(marker, 30) == []
+
+
+class Drivers:
+    """The drivers that a test began; none outlives it, however it ends."""
+
+    def __init__(self) -> None:
+        self._begun: list[Driver] = []
+
+    def begin(self, address: str, asked: Sequence[str], cwd: Path) -> Driver:
+        self._begun.append(
+            subprocess.Popen(
+                asked, cwd=cwd, text=True, env={**os.environ, "RAY_ADDRESS": address},
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+        )  # fmt: skip
+        return self._begun[-1]
+
+    def end(self) -> None:
+        for driver in self._begun:
+            driver.kill()
+            driver.wait()
+            if driver.stdout is not None:
+                driver.stdout.close()

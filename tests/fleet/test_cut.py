@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.ray_nodes import Nodes
-from tests.fleet.clusters import marked_nodes
+from tests.fleet.clusters import Drivers, marked_nodes
 from tests.fleet.test_ray import MODELS, ended, fleet, host_at_work, journal, rows, runs, wait_for
 
 BRIDGE = "tunebr0"
@@ -95,18 +95,11 @@ def cluster(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield made
 
 
-def begin(cluster: Nodes, cwd: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        fleet(MODELS, "--confirm-on", "0", budget="20s"), cwd=cwd, text=True,
-        env={**os.environ, "RAY_ADDRESS": f"{SUBNET}.1:{cluster.port}"},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-
-
 def test_a_short_cut_costs_nothing_and_a_long_one_only_time(
-    network: Network, cluster: Nodes, tmp_path: Path
+    network: Network, cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
-    driver = begin(cluster, tmp_path)
+    asked = fleet(MODELS, "--confirm-on", "0", budget="20s")
+    driver = drivers.begin(f"{SUBNET}.1:{cluster.port}", asked, tmp_path)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
     name = host_at_work(cluster)
     network.cut(name)
@@ -114,7 +107,7 @@ def test_a_short_cut_costs_nothing_and_a_long_one_only_time(
     network.mend(name)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*3.jsonl")))
     assert host_at_work(cluster) == name
-    at_work = [p for p in cluster.processes_of(name) if "tuner" in " ".join(p.cmdline())]
+    at_work = cluster.at_work(name)
     before = journal(tmp_path).read_bytes()
     assert sessions(before) == 1
     network.cut(name)

@@ -17,8 +17,8 @@ from tuner.fleet.mirror import Piece
 from tuner.fleet.orders import Order, Seen
 from tuner.fleet.roster import Roster
 from tuner.fleet.simulated import Behaviour
-from tuner.fleet.works import MOST_ATTEMPTS, Works
-from tuner.record.events import HostSeen, StudyPlaced, StudyReturned
+from tuner.fleet.works import MOST_ATTEMPTS, Work, Works
+from tuner.record.events import HostSeen, StudyPlaced, StudyReturned, Warned
 from tuner.record.fleet import Board, RowNoted
 from tuner.record.index import Kind
 from tuner.version import __version__
@@ -87,6 +87,47 @@ def test_a_noisy_host_is_passed_over_and_said(tmp_path: Path) -> None:
     assert any("other programs use" in fault for fault in told)
 
 
+def test_where_both_hosts_had_part_in_a_study_the_one_that_did_not_end_it_confirms(
+    tmp_path: Path, boards: Callable[[Path], Board]
+) -> None:
+    """As after a driver was stopped whose study went on elsewhere."""
+    drive(tmp_path, n_hosts=2, n_models=1, n_elsewhere=0)
+    board = boards(tmp_path)
+    (row,) = [note.row for note in board.news() if isinstance(note, RowNoted)][-1:]
+    board.add(RowNoted(msgspec.structs.replace(row, hosts=["host0", "host1"])))
+    again = drive(tmp_path, n_hosts=2, n_models=1)
+    (confirmed,) = again.works.index_rows()
+    assert [each.host for each in confirmed.elsewhere] == [
+        host for host in ("host0", "host1") if host != row.host
+    ]
+    assert confirmed.is_recommended()
+
+
+def test_one_that_had_no_part_in_it_is_asked_first(
+    tmp_path: Path, boards: Callable[[Path], Board]
+) -> None:
+    works = Works(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
+    for host in ("a", "b", "c"):
+        works.meet(Kind("k", "k" * 64, ""), host)
+    (study,) = works.rows
+    works.rows[study] = msgspec.structs.replace(works.rows[study], host="b", hosts=["a", "b"])
+    confirming = Work(study, "k", is_verification=True)
+    assert works.candidates(confirming, {"a", "b", "c"}) == {"c"}
+    assert works.candidates(confirming, {"a", "b"}) == {"a"}
+    assert works.candidates(confirming, {"b"}) == set()
+    assert works.candidates(Work(study, "k", is_verification=False), {"b"}) == {"b"}
+
+
+def test_what_is_waited_for_is_said_once_and_left_in_the_end(tmp_path: Path) -> None:
+    run = drive(tmp_path, n_hosts=2, n_models=2, behaviour=Behaviour(is_busy=1.0))
+    said = [event.text for event in run.household.events if isinstance(event, Warned)]
+    assert said[0].startswith("waiting: 2 studies left: no host is fit (")
+    assert "other programs use" in said[0]
+    assert said[-1].startswith("2 studies left: ")
+    assert said[-1].endswith("the same command goes on with them")
+    assert "confirmations" not in "".join(said)
+
+
 def test_where_every_host_is_noisy_the_rest_is_left_for_later(tmp_path: Path) -> None:
     run = drive(tmp_path, n_hosts=2, n_models=2, behaviour=Behaviour(is_busy=1.0))
     assert {row.state for row in run.works.rows.values()} == {"pending"}
@@ -129,17 +170,18 @@ def test_what_another_driver_has_claimed_is_left_to_it(
     works = Works(board, Claims(tmp_path), tmp_path, lambda kind: rows_of(2, kind), 0)
     works.hear()
     works.meet(Kind("k", "k" * 64, ""), "host")
-    first = works.next_for("k", "host", 0.0)
+    there = {"host", "other"}
+    first = works.next_for("k", "host", 0.0, there)
     assert first is not None
     assert first.study == "m1-torch-k"
-    assert works.next_for("k", "other", 0.0) is None
+    assert works.next_for("k", "other", 0.0, there) is None
     assert works.are_others_at_work(1.0)
     # the other one finishes it: nobody does it again
     done = msgspec.structs.replace(rows_of(1, "k")[0], state="done", verdict="keep_default")
     with closing(Board(tmp_path)) as other:
         other.add(RowNoted(done))
     theirs.leave("m0-torch-k")
-    assert works.next_for("k", "other", 100.0) is None
+    assert works.next_for("k", "other", 100.0, there) is None
     assert works.rows["m0-torch-k"].state == "done"
 
 

@@ -11,18 +11,24 @@ import yaml
 from tuner.fleet.cluster import SLOT
 
 MANIFEST = Path(__file__).parent.parent.parent / "docs" / "kuberay.yaml"
-GROUP: dict[str, Any] = {
+HEAD: dict[str, Any] = {
     "type": "object",
     "required": ["rayStartParams", "template"],
     "properties": {
-        "groupName": {"type": "string"},
-        "replicas": {"type": "integer", "minimum": 0},
-        "minReplicas": {"type": "integer", "minimum": 0},
-        "maxReplicas": {"type": "integer", "minimum": 0},
         "rayStartParams": {"type": "object", "additionalProperties": {"type": "string"}},
         "template": {"type": "object", "required": ["spec"]},
     },
     "additionalProperties": False,
+}
+COUNT = {"type": "integer", "minimum": 0}
+GROUP = {
+    **HEAD,
+    "required": [*HEAD["required"], "groupName", "minReplicas", "maxReplicas"],
+    "properties": {
+        **HEAD["properties"],
+        "groupName": {"type": "string"},
+        **dict.fromkeys(("replicas", "minReplicas", "maxReplicas"), COUNT),
+    },
 }
 RAY_CLUSTER = {
     "type": "object",
@@ -36,11 +42,8 @@ RAY_CLUSTER = {
             "required": ["headGroupSpec"],
             "properties": {
                 "rayVersion": {"type": "string", "pattern": r"^\d+\.\d+\.\d+$"},
-                "headGroupSpec": GROUP,
-                "workerGroupSpecs": {
-                    "type": "array",
-                    "items": {**GROUP, "required": [*GROUP["required"], "groupName"]},
-                },
+                "headGroupSpec": HEAD,
+                "workerGroupSpecs": {"type": "array", "items": GROUP},
             },
             "additionalProperties": False,
         },

@@ -18,7 +18,7 @@ import pytest
 
 from benchmarks.ray_nodes import Nodes
 from tests.command import HANGS_S, command
-from tests.fleet.clusters import marked_nodes
+from tests.fleet.clusters import Driver, Drivers, marked_nodes
 from tuner.record.soundness import JOURNAL
 
 pytestmark = [
@@ -51,15 +51,7 @@ def fleet(models: str, *more: str, budget: str = "12s") -> list[str]:
                    "--budget", budget, "--out", "out", *more)  # fmt: skip
 
 
-def begin(cluster: Nodes, cwd: Path, models: str, *more: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        fleet(models, *more), cwd=cwd, text=True,
-        env={**os.environ, "RAY_ADDRESS": cluster.address},
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-    )  # fmt: skip
-
-
-def ended(process: "subprocess.Popen[str]") -> str:
+def ended(process: Driver) -> str:
     said, _ = process.communicate(timeout=HANGS_S)
     return said
 
@@ -69,7 +61,7 @@ def rows(cwd: Path) -> list[dict[str, Any]]:
     return found
 
 
-def wait_for(process: "subprocess.Popen[str]", is_so: Any) -> None:
+def wait_for(process: Driver, is_so: Any) -> None:
     until = time.monotonic() + 120
     while not is_so():
         assert process.poll() is None, process.communicate()[0]
@@ -85,10 +77,7 @@ def journal(cwd: Path) -> Path:
 def host_at_work(cluster: Nodes) -> str:
     """Return the node on which a study runs."""
     for name in HOSTS:
-        if any(
-            "tuner.fleet.carry_out" in " ".join(process.cmdline())
-            for process in cluster.processes_of(name)
-        ):
+        if cluster.at_work(name, "tuner.fleet.carry_out"):
             return name
     raise AssertionError("nobody is at work")
 
@@ -104,8 +93,7 @@ def runs(process: psutil.Process) -> bool:
 def nobody_is_at_work(cluster: Nodes) -> None:
     """Wait until no host measures anything."""
     until = time.monotonic() + 60
-    while any("carry_out" in " ".join(process.cmdline()) for name in HOSTS
-              for process in cluster.processes_of(name)):  # fmt: skip
+    while any(cluster.at_work(name, "tuner.fleet.carry_out") for name in HOSTS):
         assert time.monotonic() < until
         time.sleep(0.1)
 
@@ -147,12 +135,12 @@ def test_models_are_tuned_and_confirmed_and_nothing_stays_on_the_hosts(
 
 
 def test_where_ray_dies_on_a_host_its_study_ends_there_and_goes_on_elsewhere(
-    cluster: Nodes, tmp_path: Path
+    cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
-    driver = begin(cluster, tmp_path, MODELS, "--confirm-on", "0")
+    driver = drivers.begin(cluster.address, fleet(MODELS, "--confirm-on", "0"), tmp_path)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
     name = host_at_work(cluster)
-    at_work = [p for p in cluster.processes_of(name) if "tuner" in " ".join(p.cmdline())]
+    at_work = cluster.at_work(name)
     assert at_work
     before = journal(tmp_path).read_bytes()
     cluster.kill_raylet(name)
@@ -173,9 +161,9 @@ def test_where_ray_dies_on_a_host_its_study_ends_there_and_goes_on_elsewhere(
 
 
 def test_a_driver_that_is_stopped_says_how_to_go_on_and_nobody_is_at_work(
-    cluster: Nodes, tmp_path: Path
+    cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
-    driver = begin(cluster, tmp_path, MODELS)
+    driver = drivers.begin(cluster.address, fleet(MODELS), tmp_path)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
     driver.send_signal(signal.SIGINT)
     said = ended(driver)
@@ -185,16 +173,17 @@ def test_a_driver_that_is_stopped_says_how_to_go_on_and_nobody_is_at_work(
 
 
 def test_two_drivers_share_the_work_and_one_goes_on_with_what_the_other_leaves(
-    cluster: Nodes, tmp_path: Path
+    cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
     models = ",".join(f"fake@seed={seed},noise=0.003" for seed in range(3))
-    drivers = [begin(cluster, tmp_path, models, "--confirm-on", "0") for _ in range(2)]
-    wait_for(drivers[0], lambda: len(list((tmp_path / "out").glob(f"*/{JOURNAL}"))) == 2)
-    killed = next(each for each in drivers if has_placed(each, tmp_path))
+    asked = fleet(models, "--confirm-on", "0")
+    both = [drivers.begin(cluster.address, asked, tmp_path) for _ in range(2)]
+    wait_for(both[0], lambda: len(list((tmp_path / "out").glob(f"*/{JOURNAL}"))) == 2)
+    killed = next(each for each in both if has_placed(each, tmp_path))
     before = {path: path.read_bytes() for path in (tmp_path / "out").glob(f"*/{JOURNAL}")}
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    (other,) = [each for each in drivers if each is not killed]
+    (other,) = [each for each in both if each is not killed]
     said = ended(other)
     assert [row["state"] for row in rows(tmp_path)] == ["done"] * 3, said
     assert all(path.read_bytes().startswith(lines) for path, lines in before.items())
@@ -202,12 +191,12 @@ def test_two_drivers_share_the_work_and_one_goes_on_with_what_the_other_leaves(
     ends = [json.loads(line)["row"]["folder"] for line in notes if '"state":"done"' in line]
     assert len(ends) == len(set(ends)) == 3  # none was done twice
     nobody_is_at_work(cluster)
-    again = ended(begin(cluster, tmp_path, models, "--confirm-on", "0"))
+    again = ended(drivers.begin(cluster.address, asked, tmp_path))
     assert " on one" not in again
     assert " on two" not in again
 
 
-def has_placed(driver: "subprocess.Popen[str]", cwd: Path) -> bool:
+def has_placed(driver: Driver, cwd: Path) -> bool:
     """Tell whether a driver holds the lock of any study."""
     claims = {str(path) for path in (cwd / "out/.claims").iterdir()}
     return bool(claims & {file.path for file in psutil.Process(driver.pid).open_files()})

@@ -15,15 +15,13 @@ from typing import Any
 
 from tuner.errors import TuneError
 from tuner.fleet.carry_out import VERIFICATION
+from tuner.fleet.fitness import unfit_now
 from tuner.fleet.mirror import Watcher, is_ahead, replace
 from tuner.fleet.orders import Began, Ended, Order, Refused, Report, Tune, decode, encode
 from tuner.host.secrets import redact_file, redacted
-from tuner.measurement.quiet import watch_idle
 from tuner.measurement.supervised import Supervised
 from tuner.record.soundness import LAUNCHES
 
-_WATCH_S = 3.0
-"""How long others' use of the CPUs is watched before a study."""
 _TELL_S = 100.0
 """For this host to say what it is."""
 _BETWEEN_S = 5.0
@@ -88,12 +86,8 @@ class Agent:
     def begin(self, data: bytes) -> bytes:
         """Begin an Order; returns Began, or Refused where the host is not fit for it now."""
         order: Order = decode(data, Order)
-        if (
-            order.most_foreign < 1
-            and (foreign := watch_idle(_WATCH_S).foreign) > order.most_foreign
-        ):
-            told = f"other programs use {min(1.0, foreign):.0%} of its CPUs"
-            return encode(Refused(told))
+        if order.most_foreign < 1 and (fault := self._unfit(order.most_foreign)):
+            return encode(Refused(fault))
         name = order.study if isinstance(order.job, Tune) else f"{order.study}.verified"
         self._place = places() / order.fleet / name
         self._study, self._log = self._place / "study", self._place / "said.log"
@@ -113,6 +107,12 @@ class Agent:
         arguments = ["-m", "tuner.fleet.carry_out", str(written), str(self._study)]
         self._process = Supervised(arguments, _surroundings(), self._log, cwd=self._place)
         return encode(Began(ahead))
+
+    def _unfit(self, most_foreign: float) -> str:
+        try:
+            return unfit_now(places(), most_foreign)
+        except (OSError, RuntimeError, TuneError) as error:  # a host that cannot even be looked at
+            return f"it cannot be seen how calm it is: {error}"
 
     def fetch(self, acknowledged: int) -> bytes:
         """Wait a little for something new, and return it as a Report.

@@ -19,12 +19,14 @@ from tuner.fleet.jobs import HOPELESS, STOPPED, USUAL, Household, Job, Look, Pat
 from tuner.fleet.mirror import mend, put, settle
 from tuner.fleet.orders import UNFIT, Began, Ended, Refused, Report, Seen, decode, encode
 from tuner.fleet.roster import Host, Roster
-from tuner.fleet.works import Work, Works
+from tuner.fleet.works import Work, Works, in_words
 from tuner.record.events import HostSeen, Listener, StudyPlaced, StudyReturned, Warned
 from tuner.record.index import INCONCLUSIVE, Elsewhere, Row
 
 _SEE_S = 5.0
 """Between two looks at who is there."""
+_SAY_S = 15.0
+"""After so long in which nobody was at work it is said what is waited for."""
 _WAIT_S = 1.0
 _MOST_LOOKS = 3
 """Times that a host is asked what it is before it is given up."""
@@ -59,6 +61,7 @@ class Driver:
         """By the host's id."""
         self._seen_s = -math.inf
         self._progress_s = cluster.now()
+        self._has_said = False
 
     def run(self) -> None:
         """Go on until all is done, or what is left finds no host; ends every job whatever happens.
@@ -73,8 +76,10 @@ class Driver:
                 self._look_at_the_clock()
                 if self._works.hear():
                     self._progress_s = self._cluster.now()
+                self._say_what_is_waited_for()
                 self._household.keep()
-            self._say_what_is_left()
+            if left := self._what_is_left():
+                self._listen(Warned(f"{left}; the same command goes on with them"))
         except Interrupted:
             self._take_in_the_last()
             raise
@@ -103,16 +108,15 @@ class Driver:
         )
         return not left or (is_hopeless and idle_s > self._patience.gone_s)
 
-    def _say_what_is_left(self) -> None:
-        left = list(self._works.left())
-        n_verifications = sum(work.is_verification for work in left)
-        if left:
-            why = "; ".join(f"{host}: {fault}" for host, fault in self._roster.faults().items())
-            self._listen(Warned(
-                f"{len(left) - n_verifications} studies and {n_verifications} confirmations are "
-                f"left: no host was fit for them ({why or 'the others have gone'}); the same "
-                "command goes on with them"
-            ))  # fmt: skip
+    def _what_is_left(self) -> str:
+        return in_words(list(self._works.left()), self._roster.faults())
+
+    def _say_what_is_waited_for(self) -> None:
+        """Say it once in a wait in which nobody is at work."""
+        is_idle = self._cluster.now() - self._progress_s > _SAY_S and not self._jobs
+        if is_idle and not self._has_said and (told := self._what_is_left()):
+            self._listen(Warned(f"waiting: {told}"))
+        self._has_said = is_idle
 
     def _take_in_what_is_ready(self, seconds: float) -> None:
         for ticket in self._cluster.ready([*self._looks, *self._asked], seconds):
@@ -125,10 +129,8 @@ class Driver:
         while waited_for and self._cluster.now() < until_s:
             before = {id(job): job.acknowledged for job in self._jobs.values()}
             self._take_in_what_is_ready(_WAIT_S)
-            for job in self._jobs.values():
-                if job.acknowledged != before.get(id(job)):
-                    waited_for.discard(id(job))
-            waited_for &= {id(job) for job in self._jobs.values()}
+            jobs = self._jobs.values()
+            waited_for &= {id(j) for j in jobs if j.acknowledged == before.get(id(j))}
 
     def _see(self) -> None:
         now_s = self._cluster.now()
@@ -154,8 +156,8 @@ class Driver:
     def _place(self) -> None:
         now_s = self._cluster.now()
         for host in self._roster.free(now_s, self._jobs):
-            work = self._works.next_for(host.kind, host.name, now_s)
-            if work is not None:
+            there = self._roster.there(host.kind)
+            if work := self._works.next_for(host.kind, host.name, now_s, there):
                 self._begin(work, host)
 
     def _begin(self, work: Work, host: Host) -> None:

@@ -56,7 +56,8 @@ class Order(msgspec.Struct, frozen=True):
     archive: list[Piece]
     """What the driver has of the study."""
     most_foreign: float
-    """The share of the CPUs that others may use; more, and the host is too noisy."""
+    """The share of the CPUs that others may use; more, and the host is too noisy. 1: it is all the
+    same (fleet/fitness.py)."""
 
 
 class Began(msgspec.Struct, frozen=True, tag="began"):

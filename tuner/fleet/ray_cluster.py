@@ -24,6 +24,8 @@ from tuner.interrupts import raise_asked
 
 _ANSWER_S = 10.0
 """For somebody to listen at an address."""
+_TRIES = 3
+_NO_SERVER = "Starting Ray client server failed"
 _LOST_S = 30.0
 """After so long without its own services a cluster is given up."""
 _GET_S = 60.0
@@ -109,14 +111,7 @@ class RayCluster:
         self._ray: Any = ray
         self._affinity: Any = NodeAffinitySchedulingStrategy
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # what they say, the error below says
-                ray.init(
-                    address,
-                    log_to_driver=False,
-                    logging_level=logging.CRITICAL,
-                    namespace="tune-framework",
-                )
+            _join(ray, address)
         except Exception as error:
             raise UsageError(_no_cluster(address, error)) from error
         finally:  # Ray's own end the process without a word of how to go on
@@ -211,11 +206,32 @@ def _is_answered(address: str) -> bool:
     return True
 
 
+def _join(ray: Any, address: str) -> None:
+    """Connect to a cluster; raises whatever Ray does."""
+    for attempts_left in reversed(range(_TRIES)):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # what they say, the error says
+                ray.init(
+                    address,
+                    log_to_driver=False,
+                    logging_level=logging.CRITICAL,
+                    namespace="tune-framework",
+                )
+        except (RuntimeError, ConnectionError) as error:
+            # Ray's proxy forks a server for each client, which now and then does not come up
+            if not attempts_left or _NO_SERVER not in str(error):
+                raise
+        else:
+            return
+
+
 def _no_cluster(address: str, error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if lines and lines[0].startswith("Version mismatch"):
         return f"--fleet {address}: {' '.join(lines)[:300]}"
     return (
         f"--fleet {address}: no cluster answers there ({_last_line(error)}); start its first host "
-        "with: ray start --head --resources '{\"tune_slot\": 1}'"
+        "with: ray start --head --resources '{\"tune_slot\": 1}'; the port of ray:// is that of "
+        "Ray's client, 10001 unless you chose another"
     )

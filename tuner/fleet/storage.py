@@ -7,6 +7,7 @@ on it, and its password stands in no file, log or list of processes.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import optuna
 from optuna.exceptions import DuplicatedStudyError, StorageInternalError
 from optuna.storages import RDBStorage
 from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, DataError, SQLAlchemyError
 
 from tuner import interrupts
 from tuner.errors import UsageError
@@ -88,7 +89,7 @@ class Database:
         return {each.study_name for each in found if each.user_attrs.get(_COPIED)}
 
     def copy(self, name: str, path: Path) -> str:
-        """Copy a study's file, unless it is there; return what is wrong with the file, or nothing.
+        """Copy a study's file, unless it is there; return why it never will be, or nothing.
 
         What a driver that died has left of it is made anew. Raises Away.
         """
@@ -115,6 +116,10 @@ class Database:
             return f"{path} holds no study ({error})"
         except (SQLAlchemyError, StorageInternalError) as error:
             self.close()
+            if isinstance(error, DataError) or isinstance(error.__cause__, DataError):
+                with contextlib.suppress(KeyError, SQLAlchemyError, StorageInternalError):
+                    optuna.delete_study(study_name=name, storage=self._connect())
+                return f"the database cannot hold {name}: {_reason(error)}"
             raise Away(_reason(error)) from error
         return ""
 
@@ -151,5 +156,6 @@ def _url_of(address: str) -> URL:
 def _reason(error: BaseException) -> str:
     """Return what the database said, on one line; its messages name no password."""
     cause = getattr(error, "orig", None) or getattr(error.__cause__, "orig", None) or error
-    lines = [line.strip() for line in str(cause).splitlines() if line.strip()]
+    said = cause.args[-1] if cause.args else cause  # MySQL's has a number before it
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
     return lines[0][:300] if lines else type(cause).__name__

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,18 @@ class Work(msgspec.Struct):
     n_attempts: int = 0
     avoided: set[str] = msgspec.field(default_factory=set)
     """Hosts that it is not given to again."""
+
+
+def in_words(left: Sequence[Work], faults: Mapping[str, str]) -> str:
+    """Say what is left to do and why no host does it; empty where nothing is left.
+
+    faults: of the hosts that take no part now.
+    """
+    n_confirmations = sum(work.is_verification for work in left)
+    counts = {"studies": len(left) - n_confirmations, "confirmations": n_confirmations}
+    told = " and ".join(f"{n} {what}" for what, n in counts.items() if n)
+    why = "; ".join(f"{host}: {fault}" for host, fault in faults.items())
+    return f"{told} left: no host is fit ({why or 'no other of the kind is there'})" if left else ""
 
 
 class _Queue(NamedTuple):
@@ -151,24 +163,27 @@ class Works:
         self._queues[name].append(work)
         self._n_queued[name] += 1
 
-    def next_for(self, kind: str, host: str, now_s: float) -> Work | None:
-        """Take something for a host to do, and claim it; None where there is nothing."""
+    def next_for(self, kind: str, host: str, now_s: float, there: Set[str]) -> Work | None:
+        """Take something for a host to do, and claim it; None where there is nothing.
+
+        there: the hosts of its kind that are there.
+        """
         for name in (_Queue(kind, True), _Queue(kind, False)):
             known, until_s = self._nothing.get((name, host), (-1, 0.0))
             if known == self._n_queued[name] and now_s < until_s:
                 continue
-            if (work := self._first_of(name, host, now_s)) is not None:
+            if (work := self._first_of(name, host, now_s, there)) is not None:
                 return work
             self._nothing[name, host] = (self._n_queued[name], now_s + _LOOK_AGAIN_S)
         return None
 
-    def _first_of(self, name: _Queue, host: str, now_s: float) -> Work | None:
+    def _first_of(self, name: _Queue, host: str, now_s: float, there: Set[str]) -> Work | None:
         queue = self._queues[name]
         for _ in range(len(queue)):
             work = queue.popleft()
             if self._is_done(work):
                 self._go_on(work)
-            elif host in work.avoided or host in self._asked(work):
+            elif host not in self.candidates(work, there):
                 queue.append(work)
             elif not self._claims.take(work.study):
                 self._claimed_until_s = now_s + 2 * _LOOK_AGAIN_S
@@ -184,14 +199,18 @@ class Works:
         """Tell whether another driver has claimed what is still to be done, as of a moment ago."""
         return now_s < self._claimed_until_s
 
-    def _asked(self, work: Work) -> set[str]:
-        """Return the hosts that have measured a winner already; a study may go anywhere."""
-        row = self.rows[work.study]
-        return {*row.hosts, *(e.host for e in row.elsewhere)} if work.is_verification else set()
+    def candidates(self, work: Work, hosts: Set[str]) -> set[str]:
+        """Return which of some hosts may do something; a study may go anywhere.
 
-    def candidates(self, work: Work, hosts: set[str]) -> set[str]:
-        """Return which of some hosts may do something."""
-        return hosts - work.avoided - self._asked(work)
+        A winner is confirmed by a host that had no part in its study; where all that are there had
+        one, by any but that which found it.
+        """
+        found = {*hosts} - work.avoided
+        if not work.is_verification:
+            return found
+        row = self.rows[work.study]
+        found -= {row.host, *(each.host for each in row.elsewhere)}
+        return found - {*row.hosts} or found
 
     def _is_done(self, work: Work) -> bool:
         """Tell whether there is nothing to do any more: another driver may have done it."""

@@ -71,7 +71,8 @@ def elsewhere(row: Row) -> str:
     if not row.elsewhere:
         return "not asked yet" if row.n_elsewhere else "no other was asked"
     return "; ".join(
-        f"{each.host}: {each.verdict}"
+        f"{each.host}{' (it had part in the study)' if each.host in row.hosts else ''}: "
+        f"{each.verdict}"
         + (f", {ratio(each.speedup)}" if each.speedup is not None else "")
         + ("" if each.verdict == CONFIRMED else f" ({each.reason})")
         for each in row.elsewhere

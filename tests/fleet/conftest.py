@@ -1,0 +1,28 @@
+"""What tests of fleets are given: drivers that end with them, and a database."""
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.fleet.clusters import Drivers
+from tests.fleet.databases import Server, lacking, server_of
+
+
+@pytest.fixture
+def drivers() -> Iterator[Drivers]:
+    made = Drivers()
+    yield made
+    made.end()
+
+
+@pytest.fixture(scope="module", params=["postgresql", "mysql"])
+def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    if reason := lacking(request.param):
+        pytest.skip(reason)
+    # a socket's path has to be short, and another user has to get at it
+    with tempfile.TemporaryDirectory(prefix="db-") as folder:
+        Path(folder).chmod(0o755)
+        with server_of(request.param, Path(folder)) as made:
+            yield made
