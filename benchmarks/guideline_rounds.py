@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import math
 import statistics
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -44,7 +45,6 @@ from benchmarks.real_regret import (
     read_rounds,
     take_rounds,
 )
-from tuner.errors import UsageError
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.insight.facts import facts_of, host_in_words
@@ -253,17 +253,14 @@ def arms_of(
 def measure(
     folder: Path, pair: str, recordings: Sequence[Recording], known: Path | None, n_rounds: int
 ) -> tuple[int, int]:
-    """Have a pair's missing rounds; return how many there are, and of how many arms.
-
-    Raises UsageError where its arms were fixed on another host.
-    """
+    """Have a pair's missing rounds; return how many there are, and of how many arms."""
     path, rounds = folder / "arms.json", folder / "rounds.jsonl"
     host = probe()
     here = host_in_words(host.identity())
     if path.exists():
         kept = read_arms(path)
         if kept.host != here:
-            raise UsageError(f"the arms of {pair} were fixed on {kept.host}: name another folder")
+            sys.exit(f"{pair}: its arms were fixed on {kept.host}; name another folder")
         arms = list(dict.fromkeys(map(Configuration.of, kept.arms.values())))
         return len(measure_rounds(rounds, pair, arms, n_rounds)), len(arms)
     folder.mkdir(parents=True, exist_ok=True)

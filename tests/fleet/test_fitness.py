@@ -21,6 +21,7 @@ STEADY = [100.0, 101.0, 99.0, 100.0]
         (Pace(STEADY, 0.19), ""),
         (Pace(STEADY, 0.3), "the hypervisor takes 30%"),
         (Pace([100.0, 40.0, 100.0, 40.0], 0.0), "its speed swings by 49%"),
+        (Pace([0.0, 0.0, 0.0], 0.0), "it did nothing at all"),
     ],
 )
 def test_what_is_stolen_and_what_swings_is_said(seen: Pace, told: str) -> None:

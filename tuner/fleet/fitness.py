@@ -7,6 +7,7 @@ it themselves.
 from __future__ import annotations
 
 import hashlib
+import math
 import statistics
 import threading
 import time
@@ -42,8 +43,9 @@ class Pace(msgspec.Struct, frozen=True):
 
     @property
     def swing(self) -> float:
-        """SD over the windows, as a share of the mean."""
-        return statistics.stdev(self.rates) / statistics.fmean(self.rates)
+        """SD over the windows, as a share of the mean; infinite where nothing was done."""
+        mean = statistics.fmean(self.rates)
+        return statistics.stdev(self.rates) / mean if mean else math.inf
 
 
 def unfit_now(place: Path, most_foreign: float) -> str:
@@ -67,6 +69,8 @@ def fault_of(seen: Pace, most_foreign: float) -> str:
     """Say why a pace is that of a host on which nothing should be measured."""
     if seen.steal > most_foreign:
         return f"the hypervisor takes {seen.steal:.0%} of its CPU time away"
+    if math.isinf(seen.swing):
+        return f"it did nothing at all within {_PACE_S:.0f} s"
     if seen.swing > _MOST_SWING:
         return f"its speed swings by {seen.swing:.0%} within {_PACE_S:.0f} s"
     return ""
