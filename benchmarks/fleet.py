@@ -1,7 +1,7 @@
 """What does a fleet's driver cost, how much sooner are eight hosts done than one, who is too noisy?
 
     python -m benchmarks.fleet driver [--hosts 200] [--studies 1000 10000]
-    python -m benchmarks.fleet nodes [--nodes 1 8] [--studies 4] [--budget 90s]
+    python -m benchmarks.fleet nodes [--nodes 1 8] [--studies 1] [--budget 300s]
     python -m benchmarks.fleet pace [--times 30]
 
 driver: simulated hosts by a clock of their own, some of which vanish; printed are the driver's CPU
@@ -150,7 +150,7 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=200)
     parser.add_argument("--studies", type=int, nargs="+")
     parser.add_argument("--nodes", type=int, nargs="+", default=[1, 8])
-    parser.add_argument("--budget", default="90s")
+    parser.add_argument("--budget", default="300s")
     parser.add_argument("--times", type=int, default=30)
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -162,7 +162,7 @@ def main() -> None:
         paces(given.times)
     else:
         per_hour = [
-            studies_per_hour(n, (given.studies or [4])[0], given.budget) for n in given.nodes
+            studies_per_hour(n, (given.studies or [1])[0], given.budget) for n in given.nodes
         ]
         told = " / ".join(f"{each:.0f}" for each in per_hour[::-1])
         print(f"{told} studies an hour: {per_hour[-1] / per_hour[0]:.2f}x")

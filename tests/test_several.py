@@ -300,6 +300,17 @@ def test_a_foreign_index_is_refused(tmp_path: Path) -> None:
     assert "is no index of studies" in done.stderr
 
 
+@pytest.mark.parametrize("others", [(), ("--dry-run",)])
+def test_a_page_of_somebody_elses_is_not_replaced(tmp_path: Path, others: tuple[str, ...]) -> None:
+    (tmp_path / "all").mkdir()
+    (tmp_path / "all" / "index.html").write_text("mine")
+    done = several(tmp_path, QUICK, *others)
+    assert done.returncode == 2
+    assert "holds index.html, which is no index of studies" in done.stderr
+    assert [p.name for p in (tmp_path / "all").iterdir()] == ["index.html"]
+    assert (tmp_path / "all" / "index.html").read_text() == "mine"
+
+
 def test_a_model_beyond_the_memory_is_refused_before_it_is_built(tmp_path: Path) -> None:
     _, card = find_model("dlrm-rmc1@row_scale=1.0", MODELS)
     here = machine(tmp_path / "host")

@@ -18,9 +18,16 @@ from tuner.measurement.describe import find_model, gallery_cards
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener, ModelBegins, TurnBegins, Warned
-from tuner.record.fleet import FLEET_FILE
-from tuner.record.index import Index, Row, held_alone, read_index, result_of, with_found
-from tuner.record.lines import check_place
+from tuner.record.index import (
+    FLEET_FILE,
+    Index,
+    Row,
+    check_index_folder,
+    held_alone,
+    read_index,
+    result_of,
+    with_found,
+)
 from tuner.record.withdrawal import ground_of
 from tuner.record.workload import CPU, ModelCard
 from tuner.request import Request, check_request
@@ -106,7 +113,7 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     hold. Builds no model. Raises UsageError for what selects nothing, or nothing that runs here.
     """
     check_request(request)
-    check_place(folder_of(request))
+    check_index_folder(folder_of(request))
     if (folder_of(request) / FLEET_FILE).exists():
         raise UsageError(
             f"{folder_of(request)} holds the studies of a fleet: name another folder with --out, "
@@ -168,7 +175,7 @@ def tune_several(
     Raises UsageError before anything is measured, NothingMeasured where nothing came of any,
     Interrupted (resumable) while measuring.
     """
-    check_place(folder_of(request))
+    check_index_folder(folder_of(request))
     with held_alone(folder_of(request)):
         return _tune_several(wanted, request, listen, budget_s)
 

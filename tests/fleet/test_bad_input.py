@@ -21,8 +21,11 @@ pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip 
         (("--models", "fake", "--confirm-on", "2"), "--confirm-on is for --fleet"),
         (("--models", "fake", "--fleet", "auto", "--storage", "postgresql://u:secret@h/d"),
          "leave it out and set"),
+        (("--models", "fake", "--fleet", "auto", "--storage", "mysql://u@h/d?password=secret"),
+         "leave it out and set"),
         (("--models", "fake", "--fleet", "auto", "--storage", "sqlite:///x.db"), "postgresql"),
         (("--models", "fake", "--fleet", "ray://127.0.0.1:1"), "nobody listens there"),
+        (("--models", "fake", "--fleet", "ray://a..b:1"), "nobody listens there"),
         (("--models", "nothing", "--fleet", "auto"), "nothing"),
     ],
 )  # fmt: skip

@@ -20,7 +20,7 @@ from tuner.fleet.simulated import Behaviour
 from tuner.fleet.works import MOST_ATTEMPTS, Work, Works
 from tuner.record.events import HostSeen, StudyPlaced, StudyReturned, Warned
 from tuner.record.fleet import Board, RowNoted
-from tuner.record.index import Kind
+from tuner.record.index import Elsewhere, Kind
 from tuner.version import __version__
 
 STUDY_S = (100.0, 100.0)
@@ -258,3 +258,82 @@ def test_a_study_whose_folder_was_removed_is_made_again(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / study)
     again = drive(tmp_path, n_hosts=1, n_models=2)
     assert again.household.ordered == [(study, False)]
+
+
+def test_what_others_said_of_a_winner_says_nothing_of_the_next(tmp_path: Path) -> None:
+    study = next(iter(drive(tmp_path, n_hosts=2, n_models=1).works.rows))
+    shutil.rmtree(tmp_path / study)
+    again = drive(tmp_path, n_hosts=2, n_models=1)
+    assert again.household.ordered == [(study, False), (study, True)]
+    (row,) = again.works.index_rows()
+    assert [said.verdict for said in row.elsewhere] == ["confirmed"]
+    assert row.host not in [said.host for said in row.elsewhere]
+
+
+def test_where_nobody_is_left_to_ask_nothing_is_waited_for(tmp_path: Path) -> None:
+    def says(order: Order, draw: random.Random) -> tuple[Iterable[Piece], bytes]:
+        pieces, _ = made_up(order, draw)
+        return pieces, msgspec.json.encode({"verdict": "inconclusive", "gain": 1.1})
+
+    run = drive(tmp_path, n_hosts=2, n_models=1, makes_up=says)
+    assert not [event for event in run.household.events if isinstance(event, Warned)]
+    (row,) = run.works.index_rows()
+    assert len(row.elsewhere) == 1
+    assert not row.is_recommended()
+
+
+def test_a_winner_is_confirmed_once_however_its_study_ended(
+    tmp_path: Path, boards: Callable[[Path], Board]
+) -> None:
+    """Another driver has finished a study that still stands in this one's queue."""
+    works = Works(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
+    kind = Kind("k", "k" * 64, "")
+    works.meet(kind, "a")
+    (study,) = works.rows
+    won = msgspec.structs.replace(
+        works.rows[study], state="done", verdict="faster", host="a", hosts=["a"]
+    )
+    with closing(Board(tmp_path)) as other:
+        other.add(RowNoted(won))
+    works.meet(kind, "b")
+    there = {"a", "b"}
+    confirming = works.next_for("k", "b", 0.0, there)
+    assert confirming is not None
+    assert confirming.is_verification
+    works.meet(kind, "c")
+    there = {"a", "b", "c"}
+    assert works.next_for("k", "c", 1.0, there) is None
+    theirs = Claims(tmp_path)
+    assert not theirs.take(study)  # the claim of what is at work is not let go of
+    works.confirm(confirming, Elsewhere("b", "confirmed", "", None, 1, 1.0))
+    assert theirs.take(study)
+    assert not list(works.left())
+    theirs.close()
+
+
+def test_a_driver_waits_while_another_is_at_work(
+    tmp_path: Path, boards: Callable[[Path], Board]
+) -> None:
+    """Even where it meets none of the other's studies itself, for want of a host."""
+    theirs = Claims(tmp_path)
+    works = Works(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(3, kind), 0)
+    works.meet(Kind("k", "k" * 64, ""), "host")
+    assert not works.are_others_at_work(0.0)
+    assert theirs.take("m2-torch-k")
+    assert works.are_others_at_work(10.0)
+    theirs.close()
+    assert not works.are_others_at_work(20.0)
+
+
+def test_a_host_that_comes_back_while_its_former_self_is_still_listed_is_the_same_one() -> None:
+    roster = Roster({})
+    said = Seen("a", "k", "f" * 64, "", __version__, {})
+    nodes = [Node("1", "a", "10.0.0.1", True), Node("2", "a", "10.0.0.2", True)]
+    new, _ = roster.see(nodes)
+    for host in new:
+        roster.introduce(host, said)
+    assert {host.name for host in new} == {"a", "a@10.0.0.2"}  # two machines of one name
+    (again,), _ = roster.see([*nodes, Node("3", "a", "10.0.0.1", True)])
+    roster.introduce(again, said)
+    assert again.name == "a"
+    assert roster.there("k") == {"a", "a@10.0.0.2"}

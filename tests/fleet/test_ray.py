@@ -33,17 +33,20 @@ HOSTS = ("one", "two")
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """A head that declares no slot, two hosts, and one that says it has another numpy."""
-    folder = tmp_path_factory.mktemp("ray")
-    other = folder / "site/numpy-9.9.9.dist-info"
-    other.mkdir(parents=True)
-    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9.9\n")
-    own = os.environ.get("PYTHONPATH", "")
-    with marked_nodes(folder) as made:
+    with marked_nodes(tmp_path_factory.mktemp("ray")) as made:
         made.start("head", has_slot=False)
         made.start("one")
         made.start("two")
-        made.start("odd", environment={"PYTHONPATH": f"{other.parent}:{own}"})
+        made.start("odd", environment=another_numpy(made.folder))
         yield made
+
+
+def another_numpy(folder: Path) -> dict[str, str]:
+    """Return an environment in which another version of it seems to be installed."""
+    other = folder / "site/numpy-9.9.9.dist-info"
+    other.mkdir(parents=True, exist_ok=True)
+    (other / "METADATA").write_text("Metadata-Version: 2.1\nName: numpy\nVersion: 9.9.9\n")
+    return {"PYTHONPATH": f"{other.parent}:{os.environ.get('PYTHONPATH', '')}"}
 
 
 def fleet(models: str, *more: str, budget: str = "12s") -> list[str]:
@@ -72,6 +75,11 @@ def wait_for(process: Driver, is_so: Any) -> None:
 def journal(cwd: Path) -> Path:
     (found,) = (cwd / "out").glob(f"*/{JOURNAL}")
     return found
+
+
+def n_sessions(lines: bytes) -> int:
+    """Return how many sessions a journal holds."""
+    return sum(b'"type":"session"' in line for line in lines.splitlines())
 
 
 def host_at_work(cluster: Nodes) -> str:
@@ -154,21 +162,38 @@ def test_where_ray_dies_on_a_host_its_study_ends_there_and_goes_on_elsewhere(
     assert row["host"] not in ("", name)
     after = journal(tmp_path).read_bytes()
     assert after.startswith(before)  # nothing that was measured is lost
-    sessions = [line for line in after.splitlines() if b'"type":"session"' in line]
-    assert len(sessions) == 2
+    assert n_sessions(after) == 2
     cluster.switch_off(name)
     cluster.start(name)
 
 
-def test_a_driver_that_is_stopped_says_how_to_go_on_and_nobody_is_at_work(
+def test_a_driver_that_was_stopped_or_killed_goes_on_by_the_same_command(
     cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
-    driver = drivers.begin(cluster.address, fleet(MODELS), tmp_path)
+    asked = fleet(MODELS, "--confirm-on", "0")
+    driver = drivers.begin(cluster.address, asked, tmp_path)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
     driver.send_signal(signal.SIGINT)
     said = ended(driver)
     assert driver.returncode == 130
     assert "the same command goes on" in said
+    nobody_is_at_work(cluster)
+    before = journal(tmp_path).read_bytes()
+    driver = drivers.begin(cluster.address, asked, tmp_path)
+    wait_for(driver, lambda: n_sessions(journal(tmp_path).read_bytes()) == 2)
+    driver.kill()
+    driver.communicate()
+    nobody_is_at_work(cluster)
+    before = journal(tmp_path).read_bytes()
+    cluster.start("late", environment=another_numpy(cluster.folder))
+    said = ended(drivers.begin(cluster.address, asked, tmp_path))
+    cluster.switch_off("late")
+    (row,) = rows(tmp_path)
+    assert row["state"] == "done", said
+    assert "late: it has other versions" in (tmp_path / "out/index.md").read_text()
+    after = journal(tmp_path).read_bytes()
+    assert after.startswith(before)  # nothing that was measured is lost
+    assert n_sessions(after) == 3
     nobody_is_at_work(cluster)
 
 

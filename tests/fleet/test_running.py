@@ -11,6 +11,7 @@ import pytest
 
 from tests.command import DESIGNED, Here, run
 from tests.fleet.databases import Server
+from tuner.errors import UsageError
 from tuner.fleet.mirror import Piece, archive
 from tuner.fleet.orders import Order, Verify
 from tuner.fleet.running import tune_fleet
@@ -90,6 +91,13 @@ def test_the_index_says_what_was_found_and_confirmed_on_each_kind(
     learnt = here("guidelines", "out", "--out", "rules", "--json")
     assert learnt.returncode == 0, learnt.stderr
     assert json.loads(learnt.stdout)["rules"]
+
+
+def test_a_page_of_somebody_elses_is_not_replaced(designed_study: Path, tmp_path: Path) -> None:
+    (tmp_path / "index.md").write_text("mine")
+    with pytest.raises(UsageError, match=r"holds index\.md, which is no index"):
+        tune(tmp_path, designed_study, lambda e: None)
+    assert [p.name for p in tmp_path.iterdir()] == ["index.md"]
 
 
 def test_a_winner_that_is_refuted_elsewhere_is_not_shipped(

@@ -79,6 +79,7 @@ def test_a_wrong_password_is_said_and_not_shown(
     ("address", "told"),
     [
         ("postgresql://u:secret@127.0.0.1/d", PASSWORD),
+        ("postgresql://u@127.0.0.1/d?sslmode=prefer&password=secret", PASSWORD),
         ("sqlite:///x.db", "postgresql or mysql"),
         ("nonsense", "no address of a database"),
         ("postgresql://u@127.0.0.1:1/d", "127.0.0.1"),
@@ -93,7 +94,10 @@ def test_an_address_that_cannot_be_is_refused(address: str, told: str) -> None:
 
 
 def test_a_file_that_is_none_is_named_and_stops_nothing(database: Database, tmp_path: Path) -> None:
-    assert "is not there" in database.copy("f/none", tmp_path / "study.db")
+    path = tmp_path / "study.db"
+    assert "is not there" in database.copy("f/none", path)
+    path.write_bytes(b"no database" * 1000)
+    assert f"{path} cannot be read" in database.copy("f/none", path)
 
 
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)

@@ -17,6 +17,7 @@ SECRETS = {"DB_PASSWORD": "correct horse", "HF_TOKEN": "hf_abcdef", "HOME": "/ho
         ("login with correct horse failed", "login with *** (DB_PASSWORD) failed"),
         ("hf_abcdef, hf_abcdef", "*** (HF_TOKEN), *** (HF_TOKEN)"),
         ("postgres://me:pw@host:5432/db is down", "postgres://***@host:5432/db is down"),
+        ("mysql://me@host/db?a=b&password=pw&c=d", "mysql://me@host/db?a=b&password=***&c=d"),
         ("redis://:pw@host", "redis://***@host"),
         ("https://host:8080/a@b", "https://host:8080/a@b"),
         ("1234 items at 0.123456", "1234 items at 0.123456"),  # too short; it tunes

@@ -11,8 +11,7 @@ from tests.command import Here
 from tuner.output.compare import StudyFound, compare, find_studies
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, write_result
-from tuner.record.fleet import FLEET_FILE
-from tuner.record.index import Index, Row, write_index_file
+from tuner.record.index import FLEET_FILE, Elsewhere, Index, Row, write_index_file
 from tuner.record.interval import Interval
 from tuner.record.result import Result
 
@@ -121,7 +120,12 @@ def test_two_kinds_of_host_of_one_fleet_stand_beside_each_other(here: Here, tmp_
         found = at_rate(sample(created=kernel, host=host), rate)
         write_result(fleet / kernel / "result.json", found)
     (fleet / FLEET_FILE).touch()
-    rows = [Row("resnet50", "torch", folder=k, hosts=[f"of {k}"]) for k in ("5.15", "6.1")]
+    confirmed = Elsewhere("b7", "confirmed", "", Interval(1.3, 1.2, 1.4, 0.95), 3, 60.0)
+    rows = [
+        Row("resnet50", "torch", folder=k, hosts=[f"of {k}"], verdict="faster",
+            elsewhere=[confirmed], n_elsewhere=1)
+        for k in ("5.15", "6.1")
+    ]  # fmt: skip
     write_index_file(fleet, Index(rows))
     (change,) = compare(find_studies([fleet])).changes
     assert change.shifts[0].direction == "slower"
@@ -129,7 +133,12 @@ def test_two_kinds_of_host_of_one_fleet_stand_beside_each_other(here: Here, tmp_
     shown = here("compare", "fleet", "--out", "compare.html")
     assert "5.15 beside 6.1" in shown.stdout
     assert "tune both again" not in shown.stdout
-    assert "5.15 beside 6.1" in (tmp_path / "compare.html").read_text()
+    page = (tmp_path / "compare.html").read_text()
+    assert "5.15 beside 6.1" in page
+    for text in (shown.stdout, page):
+        assert "of 6.1" in text
+        assert "b7: confirmed" in text
+    assert "b7: confirmed, 1.30x (1.20 - 1.40)" in page
     # the same host with another kernel is what it was before
     write_index_file(fleet, Index([msgspec.structs.replace(r, hosts=["one"]) for r in rows]))
     (change,) = compare(find_studies([fleet])).changes

@@ -9,8 +9,9 @@ import pytest
 
 import tuner
 from tuner.errors import UsageError
-from tuner.host.identity import Host, probe
-from tuner.record.index import Elsewhere, Index, Kind, Row, write_index_file
+from tuner.galleries import MODELS
+from tuner.host.identity import Host, kind_of, probe
+from tuner.record.index import Elsewhere, Index, Kind, Row, read_index, write_index_file
 from tuner.record.interval import Interval
 from tuner.space.chosen import chosen
 
@@ -46,6 +47,21 @@ def test_that_of_this_kind(tmp_path: Path, finished_study: Path, here: Host) -> 
     assert chosen(folder, here) == folder / "fake-this" / "recommended.toml"
     assert chosen(folder / "index.json", here) == folder / "fake-this" / "recommended.toml"
     assert chosen(folder, here, "fake", "fake").parent.name == "fake-this"
+
+
+def test_of_kinds_that_differ_in_what_a_study_rests_on_it_is_the_own_one(
+    tmp_path: Path, finished_study: Path, here: Host
+) -> None:
+    """Its winner was refuted: that of the other, whose gallery lies elsewhere, is not taken."""
+    folder = index(tmp_path / "fleet", finished_study, here, elsewhere=[CONFIRMS])
+    rows = read_index(folder).rows
+    own = kind_of(here, MODELS)
+    refuted = [msgspec.structs.replace(CONFIRMS, verdict="refuted")]
+    rows[1] = msgspec.structs.replace(rows[1], kind=own, elsewhere=refuted)
+    kinds = [Kind(name, here.fingerprint(), "") for name in ("this", own)]
+    write_index_file(folder, Index(rows, kinds=kinds))
+    with pytest.raises(UsageError, match="not confirmed on another one"):
+        chosen(folder, here)
 
 
 def test_what_is_no_index_stays_as_it_is(tmp_path: Path, finished_study: Path, here: Host) -> None:

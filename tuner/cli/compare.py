@@ -13,7 +13,7 @@ from rich.text import Text
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.compare import Comparison, compare, find_studies
-from tuner.output.phrases import verdict_line
+from tuner.output.phrases import elsewhere, verdict_line
 from tuner.output.price import price
 from tuner.output.report import write_comparison
 from tuner.output.values import default_value, ratio
@@ -37,15 +37,19 @@ def main(places: Sequence[Path], out: Path | None, *, as_json: bool) -> None:
 def _show(comparison: Comparison) -> None:
     console = wide_console()
     classes = [str(klass) for klass in WinnerClass]
+    of_fleet = ["hosts", "on other hosts"] if any(s.row for s in comparison.studies) else []
     table = Table("study", "begun (UTC)", "model", "framework", "default", *classes, "verdict",
-                  "at the price of", box=None, pad_edge=False)  # fmt: skip
+                  *of_fleet, "at the price of", box=None, pad_edge=False)  # fmt: skip
     for study in comparison.studies:
         r = study.result
         speedups = (ratio(r.winners[klass].speedup) for klass in classes)
         version = r.versions.get(r.framework, "")
         begun = r.created[:16].replace("T", " ")
+        row = study.row
+        own = (", ".join(row.hosts), elsewhere(row) or "-") if row else ("-", "-")
         cells = (study.name, begun, r.model_title, f"{r.framework} {version}", default_value(r),
-                 *speedups, verdict_line(r.verdict), price(r) or "-")  # fmt: skip
+                 *speedups, verdict_line(r.verdict), *own[: len(of_fleet)],
+                 price(r) or "-")  # fmt: skip
         table.add_row(*map(Text, cells))  # not markup: names are a user's
     console.print(table)
     for change in comparison.changes:

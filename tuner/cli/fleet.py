@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from tuner.cli.tables import wide_console
 from tuner.fleet.ray_cluster import RayCluster
 from tuner.fleet.running import folder_of, tune_fleet
 from tuner.fleet.wishes import as_everywhere, wishes_of
-from tuner.output.fleet import elsewhere, told
+from tuner.output.fleet import told
+from tuner.output.phrases import elsewhere
 from tuner.record.events import Event
 from tuner.record.index import Row
 from tuner.request import Request
@@ -58,6 +60,11 @@ def main(
     for row in rows:
         if row.state == "failed":
             complain(f"{row.folder}: {row.reason}")
+    for kind, n_studies in Counter(row.kind for row in rows if row.state == "pending").items():
+        complain(
+            f"{n_studies} of kind {kind} not finished: no host of it is there and fit, or they "
+            "were given up (see their rows); the same command goes on with them"
+        )
     if is_output_lost():
         complain(f"nothing else is lost; see {shlex.quote(str(folder / 'index.md'))}")
     if any(row.state != "done" or not _is_settled(row) for row in rows):

@@ -48,9 +48,13 @@ class Claims:
         self._held[name] = descriptor
         return True
 
-    def holds(self, name: str) -> bool:
-        """Tell whether this driver holds something."""
-        return name in self._held
+    def is_anothers(self, name: str) -> bool:
+        """Tell whether another driver holds something; it is not held after the look."""
+        if name in self._held or not (self._folder / name).exists():
+            return False
+        is_free = self.take(name)
+        self.leave(name)
+        return not is_free
 
     def leave(self, name: str) -> None:
         """Let go of something, if it is held."""

@@ -51,8 +51,10 @@ class Copies:
         study = self._lacking.popleft()
         claim = f"{study}.copy"
         try:
-            if not self._claims.take(claim):
-                raise Away(f"another driver copies {study}")
+            if not self._claims.take(claim):  # another driver copies it: look again in a while
+                self._lacking.append(study)
+                self._again_s = now_s + _AGAIN_S
+                return
             path = self._folder / study / "study.db"
             if fault := self._database.copy(f"{self._fleet}/{study}", path):
                 self._listen(Warned(f"--storage: {fault}; it is not copied"))

@@ -15,20 +15,16 @@ from pathlib import Path
 from tuner.errors import TuneError
 from tuner.fleet.orders import Seen, encode
 from tuner.galleries import MODELS
-from tuner.host.identity import fingerprint, probe
+from tuner.host.identity import kind_of, probe
 from tuner.version import __version__
-
-_DIGITS = 8
 
 
 def seen(files: list[str]) -> Seen:
     """Return what this host is, and which of some files are not there."""
     host = probe()
-    # of a study's identity, what is no part of the host's: where models lie, and what formulas ask
-    besides = [str(MODELS), host.observations.transparent_huge_pages]
     return Seen(
         name=socket.gethostname(),
-        kind=fingerprint([host.identity(), besides])[:_DIGITS],
+        kind=kind_of(host, MODELS),
         fingerprint=host.fingerprint(),
         summary=host.summary(),
         tool_version=__version__,

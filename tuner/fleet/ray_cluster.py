@@ -201,7 +201,7 @@ def _is_answered(address: str) -> bool:
         return True
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=_ANSWER_S).close()
-    except OSError:
+    except (OSError, UnicodeError):  # the latter of a name that cannot be one
         return False
     return True
 

@@ -76,8 +76,12 @@ class Roster:
         return Kind(seen.kind, seen.fingerprint, seen.summary)
 
     def _unique(self, name: str, node: Node) -> str:
-        """Return a name that no other host that is there has: one that comes back keeps its own."""
-        taken = {h.name for i, h in self.hosts.items() if i != node.id and not h.is_gone}
+        """Return a name that no other host that is there has.
+
+        One that comes back keeps its own, and may while Ray still lists what it was before.
+        """
+        others = [h for i, h in self.hosts.items() if i != node.id and not h.is_gone]
+        taken = {h.name for h in others if h.node.address != node.address}
         candidates = (name, f"{name}@{node.address}", f"{name}#{node.id[:6]}")
         return next((each for each in candidates if each not in taken), node.id)
 

@@ -30,8 +30,14 @@ from tuner.output.fleet import write_fleet
 from tuner.record.events import Listener
 from tuner.record.files import read_result
 from tuner.record.fleet import Board
-from tuner.record.index import Elsewhere, Index, Row, read_index, with_found
-from tuner.record.lines import check_place
+from tuner.record.index import (
+    Elsewhere,
+    Index,
+    Row,
+    check_index_folder,
+    read_index,
+    with_found,
+)
 from tuner.request import Request
 from tuner.study.verification import Verification
 
@@ -146,7 +152,7 @@ def tune_fleet(
     Raises UsageError before anything is measured, NothingMeasured where nothing came of any study,
     Interrupted (resumable) and ClusterLost (ray_cluster.py) while measuring.
     """
-    check_place(folder := folder_of(request))
+    check_index_folder(folder := folder_of(request))
     if any(not row.kind for row in read_index(folder).rows):
         raise UsageError(
             f"{folder} holds studies of this host alone (--models): name another folder with --out"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from pathlib import Path
 
 import optuna
@@ -24,6 +25,8 @@ from tuner.search.search import study_in
 PASSWORD = "TUNE_FRAMEWORK_STORAGE_PASSWORD"
 """The variable with the password, where the address has none. PostgreSQL's own ~/.pgpass and
 PGPASSWORD serve as well."""
+_TELLING = re.compile("passw|pwd", re.IGNORECASE)
+"""In the name of an address's parameter: its value is a password."""
 _COPIED = "tune-framework: copied"
 _DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
 _POOL = {"pool_size": 2, "max_overflow": 0, "pool_pre_ping": True, "pool_recycle": 600}
@@ -95,6 +98,13 @@ class Database:
         """
         if not path.is_file():
             return f"{path} is not there"
+        try:  # before the database, which would be blamed
+            with interrupts.held_back(), study_in(path) as (own, source):
+                optuna.load_study(study_name=own, storage=source).get_trials(deepcopy=False)
+        except KeyError as error:
+            return f"{path} holds no study ({error})"
+        except (SQLAlchemyError, StorageInternalError) as error:
+            return f"{path} cannot be read: {_reason(error)}"
         storage = self._connect()
         try:
             with interrupts.held_back(), study_in(path) as (own, source):
@@ -112,8 +122,6 @@ class Database:
                 study.set_user_attr(_COPIED, True)
         except DuplicatedStudyError as error:
             raise Away(f"another driver copies {name} at this moment") from error
-        except KeyError as error:
-            return f"{path} holds no study ({error})"
         except (SQLAlchemyError, StorageInternalError) as error:
             self.close()
             if isinstance(error, DataError) or isinstance(error.__cause__, DataError):
@@ -145,7 +153,7 @@ def _url_of(address: str) -> URL:
             f"--storage {system}://: studies are copied to {' or '.join(_DRIVERS)}; a single "
             "study's own file is its study.db"
         )
-    if url.password is not None:
+    if url.password is not None or any(_TELLING.search(name) for name in url.query):
         raise UsageError(
             "--storage has a password in it, which every user of this machine sees in the list of "
             f"processes: leave it out and set {PASSWORD}"

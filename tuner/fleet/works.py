@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
@@ -18,7 +19,7 @@ MOST_ATTEMPTS = 5
 _ASKED_AGAIN = 1
 """Other hosts that are asked where one could not decide."""
 _LOOK_AGAIN_S = 5.0
-"""Before a host that found nothing to do is asked again."""
+"""Before something is looked for again: work for a host that found none, or others' claims."""
 
 
 class Work(msgspec.Struct):
@@ -83,8 +84,13 @@ class Works:
         """How often something was put into a queue."""
         self._nothing: dict[tuple[_Queue, str], tuple[int, float]] = {}
         """Of a queue and a host, when nothing was found for it, and until when that holds."""
-        self._claimed_until_s = 0.0
+        self._are_others_at_work = False
+        self._look_at_claims_s = -math.inf
         self._begun: set[str] = set()
+        self._met: set[tuple[str, str]] = set()
+        """Kinds and hosts that this driver has seen."""
+        self._confirming: set[str] = set()
+        """Studies whose winner's verification is queued here, or at work."""
 
     def hear(self) -> bool:
         """Take in what was written on the board; tell whether there was anything."""
@@ -131,35 +137,47 @@ class Works:
             return False
         n_decided = sum(each.verdict != INCONCLUSIVE for each in row.elsewhere)
         n_open = len(row.elsewhere) - n_decided
-        return n_decided < self._n_wanted(row) and n_open <= _ASKED_AGAIN
+        asked = {row.host, *(each.host for each in row.elsewhere)}
+        is_anybody_left = bool(self._hosts[row.kind] - asked)
+        return n_decided < self._n_wanted(row) and n_open <= _ASKED_AGAIN and is_anybody_left
 
     def meet(self, kind: Kind, host: str) -> None:
         """Take note of a host; with the first of a kind, queue what is not done of it."""
         if kind.name not in self.kinds:
             self._board.add(KindNoted(kind))
-        is_new = host not in self._hosts[kind.name]
-        if is_new:
+        if host not in self._hosts[kind.name]:
             self._board.add(HostNoted(host, kind.name))
         self.hear()
+        is_new = (kind.name, host) not in self._met
+        self._met.add((kind.name, host))
         own = [row for row in self.rows.values() if row.kind == kind.name]
         if kind.name not in self._begun:
             self._begun.add(kind.name)
             for row in own:
-                if row.state != "done" or result_of(self._folder, row) is None:
-                    # failed before, or its folder was removed: once more
+                if row.state != "done":  # it may have failed before: once more
                     self.rows[row.folder] = msgspec.structs.replace(row, state="pending")
-                    self._put(Work(row.folder, row.kind, is_verification=False))
-                elif self.awaits(row):
-                    self._put(Work(row.folder, row.kind, is_verification=True))
+                elif result_of(self._folder, row) is None:  # its folder was removed
+                    self.rows[row.folder] = next(
+                        each for each in self._wanted(row.kind) if each.folder == row.folder
+                    )
+                else:
+                    self._have_confirmed(row.folder)
+                    continue
+                self._put(Work(row.folder, row.kind, is_verification=False))
         elif is_new:  # winners that had no other host may have one now
-            queued = {work.study for work in self._queues[_Queue(kind.name, True)]}
             for row in own:
-                is_dealt_with = row.folder in queued or self._claims.holds(row.folder)
-                if self.awaits(row) and not is_dealt_with:
-                    self._put(Work(row.folder, row.kind, is_verification=True))
+                self._have_confirmed(row.folder)
+
+    def _have_confirmed(self, study: str) -> None:
+        """Queue the verification of a winner, if it wants one and none is under way here."""
+        row = self.rows[study]
+        if self.awaits(row) and study not in self._confirming:
+            self._put(Work(study, row.kind, is_verification=True))
 
     def _put(self, work: Work) -> None:
         name = _Queue(work.kind, work.is_verification)
+        if work.is_verification:
+            self._confirming.add(work.study)
         self._queues[name].append(work)
         self._n_queued[name] += 1
 
@@ -182,22 +200,24 @@ class Works:
         for _ in range(len(queue)):
             work = queue.popleft()
             if self._is_done(work):
-                self._go_on(work)
-            elif host not in self.candidates(work, there):
-                queue.append(work)
-            elif not self._claims.take(work.study):
-                self._claimed_until_s = now_s + 2 * _LOOK_AGAIN_S
+                self._end(work)
+            elif host not in self.candidates(work, there) or not self._claims.take(work.study):
                 queue.append(work)
             else:
                 self.hear()  # another driver may have finished it just now
                 if not self._is_done(work):
                     return work
-                self._go_on(work)
+                self._claims.leave(work.study)
+                self._end(work)
         return None
 
     def are_others_at_work(self, now_s: float) -> bool:
         """Tell whether another driver has claimed what is still to be done, as of a moment ago."""
-        return now_s < self._claimed_until_s
+        if now_s >= self._look_at_claims_s:
+            self._look_at_claims_s = now_s + _LOOK_AGAIN_S
+            studies = (work.study for work in self.left())
+            self._are_others_at_work = any(map(self._claims.is_anothers, studies))
+        return self._are_others_at_work
 
     def candidates(self, work: Work, hosts: Set[str]) -> set[str]:
         """Return which of some hosts may do something; a study may go anywhere.
@@ -217,11 +237,11 @@ class Works:
         row = self.rows[work.study]
         return not self.awaits(row) if work.is_verification else row.state != "pending"
 
-    def _go_on(self, work: Work) -> None:
-        """Let go of a study, after a verification of it is queued, if it wants one."""
-        if self.awaits(self.rows[work.study]):
-            self._put(Work(work.study, work.kind, is_verification=True))
-        self._claims.leave(work.study)
+    def _end(self, work: Work) -> None:
+        """Drop what there is nothing to do of any more, for a verification if one is wanted."""
+        if work.is_verification:
+            self._confirming.discard(work.study)
+        self._have_confirmed(work.study)
 
     def begin(self, work: Work, host: str) -> None:
         """Note that a host has begun a study: it does not confirm what it has measured itself."""
@@ -254,20 +274,28 @@ class Works:
             self.later(work)
         else:
             self._claims.leave(work.study)
+            self._confirming.discard(work.study)
         return is_tried_again
 
     def finish(self, row: Row) -> None:
-        """Note how a study has ended; a winner is then to be confirmed elsewhere."""
-        self._note(msgspec.structs.replace(row, n_elsewhere=self._n_elsewhere))
-        self._go_on(Work(row.folder, row.kind, is_verification=False))
+        """Note how a study has ended; a winner is then to be confirmed elsewhere.
+
+        What others said of a former one says nothing of it.
+        """
+        self._note(msgspec.structs.replace(row, n_elsewhere=self._n_elsewhere, elsewhere=[]))
+        self._claims.leave(row.folder)
+        self._have_confirmed(row.folder)
 
     def confirm(self, work: Work, said: Elsewhere) -> None:
         """Note what another host said of a winner."""
         self._board.add(ElsewhereNoted(work.study, said))
         self.hear()
-        self._go_on(work)
+        self._claims.leave(work.study)
+        self._end(work)
 
     def left(self) -> Iterator[Work]:
         """Return what is still to be done, by whomever."""
         for queue in self._queues.values():
-            yield from (work for work in queue if not self._is_done(work))
+            for work in queue:  # of one that another driver has made the winner may be left
+                if not self._is_done(work) or self.awaits(self.rows[work.study]):
+                    yield work

@@ -25,6 +25,8 @@ from tuner.host.limits import Limits, read_limits
 from tuner.host.processor import Processor, read_processor
 from tuner.host.topology import Cpu, Topology, format_cpu_list, read_topology
 
+_DIGITS_OF_KIND = 8
+
 
 class Observations(msgspec.Struct, frozen=True):
     """What may differ from hour to hour without making it another host."""
@@ -249,6 +251,16 @@ class Host(msgspec.Struct, frozen=True):
 def fingerprint(value: Any) -> str:
     """Return the SHA-256 of a value's canonical JSON."""
     return hashlib.sha256(msgspec.json.encode(value, order="sorted")).hexdigest()
+
+
+def kind_of(host: Host, models: Path) -> str:
+    """Name the kind of a host in a fleet: hosts of one kind go on with each other's studies.
+
+    models: where the gallery lies; with what formulas ask it is part of a study's identity, and no
+    part of the host's.
+    """
+    besides = [str(models), host.observations.transparent_huge_pages]
+    return fingerprint([host.identity(), besides])[:_DIGITS_OF_KIND]
 
 
 def _first(root: Path, *paths: str) -> str | None:

@@ -20,7 +20,10 @@ _TELLING = re.compile(
 _SHORTEST = 6
 """Characters of a value that is looked for: a shorter one is found in what has nothing to do with
 it."""
-_IN_ADDRESS = re.compile(r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)")
+_IN_ADDRESS = re.compile(
+    r"(?<=://)[^/\s:@]*:[^/\s@]+(?=@)|(?<=[?&]password=)[^&\s]+|(?<=[?&]passwd=)[^&\s]+",
+    re.IGNORECASE,
+)
 _HIDDEN = "***"
 KEPT_BACK = _HIDDEN
 """Stands for the value of a tuning variable that is not written down."""

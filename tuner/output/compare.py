@@ -21,9 +21,8 @@ from tuner.errors import UsageError
 from tuner.output.values import bounds, value_of
 from tuner.record.configuration import Value
 from tuner.record.files import read_result, results_below
-from tuner.record.fleet import FLEET_FILE
 from tuner.record.identities import differing, said
-from tuner.record.index import read_index
+from tuner.record.index import FLEET_FILE, Row, read_index
 from tuner.record.interval import Interval
 from tuner.record.result import Result
 
@@ -40,8 +39,13 @@ class StudyFound(msgspec.Struct, frozen=True):
     result: Result
     fleet: str = ""
     """The folder of the fleet that it belongs to, if it does."""
-    hosts: list[str] = []
-    """Those of the fleet that it was made on."""
+    row: Row | None = None
+    """What the fleet's index says of it: where it was made, and what other hosts say."""
+
+    @property
+    def hosts(self) -> set[str]:
+        """Return those of the fleet that it was made on."""
+        return set() if self.row is None else set(self.row.hosts)
 
 
 class Shift(msgspec.Struct, frozen=True):
@@ -94,25 +98,25 @@ def find_studies(places: Iterable[Path]) -> list[StudyFound]:
         for file in [place] if is_file else results_below(place):
             files[file.resolve()] = file
     names = _names(list(files.values()))
-    fleets: dict[Path, dict[str, list[str]]] = {}
+    fleets: dict[Path, dict[str, Row]] = {}
     return [_found(names[file], file, fleets) for file in files.values()]
 
 
-def _found(name: str, file: Path, fleets: dict[Path, dict[str, list[str]]]) -> StudyFound:
-    """Read a study; fleets: the hosts of the studies of each, by folders, as far as known."""
+def _found(name: str, file: Path, fleets: dict[Path, dict[str, Row]]) -> StudyFound:
+    """Read a study; fleets: the rows of each, by folders, as far as known."""
     folder = file.resolve().parent
     fleet = folder.parent
     if not (fleet / FLEET_FILE).is_file():
         return StudyFound(name, read_result(file))
     if fleet not in fleets:
-        fleets[fleet] = {row.folder: row.hosts for row in read_index(fleet).rows}
-    return StudyFound(name, read_result(file), str(fleet), fleets[fleet].get(folder.name, []))
+        fleets[fleet] = {row.folder: row for row in read_index(fleet).rows}
+    return StudyFound(name, read_result(file), str(fleet), fleets[fleet].get(folder.name))
 
 
 def _are_beside_each_other(a: StudyFound, b: StudyFound) -> bool:
     """Tell whether they are of different hosts of one fleet, not of one host before and after."""
     is_one_fleet = bool(a.fleet) and a.fleet == b.fleet
-    return is_one_fleet and bool(a.hosts) and bool(b.hosts) and not {*a.hosts} & {*b.hosts}
+    return is_one_fleet and bool(a.hosts) and bool(b.hosts) and not a.hosts & b.hosts
 
 
 def _names(files: Sequence[Path]) -> dict[Path, str]:

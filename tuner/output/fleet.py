@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 
 from tuner.output.index import unfinished
-from tuner.output.phrases import settings, verdict_line
+from tuner.output.phrases import elsewhere, settings, verdict_line
 from tuner.output.report import render_index
 from tuner.output.values import ratio
 from tuner.record.files import write_whole
-from tuner.record.index import CONFIRMED, REFUTED, Index, Row, write_index_file
+from tuner.record.index import CONFIRMED, PAGES, REFUTED, Index, Row, write_index_file
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -31,9 +31,9 @@ def write_fleet(folder: Path, index: Index) -> None:
     """Write the index in its three forms."""
     write_index_file(folder, index)
     rows = sorted(index.rows, key=lambda row: (row.model, row.framework, row.kind))
-    for name in ("md", "html"):
+    for name in PAGES:
         text = render_index(
-            f"fleet.{name}.j2",
+            f"{name.replace('index', 'fleet')}.j2",
             index=index,
             rows=rows,
             kinds={kind.name: kind for kind in index.kinds},
@@ -42,7 +42,7 @@ def write_fleet(folder: Path, index: Index) -> None:
             spread_of=spread_of,
             settings=settings,
         )
-        write_whole(folder / f"index.{name}", text)
+        write_whole(folder / name, text)
 
 
 def told(row: Row) -> str:
@@ -62,21 +62,6 @@ def told(row: Row) -> str:
         return f"{said}; refuted on {', '.join(refuted)}: not shipped"
     n_confirmed = sum(each.verdict == CONFIRMED for each in row.elsewhere)
     return f"{said}; confirmed on {n_confirmed} of {row.n_elsewhere} others: not shipped yet"
-
-
-def elsewhere(row: Row) -> str:
-    """Say what other hosts of the kind say of a winner."""
-    if row.verdict != "faster":
-        return ""
-    if not row.elsewhere:
-        return "not asked yet" if row.n_elsewhere else "no other was asked"
-    return "; ".join(
-        f"{each.host}{' (it had part in the study)' if each.host in row.hosts else ''}: "
-        f"{each.verdict}"
-        + (f", {ratio(each.speedup)}" if each.speedup is not None else "")
-        + ("" if each.verdict == CONFIRMED else f" ({each.reason})")
-        for each in row.elsewhere
-    )
 
 
 def spread_of(row: Row) -> Spread | None:

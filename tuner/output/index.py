@@ -12,7 +12,7 @@ from tuner.output.phrases import settings, verdict_line
 from tuner.output.report import render_index
 from tuner.output.values import ratio
 from tuner.record.files import read_result, write_whole
-from tuner.record.index import Index, Row, result_of, write_index_file
+from tuner.record.index import PAGES, Index, Row, result_of, write_index_file
 from tuner.record.result import Result
 from tuner.space.as_run import AS_RUN
 
@@ -43,7 +43,7 @@ def write_index(folder: Path, index: Index) -> None:
     write_index_file(folder, index)
     lines = lines_of(folder, index.rows)
     hosts = list(dict.fromkeys(row.host for row in index.rows if row.host))
-    for name in ("index.md", "index.html"):
+    for name in PAGES:
         text = render_index(
             f"{name}.j2",
             index=index,

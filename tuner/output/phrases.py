@@ -37,6 +37,7 @@ from tuner.output.values import bounds, default_value, metric, ratio, winner_val
 from tuner.record.configuration import Configuration, Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
+from tuner.record.index import CONFIRMED, Row
 from tuner.record.journal import WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
 from tuner.record.outcome import Outcome
@@ -269,6 +270,21 @@ def percent(share: float) -> str:
     return f"{share:.1%}".replace("%", " %")
 
 
+def elsewhere(row: Row) -> str:
+    """Say what other hosts of the kind say of a winner."""
+    if row.verdict != "faster":
+        return ""
+    if not row.elsewhere:
+        return "not asked yet" if row.n_elsewhere else "no other was asked"
+    return "; ".join(
+        f"{each.host}{' (it had part in the study)' if each.host in row.hosts else ''}: "
+        f"{each.verdict}"
+        + (f", {ratio(each.speedup)}" if each.speedup is not None else "")
+        + ("" if each.verdict == CONFIRMED else f" ({each.reason})")
+        for each in row.elsewhere
+    )
+
+
 FILTERS: dict[str, Callable[..., Any]] = {
     "percent": percent,
     "gpu": gpu,
@@ -316,6 +332,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "same_settings": same_settings,
     "same_winner": same_winner,
     "verdict": verdict_line,
+    "elsewhere": elsewhere,
     "latency_bound": latency_bound,
     "served": served,
     "highest_rate": highest_rate,

@@ -18,10 +18,9 @@ import msgspec
 
 from tuner.errors import UsageError
 from tuner.record.files import UNREADABLE
-from tuner.record.index import Elsewhere, Kind, Row
+from tuner.record.index import FLEET_FILE, Elsewhere, Kind, Row
 from tuner.record.lines import write_synced
 
-FLEET_FILE = "fleet.jsonl"
 FLEET_VERSION = 1
 _ADVICE = "what was measured before is stored: make room, then run the same command to go on"
 

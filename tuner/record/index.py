@@ -15,11 +15,15 @@ from tuner.errors import UsageError
 from tuner.record.configuration import Value
 from tuner.record.files import UNREADABLE, in_short, write_whole
 from tuner.record.interval import Interval
+from tuner.record.lines import check_place
 from tuner.record.result import Result, Verdict
 
 INDEX_VERSION = 1
 CONFIRMED, REFUTED, INCONCLUSIVE = "confirmed", "refuted", "inconclusive"
 FILE = "index.json"
+PAGES = ("index.md", "index.html")
+FLEET_FILE = "fleet.jsonl"
+"""Beside the index of a fleet: what its drivers write (record/fleet.py)."""
 State = Literal["pending", "done", "failed"]
 
 
@@ -170,6 +174,21 @@ def held_alone(folder: Path) -> Iterator[None]:
             if any(place.iterdir()):
                 break
             place.rmdir()
+
+
+def check_index_folder(folder: Path) -> None:
+    """Raise UsageError unless an index may be written to a folder; change nothing.
+
+    It is to be writable, and a page of that name in it is to be an index's.
+    """
+    check_place(folder)
+    other = next((name for name in PAGES if (folder / name).exists()), None)
+    is_index = any((folder / name).exists() for name in (FILE, FLEET_FILE))
+    if other is not None and not is_index:
+        raise UsageError(
+            f"{folder} holds {other}, which is no index of studies and would be replaced; name "
+            "another folder with --out"
+        )
 
 
 def write_index_file(folder: Path, index: Index) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tuner.errors import UsageError
-from tuner.host.identity import Host
+from tuner.galleries import MODELS
+from tuner.host.identity import Host, kind_of
 from tuner.record.index import FILE, Index, Row, read_index
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
@@ -49,7 +50,11 @@ def chosen(path: Path, host: Host, model: str = "", framework: str = "") -> Path
             f"{folder} holds no study of {name} on this kind of host ({host.summary()}; there: "
             f"{kinds}): tune it here, or name a {_TOML} yourself"
         )
-    row = max(fitting, key=lambda row: (_is_exact(row, index, host), row.is_recommended()))
+    kind = kind_of(host, MODELS)
+    row = max(
+        fitting,
+        key=lambda row: (row.kind == kind, _is_exact(row, index, host), row.is_recommended()),
+    )
     if row.verdict == "faster" and not row.is_recommended():
         raise UsageError(
             f"what won for {name} on this kind of host is not confirmed on another one, and is "
