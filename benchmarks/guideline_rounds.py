@@ -47,13 +47,13 @@ from benchmarks.real_regret import (
 )
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
+from tuner.insight.combining import best_combination
 from tuner.insight.facts import facts_of, host_in_words
-from tuner.insight.predict import known_of, ranked, settable
+from tuner.insight.predict import known_of
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.measurement.bench import Bench
 from tuner.measurement.describe import gallery_cards
 from tuner.plan import Plan, plan
-from tuner.recommending import configuration_of
 from tuner.record.configuration import Configuration, Value
 from tuner.record.guidelines import Recording
 from tuner.record.journal import WinnerClass
@@ -158,11 +158,8 @@ def guideline_for(
     others = [each for each in recordings if each.family != workload.card.family]
     facts = facts_of(workload.card, planned.facts, probe().identity())
     known = known_of(make_guidelines(others, ""), workload.framework, facts)
-    for prediction in ranked(known, settable(known, factors.here)):
-        found = configuration_of(factors, prediction, klass)
-        if found is not None:
-            return found
-    return Configuration()
+    best = best_combination(factors, known, klass)
+    return Configuration() if best is None else best[0]
 
 
 def best_known(

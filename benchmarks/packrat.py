@@ -47,6 +47,8 @@ def team(space: Space, instances: Sequence[tuple[int, int]]) -> Configuration:
 
     What this tool can start has instances of one kind.
     """
+    if not instances:  # none of those that were profiled ran
+        return Configuration()
     threads, batch = max(set(instances), key=list(instances).count)
     n = sum(each == (threads, batch) for each in instances)
     return space.canonical({INSTANCES: n, CORES_PER_INSTANCE: threads, BATCH: batch})

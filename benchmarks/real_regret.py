@@ -38,7 +38,9 @@ from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.load import OFFLINE
 from tuner.record.outcome import Outcome
+from tuner.record.workload import CPU
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import allowed_in
 
@@ -120,6 +122,7 @@ def known_studies(folder: Path, pair: str) -> list[Study]:
         Study("known", result["budget_s"] / 60, result)
         for result in results
         if f"{result['model']}/{result['framework']}" == pair
+        and (result["scenario"], result["device"]) == (OFFLINE, CPU)
     ]
 
 

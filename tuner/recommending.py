@@ -11,17 +11,16 @@ from tuner.errors import StudyConflict, UsageError
 from tuner.findings.recommendation import placement_of, portable, setting_of
 from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
+from tuner.insight.combining import best_combination
 from tuner.insight.facts import HOST_FACTS, facts_of, host_in_words
 from tuner.insight.predict import (
     SURE,
     Known,
-    Prediction,
     known_by_itself,
     known_of,
-    ranked,
     settable,
 )
-from tuner.output.guidelines import sentence
+from tuner.output.guidelines import measured_elsewhere, sentence, where_it_failed
 from tuner.output.recommended import write_recommendations
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
@@ -50,6 +49,7 @@ from tuner.space.launching import plan_launch
 
 PATIENCE_S = 600.0
 """In which a model must have loaded."""
+_NOTHING_GAINS = f"nothing that can be set here gains with a probability of {SURE:.0%}"
 
 
 class Advised(msgspec.Struct, frozen=True):
@@ -60,6 +60,8 @@ class Advised(msgspec.Struct, frozen=True):
     speedup: Interval | None
     rests_on: list[str]
     """In words: rules, or a study."""
+    studies: list[str] = []
+    """The names of those behind it."""
 
 
 class Recommended(msgspec.Struct, frozen=True):
@@ -151,10 +153,11 @@ def _recommend_one(
                      "other numbers of them: tune it")  # fmt: skip
     same = [study for study in guidelines.studies if _is_same(study, plan, facts, host)]
     same.sort(key=lambda study: study.created, reverse=True)
+    failed = [each for study in same for each in study.failed]
     advised = {
         klass: _looked_up(same, klass, plan, host)
-        or _by_its_effects(same, klass, factors, known, guidelines)
-        or _predicted(factors, known, klass)
+        or _by_its_effects(same, klass, factors, known, guidelines, failed)
+        or _predicted(factors, known, klass, guidelines, here, failed)
         for klass in WinnerClass
     }
     ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}
@@ -192,15 +195,16 @@ def _looked_up(
         own = study.winners.get(klass)
         if own is not None and own.verdict == "keep_default":
             told = f"{there}: nothing that was tried is faster"
-            return Advised("looked_up", Configuration(), None, [told])
+            return Advised("looked_up", Configuration(), None, [told], [study.name])
         for name, found in study.winners.items():
             made = _same_here(found, klass, plan, host) if found.verdict == "faster" else None
             if made is None or found.speedup is None:
                 continue
             if name == klass:
-                return Advised("looked_up", made, found.speedup, [confirmed])
+                return Advised("looked_up", made, found.speedup, [confirmed], [study.name])
             told = f"{confirmed} as {name}; of {klass} it decided nothing more"
-            narrower.append((found.speedup.low, Advised("looked_up", made, found.speedup, [told])))
+            less = Advised("looked_up", made, found.speedup, [told], [study.name])
+            narrower.append((found.speedup.low, less))
     is_open = all(s.winners[klass].verdict == "ambiguous" for s in studies if klass in s.winners)
     return max(narrower, key=lambda each: each[0])[1] if narrower and is_open else None
 
@@ -221,48 +225,51 @@ def _by_its_effects(
     factors: Factors,
     known: Known,
     guidelines: Guidelines,
+    failed: Sequence[Sequence[str]],
 ) -> Advised | None:
     """Return what the designed part of a study of this very model, on such a host, makes sure.
 
-    None where there is no such study.
+    But for what failed there, or holds it. None where there is no such study.
     """
     study = next((study for study in studies if study.effects), None)
     if study is None:
         return None
     freedom = guidelines.launch_freedom[study.fingerprint]
-    advised = _predicted(factors, known_by_itself(study, freedom, known), klass)
     there = f"the study {study.name} of {study.created[:10]} on {study.host}"
     told = [f"{there}, by the effects in its designed part:"]
-    told += [text.partition(" on average")[0] for text in advised.rests_on]
-    return Advised("looked_up", advised.configuration, advised.speedup, told)
+    best = best_combination(factors, known_by_itself(study, freedom, known), klass, failed)
+    if best is None:
+        return Advised("looked_up", Configuration(), None, [*told, _NOTHING_GAINS], [study.name])
+    configuration, prediction = best
+    told += [sentence(rule).partition(" on average")[0] for rule in prediction.rules]
+    return Advised("looked_up", configuration, prediction.speedup, told, [study.name])
 
 
-def _predicted(factors: Factors, known: Known, klass: WinnerClass) -> Advised:
-    """Return the combination that is expected to be fastest of those that can be set here."""
-    why = "no rule about such a model has families enough behind it"
-    if known.rules:
-        why = f"nothing that can be set here gains with a probability of {SURE:.0%}"
-    for prediction in ranked(known, settable(known, factors.here)):
-        if not prediction.factors:
-            break  # what is left may as well be slower
-        configuration = configuration_of(factors, prediction, klass)
-        if configuration is not None:
-            told = [sentence(rule) for rule in prediction.rules]
-            return Advised("predicted", configuration, prediction.speedup, told)
-    return Advised("predicted", Configuration(), None, [why])
+def _predicted(
+    factors: Factors,
+    known: Known,
+    klass: WinnerClass,
+    guidelines: Guidelines,
+    here: str,
+    failed: Sequence[Sequence[str]],
+) -> Advised:
+    """Return the combination that is expected to be fastest of those that can be set here.
 
-
-def configuration_of(
-    factors: Factors, prediction: Prediction, klass: WinnerClass
-) -> Configuration | None:
-    """Return what a combination sets; None where the class or the host does not allow all of it."""
-    names = prediction.factors
-    made = factors.together(names)
-    if not made.is_applicable or not allowed_in(klass, made.configuration):
-        return None
-    lesser = ([name for name in names if name != left_out] for left_out in names)
-    is_idle = any(factors.together(few).configuration == made.configuration for few in lesser)
-    return None if is_idle else made.configuration
+    here: the host, in words.
+    """
+    best = best_combination(factors, known, klass, failed)
+    if best is None:
+        why = "no rule about such a model has families enough behind it"
+        return Advised("predicted", Configuration(), None, [_NOTHING_GAINS if known.rules else why])
+    configuration, prediction = best
+    told = [sentence(r) + measured_elsewhere(r, guidelines, here) for r in prediction.rules]
+    told += [
+        f"{each.setting} failed in {where_it_failed(each)}"
+        for each in guidelines.failures
+        if each.framework == factors.framework and each.setting in prediction.factors
+    ]
+    studies = sorted({name for rule in prediction.rules for name in rule.studies})
+    return Advised("predicted", configuration, prediction.speedup, told, studies)
 
 
 def _to_ship(
@@ -302,6 +309,7 @@ def _to_ship(
             speedup=advised.speedup,
             metric=plan.objective.metric,
             rests_on=[*advised.rests_on, *(f"note: {note}" for note in notes)],
+            studies=advised.studies,
         ),
         tolerances=Tolerances("reduced", MAX_DRIFT_REDUCED)
         if reduced

@@ -308,6 +308,54 @@ def test_what_cannot_be_a_winner_is_not_looked_up(
     assert "fake.precision" not in Path("rec/recommended.toml").read_text()
 
 
+def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: Here) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for study in kept["studies"]:
+        study["winners"]["same"]["speedup"] = None
+
+    def advised() -> dict[str, Any]:
+        Path("altered.json").write_text(json.dumps(kept))
+        done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines",
+                    "altered.json", "--json")  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        found: dict[str, Any] = json.loads(done.stdout)[0]["advised"]["same"]
+        return found
+
+    assert "fake.compile" in advised()["configuration"]
+    for study in kept["studies"]:
+        study["failed"] = [["compile"]]
+    without = advised()
+    assert "fake.compile" not in without["configuration"]
+    (name,) = without["studies"]
+    assert name.startswith("fake@")
+
+
+def test_where_a_setting_failed_is_said_beside_what_it_gains(studies: Path, here: Here) -> None:
+    shutil.copytree(studies / "rules" / "studies", "studies")
+    (path,) = Path("studies").glob("decoder-like*")
+    recording = json.loads(path.read_text())
+    n_cells = 0
+    for cell in recording["design"]["cells"]:
+        if "compile" in cell["factors"] and cell["same_as"] is None:
+            n_cells += 1
+            cell |= {"outcome": "out_of_memory", "log_ratio": None}
+    path.write_text(json.dumps(recording))
+    assert here("guidelines", "studies", "--out", "rules").returncode == 0
+    (failure,) = read_guidelines(Path("rules")).failures
+    assert (failure.setting, failure.model) == ("compile", "decoder-like")
+    assert failure.n_failed == failure.n_cells == n_cells > 1
+    told = f"decoder-like ({n_cells} of {n_cells} combinations with it: out of memory)"
+    for name in ("guidelines.md", "guidelines.html"):
+        page = Path("rules", name).read_text()
+        assert f"compile: {told}" in page
+        assert "failed in 1" in page
+    done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines", "rules")
+    assert f"compile failed in {told}" in done.stdout
+    (file,) = Path().rglob("recommended.toml")
+    claim = read_recommendation(file.parent).claim
+    assert len(claim.studies) == len(FAMILIES)  # and not the one in which it failed
+
+
 def test_figures_that_are_none_are_refused(studies: Path, here: Here) -> None:
     text = (studies / "rules" / "guidelines.json").read_text()
     for old, new in (('"spread"', '"spread": 1e300, "x"'), ('"low"', '"low": 9e9, "y"')):
@@ -325,6 +373,11 @@ def test_a_study_begins_with_what_rules_expect(studies: Path, here: Here) -> Non
     result = result_of(done.stdout)
     (name,) = result["learnt_from"]["studies"]
     assert name.startswith("guidelines of 20")
+    sources = [t["source"] for t in result["trials"]]
+    n_guesses = sources.count(TRANSFERRED)
+    at = sources.index(TRANSFERRED)
+    assert set(sources[:at]) == {"default"}
+    assert set(sources[at : at + n_guesses]) == {TRANSFERRED}
     guessed = [t["configuration"] for t in result["trials"] if t["source"] == TRANSFERRED]
     # which ones depends on what is withheld from this study, if anything
     assert guessed and all(truth(each) > 1 for each in guessed)

@@ -11,6 +11,7 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.search.search import Search
+from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline
 from tuner.study.budget import Budget
 from tuner.study.costs import Costs
@@ -48,7 +49,13 @@ class Scripted(Study):
         return [self.measure(c, purpose, may_prune=may_prune) for c in configurations]
 
 
-def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = Study) -> Study:
+def new_study(
+    store: Store,
+    folder: Path,
+    budget_s: float,
+    kind: type[Study] = Study,
+    earlier: Sequence[Earlier] = (),
+) -> Study:
     """Return a study over what the store holds, with one baseline."""
     host = machine(folder / "machine")
     space = resolved(host, "fake", FAKE_DEFAULTS, "fake")
@@ -70,5 +77,5 @@ def new_study(store: Store, folder: Path, budget_s: float, kind: type[Study] = S
         waiting_s=0.0,
     )
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
-    search = Search(folder / "study.db", space, ledger.tried, 0)
+    search = Search(folder / "study.db", space, ledger.tried, 0, earlier=earlier)
     return kind(store, space, baselines, bench, ledger, costs, search, budget, said.append)

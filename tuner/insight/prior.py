@@ -31,8 +31,9 @@ def as_earlier(
     factors: Factors,
     identity: str,
 ) -> Earlier | None:
-    """Return what rules expect of each combination that can be set here; None if they say nothing.
+    """Return what rules promise of each combination that can be set here; None if they say nothing.
 
+    By what it surely gains: the best of them is what is predicted to be best (predict.py).
     identity: of the study, which decides what is withheld: the same when it goes on.
     """
     known = known_of(
@@ -42,12 +43,15 @@ def as_earlier(
     told = f"guidelines of {guidelines.created[:10]} ({len(known.rules)} rules)"
     chance = random.Random(identity)  # no secret
     if names and chance.random() < WITHHELD:
-        withheld = chance.choice(names)
+        withheld, n_settings = chance.choice(names), len(names)
         names.remove(withheld)
-        told += f" but of {withheld}, withheld at random from one study in {1 / WITHHELD:.0f}"
+        told += (
+            f" but of {withheld}, withheld at random with a probability of "
+            f"{WITHHELD / n_settings:.3g}"
+        )
     log_ratios: dict[Configuration, float] = {}
     for prediction in every_combination(known, names):  # what hurts is a hint as well
         made = factors.together(prediction.factors)
         if made.is_applicable:
-            log_ratios.setdefault(made.configuration, math.log(prediction.speedup.point))
+            log_ratios.setdefault(made.configuration, math.log(prediction.sure))
     return Earlier(told, log_ratios) if len(log_ratios) > 1 else None

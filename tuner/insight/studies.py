@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,10 +14,12 @@ from tuner.errors import UsageError
 from tuner.insight.effects import Fit, fit, launch_variance
 from tuner.insight.facts import host_facts, host_in_words, model_facts
 from tuner.insight.rules import Seen, distil
+from tuner.record.designed import DesignedCell
 from tuner.record.files import read_result
 from tuner.record.guidelines import (
     GUIDELINES_VERSION,
     RECORDINGS,
+    Failure,
     Found,
     Guidelines,
     Recording,
@@ -26,6 +28,7 @@ from tuner.record.guidelines import (
     read_recording,
 )
 from tuner.record.load import OFFLINE
+from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.workload import CPU
 from tuner.version import __version__
@@ -144,13 +147,15 @@ def make_guidelines(recordings: Sequence[Recording], created: str) -> Guidelines
         _settings(recordings),
         studies,
         rules,
+        list(_failures(recordings)),
     )
 
 
 def _settings(recordings: Sequence[Recording]) -> dict[str, dict[str, list[str]]]:
     """Return, per framework and factor, what is set in all cells that have it, and in no other.
 
-    Where that is nothing, as it depends on other factors: in some of them, and in no other.
+    Where that is nothing, as it depends on other factors: what is set in some of them, and in no
+    other, as alternatives.
     """
     found: dict[str, dict[str, list[str]]] = defaultdict(dict)
     for framework in dict.fromkeys(each.framework for each in recordings):
@@ -160,8 +165,9 @@ def _settings(recordings: Sequence[Recording]) -> dict[str, dict[str, list[str]]
             others = [set(c.configuration.items()) for c in cells
                       if name not in (*c.factors, *c.idle)]  # fmt: skip
             alone = set().union(*own) - set().union(*others)
-            told = set.intersection(*own) & alone or alone
-            found[framework][name] = [f"{knob}={value}" for knob, value in sorted(told)]
+            always = sorted(f"{knob}={value}" for knob, value in set.intersection(*own) & alone)
+            sometimes = sorted(f"{knob}={value}" for knob, value in alone)
+            found[framework][name] = always or [" or ".join(sometimes)]
     return dict(found)
 
 
@@ -169,7 +175,26 @@ def _study(recording: Recording, found: Fit, variance: float) -> StudyOf:
     kept = msgspec.structs.asdict(recording)
     del kept["schema_version"], kept["design"]
     effects = {effect.name: (effect.value, effect.error(variance)) for effect in found.effects}
-    return StudyOf(**kept, effects=effects)
+    failed = [cell.factors for cell in recording.design.cells if _has_failed(cell)]
+    return StudyOf(**kept, effects=effects, failed=failed)
+
+
+def _has_failed(cell: DesignedCell) -> bool:
+    return cell.outcome not in (None, Outcome.MEASURED)
+
+
+def _failures(recordings: Iterable[Recording]) -> Iterator[Failure]:
+    """Yield the settings that all cells of a model had that failed in one way."""
+    of_model: dict[tuple[str, str], list[DesignedCell]] = defaultdict(list)
+    for each in recordings:
+        run = (c for c in each.design.cells if c.outcome is not None and c.same_as is None)
+        of_model[each.framework, each.model] += run
+    for (framework, model), cells in of_model.items():
+        for outcome in sorted({str(cell.outcome) for cell in cells if _has_failed(cell)}):
+            failed = [cell for cell in cells if cell.outcome == outcome]
+            for setting in sorted(set.intersection(*(set(cell.factors) for cell in failed))):
+                n_cells = sum(setting in cell.factors for cell in cells)
+                yield Failure(framework, setting, model, len(failed), n_cells, outcome)
 
 
 def _seen(studies: Sequence[StudyOf], setting: str) -> list[Seen]:

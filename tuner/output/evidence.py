@@ -30,9 +30,9 @@ def learnt(result: Result) -> str:
         return ""
     tried = sum(t.source == TRANSFERRED for t in result.trials)
     text = (
-        f"Earlier studies told where to look ({', '.join(told.studies)}): they measured "
-        f"{told.n_configurations} configurations that exist here, of which {tried} were tried "
-        "first."
+        f"Told beforehand where to look ({', '.join(told.studies)}): of {told.n_configurations} "
+        f"configurations that they speak of and that exist here, {tried} were tried right after "
+        "the default."
     )
     if told.rank_correlation is None:
         return f"{text} Too little is known to say how well they agree."

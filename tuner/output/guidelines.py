@@ -18,6 +18,7 @@ from tuner.record.guidelines import (
     GUIDELINES_FILE,
     RECORDINGS,
     Condition,
+    Failure,
     Guidelines,
     Recording,
     Rule,
@@ -57,6 +58,8 @@ class Shown(msgspec.Struct, frozen=True):
     expected: str
     n_for: int
     n_against: int
+    n_failed: int
+    """Models of which all combinations that failed in one way had it."""
     figure: str
     """Its name among the page's figures."""
 
@@ -71,6 +74,7 @@ class Part(msgspec.Struct, frozen=True):
     """Neither: the effect is small, or it differs from model to model."""
     weak: list[Shown]
     """Of too few families."""
+    failures: list[Failure]
 
 
 def sentence(rule: Rule) -> str:
@@ -81,6 +85,19 @@ def sentence(rule: Rule) -> str:
         f"{rule.setting}{where}: {ratio(rule.effect)} on average over {rule.n_families} families, "
         f"{n} model{'' if n == 1 else 's'}"
     )
+
+
+def where_it_failed(failure: Failure) -> str:
+    """Say it: distilbert (1 of 6 combinations with it: out of memory)."""
+    n_cells = f"{failure.n_failed} of {failure.n_cells} combinations with it"
+    return f"{failure.model} ({n_cells}: {failure.outcome.replace('_', ' ')})"
+
+
+def measured_elsewhere(rule: Rule, guidelines: Guidelines, here: str) -> str:
+    """Say on which hosts a rule was measured, where this one is known and is none of them."""
+    hosts = {study.host for study in guidelines.studies if study.name in rule.studies}
+    is_elsewhere = here in guidelines.hosts and here not in hosts
+    return f", measured on {'; '.join(sorted(hosts))} alone" if is_elsewhere else ""
 
 
 def in_words(condition: Condition) -> str:
@@ -118,6 +135,10 @@ def parts_of(guidelines: Guidelines) -> list[Part]:
                 [row for row in strong if row.rule.advice == "leave"],
                 [row for row in strong if row.rule.advice == "none"],
                 [row for row in rows if row.rule.n_families < LEAST_FAMILIES],
+                sorted(
+                    (each for each in guidelines.failures if each.framework == framework),
+                    key=lambda each: (each.setting, each.model),
+                ),
             )
         )
     return found
@@ -135,6 +156,13 @@ def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
         ratio(rule.expected) if rule.n_families > 1 else "-",
         sum(each > _FOR for each in rule.families.values()),
         sum(each < _AGAINST for each in rule.families.values()),
+        len(
+            {
+                f.model
+                for f in guidelines.failures
+                if (f.framework, f.setting) == (rule.framework, rule.setting)
+            }
+        ),
         figure,
     )
 
@@ -168,6 +196,7 @@ def write_guidelines(folder: Path, guidelines: Guidelines, recordings: Sequence[
         "parts": parts,
         "families": families,
         "models": models,
+        "where_it_failed": where_it_failed,
     }
     write_page(folder / "guidelines.md", "guidelines.md.j2", {}, **given)
     write_page(folder / "guidelines.html", "guidelines.html.j2", charts, **given)

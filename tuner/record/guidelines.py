@@ -83,6 +83,21 @@ class Rule(msgspec.Struct, frozen=True):
     studies: list[str]
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """A setting that all combinations of a model had that failed there in one way.
+
+    Rules know nothing of them: what fails has no speed.
+    """
+
+    framework: str
+    setting: str
+    model: str
+    n_failed: int
+    n_cells: int
+    """Combinations with the setting that were tried."""
+    outcome: str
+
+
 class Found(msgspec.Struct, frozen=True):
     """What a study itself says of a class of winners, for throughput and without bounds."""
 
@@ -126,6 +141,8 @@ class StudyOf(Studied, frozen=True, kw_only=True):
 
     effects: dict[str, tuple[float, float]]
     """Of each factor, and of pairs: the logarithm of its ratio, and its standard error."""
+    failed: list[list[str]] = []
+    """Factors that were set together in combinations that failed."""
 
 
 class Guidelines(msgspec.Struct, frozen=True):
@@ -146,6 +163,7 @@ class Guidelines(msgspec.Struct, frozen=True):
     """Per framework, what each factor set: KNOB=VALUE."""
     studies: list[StudyOf]
     rules: list[Rule]
+    failures: list[Failure] = []
 
     @property
     def hosts(self) -> list[str]:
@@ -222,6 +240,8 @@ def _fault_of(found: Guidelines | Recording) -> str:
     figures = [figure for rule in found.rules for figure in (rule.mean, rule.spread)]
     for study in found.studies:
         figures += [figure for pair in study.effects.values() for figure in pair]
+        if study.effects and study.fingerprint not in found.launch_freedom:
+            return f"{study.name} is of a host whose noise is not told"
     if not _are_small(figures):
         return "an effect is larger than any can be"
     for rule in found.rules:

@@ -111,6 +111,8 @@ class ShippedClaim(msgspec.Struct, frozen=True):
     """False: the default keeps within no latency bound, so that no speedup is claimed."""
     rests_on: list[str] = []
     """In words, where nothing was confirmed here: the rules, or the study."""
+    studies: list[str] = []
+    """The names of those behind it, then."""
 
 
 class Tolerances(msgspec.Struct, frozen=True):

@@ -18,12 +18,14 @@ from tuner.study.compared import configuration_as_run
 from tuner.study.prospect import warn_of_a_short_budget
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
+from tuner.study.transferred import try_transferred
 
 
 def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
-    The default comes first and always. Then every baseline at the default's best batch, and then,
+    The default comes first and always, then what earlier studies or rules say is best, if any are
+    listened to. Then every baseline at the default's best batch, and then,
     at the others at which the default does not fail, the best of each winner class and how the user
     runs it: what is behind at one batch seldom leads at another, and the search looks there too.
     Whether a baseline works where the default does not is left to the search, and warned of.
@@ -33,7 +35,7 @@ def measure_baselines(study: Study) -> None:
     if study.notes.is_done(Phase.BASELINES):
         return
     own = configuration_as_run(study)
-    chosen = sorted(to_measure(study.baselines), key=lambda b: b.configuration != own)
+    chosen = to_measure(study.baselines)
     study.notes.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
     ledger = study.ledger
@@ -49,6 +51,7 @@ def measure_baselines(study: Study) -> None:
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     _warn_of_a_late_default(study)
     warn_of_a_short_budget(study, len(chosen))
+    chosen = sorted(try_transferred(study, chosen), key=lambda b: b.configuration != own)
     first = int(best[0].get(BATCH) or ledger.reference_batch)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
     skipped = _measure(study, at_first)

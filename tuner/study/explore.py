@@ -6,16 +6,16 @@ import math
 import statistics
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TRANSFERRED, Phase, TransferNoted, WinnerClass
+from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.search.proposals import Exhausted, Proposal
 from tuner.search.settling import Standing
 from tuner.space.catalogue import allowed_in
-from tuner.space.knobs_of.launch import BATCH
 from tuner.space.listing import upper_size
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
+from tuner.study.transferred import note_transfer
 
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
@@ -28,7 +28,6 @@ def explore(study: Study) -> None:
     if study.notes.is_done(Phase.EXPLORE):
         return
     study.notes.enter(Phase.EXPLORE, f"up to {upper_size(study.space):,} combinations")
-    try_transferred(study)
     turns = _Turns(study)
     reason = ""
     while not reason:
@@ -116,43 +115,6 @@ def _standing(study: Study) -> Standing:
             study.costs.launch_s(t.configuration) for t in ledger.trials()
         ),
     )
-
-
-def try_transferred(study: Study) -> None:
-    """Measure what did best in earlier studies, at the batch that suits the default."""
-    default, ledger = study.ledger.leaders.default_at_best(), study.ledger
-    batch = int((default and default[0].get(BATCH)) or ledger.reference_batch)
-
-    def at_its_batch(guess: Configuration) -> Configuration:
-        moved = ledger.at_batch(guess, batch)
-        return moved if study.space.contains(moved) else guess
-
-    tried = set(ledger.tried())  # the baselines: often the very best of an earlier study
-    guesses = study.search.guesses(study.turns, lambda guess: at_its_batch(guess) in tried)
-    for _, best in guesses:
-        guess = at_its_batch(best)
-        if not make_time_for(study, guess):
-            return
-        proposal = study.search.enter(guess, TRANSFERRED)
-        study.tell(proposal, study.measure(guess, Purpose.SEARCH, may_prune=True))
-
-
-def note_transfer(study: Study) -> None:
-    """Note what came of listening to earlier studies, and warn where they misled."""
-    if not study.search.heard().studies:
-        return
-    study.contenders.beliefs()  # by everything that was measured
-    heard = study.search.heard()
-    study.store.add(
-        TransferNoted(
-            heard.studies, heard.n_configurations, heard.rank_correlation, heard.is_misled
-        )
-    )
-    if heard.is_misled:
-        study.notes.warn(
-            "the earlier studies misled (their ranks correlate with what was measured by "
-            f"{heard.rank_correlation:.2f}) and were not listened to any more"
-        )
 
 
 def prove_leader(study: Study, klass: WinnerClass) -> None:

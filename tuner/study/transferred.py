@@ -1,0 +1,62 @@
+"""What earlier studies, or rules, say is best: tried right after the default, and judged later."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tuner.record.configuration import Configuration
+from tuner.record.journal import TRANSFERRED, TransferNoted
+from tuner.record.launch import Purpose
+from tuner.space.baselines import Baseline
+from tuner.space.knobs_of.launch import BATCH
+from tuner.study.schedule import Schedule
+from tuner.study.study import Study
+
+
+def try_transferred(study: Study, baselines: Sequence[Baseline]) -> list[Baseline]:
+    """Measure what they say is best, of each class one; return the baselines in their order.
+
+    At the batch that suits the default. Those baselines come first that they say are best, often
+    the very best of an earlier study; what is no baseline is measured where there is time for all
+    of these besides.
+    """
+    default, ledger = study.ledger.leaders.default_at_best(), study.ledger
+    batch = int((default and default[0].get(BATCH)) or ledger.reference_batch)
+
+    def at_its_batch(guess: Configuration) -> Configuration:
+        moved = ledger.at_batch(guess, batch)
+        return moved if study.space.contains(moved) else guess
+
+    def guesses(*, are_baselines: bool) -> list[Configuration]:
+        found = study.search.guesses(
+            study.turns, lambda guess: (at_its_batch(guess) in theirs) is not are_baselines
+        )
+        return list(dict.fromkeys(at_its_batch(best) for _, best in found))
+
+    theirs = {at_its_batch(each.configuration): each for each in baselines}
+    kept_s = sum(study.costs.launch_s(configuration) for configuration in theirs)
+    tried = set(ledger.tried())  # by a session before this one
+    for guess in guesses(are_baselines=False):
+        if guess not in tried and Schedule(study).has_time_to_search(guess, kept_s):
+            proposal = study.search.enter(guess, TRANSFERRED)
+            study.tell(proposal, study.measure(guess, Purpose.SEARCH, may_prune=True))
+    best = [theirs[guess] for guess in guesses(are_baselines=True)]
+    return [*best, *(each for each in baselines if each not in best)]
+
+
+def note_transfer(study: Study) -> None:
+    """Note what came of listening to them, and warn where they misled."""
+    if not study.search.heard().studies:
+        return
+    study.contenders.beliefs()  # by everything that was measured
+    heard = study.search.heard()
+    study.store.add(
+        TransferNoted(
+            heard.studies, heard.n_configurations, heard.rank_correlation, heard.is_misled
+        )
+    )
+    if heard.is_misled:
+        study.notes.warn(
+            "what earlier studies, or rules, say misled (its ranks correlate with what was "
+            f"measured by {heard.rank_correlation:.2f}) and was not listened to any more"
+        )
