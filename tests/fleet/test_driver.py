@@ -336,4 +336,4 @@ def test_a_host_that_comes_back_while_its_former_self_is_still_listed_is_the_sam
     (again,), _ = roster.see([*nodes, Node("3", "a", "10.0.0.1", True)])
     roster.introduce(again, said)
     assert again.name == "a"
-    assert roster.there("k") == {"a", "a@10.0.0.2"}
+    assert roster.there() == {"k": {"a", "a@10.0.0.2"}}

@@ -103,9 +103,8 @@ class Driver:
         if not any(host.kind for host in self._roster.hosts.values()):
             return idle_s > self._patience.fit_s
         left = list(self._works.left())
-        is_hopeless = not any(
-            self._works.candidates(work, self._roster.there(work.kind)) for work in left
-        )
+        there = self._roster.there()
+        is_hopeless = not any(self._works.candidates(work, there[work.kind]) for work in left)
         return not left or (is_hopeless and idle_s > self._patience.gone_s)
 
     def _what_is_left(self) -> str:
@@ -154,10 +153,9 @@ class Driver:
         self._looks[ticket] = Look(host, self._cluster.now() + self._patience.look_s)
 
     def _place(self) -> None:
-        now_s = self._cluster.now()
+        now_s, there = self._cluster.now(), self._roster.there()
         for host in self._roster.free(now_s, self._jobs):
-            there = self._roster.there(host.kind)
-            if work := self._works.next_for(host.kind, host.name, now_s, there):
+            if work := self._works.next_for(host.kind, host.name, now_s, there[host.kind]):
                 self._begin(work, host)
 
     def _begin(self, work: Work, host: Host) -> None:

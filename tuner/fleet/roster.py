@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Container, Iterable, Mapping, Sequence
 
 import msgspec
@@ -111,13 +112,13 @@ class Roster:
             and host.away_until_s <= now_s
         ]
 
-    def there(self, kind: str) -> set[str]:
-        """Return the hosts of a kind that are there, be they noisy."""
-        return {
-            host.name
-            for host in self.hosts.values()
-            if host.kind == kind and not host.is_gone and not host.fault
-        }
+    def there(self) -> defaultdict[str, set[str]]:
+        """Return the hosts that are there, be they noisy, by their kind."""
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for host in self.hosts.values():
+            if host.kind and not host.is_gone and not host.fault:
+                found[host.kind].add(host.name)
+        return found
 
     def faults(self) -> dict[str, str]:
         """Return the hosts that are there and took no part, each with the reason."""

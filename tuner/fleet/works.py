@@ -137,9 +137,10 @@ class Works:
             return False
         n_decided = sum(each.verdict != INCONCLUSIVE for each in row.elsewhere)
         n_open = len(row.elsewhere) - n_decided
+        if n_decided >= self._n_wanted(row) or n_open > _ASKED_AGAIN:
+            return False
         asked = {row.host, *(each.host for each in row.elsewhere)}
-        is_anybody_left = bool(self._hosts[row.kind] - asked)
-        return n_decided < self._n_wanted(row) and n_open <= _ASKED_AGAIN and is_anybody_left
+        return any(host not in asked for host in self._hosts[row.kind])
 
     def meet(self, kind: Kind, host: str) -> None:
         """Take note of a host; with the first of a kind, queue what is not done of it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -95,9 +95,17 @@ def where_it_failed(failure: Failure) -> str:
 
 def measured_elsewhere(rule: Rule, guidelines: Guidelines, here: str) -> str:
     """Say on which hosts a rule was measured, where this one is known and is none of them."""
-    hosts = {study.host for study in guidelines.studies if study.name in rule.studies}
+    hosts = _hosts_of(rule, guidelines)
     is_elsewhere = here in guidelines.hosts and here not in hosts
-    return f", measured on {'; '.join(sorted(hosts))} alone" if is_elsewhere else ""
+    return f", {_alone(hosts)}" if is_elsewhere else ""
+
+
+def _hosts_of(rule: Rule, guidelines: Guidelines) -> set[str]:
+    return {study.host for study in guidelines.studies if study.name in rule.studies}
+
+
+def _alone(hosts: Iterable[str]) -> str:
+    return f"measured on {'; '.join(sorted(hosts))} alone"
 
 
 def in_words(condition: Condition) -> str:
@@ -169,10 +177,10 @@ def _shown(rule: Rule, guidelines: Guidelines, figure: str) -> Shown:
 
 def _where(rule: Rule, guidelines: Guidelines) -> str:
     """Write what a rule is about; empty for every model on all hosts that taught rules."""
-    hosts = {study.host for study in guidelines.studies if study.name in rule.studies}
+    hosts = _hosts_of(rule, guidelines)
     told = [] if rule.condition is None else [in_words(rule.condition)]
     if hosts and hosts != set(guidelines.hosts):
-        told.append(f"measured on {'; '.join(sorted(hosts))} alone")
+        told.append(_alone(hosts))
     return ", ".join(told)
 
 
