@@ -25,7 +25,6 @@ from pathlib import Path
 
 from benchmarks.company import interval
 from benchmarks.guideline_rounds import (
-    CLASSES,
     GUIDELINE,
     KNOWN,
     LEAST_ROUNDS,
@@ -86,14 +85,14 @@ def tell_vendors(pairs: Sequence[Pair]) -> None:
     """Print ours over vendors' recommendations, per framework."""
     for framework in dict.fromkeys(pair.framework for pair in pairs):
         here = [pair for pair in pairs if pair.framework == framework]
-        for klass in CLASSES:
-            for name in OWN:
-                own = f"{name} {klass}"
-                among = [[Configuration(), *p.vendors(klass).values()] for p in here]
+        for klass in WinnerClass:
+            there = [pair for pair in here if klass in pair.classes]
+            among = [[Configuration(), *p.vendors(klass).values()] for p in there]
+            for own in [f"{name} {klass}" for name in OWN if there]:
                 for how, told in ((gain, "chosen by other rounds"), (over_best_mean, "by all")):
                     logs = [
                         how(p.rounds, p.arms[own], others)
-                        for p, others in zip(here, among, strict=True)
+                        for p, others in zip(there, among, strict=True)
                     ]
                     print(f"{framework:11s} {own:22s} over the best vendor's, {told:22s} "
                           f"{in_words(logs)}")  # fmt: skip
@@ -108,14 +107,16 @@ def tell_vendors(pairs: Sequence[Pair]) -> None:
 
 
 def tell_precision(pairs: Sequence[Pair]) -> None:
-    """Print what reduced precision adds to the best of the same outputs."""
+    """Print what reduced precision adds to the best of the same outputs, where it is another."""
     for framework in dict.fromkeys(pair.framework for pair in pairs):
-        logs = [
-            gain(p.rounds, p.arms[f"{KNOWN} {WinnerClass.REDUCED}"],
-                 [p.arms[f"{KNOWN} {WinnerClass.SAME}"]])
-            for p in pairs if p.framework == framework
-        ]  # fmt: skip
-        print(f"{framework:11s} best known reduced over best known same  {in_words(logs)}")
+        for name in OWN:
+            low, same = (f"{name} {k}" for k in (WinnerClass.REDUCED, WinnerClass.SAME))
+            logs = [
+                gain(pair.rounds, pair.arms[low], [pair.arms[same]])
+                for pair in pairs
+                if pair.framework == framework and pair.arms[low] != pair.arms[same]
+            ]
+            print(f"{framework:11s} {low} over {same}, where it is another  {in_words(logs)}")
 
 
 def tell_frameworks(pairs: Sequence[Pair]) -> None:
@@ -124,8 +125,12 @@ def tell_frameworks(pairs: Sequence[Pair]) -> None:
     for pair in pairs:
         by_model.setdefault(pair.model, {})[pair.framework] = pair
     both = [each for each in by_model.values() if {"torch", "tensorflow"} <= each.keys()]
-    for arm in ("default", *(f"{KNOWN} {klass}" for klass in CLASSES)):
-        logs = [level(each["torch"], arm) - level(each["tensorflow"], arm) for each in both]
+    for arm in ("default", *(f"{KNOWN} {klass}" for klass in WinnerClass)):
+        logs = [
+            level(each["torch"], arm) - level(each["tensorflow"], arm)
+            for each in both
+            if all(arm in pair.arms for pair in each.values())
+        ]
         print(f"torch over tensorflow, {arm:22s} {in_words(logs)}")
 
 

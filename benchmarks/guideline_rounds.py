@@ -5,12 +5,12 @@
     python -m benchmarks.guideline_rounds FOLDER --tell
 
 For each pair: rules learnt without its family; rounds of the default, of what they recommend in
-both classes, of the best known of both (fixed before: the fastest of what the pair's studies
+each class, of the best known of each (fixed before: the fastest of what the pair's studies
 confirmed and of the cells of its designed part), of every vendor's recommendation, of Packrat and
 of the guideline of arXiv:1908.04705. A recommendation that comes to the default on this host counts
 as the default. Reported: log(guideline / default) over log(best known / default) where the best
 known is surely worth more than 1.10x; and by how much the guideline is ahead of each
-recommendation, over the same pairs.
+recommendation of its class, over the same pairs.
 
 Every pair has its first round before any has its second, so that a pair's rounds are hours apart;
 outputs are compared in the first. Intervals rest on how launches of a pair scatter, over all of its
@@ -69,9 +69,8 @@ LEAST_ROUNDS = 2
 N_PROFILES = 2
 """Launches of each instance that Packrat profiles."""
 GUIDELINE, KNOWN, PACKRAT = "guideline", "best known", "packrat"
-CLASSES = (WinnerClass.SAME, WinnerClass.REDUCED)
 GUIDELINE_SAME = f"{GUIDELINE} {WinnerClass.SAME}"
-OURS = ("default", *(f"{name} {klass}" for name in (GUIDELINE, KNOWN) for klass in CLASSES))
+OURS = ("default", *(f"{name} {klass}" for name in (GUIDELINE, KNOWN) for klass in WinnerClass))
 Round = Mapping[Configuration, float]
 """The logarithm of each arm's rate; without those that failed."""
 
@@ -96,6 +95,11 @@ class Pair(NamedTuple):
     @property
     def name(self) -> str:
         return f"{self.model}/{self.framework}"
+
+    @property
+    def classes(self) -> list[WinnerClass]:
+        """The classes that have arms of their own, the narrowest first."""
+        return [klass for klass in WinnerClass if f"{GUIDELINE} {klass}" in self.arms]
 
     def others(self) -> list[str]:
         """Return the names of all arms that are not ours."""
@@ -236,7 +240,7 @@ def arms_of(
     pair = (workload.model.label(), workload.framework)
     own = [each for each in recordings if (each.model, each.framework) == pair]
     arms = {"default": Configuration()}
-    for klass in CLASSES:
+    for klass in WinnerClass:
         arms[f"{GUIDELINE} {klass}"] = guideline_for(planned, factors, recordings, klass)
         arms[f"{KNOWN} {klass}"] = best_known(planned, klass, own, known)
     for each in planned.baselines:
@@ -313,6 +317,8 @@ def shares_of(pairs: Iterable[Pair], klass: WinnerClass) -> dict[str, float]:
     """Return, of pairs whose best known is surely worth it, the share that the guideline gains."""
     found = {}
     for pair in pairs:
+        if klass not in pair.classes:
+            continue
         known, own = pair.gain(f"{KNOWN} {klass}"), pair.gain(f"{GUIDELINE} {klass}")
         if known is not None and own is not None and known[1] > WORTH_SCORING:
             found[pair.name] = math.log(own[0]) / math.log(known[0])
@@ -368,7 +374,7 @@ def over_families(of_pair: Mapping[str, float], families: Mapping[str, str]) -> 
 
 def class_of(name: str, pair: Pair) -> WinnerClass:
     """Return the narrowest class that allows a recommendation: ours of the same is its match."""
-    return next(klass for klass in CLASSES if allowed_in(klass, pair.arms[name]))
+    return next(klass for klass in pair.classes if allowed_in(klass, pair.arms[name]))
 
 
 def tell_others(pairs: Sequence[Pair]) -> None:
@@ -405,16 +411,21 @@ def tell_all(pairs: Sequence[Pair], families: Mapping[str, str]) -> None:
         tell_pair(pair)
     if few := [pair.name for pair in pairs if pair not in measured]:
         print(f"too few rounds yet, left out: {', '.join(few)}")
-    differ = any(
-        pair.arms[f"{name} {WinnerClass.SAME}"] != pair.arms[f"{name} {WinnerClass.REDUCED}"]
-        for pair in measured
-        for name in (GUIDELINE, KNOWN)
-    )
-    for klass in CLASSES if differ else CLASSES[:1]:
-        tell_class(measured, klass, families)
-    if measured and not differ:
-        print("reduced: both arms are those of the class same, in every pair")
+    narrower: list[WinnerClass] = []
+    for klass in WinnerClass:
+        there = [pair for pair in measured if klass in pair.classes]
+        if there and narrower and not any(differ(pair, klass, narrower[-1]) for pair in there):
+            print(f"{klass}: both arms are those of the class {narrower[-1]}, in every pair")
+        elif there:
+            tell_class(there, klass, families)
+        narrower += [klass] if there else []
     tell_others(measured)
+
+
+def differ(pair: Pair, one: WinnerClass, other: WinnerClass) -> bool:
+    """Tell whether either of our arms is another in another class."""
+    names = (GUIDELINE, KNOWN)
+    return any(pair.arms[f"{n} {one}"] != pair.arms.get(f"{n} {other}") for n in names)
 
 
 def families_of(pairs: Iterable[Pair]) -> dict[str, str]:

@@ -6,8 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claim import gain, in_words, level, over_best_mean
-from benchmarks.guideline_rounds import read_pairs
+from benchmarks.claim import (
+    gain,
+    in_words,
+    level,
+    over_best_mean,
+    tell_frameworks,
+    tell_precision,
+    tell_vendors,
+)
+from benchmarks.guideline_rounds import Pair, read_pairs
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 
@@ -68,6 +76,34 @@ def test_a_folder_of_rounds_is_read(tmp_path: Path) -> None:
     assert pair.vendors(WinnerClass.REDUCED) == {"a_guide": JEMALLOC, "another": LOW}
     assert level(pair, "best known reduced") == pytest.approx(0.2)
     assert math.isnan(level(pair, "a_guide"))
+
+
+def test_each_class_is_compared_with_recommendations_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    compiled = Configuration.of({"torch.compile.mode": "default"})
+    both = {"default": DEFAULT, "best known same": compiled, "best known reduced": compiled,
+            "guideline same": DEFAULT, "guideline reduced": LOW, "a_guide": TCMALLOC,
+            "a_reduced_guide": LOW}  # fmt: skip
+    three = {**both, "best known launch_only": JEMALLOC, "guideline launch_only": DEFAULT}
+    rates = {DEFAULT: 0.0, TCMALLOC: 0.1, JEMALLOC: 0.2, compiled: 0.3, LOW: 0.5}
+    pairs = [Pair("fc", "torch", three, [rates] * 2), Pair("fc", "tensorflow", both, [rates] * 2)]
+    tell_vendors(pairs)
+    tell_precision(pairs)
+    tell_frameworks(pairs)
+    told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    over = "over the best vendor's, chosen by other rounds"
+    assert f"torch best known launch_only {over} {math.exp(0.1):.3f}x, 1 model" in told
+    assert f"torch best known same {over} {math.exp(0.2):.3f}x, 1 model" in told
+    assert f"torch best known reduced {over} {math.exp(-0.2):.3f}x, 1 model" in told
+    assert not any("tensorflow" in line and "launch_only" in line for line in told if over in line)
+    assert f"torch best known over a_guide {math.exp(0.1):.3f}x, 1 model" in told
+    assert f"tensorflow best known over a_guide {math.exp(0.2):.3f}x, 1 model" in told
+    assert "torch best known reduced over best known same, where it is another no model" in told
+    of_guideline = "guideline reduced over guideline same, where it is another"
+    assert f"torch {of_guideline} {math.exp(0.5):.3f}x, 1 model" in told
+    assert "torch over tensorflow, best known launch_only no model" in told
+    assert "torch over tensorflow, best known same 1.000x, 1 model" in told
 
 
 def test_a_mean_says_over_how_many_models() -> None:

@@ -102,6 +102,25 @@ def test_what_is_ahead_of_whom_is_told_over_the_same_pairs(
     assert "reduced: both arms are those of the class same" in told
 
 
+def test_each_class_is_told_of_the_pairs_that_have_arms_of_it(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    launch = {"guideline launch_only": DEFAULT, "best known launch_only": JEMALLOC}
+    pairs = [pair(drawn(3, 1e-5, 0), "fc", **launch), pair(drawn(3, 1e-5, 1), "ncf")]
+    assert pairs[0].classes == list(WinnerClass)
+    assert pairs[1].classes == [WinnerClass.SAME, WinnerClass.REDUCED]
+    assert class_of("a_guide", pairs[0]) == WinnerClass.LAUNCH_ONLY
+    assert "best known launch_only" not in pairs[0].others()
+    assert shares_of(pairs, WinnerClass.LAUNCH_ONLY) == {"fc/torch": 0.0}
+    tell_all(pairs, {"fc/torch": "mlp", "ncf/torch": "recommendation"})
+    told = capsys.readouterr().out
+    assert "launch_only: share of the best known gain, 1 pairs: mean 0.00" in told
+    assert "\nsame: share of the best known gain, 2 pairs: mean 0.50" in told
+    # in one model the guideline of its own class is compared, the default: half of 1.221x is left
+    (line,) = [line for line in told.splitlines() if " a_guide " in line and "ahead" in line]
+    assert "1.105x, the guideline 1.105x" in line
+
+
 def test_a_recommendation_is_of_the_narrowest_class_that_allows_it() -> None:
     assert class_of("a_guide", pair([])) == WinnerClass.SAME
     assert class_of("a_guide", pair([], a_guide=LOW)) == WinnerClass.REDUCED
