@@ -118,3 +118,29 @@ def test_a_dear_setting_that_rounds_show_to_gain_nothing_is_remarked(
         "fake.streams=2 raises memory by 200%, and 4 rounds of fresh launches do not show" in text
         for text in found
     ) == told  # fmt: skip
+
+
+@pytest.mark.parametrize("times", [3, 1])
+def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
+    tmp_path: Path, times: int
+) -> None:
+    """A confirmed arm is faster; it takes the winner's place unless a setting of it is too dear."""
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), FIRM, BOTH)
+        rounds(store, FIRM, n=4, beside=4, others=(BOTH,))
+        for record in store.launches.values():
+            assert record.prepared is not None
+            n = times if record.request.configuration == BOTH else 1
+            record.prepared = msgspec.structs.replace(
+                record.prepared, memory_peak_bytes=n * 100 * 2**20
+            )
+        study = new_study(store, tmp_path, 2000.0)
+        claims = make_claims(study)
+        found = remarks(study, claims, WinnerClass.SAME)
+    is_dear = times > 1
+    assert claims.claim(WinnerClass.SAME).configuration == (FIRM if is_dear else BOTH)
+    named = [text for text in found if "is surely faster" in text]
+    assert len(named) == is_dear
+    start = f"{BOTH.label()} is surely faster than what is recommended, 1.36x"
+    assert all(text.startswith(start) for text in named)
+    assert all("is not recommended itself: fake.streams raises memory" in text for text in named)

@@ -258,9 +258,52 @@ def test_a_baseline_with_a_dear_setting_that_is_not_shown_to_be_needed_wins_noth
     assert found.claim(WinnerClass.SAME).verdict != "faster"
 
 
-def test_where_the_finalist_is_faster_it_stays_the_winner(store: Store) -> None:
+def test_where_a_baseline_is_not_surely_ahead_the_finalist_stays_the_winner(store: Store) -> None:
+    baseline_rounds(store, tuned=0.2, baseline=0.205)
+    claim = claims(store, chosen=CHOSEN).claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.configuration) == ("faster", TUNED)
+    assert "finalist" not in claim.reason
+
+
+def test_a_baseline_that_is_surely_faster_than_the_finalist_is_not_passed_over(
+    store: Store,
+) -> None:
+    """Nobody is to be recommended what the report itself shows to be slower."""
     baseline_rounds(store, tuned=0.1, baseline=0.4)
-    assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME).configuration == TUNED
+    found = claims(store, chosen=CHOSEN)
+    claim = found.claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.configuration) == ("faster", BASELINE)
+    assert claim.reason.endswith("and it is surely faster than the class's own finalist")
+    assert claim.speedup == found.against_default(BASELINE)
+    lead = found.lead(BASELINE, TUNED)
+    # later rounds without it do not move what was said of it
+    for number in range(10, 14):
+        add_round(store, number, {DEFAULT: 0.0, TUNED: 0.1 + 0.3 * (number % 2)})
+    assert claims(store, chosen=CHOSEN).lead(BASELINE, TUNED) == lead
+    # but not with a dear setting that nothing shows to be needed
+    unproven = claims(store, chosen=CHOSEN, is_proven=lambda c: c != BASELINE)
+    assert unproven.claim(WinnerClass.SAME).configuration == TUNED
+    assert unproven.is_ahead(BASELINE, TUNED)
+    assert not unproven.is_ahead(TUNED, BASELINE)
+
+
+def test_the_finalist_of_a_narrower_class_that_is_surely_faster_is_not_passed_over(
+    store: Store,
+) -> None:
+    baseline_rounds(store, tuned=0.1, baseline=0.4)
+    ledger = Ledger(store, 4, (4, 16))
+    finalists = dict.fromkeys(WinnerClass, TUNED) | {WinnerClass.LAUNCH_ONLY: BASELINE}
+    found = Claims(store, ledger, finalists, CHOSEN)
+    for klass in WinnerClass:
+        assert found.claim(klass).configuration == BASELINE
+    reasons = {klass: found.claim(klass).reason for klass in WinnerClass}
+    assert "class's own finalist" not in reasons[WinnerClass.LAUNCH_ONLY]
+    assert "class's own finalist" in reasons[WinnerClass.SAME]
+
+
+def test_of_too_few_rounds_nothing_is_surely_ahead(store: Store) -> None:
+    baseline_rounds(store, tuned=0.1, baseline=0.4, n=LOOKS[0] - 1)
+    assert not claims(store, chosen=CHOSEN).is_ahead(BASELINE, TUNED)
 
 
 def test_an_arm_that_failed_before_the_rounds_is_neither_claimed_nor_open(store: Store) -> None:

@@ -46,7 +46,7 @@ def worth(
         else claims.against(winner, shorter)
     )
     if confirmed is not None:
-        return confirmed, len(claims.series(winner).against(claims.series(shorter)))
+        return confirmed, len(claims.rounds.series(winner).against(claims.rounds.series(shorter)))
     differences = _differences(study, winner, shorter)
     if len(differences) >= EXPLAIN_ROUNDS:
         return plain_interval(differences), len(differences)

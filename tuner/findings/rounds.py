@@ -19,7 +19,7 @@ def confirmation_section(store: Store, claims: Claims) -> ConfirmationSection:
             for i in done.launches
         )
     )
-    series = [claims.series(arm).values for arm in arms]
+    series = [claims.rounds.series(arm).values for arm in arms]
     chosen = store.all(ArmsChosen)
     return ConfirmationSection(
         arms=[arm.as_dict() for arm in arms],

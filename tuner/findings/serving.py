@@ -74,7 +74,7 @@ def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
 
 def default_meets(claims: Claims) -> bool | None:
     """Tell whether the default kept within the bound in every round; None where no round tells."""
-    met, n = claims.n_met(claims.default)
+    met, n = claims.rounds.n_met(claims.default)
     return None if claims.objective.slo is None or not n else met == n
 
 
@@ -113,7 +113,7 @@ def of_serving(study: Study, claims: Claims, found: Sequence[Claim]) -> list[str
         return []
     texts = []
     within = f"{slo.name} within {1000 * slo.seconds:.3g} ms"
-    met, n = claims.n_met(claims.default)
+    met, n = claims.rounds.n_met(claims.default)
     if met < n:
         texts.append(
             f"the default kept within the bound ({within}) in {met} of {n} rounds: rates stand "

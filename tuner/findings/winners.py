@@ -63,12 +63,12 @@ def _is_nearly_as_fast(claims: Claims, klass: WinnerClass, widest: WinnerClass) 
 def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSection:
     """Return the default at its best batch."""
     records = launches_of(store, claims.default)
-    at_reference = claims.rate(Configuration())
+    at_reference = claims.rounds.rate(Configuration())
     return DefaultSection(
         batch=int(claims.default.get(BATCH) or ledger.reference_batch),
-        value=claims.value(claims.default),
-        value_undisturbed=claims.value_undisturbed(claims.default),
-        rate=claims.rate(claims.default),
+        value=claims.rounds.value(claims.default),
+        value_undisturbed=claims.rounds.value_undisturbed(claims.default),
+        rate=claims.rounds.rate(claims.default),
         rate_at_reference_batch=None if at_reference is None else at_reference.point,
         memory_peak_bytes=memory_peak(records),
         read_back=_read_back(records),
@@ -96,7 +96,7 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         reason=claim.reason,
         n_rounds=claim.n_rounds,
         value=claim.value,
-        value_undisturbed=claims.value_undisturbed(claim.configuration),
+        value_undisturbed=claims.rounds.value_undisturbed(claim.configuration),
         rate=claim.rate,
         speedup=claim.speedup,
         speedup_at_reference_batch=claim.at_reference_batch,

@@ -10,6 +10,10 @@ from tuner.record.interval import Interval
 from tuner.record.noisiness import TOO_HIGH
 from tuner.record.result import Verdict
 
+ALONE = "which the search's own finalist did not reach"
+AHEAD = "and it is surely faster than the class's own finalist"
+"""Of what is said of a class where a baseline takes the finalist's place."""
+
 
 class Claim(msgspec.Struct, frozen=True):
     """What is said of one class."""
@@ -50,13 +54,12 @@ def of_misses(
     return Claim(configuration, "faster", reason, n)
 
 
-def explain(verdict: Verdict, floor: float, *, is_finalist: bool) -> str:
+def explain(verdict: Verdict, floor: float) -> str:
     """Say in words what a verdict rests on."""
     height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"
     match verdict:
         case "faster":
-            text = f"the interval lies above 1 and the point above the noise floor {height}"
-            return text if is_finalist else f"{text}, which the search's own finalist did not reach"
+            return f"the interval lies above 1 and the point above the noise floor {height}"
         case "keep_default" if floor > WORTH_HAVING:
             return f"the interval leaves no room for more than {WORTH_HAVING:.0%}"
         case "keep_default":

@@ -11,28 +11,23 @@ import msgspec
 from tuner.host.interference import disturbed_share
 from tuner.measurement.confirmation import (
     LOOKS,
-    ArmSeries,
     Noise,
     estimate_noise,
     holm_alphas,
     judge,
-    plain_interval,
     simultaneous_interval,
     speedup_interval,
 )
-from tuner.measurement.estimates import counts, round_worths
-from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
-from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
-from tuner.record.launch import LaunchRecord
+from tuner.record.journal import ArmsChosen, WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
-from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default
-from tuner.study.claim import Claim, explain, of_misses
+from tuner.study.claim import AHEAD, ALONE, Claim, explain, of_misses
 from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
+from tuner.study.rounds import Rounds
 
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
@@ -63,32 +58,11 @@ class Claims:
         self._arms = chosen.arms if chosen else (*finalists.values(),)
         self._others = [c for c in self._arms if c not in finalists.values()]
         self._disturbed = disturbed_share(store.launches.values())
-        self.rounds = store.all(RoundDone)[:n_rounds]
-        self.launches: list[dict[Configuration, LaunchRecord]] = []
-        """Round by round, each arm's launch."""
-        self._rounds: list[dict[Configuration, float | None]] = []
-        for done in self.rounds:
-            records = [store.launches[i] for i in done.launches]
-            names = [record.request.configuration for record in records]
-            self.launches.append(dict(zip(names, records, strict=True)))
-            worths = round_worths(records, self.objective)
-            self._rounds.append(dict(zip(names, worths, strict=True)))
+        self.rounds = Rounds(store, self.objective, n_rounds)
         self.default = self._default()
         self.noise = self._noise()
         tested = [c for c in finalists.values() if c in self._arms and not is_default(c)]
         self._levels = holm_alphas({c.label(): self.differences(c) for c in tested})
-
-    # ---------------------------------------------------------------- series
-
-    def series(self, configuration: Configuration) -> ArmSeries:
-        """Return an arm's worth per round."""
-        return ArmSeries(tuple(values.get(configuration) for values in self._rounds))
-
-    def n_failures(self, configuration: Configuration) -> int:
-        """Return in how many rounds the arm's launch failed."""
-        return sum(
-            configuration in values and values[configuration] is None for values in self._rounds
-        )
 
     def _default(self) -> Configuration:
         """Return the default at the batch at which it is fastest in these rounds; else so far.
@@ -101,7 +75,7 @@ class Claims:
             configuration = self._ledger.at_batch(Configuration(), batch)
             if self._ledger.eligible.over_bound(configuration):
                 continue
-            known = self.series(configuration).known()
+            known = self.rounds.series(configuration).known()
             if known:
                 means[configuration] = statistics.fmean(known)
         if means:
@@ -111,16 +85,16 @@ class Claims:
 
     def differences(self, configuration: Configuration) -> list[float]:
         """Return the arm's worths less the default's, each at its best batch."""
-        return self.series(configuration).against(self.series(self.default))
+        return self.rounds.series(configuration).against(self.rounds.series(self.default))
 
-    def _noise(self, configuration: Configuration | None = None) -> Noise:
+    def _noise(self, *arms_said_of: Configuration) -> Noise:
         """Estimate the noise over the rounds; without any, take the search's spread of launches.
 
-        configuration: over the rounds until it left: later ones must not move what is said of it.
+        arms_said_of: over the rounds until one left: later ones must not move what is said of them.
         """
-        rounds = self._rounds
-        if configuration is not None:
-            took_part = [i for i, values in enumerate(rounds) if configuration in values]
+        rounds = self.rounds.worths
+        if arms_said_of:
+            took_part = [i for i, w in enumerate(rounds) if all(c in w for c in arms_said_of)]
             rounds = rounds[: took_part[-1] + 1] if took_part else []
         arms = list(dict.fromkeys(c for values in rounds for c in values))
         table = [[values.get(c) for c in arms] for values in rounds]
@@ -136,24 +110,36 @@ class Claims:
     def claim(self, klass: WinnerClass) -> Claim:
         """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
 
-        Only one whose every setting was observed, and none of them dear unless it is shown to be
-        needed: nobody tried it without the others. For a finalist left out, another class's too.
+        Or for any arm that is surely faster than the finalist by the very same rounds. Only one
+        whose every setting was observed, and none of them dear unless it is shown to be needed:
+        nobody tried it without the others. For a finalist left out, another class's too.
         """
         found = self._claim_of(klass, self._finalists[klass])
-        if found.verdict == "faster":
-            return found
-        baselines = [
+        is_any = found.verdict == "faster" or self._is_left_out(klass)
+        among = [c for c in self._arms if c != found.configuration] if is_any else self._others
+        allowed = [
             self._claim_of(klass, other)
-            for other in (self._arms if self._is_left_out(klass) else self._others)
+            for other in among
             if allowed_in(klass, other) and not self._ledger.unobservable(other)
             if not self._ledger.eligible.refusal(other)
         ]
         faster = [
             claim
-            for claim in baselines
-            if claim.verdict == "faster" and claim.speedup and self._is_proven(claim.configuration)
+            for claim in allowed
+            if claim.verdict == "faster"
+            if found.verdict != "faster" or self.is_ahead(claim.configuration, found.configuration)
+            if self._is_proven(claim.configuration)
         ]
-        return max(faster, key=lambda c: c.speedup.low if c.speedup else 0.0, default=found)
+        best = max(faster, key=self._standing, default=found)
+        if best is found or self._is_left_out(klass):
+            return best
+        why = AHEAD if found.verdict == "faster" else ALONE
+        return msgspec.structs.replace(best, reason=f"{best.reason}, {why}")
+
+    def _standing(self, claim: Claim) -> tuple[float, float]:
+        """Return what arms that are faster are ranked by; no ratio where the default misses."""
+        known = self.rounds.series(claim.configuration).known()
+        return claim.speedup.low if claim.speedup else 0.0, statistics.fmean(known)
 
     def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
         if is_default(configuration):
@@ -164,7 +150,7 @@ class Claims:
             return found
         differences = self.differences(configuration)
         n = len(differences)
-        failures = self.n_failures(configuration)
+        failures = self.rounds.n_failures(configuration)
         if failures:
             reason = f"it failed in {failures} of {failures + n} rounds"
             return Claim(configuration, "ambiguous", reason, n)
@@ -179,15 +165,14 @@ class Claims:
         noise = self._noise(configuration)
         floor = noise.floor(n)
         verdict = judge(speedup, floor)
-        is_own = configuration in self._finalists.values() or self._is_left_out(klass)
-        reason = explain(verdict, floor, is_finalist=is_own)
+        reason = explain(verdict, floor)
         if verdict == "ambiguous" and is_too_noisy(floor, noise.launch_sd):
             reason = TOO_NOISY
-        at_reference = self.series(
+        at_reference = self.rounds.series(
             self._ledger.at_batch(configuration, self._ledger.reference_batch)
         )
-        pairs = at_reference.against(self.series(Configuration()))
-        gains = self.series(configuration).against(at_reference)
+        pairs = at_reference.against(self.rounds.series(Configuration()))
+        gains = self.rounds.series(configuration).against(at_reference)
         return Claim(
             configuration=configuration,
             verdict=verdict,
@@ -196,38 +181,33 @@ class Claims:
             speedup=speedup,
             at_reference_batch=self._interval(configuration, pairs) if len(pairs) > 1 else None,
             batch_gain=math.exp(statistics.fmean(gains)) if gains else None,
-            value=self.value(configuration),
-            rate=self.rate(configuration),
+            value=self.rounds.value(configuration),
+            rate=self.rounds.rate(configuration),
             disturbed=self._disturbed_behind(configuration),
         )
 
     def _of_misses(self, configuration: Configuration) -> Claim | None:
         """Say what holds where a server's bound was missed in a round; None where it was not."""
-        found = of_misses(configuration, self.n_met(configuration), self.n_met(self.default))
+        found = of_misses(
+            configuration, self.rounds.n_met(configuration), self.rounds.n_met(self.default)
+        )
         if found is None or found.verdict != "faster":
             return found
-        value, rate = self.value(configuration), self.rate(configuration)
+        value, rate = self.rounds.value(configuration), self.rounds.rate(configuration)
         disturbed = self._disturbed_behind(configuration)
         return msgspec.structs.replace(found, value=value, rate=rate, disturbed=disturbed)
 
     def _misses(self, configuration: Configuration) -> bool:
         """Tell whether an arm missed a server's bound in a round: the others make no ratio."""
-        met, n = self.n_met(configuration)
+        met, n = self.rounds.n_met(configuration)
         return self.objective.slo is not None and met < n
-
-    def n_met(self, configuration: Configuration) -> tuple[int, int]:
-        """Return in how many rounds an arm had a worth, and in how many it told whether it has."""
-        measured = [
-            values[configuration]
-            for values, arms in zip(self._rounds, self.launches, strict=True)
-            if configuration in arms and counts(arms[configuration])
-            if is_told(arms[configuration], self.objective)
-        ]
-        return sum(worth is not None for worth in measured), len(measured)
 
     def _disturbed_behind(self, configuration: Configuration) -> float:
         records = [
-            arms[c] for arms in self.launches for c in (configuration, self.default) if c in arms
+            arms[c]
+            for arms in self.rounds.launches
+            for c in (configuration, self.default)
+            if c in arms
         ]
         return disturbed_share(records)
 
@@ -258,7 +238,7 @@ class Claims:
         if self.objective.searched_by:
             reason += f", by {self.objective.searched_by}"
         if self._misses(self.default):
-            met, n_rounds = self.n_met(self.default)
+            met, n_rounds = self.rounds.n_met(self.default)
             reason += f", which itself kept within the bound in {met} of {n_rounds} rounds"
             return Claim(default, "ambiguous", reason)
         if best is not None:
@@ -288,7 +268,7 @@ class Claims:
                 for claim in claims
                 if claim.verdict == "ambiguous" and not is_default(claim.configuration)
                 if self._ledger.eligible.may_win(claim.configuration)
-                if not self.n_failures(claim.configuration)
+                if not self.rounds.n_failures(claim.configuration)
             )
         )
 
@@ -311,40 +291,30 @@ class Claims:
         noise = self._noise(configuration)
         return simultaneous_interval(differences, noise, max(1, len(self._others)))
 
+    def said_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
+        """Say what holds for an arm by itself, as one of a class."""
+        return self._claim_of(klass, configuration)
+
+    def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
+        """Return an arm's lead over another; None of too few rounds of both.
+
+        Together with the leads of all arms over all finalists.
+        """
+        pairs = self.rounds.series(configuration).against(self.rounds.series(other))
+        if len(pairs) < LOOKS[0] or self._misses(configuration) or self._misses(other):
+            return None
+        n_finalists = len(set(self._finalists.values()))
+        n_leads = max(1, (len(self._arms) - 1) * n_finalists)
+        return simultaneous_interval(pairs, self._noise(configuration, other), n_leads)
+
+    def is_ahead(self, configuration: Configuration, other: Configuration) -> bool:
+        """Tell whether an arm is surely faster than another."""
+        lead = self.lead(configuration, other)
+        return lead is not None and lead.low > 1
+
     def against(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return the interval of one arm against another, over their common rounds."""
         if self._misses(configuration) or self._misses(other):
             return None
-        pairs = self.series(configuration).against(self.series(other))
+        pairs = self.rounds.series(configuration).against(self.rounds.series(other))
         return speedup_interval(pairs, 0.05) if len(pairs) >= LOOKS[0] else None
-
-    def value(self, configuration: Configuration) -> Interval | None:
-        """Return an arm's value in the objective's unit, with its plain 95 % interval over rounds.
-
-        None of fewer than two rounds.
-        """
-        known = self.series(configuration).known()
-        return self.objective.in_unit(plain_interval(known)) if len(known) > 1 else None
-
-    def value_undisturbed(self, configuration: Configuration) -> Interval | None:
-        """Return the same of the undisturbed slices alone, where all calls count; else None."""
-        if not self.objective.is_of_calls:
-            return None
-        known = self._known_in_rounds(configuration, self.objective, only_clean=True)
-        return self.objective.in_unit(plain_interval(known)) if len(known) > 1 else None
-
-    def rate(self, configuration: Configuration) -> Interval | None:
-        """Return an arm's items per second, whatever the objective."""
-        if self.objective.is_rate:
-            return self.value(configuration)
-        known = self._known_in_rounds(configuration, THROUGHPUT)
-        return plain_interval(known) if len(known) > 1 else None
-
-    def _known_in_rounds(
-        self, configuration: Configuration, objective: Objective, *, only_clean: bool = False
-    ) -> list[float]:
-        found = []
-        for arms in self.launches:
-            worths = round_worths(list(arms.values()), objective, only_clean=only_clean)
-            found.append(dict(zip(arms, worths, strict=True)).get(configuration))
-        return [worth for worth in found if worth is not None]

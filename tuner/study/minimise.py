@@ -58,7 +58,7 @@ def minimise(study: Study) -> None:
         if removed and is_fragile(study, shortest):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
-        if why := _why_not(study, shortest):
+        if why := why_not(study, shortest):
             if study.ledger.leaders.beats_default(shortest):
                 study.notes.warn(f"{shortest.label()} is not recommended: {why}")
             refused.append(klass)
@@ -76,7 +76,7 @@ def minimise(study: Study) -> None:
     study.notes.done(Phase.MINIMISE, reason)
 
 
-def _why_not(study: Study, configuration: Configuration) -> str:
+def why_not(study: Study, configuration: Configuration) -> str:
     """Say why a configuration must not be recommended; empty if nothing speaks against it."""
     echoed = study.ledger.unobservable(configuration)
     shorter = study.removals(configuration)
@@ -105,7 +105,7 @@ def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
     left = [
         c
         for c in study.contenders.finalists().values()
-        if allowed_in(klass, c) and not _why_not(study, c)
+        if allowed_in(klass, c) and not why_not(study, c)
     ]
 
     def worth(configuration: Configuration) -> float:

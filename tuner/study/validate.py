@@ -30,8 +30,8 @@ def validate(study: Study, winners: list[Configuration]) -> None:
     claims, costs = make_claims(study), PhaseCosts(study)
     known = {note.configuration for note in study.store.all(ValidationNoted)}
     for configuration in dict.fromkeys([*winners[:1], claims.default]):
-        value = claims.value(configuration)
-        met, n = claims.n_met(configuration)
+        value = claims.rounds.value(configuration)
+        met, n = claims.rounds.n_met(configuration)
         if configuration in known or value is None or met < n:
             continue
         if study.budget.left_s() < costs.asking_loadgen_s(configuration, value.low):

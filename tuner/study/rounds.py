@@ -1,0 +1,83 @@
+"""What the confirmation's rounds measured of each arm; what it allows to say is in claims.py."""
+
+from __future__ import annotations
+
+from tuner.measurement.confirmation import ArmSeries, plain_interval
+from tuner.measurement.estimates import counts, round_worths
+from tuner.measurement.offering import is_told
+from tuner.record.configuration import Configuration
+from tuner.record.interval import Interval
+from tuner.record.journal import RoundDone
+from tuner.record.launch import LaunchRecord
+from tuner.record.objective import THROUGHPUT, Objective
+from tuner.record.store import Store
+
+Worths = dict[Configuration, float | None]
+"""Of the arms of a round; None of one that failed."""
+
+
+class Rounds:
+    """The complete rounds of a confirmation, or the first `n_rounds` of them."""
+
+    def __init__(self, store: Store, objective: Objective, n_rounds: int | None = None) -> None:
+        self._objective = objective
+        self.launches: list[dict[Configuration, LaunchRecord]] = []
+        """Round by round, each arm's launch."""
+        for done in store.all(RoundDone)[:n_rounds]:
+            records = [store.launches[i] for i in done.launches]
+            self.launches.append({record.request.configuration: record for record in records})
+        self.worths = self._worths(objective)
+        """Round by round."""
+
+    def _worths(self, objective: Objective, *, only_clean: bool = False) -> list[Worths]:
+        found: list[Worths] = []
+        for arms in self.launches:
+            worths = round_worths(list(arms.values()), objective, only_clean=only_clean)
+            found.append(dict(zip(arms, worths, strict=True)))
+        return found
+
+    def series(self, configuration: Configuration) -> ArmSeries:
+        """Return an arm's worth per round."""
+        return ArmSeries(tuple(worths.get(configuration) for worths in self.worths))
+
+    def n_failures(self, configuration: Configuration) -> int:
+        """Return in how many rounds the arm's launch failed."""
+        return sum(
+            configuration in worths and worths[configuration] is None for worths in self.worths
+        )
+
+    def n_met(self, configuration: Configuration) -> tuple[int, int]:
+        """Return in how many rounds an arm had a worth, and in how many it told whether it has."""
+        measured = [
+            worths[configuration]
+            for worths, arms in zip(self.worths, self.launches, strict=True)
+            if configuration in arms and counts(arms[configuration])
+            if is_told(arms[configuration], self._objective)
+        ]
+        return sum(worth is not None for worth in measured), len(measured)
+
+    def value(self, configuration: Configuration) -> Interval | None:
+        """Return an arm's value in the objective's unit, with its plain 95 % interval over rounds.
+
+        None of fewer than two rounds.
+        """
+        found = _interval(self.worths, configuration)
+        return None if found is None else self._objective.in_unit(found)
+
+    def value_undisturbed(self, configuration: Configuration) -> Interval | None:
+        """Return the same of the undisturbed slices alone, where all calls count; else None."""
+        if not self._objective.is_of_calls:
+            return None
+        found = _interval(self._worths(self._objective, only_clean=True), configuration)
+        return None if found is None else self._objective.in_unit(found)
+
+    def rate(self, configuration: Configuration) -> Interval | None:
+        """Return an arm's items per second, whatever the objective."""
+        if self._objective.is_rate:
+            return self.value(configuration)
+        return _interval(self._worths(THROUGHPUT), configuration)
+
+
+def _interval(rounds: list[Worths], configuration: Configuration) -> Interval | None:
+    known = [worth for worths in rounds if (worth := worths.get(configuration)) is not None]
+    return plain_interval(known) if len(known) > 1 else None
