@@ -90,6 +90,21 @@ def foretold_effects(recordings: Sequence[Recording]) -> list[Told]:
     return found
 
 
+def set_together(recordings: Sequence[Recording], framework: str) -> set[frozenset[str]]:
+    """Return the pairs of factors that any designed cell holds.
+
+    Cells leave out what another factor leaves nothing to do, as one inter-op thread where each of
+    two instances has one core: what both are worth alone does not add up then.
+    """
+    return {
+        frozenset(pair)
+        for each in recordings
+        if each.framework == framework
+        for cell in each.design.cells
+        for pair in itertools.combinations(cell.factors, 2)
+    }
+
+
 def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
     """Return what other families' rules would set for each model, and what it is worth there."""
     found = []
@@ -97,14 +112,20 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
         for study in studies:
             known = known_of(guidelines, study.framework, study.facts)
             own = [name for name in study.effects if WITH not in name]
+            pairs = set_together(recordings, study.framework)
+
+            def can_be(factors: Sequence[str], pairs: set[frozenset[str]] = pairs) -> bool:
+                return all(frozenset(pair) in pairs for pair in itertools.combinations(factors, 2))
+
             for klass in ("same", "reduced"):
                 allowed = [n for n in own if klass == "reduced" or n not in PRECISION]
-                chosen = ranked(known, allowed)[0].factors
+                chosen = next(e.factors for e in ranked(known, allowed) if can_be(e.factors))
                 gain, error = worth(study.effects, chosen)
                 best = max(
                     worth(study.effects, each)[0]
                     for n in range(len(allowed) + 1)
                     for each in itertools.combinations(allowed, n)
+                    if can_be(each)
                 )
                 found.append(Chosen(study.model, study.framework, klass, chosen, gain, error, best))
     return found

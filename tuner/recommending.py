@@ -151,6 +151,12 @@ def _recommend_one(
     if cut := sorted(untold & known.rules.keys()):
         notes.append(f"{', '.join(cut)}: how the cores are shared out was measured on hosts with "
                      "other numbers of them: tune it")  # fmt: skip
+    here_alone = {entry.name for entry in factors.here}
+    for there in dict.fromkeys(known.elsewhere.values()):
+        names = [n for n, host in known.elsewhere.items() if host == there and n in here_alone]
+        if names:
+            notes.append(f"{', '.join(names)}: measured on {there} alone, so not set on {here}: "
+                         "tune it")  # fmt: skip
     same = [study for study in guidelines.studies if _is_same(study, plan, facts, host)]
     same.sort(key=lambda study: study.created, reverse=True)
     failed = [each for study in same for each in study.failed]
@@ -260,6 +266,8 @@ def _predicted(
     best = best_combination(factors, known, klass, failed)
     if best is None:
         why = "no rule about such a model has families enough behind it"
+        if known.elsewhere:
+            why = "all that is known of such a model was measured on one other host"
         return Advised("predicted", Configuration(), None, [_NOTHING_GAINS if known.rules else why])
     configuration, prediction = best
     told = [sentence(r) + measured_elsewhere(r, guidelines, here) for r in prediction.rules]

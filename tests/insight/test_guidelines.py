@@ -161,6 +161,23 @@ def test_of_an_unseen_family_the_best_combination_is_predicted(studies: Path, he
     assert "fake.precision" not in same
 
 
+def test_what_another_host_alone_taught_is_not_set_here(studies: Path, here: Here) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for study in kept["studies"]:
+        study["host"] = study["facts"]["host"] = "Another with AVX2, 2 cores"
+    Path("elsewhere.json").write_text(json.dumps(kept))
+    done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
+                "elsewhere.json", "--numerics", "reduced", "--out", "rec", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    for advised in found["advised"].values():
+        assert (advised["verdict"], advised["configuration"]) == ("predicted", {})
+        assert "was measured on one other host" in advised["rests_on"][0]
+    (note,) = [note for note in found["notes"] if "alone" in note]
+    assert "threads, compile" in note
+    assert "measured on Another with AVX2, 2 cores alone, so not set on" in note
+
+
 def test_from_python_it_is_the_same(studies: Path, here: Here) -> None:
     rules, model = studies / "rules", write_model()
     (found,) = tuner.recommend(model, hw="fake", guidelines=rules, out="python", batch=4)

@@ -57,11 +57,28 @@ def test_the_best_of_all_combinations_is_chosen() -> None:
     known = rules(np.random.default_rng(3))
     names = ["compile", "autocast", "layout"]
     every = [
-        foretold(known.rules, chosen).sure
+        foretold(known.rules, chosen)
         for n in range(4)
         for chosen in itertools.combinations(names, n)
     ]
-    assert ranked(known, names)[0].sure == max(every)
+    assert ranked(known, names)[0].speedup.point == max(
+        each.speedup.point for each in every if each.sure > 1
+    )
+
+
+def test_of_what_surely_gains_the_average_counts_and_not_who_is_surest() -> None:
+    told = list(rules(np.random.default_rng(5)).rules.values())
+    small = msgspec.structs.replace(told[0], setting="small", mean=0.05, spread=0.01)
+    large = msgspec.structs.replace(told[0], setting="large", mean=0.3, spread=0.3)
+    wild = msgspec.structs.replace(told[0], setting="wild", mean=0.5, spread=1.5)
+    known = known_of(guidelines([small, large, wild]), "torch", {})
+    sure = {each.factors: each.sure for each in ranked(known, ["small", "large", "wild"])}
+    assert sure["small",] > sure["large",] > 1 > sure["wild",]
+    assert ranked(known, ["small", "large"])[0].factors == ("small", "large")
+    together = msgspec.structs.replace(told[0], setting=f"small{WITH}large", n_families=1)
+    known = known_of(guidelines([small, large, wild, together]), "torch", {})
+    assert ranked(known, ["small", "large", "wild"])[0].factors == ("large",)
+    assert ranked(known, ["wild"])[0].factors == ()
 
 
 def test_two_whose_doing_together_is_not_told_are_not_combined() -> None:
@@ -121,3 +138,27 @@ def test_of_a_host_unlike_all_that_was_measured_only_what_is_about_models_is_kno
     alike = known_of(given, "torch", {"kind": "cnn", "host_cores": 4.0})
     assert alike.rules.keys() == {told.setting, "a", "b"}
     assert settable(alike, factors) == ["a", "b"]
+
+
+def test_what_one_host_alone_taught_is_said_of_that_host_alone() -> None:
+    studies = [
+        StudyOf(
+            name=name, created="", tool_version="0", model="a", framework="torch",
+            family="cnn", parameters_sha256="", facts={"host": host}, host=host,
+            fingerprint=host, versions={}, winners={}, effects={},
+        )
+        for name, host in (("1", "here"), ("2", "there"), ("3", "there"))
+    ]  # fmt: skip
+    (told, *_) = rules(np.random.default_rng(6)).rules.values()
+    everywhere = msgspec.structs.replace(told, setting="a", studies=["1", "2"])
+    there = msgspec.structs.replace(told, setting="b", studies=["2", "3"])
+    both = msgspec.structs.replace(told, setting=f"a{WITH}b", studies=["2"])
+    given = msgspec.structs.replace(guidelines([everywhere, there, both]), studies=studies)
+    known = known_of(given, "torch", {"host": "here"})
+    assert known.rules.keys() == {"a"}
+    assert known.elsewhere == {"b": "there", both.setting: "there"}
+    assert ranked(known, ["a", "b"])[0].factors == ("a",)
+    # of a third host that no study ran on, neither is known; of the second, all
+    assert known_of(given, "torch", {"host": "a third"}).rules.keys() == {"a"}
+    assert known_of(given, "torch", {"host": "there"}).rules.keys() == {"a", "b", both.setting}
+    assert known_of(given, "torch", {}).elsewhere == {}

@@ -14,7 +14,7 @@ from tuner.space.design import Factors
 def best_combination(
     factors: Factors, known: Known, klass: WinnerClass, failed: Sequence[Sequence[str]] = ()
 ) -> tuple[Configuration, Prediction] | None:
-    """Return what surely gains most of what a class allows; None where nothing does.
+    """Return what gains most on average, of what surely gains and a class allows; else None.
 
     failed: factors that failed together in this very model.
     """

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from scipy.special import stdtrit
 
-from tuner.insight.facts import HOST_CORES, HOST_FACTS, unlike
+from tuner.insight.facts import HOST, HOST_CORES, HOST_FACTS, unlike
 from tuner.insight.rules import LEAST_FAMILIES
 from tuner.record.guidelines import Condition, Fact, Guidelines, Rule, StudyOf
 from tuner.record.interval import Interval
@@ -18,9 +18,9 @@ from tuner.space.profile import FactorEntry
 WITH = " with "
 _CONFIDENCE = 0.9
 SURE = 0.8
-"""Probability of gaining what combinations are ranked by. By what they gain on average, families
-left out lose as often as they gain: effects differ more between families than averages are large
-(benchmarks/guidelines.py)."""
+"""Probability of gaining anything that a combination needs to be recommended. By averages alone,
+families left out lose as often as they gain: effects differ more between families than averages are
+large (benchmarks/guidelines.py)."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -35,6 +35,11 @@ class Prediction(msgspec.Struct, frozen=True):
     sure: float
     """What such a model gains at the least with a probability of SURE, as a ratio."""
 
+    @property
+    def worth(self) -> float:
+        """What combinations are ranked by: the average gain, of what gains at all so surely."""
+        return self.speedup.point if self.sure > 1 else self.sure
+
 
 class Known(msgspec.Struct, frozen=True):
     """What rules say of one model."""
@@ -45,25 +50,37 @@ class Known(msgspec.Struct, frozen=True):
     """Pairs that do something together in some models, of which no rule says what in this one."""
     strange: list[str]
     """Facts of it, or of the host, that nothing measured comes near to."""
+    elsewhere: dict[str, str] = {}
+    """Settings whose rules are of one other host alone: that host, in words."""
 
 
 def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) -> Known:
     """Return what guidelines say of a model on a host.
 
     Of a model unlike all that was measured: only what holds of every kind; of such a host: only
-    what holds of every one.
+    what holds of every one. What was measured on one host alone is said of that one: bf16, worth
+    1.7x on the only host that taught it, halved the speed of the next one that has it
+    (benchmarks/README.md).
     """
     own = [rule for rule in guidelines.rules if rule.framework == framework]
     strange = unlike(facts, (s.facts for s in guidelines.studies if s.framework == framework))
-    rules = {
+    about = {
         rule.setting: rule
         for rule in own
         if rule.n_families >= LEAST_FAMILIES
         if rule.condition is None
         or (rule.condition.holds(facts) and not _is_beyond(rule.condition, strange))
     }
+    here = facts.get(HOST)
+    host_of = {study.name: study.host for study in guidelines.studies}
+    elsewhere = {}
+    for setting, rule in about.items():
+        hosts = {host_of[name] for name in rule.studies if name in host_of}
+        if here is not None and len(hosts) == 1 and here not in hosts:
+            elsewhere[setting] = hosts.pop()
+    rules = {name: rule for name, rule in about.items() if name not in elsewhere}
     untold = {rule.setting for rule in own if WITH in rule.setting} - rules.keys()
-    return Known(rules, frozenset(untold), strange)
+    return Known(rules, frozenset(untold), strange, elsewhere)
 
 
 def known_by_itself(study: StudyOf, freedom: int, known: Known) -> Known:
@@ -123,12 +140,12 @@ def every_combination(known: Known, allowed: Collection[str]) -> list[Prediction
 
 
 def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
-    """Return the combinations of the allowed factors, first the one that surely gains most.
+    """Return the combinations of the allowed factors, first the one that is worth most.
 
     What comes after none at all is better left alone. Of two that promise the same, the shorter.
     """
     every = every_combination(known, allowed)
-    return sorted(every, key=lambda each: (-each.sure, len(each.factors)))
+    return sorted(every, key=lambda each: (-each.worth, len(each.factors)))
 
 
 def foretold(rules: Mapping[str, Rule], factors: Sequence[str]) -> Prediction:

@@ -33,7 +33,7 @@ def as_earlier(
 ) -> Earlier | None:
     """Return what rules promise of each combination that can be set here; None if they say nothing.
 
-    By what it surely gains: the best of them is what is predicted to be best (predict.py).
+    By what it is ranked by: the best of them is what is predicted to be best (predict.py).
     identity: of the study, which decides what is withheld: the same when it goes on.
     """
     known = known_of(
@@ -53,5 +53,5 @@ def as_earlier(
     for prediction in every_combination(known, names):  # what hurts is a hint as well
         made = factors.together(prediction.factors)
         if made.is_applicable:
-            log_ratios.setdefault(made.configuration, math.log(prediction.sure))
+            log_ratios.setdefault(made.configuration, math.log(prediction.worth))
     return Earlier(told, log_ratios) if len(log_ratios) > 1 else None
