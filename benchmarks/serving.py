@@ -3,7 +3,8 @@
     python -m benchmarks.serving FOLDER --model mobilenet-v1 --framework torch --slo p99=60ms
 
 Configurations drawn at random, the default and every baseline among them: of each, one launch that
-times its batches and then answers requests around the edge that the simulation lets expect.
+times its batches and then answers requests around the edge that the simulation lets expect, for
+four minutes and as many trials as a study takes in haste.
 Printed: Spearman's correlation of the simulated and the measured highest rates, and what the
 simulation's first choice is worth, of the best that was measured.
 
@@ -31,6 +32,8 @@ from tuner.request import Request
 from tuner.space.baselines import to_measure
 
 N_CONFIGURATIONS = 24
+TRIALS_S = 240.0
+"""A server of three requests a second takes a minute for each trial, and up to twelve of these."""
 
 
 def drawn(planned: Plan, n: int) -> list[Configuration]:
@@ -61,7 +64,7 @@ def rank(folder: Path, model: str, framework: str, slo: str) -> None:
             if configuration in known:
                 continue
             (record,) = bench.measure_round(
-                [configuration], number + 1, Purpose.CONFIRM, noise=NOISE
+                [configuration], number + 1, Purpose.CONFIRM, noise=NOISE, seconds=TRIALS_S
             )
             (worth,) = round_worths([record], planned.objective)
             timed = [s.served.sustained for s in record.slices if s.served and s.served.sustained]
