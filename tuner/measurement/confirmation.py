@@ -59,6 +59,11 @@ def nominal_alpha(alpha: float) -> float:
     return float(math.exp(logs))
 
 
+def shared_alpha(n_intervals: int) -> float:
+    """Return the error rate of each of several intervals, so that 95 % hold all together."""
+    return max(ALPHA / max(1, n_intervals), min(_NOMINAL))
+
+
 def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, float]:
     """Return mean, lower and upper bound of the mean of `values` at two-sided level `alpha`.
 
@@ -119,7 +124,7 @@ def simultaneous_interval(differences: Sequence[float], noise: Noise, n_interval
     degrees of freedom (as in Dunnett's comparisons). An arm that scatters more than the others has
     its own only.
     """
-    n, level = len(differences), nominal_alpha(max(ALPHA / n_intervals, min(_NOMINAL)))
+    n, level = len(differences), nominal_alpha(shared_alpha(n_intervals))
     mean = float(np.mean(differences))
     own, pooled = float(np.std(differences, ddof=1)), math.sqrt(2) * noise.launch_sd
     freedom = max(noise.freedom, n - 1) if pooled >= own else n - 1

@@ -15,6 +15,7 @@ from tuner.measurement.confirmation import (
     estimate_noise,
     holm_alphas,
     judge,
+    shared_alpha,
     simultaneous_interval,
     speedup_interval,
 )
@@ -87,14 +88,14 @@ class Claims:
         """Return the arm's worths less the default's, each at its best batch."""
         return self.rounds.series(configuration).against(self.rounds.series(self.default))
 
-    def _noise(self, *arms_said_of: Configuration) -> Noise:
+    def _noise(self, configuration: Configuration | None = None) -> Noise:
         """Estimate the noise over the rounds; without any, take the search's spread of launches.
 
-        arms_said_of: over the rounds until one left: later ones must not move what is said of them.
+        configuration: over the rounds until it left: later ones must not move what is said of it.
         """
         rounds = self.rounds.worths
-        if arms_said_of:
-            took_part = [i for i, w in enumerate(rounds) if all(c in w for c in arms_said_of)]
+        if configuration is not None:
+            took_part = [i for i, values in enumerate(rounds) if configuration in values]
             rounds = rounds[: took_part[-1] + 1] if took_part else []
         arms = list(dict.fromkeys(c for values in rounds for c in values))
         table = [[values.get(c) for c in arms] for values in rounds]
@@ -298,14 +299,13 @@ class Claims:
     def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return an arm's lead over another; None of too few rounds of both.
 
-        Together with the leads of all arms over all finalists.
+        By what the two alone scatter by, at a level for the leads of all arms over all finalists.
         """
         pairs = self.rounds.series(configuration).against(self.rounds.series(other))
         if len(pairs) < LOOKS[0] or self._misses(configuration) or self._misses(other):
             return None
         n_finalists = len(set(self._finalists.values()))
-        n_leads = max(1, (len(self._arms) - 1) * n_finalists)
-        return simultaneous_interval(pairs, self._noise(configuration, other), n_leads)
+        return speedup_interval(pairs, shared_alpha((len(self._arms) - 1) * n_finalists))
 
     def is_ahead(self, configuration: Configuration, other: Configuration) -> bool:
         """Tell whether an arm is surely faster than another."""
