@@ -411,14 +411,16 @@ def tell_all(pairs: Sequence[Pair], families: Mapping[str, str]) -> None:
         tell_pair(pair)
     if few := [pair.name for pair in pairs if pair not in measured]:
         print(f"too few rounds yet, left out: {', '.join(few)}")
-    narrower: list[WinnerClass] = []
+    narrower: WinnerClass | None = None
     for klass in WinnerClass:
         there = [pair for pair in measured if klass in pair.classes]
-        if there and narrower and not any(differ(pair, klass, narrower[-1]) for pair in there):
-            print(f"{klass}: both arms are those of the class {narrower[-1]}, in every pair")
-        elif there:
+        if not there:
+            continue
+        if narrower is None or any(differ(pair, klass, narrower) for pair in there):
             tell_class(there, klass, families)
-        narrower += [klass] if there else []
+        else:
+            print(f"{klass}: both arms are those of the class {narrower}, in every pair")
+        narrower = klass
     tell_others(measured)
 
 

@@ -19,7 +19,7 @@ import argparse
 import itertools
 import math
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -105,6 +105,11 @@ def set_together(recordings: Sequence[Recording], framework: str) -> set[frozens
     }
 
 
+def can_be(factors: Sequence[str], pairs: Collection[frozenset[str]]) -> bool:
+    """Tell whether factors can all be set together."""
+    return all(frozenset(pair) in pairs for pair in itertools.combinations(factors, 2))
+
+
 def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
     """Return what other families' rules would set for each model, and what it is worth there."""
     found = []
@@ -113,19 +118,15 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
             known = known_of(guidelines, study.framework, study.facts)
             own = [name for name in study.effects if WITH not in name]
             pairs = set_together(recordings, study.framework)
-
-            def can_be(factors: Sequence[str], pairs: set[frozenset[str]] = pairs) -> bool:
-                return all(frozenset(pair) in pairs for pair in itertools.combinations(factors, 2))
-
             for klass in ("same", "reduced"):
                 allowed = [n for n in own if klass == "reduced" or n not in PRECISION]
-                chosen = next(e.factors for e in ranked(known, allowed) if can_be(e.factors))
+                chosen = next(e.factors for e in ranked(known, allowed) if can_be(e.factors, pairs))
                 gain, error = worth(study.effects, chosen)
                 best = max(
                     worth(study.effects, each)[0]
                     for n in range(len(allowed) + 1)
                     for each in itertools.combinations(allowed, n)
-                    if can_be(each)
+                    if can_be(each, pairs)
                 )
                 found.append(Chosen(study.model, study.framework, klass, chosen, gain, error, best))
     return found

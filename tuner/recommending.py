@@ -151,9 +151,9 @@ def _recommend_one(
     if cut := sorted(untold & known.rules.keys()):
         notes.append(f"{', '.join(cut)}: how the cores are shared out was measured on hosts with "
                      "other numbers of them: tune it")  # fmt: skip
-    here_alone = {entry.name for entry in factors.here}
+    settable_here = {entry.name for entry in factors.here}
     for there in dict.fromkeys(known.elsewhere.values()):
-        names = [n for n, host in known.elsewhere.items() if host == there and n in here_alone]
+        names = [n for n, host in known.elsewhere.items() if host == there and n in settable_here]
         if names:
             notes.append(f"{', '.join(names)}: measured on {there} alone, so not set on {here}: "
                          "tune it")  # fmt: skip

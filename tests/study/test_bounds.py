@@ -127,7 +127,7 @@ def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(
     add(store, DEFAULT, 1.0, 0.0)
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
-    claim = make_claims(study)._claim_of(WinnerClass.SAME, LARGE)
+    claim = make_claims(study).claim_of(WinnerClass.SAME, LARGE)
     assert (claim.verdict, "more than" in claim.reason) == ("ambiguous", True)
 
 

@@ -23,10 +23,8 @@ def compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSecond
 def _items_to_pay(store: Store, claims: Claims, claim: Claim) -> float | None:
     """Return after how many items a winner's longer start is paid back by its speed."""
     warm = _cold_and_warm(store, claim.configuration)[1]
-    default_s, default_rate = (
-        _cold_and_warm(store, claims.default)[1],
-        claims.rounds.rate(claims.default),
-    )
+    default_s = _cold_and_warm(store, claims.default)[1]
+    default_rate = claims.rounds.rate(claims.default)
     if claim.verdict != "faster" or None in (warm, default_s, claim.rate, default_rate):
         return None
     assert warm is not None and default_s is not None and claim.rate and default_rate

@@ -11,14 +11,7 @@ from tuner.findings.serving import of_serving
 from tuner.findings.stability import stability
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import (
-    ArmsChosen,
-    Phase,
-    PhaseDone,
-    Waited,
-    WarningNoted,
-    WinnerClass,
-)
+from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default, winner_class
@@ -101,11 +94,11 @@ def _of_stability(study: Study, claims: Claims, klass: WinnerClass) -> list[str]
 def _of_what_is_ahead(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     """Name what was confirmed, is surely faster than what is recommended, and is not; say why."""
     recommended, texts = claims.claim(klass).configuration, []
-    for arm in study.store.all(ArmsChosen)[-1].arms if study.store.all(ArmsChosen) else ():
+    for arm in claims.arms:
         if arm == recommended or not allowed_in(klass, arm):
             continue
         lead = claims.lead(arm, recommended)
-        if lead is None or lead.low <= 1 or claims.said_of(klass, arm).verdict != "faster":
+        if lead is None or lead.low <= 1 or claims.claim_of(klass, arm).verdict != "faster":
             continue
         why = study.ledger.eligible.refusal(arm) or why_not(study, arm)
         if not why and (echoed := study.ledger.unobservable(arm)):

@@ -56,13 +56,13 @@ class Claims:
         self._is_proven = is_proven
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
-        self._arms = chosen.arms if chosen else (*finalists.values(),)
-        self._others = [c for c in self._arms if c not in finalists.values()]
+        self.arms = chosen.arms if chosen else (*finalists.values(),)
+        self._others = [c for c in self.arms if c not in finalists.values()]
         self._disturbed = disturbed_share(store.launches.values())
         self.rounds = Rounds(store, self.objective, n_rounds)
         self.default = self._default()
         self.noise = self._noise()
-        tested = [c for c in finalists.values() if c in self._arms and not is_default(c)]
+        tested = [c for c in finalists.values() if c in self.arms and not is_default(c)]
         self._levels = holm_alphas({c.label(): self.differences(c) for c in tested})
 
     def _default(self) -> Configuration:
@@ -115,11 +115,11 @@ class Claims:
         whose every setting was observed, and none of them dear unless it is shown to be needed:
         nobody tried it without the others. For a finalist left out, another class's too.
         """
-        found = self._claim_of(klass, self._finalists[klass])
+        found = self.claim_of(klass, self._finalists[klass])
         is_any = found.verdict == "faster" or self._is_left_out(klass)
-        among = [c for c in self._arms if c != found.configuration] if is_any else self._others
+        among = [c for c in self.arms if c != found.configuration] if is_any else self._others
         allowed = [
-            self._claim_of(klass, other)
+            self.claim_of(klass, other)
             for other in among
             if allowed_in(klass, other) and not self._ledger.unobservable(other)
             if not self._ledger.eligible.refusal(other)
@@ -142,7 +142,8 @@ class Claims:
         known = self.rounds.series(claim.configuration).known()
         return claim.speedup.low if claim.speedup else 0.0, statistics.fmean(known)
 
-    def _claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
+    def claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
+        """Say what holds for an arm by itself, as one of a class."""
         if is_default(configuration):
             return self._nothing_better(klass, configuration)
         if configuration == self._finalists[klass] and self._is_left_out(klass):
@@ -257,12 +258,12 @@ class Claims:
 
     def _is_left_out(self, klass: WinnerClass) -> bool:
         finalist = self._finalists[klass]
-        is_arm = is_default(finalist) or finalist in self._arms
+        is_arm = is_default(finalist) or finalist in self.arms
         return not is_arm and self._ledger.eligible.may_win(finalist)
 
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
-        claims = [self._claim_of(klass, self._finalists[klass]) for klass in WinnerClass]
+        claims = [self.claim_of(klass, self._finalists[klass]) for klass in WinnerClass]
         return list(
             dict.fromkeys(
                 claim.configuration
@@ -292,29 +293,25 @@ class Claims:
         noise = self._noise(configuration)
         return simultaneous_interval(differences, noise, max(1, len(self._others)))
 
-    def said_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
-        """Say what holds for an arm by itself, as one of a class."""
-        return self._claim_of(klass, configuration)
-
     def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
-        """Return an arm's lead over another; None of too few rounds of both.
-
-        By what the two alone scatter by, at a level for the leads of all arms over all finalists.
-        """
-        pairs = self.rounds.series(configuration).against(self.rounds.series(other))
-        if len(pairs) < LOOKS[0] or self._misses(configuration) or self._misses(other):
-            return None
+        """Return an arm's interval against another, together with all arms' over all finalists."""
         n_finalists = len(set(self._finalists.values()))
-        return speedup_interval(pairs, shared_alpha((len(self._arms) - 1) * n_finalists))
+        return self.against(configuration, other, (len(self.arms) - 1) * n_finalists)
 
     def is_ahead(self, configuration: Configuration, other: Configuration) -> bool:
         """Tell whether an arm is surely faster than another."""
         lead = self.lead(configuration, other)
         return lead is not None and lead.low > 1
 
-    def against(self, configuration: Configuration, other: Configuration) -> Interval | None:
-        """Return the interval of one arm against another, over their common rounds."""
+    def against(
+        self, configuration: Configuration, other: Configuration, n_intervals: int = 1
+    ) -> Interval | None:
+        """Return the interval of one arm against another, over their common rounds.
+
+        One of so many that hold together; None of too few rounds.
+        """
         if self._misses(configuration) or self._misses(other):
             return None
         pairs = self.rounds.series(configuration).against(self.rounds.series(other))
-        return speedup_interval(pairs, 0.05) if len(pairs) >= LOOKS[0] else None
+        enough = len(pairs) >= LOOKS[0]
+        return speedup_interval(pairs, shared_alpha(n_intervals)) if enough else None
