@@ -170,7 +170,8 @@ def test_where_ray_dies_on_a_host_its_study_ends_there_and_goes_on_elsewhere(
 def test_a_driver_that_was_stopped_or_killed_goes_on_by_the_same_command(
     cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
-    asked = fleet(MODELS, "--confirm-on", "0")
+    # Long enough that a slow machine does not finish the study before the kill is noticed.
+    asked = fleet(MODELS, "--confirm-on", "0", budget="30s")
     driver = drivers.begin(cluster.address, asked, tmp_path)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
     driver.send_signal(signal.SIGINT)

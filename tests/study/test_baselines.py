@@ -16,6 +16,7 @@ from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
+from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()
 ANOTHER = Configuration.of({"fake.layout": "packed"})
@@ -54,6 +55,10 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     measure_baselines(study)
     return [trial.configuration for trial in study.ledger.trials()]
+
+
+def left_undone(store: Store) -> list[str]:
+    return [n.text for n in store.all(WarningNoted) if n.text.startswith(NO_TIME)]
 
 
 @pytest.mark.parametrize(
@@ -105,6 +110,18 @@ def test_at_other_batches_only_the_best_of_each_class_is_measured(
         if record.request.configuration.get(BATCH) == 16
     }
     assert at_16 == {DEFAULT, BASELINE, ANOTHER}
+    assert left_undone(store) == []
+
+
+def test_what_was_measured_at_one_batch_is_not_called_unmeasured(
+    store: Store, tmp_path: Path
+) -> None:
+    study = new_study(store, tmp_path, 10 * LAUNCH_S, TenSecondsEach)
+    study.budget = Unused(10 * LAUNCH_S)
+    study.ledger.batches = (4, 16)
+    measure_baselines(study)
+    assert [*study.ledger.tried()][2:] == [BASELINE]
+    assert left_undone(store) == ["the budget left no time to measure vendor at every batch"]
 
 
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:
@@ -129,18 +146,19 @@ def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("launches", "expected"),
+    ("launches", "expected", "missing"),
     [
-        (0.5, [DEFAULT]),
-        (1.5, [DEFAULT, BASELINE]),  # though no confirmation of it fits
-        (100.0, [DEFAULT, BASELINE, ANOTHER]),
+        (0.5, [DEFAULT], "vendor, other"),
+        (1.5, [DEFAULT, BASELINE], "other"),  # though no confirmation of it fits
+        (100.0, [DEFAULT, BASELINE, ANOTHER], ""),
     ],
 )
 def test_time_is_kept_for_a_confirmation_once_there_is_something_to_confirm(
-    store: Store, tmp_path: Path, launches: float, expected: list[Configuration]
+    store: Store, tmp_path: Path, launches: float, expected: list[Configuration], missing: str
 ) -> None:
     assert tried(store, tmp_path, launches * LAUNCH_S) == expected
     is_complete = len(expected) == 3
     (done,) = store.all(PhaseDone)
     assert done.reason == ("all measured" if is_complete else "no time for all")
-    assert bool(store.all(WarningNoted)) is not is_complete
+    told = [f"the budget left no time to measure {missing}"]
+    assert left_undone(store) == ([] if is_complete else told)

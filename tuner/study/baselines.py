@@ -54,7 +54,7 @@ def measure_baselines(study: Study) -> None:
     chosen = sorted(try_transferred(study, chosen), key=lambda b: b.configuration != own)
     first = int(best[0].get(BATCH) or ledger.reference_batch)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
-    skipped = _measure(study, at_first)
+    _measure(study, at_first)
 
     def score(baseline: Baseline) -> float:
         found = ledger.score(ledger.at_batch(baseline.configuration, first))
@@ -69,10 +69,15 @@ def measure_baselines(study: Study) -> None:
         failing = ", ".join(str(b) for b in ledger.batches if b not in working)
         study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
     at_others = [(ledger.at_batch(b.configuration, n), b.name) for b in leaders for n in working]
-    skipped += _measure(study, at_others)
-    if skipped:
-        study.notes.leave_undone(f"to measure {', '.join(dict.fromkeys(skipped))}")
-    study.notes.done(Phase.BASELINES, "all measured" if not skipped else "no time for all")
+    _measure(study, at_others)
+    tried = ledger.tried()
+    skipped = [name for c, name in at_first if c not in tried]
+    elsewhere = {name for c, name in at_others if c not in tried}.difference(skipped)
+    for names, where in ((skipped, ""), (sorted(elsewhere), " at every batch")):
+        if names:
+            study.notes.leave_undone(f"to measure {', '.join(names)}{where}")
+    is_complete = not skipped and not elsewhere
+    study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
 
 
 def _warn_of_a_late_default(study: Study) -> None:
@@ -98,14 +103,13 @@ def _fails_at(study: Study, batch: int) -> bool:
     return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
 
 
-def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> list[str]:
+def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> None:
     """Measure what was not yet, prepared side by side; the default always, others while time is.
 
-    wanted: configurations, and who recommends them. Returns who was left out.
+    wanted: configurations, and who recommends them.
     """
     tried = {trial.configuration for trial in study.ledger.trials()}
     waiting = [(c, source) for c, source in dict(wanted).items() if c not in tried]
-    skipped: list[str] = []
     while waiting:
         group: list[tuple[Configuration, str]] = []
         while waiting and len(group) < study.most_together:
@@ -113,10 +117,7 @@ def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> list[
             kept_s = sum(study.costs.launch_s(c) for c, _ in group)
             if is_default(configuration) or _has_time(study, configuration, kept_s):
                 group.append((configuration, source))
-            else:
-                skipped.append(source)
         configurations = [configuration for configuration, _ in group]
         records = study.measure_several(configurations, Purpose.BASELINE) if group else []
         for (configuration, source), record in zip(group, records, strict=True):
             study.tell(study.search.enter(configuration, source), record)
-    return skipped
