@@ -78,6 +78,17 @@ def test_of_what_surely_gains_the_average_counts_and_not_who_is_surest() -> None
     together = msgspec.structs.replace(told[0], setting=f"small{WITH}large", n_families=1)
     known = known_of(guidelines([small, large, wild, together]), "torch", {})
     assert ranked(known, ["small", "large", "wild"])[0].factors == ("large",)
+
+
+def test_a_setting_that_adds_next_to_nothing_is_not_set() -> None:
+    (told, *_) = rules(np.random.default_rng(5)).rules.values()
+    found = [
+        msgspec.structs.replace(told, setting=name, mean=math.log(gain), spread=0.001)
+        for name, gain in (("much", 1.3), ("little", 1.02), ("nothing", 1.005))
+    ]
+    known = known_of(guidelines(found), "torch", {})
+    assert set(ranked(known, ["nothing", "much", "little"])[0].factors) == {"much", "little"}
+    assert ranked(known, ["nothing"])[0].factors == ()
     assert ranked(known, ["wild"])[0].factors == ()
 
 

@@ -14,7 +14,7 @@ from tuner.space.design import Factors
 def best_combination(
     factors: Factors, known: Known, klass: WinnerClass, failed: Sequence[Sequence[str]] = ()
 ) -> tuple[Configuration, Prediction] | None:
-    """Return what gains most on average, of what surely gains and a class allows; else None.
+    """Return what is ranked first (predict.py) of what surely gains and a class allows; else None.
 
     failed: factors that failed together in this very model.
     """

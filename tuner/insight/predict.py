@@ -21,6 +21,8 @@ SURE = 0.8
 """Probability of gaining anything that a combination needs to be recommended. By averages alone,
 families left out lose as often as they gain: effects differ more between families than averages are
 large (benchmarks/guidelines.py)."""
+_LEAST = math.log(1.01)
+"""A setting that adds less is not worth shipping."""
 
 
 class Prediction(msgspec.Struct, frozen=True):
@@ -37,7 +39,7 @@ class Prediction(msgspec.Struct, frozen=True):
 
     @property
     def worth(self) -> float:
-        """What combinations are ranked by: the average gain, of what gains at all so surely."""
+        """The average gain of what gains at all so surely; else what it gains so surely: a loss."""
         return self.speedup.point if self.sure > 1 else self.sure
 
 
@@ -142,10 +144,12 @@ def every_combination(known: Known, allowed: Collection[str]) -> list[Prediction
 def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
     """Return the combinations of the allowed factors, first the one that is worth most.
 
-    What comes after none at all is better left alone. Of two that promise the same, the shorter.
+    Less _LEAST for each setting. What comes after none at all is better left alone.
     """
     every = every_combination(known, allowed)
-    return sorted(every, key=lambda each: (-each.worth, len(each.factors)))
+    return sorted(
+        every, key=lambda each: math.log(each.worth) - _LEAST * len(each.factors), reverse=True
+    )
 
 
 def foretold(rules: Mapping[str, Rule], factors: Sequence[str]) -> Prediction:

@@ -33,7 +33,7 @@ def as_earlier(
 ) -> Earlier | None:
     """Return what rules promise of each combination that can be set here; None if they say nothing.
 
-    By what it is ranked by: the best of them is what is predicted to be best (predict.py).
+    What each is worth (predict.py), whether or not its last setting is worth shipping.
     identity: of the study, which decides what is withheld: the same when it goes on.
     """
     known = known_of(
