@@ -22,6 +22,7 @@ FLOORS = [
     "verifying",
     "linting",
     "recommending",
+    "advising",
     "plan",
     "suited",
     "request",

@@ -43,6 +43,7 @@ def write_rules(folder: Path) -> None:
     """Guidelines of no study: what lint makes of rules does not depend on where they come from."""
     rules = [
         rule("allocator", "set", 0.1),
+        rule("instances", "set", 0.3),  # which no launch file tells
         rule("threads", "leave", -0.2),
         rule("layout", "set", 1.0),
     ]
@@ -163,14 +164,18 @@ def test_what_is_dead_is_said_once(here: Here) -> None:
 
 @pytest.mark.parametrize(
     ("text", "kind"),
-    [("OMP_NUM_THREADS=two", "unusable"), ("TF_ENABLE_ONEDNN_OPTS=true", "unknown")],
+    [
+        ("OMP_NUM_THREADS=two", "unusable"),
+        ("MKL_NUM_THREADS=0", "unusable"),
+        ("TF_ENABLE_ONEDNN_OPTS=true", "unknown"),
+    ],
 )
 def test_what_is_no_number(here: Here, text: str, kind: str) -> None:
     Path("x.env").write_text(text + "\n")
     framework = "torch" if kind == "unusable" else "tensorflow"
     done = here("lint", "x.env", "--framework", framework, "--json")
     slips = [s for s in json.loads(done.stdout)["slips"] if s["kind"] != "missed"]
-    assert [(slip["kind"], slip["what"]) for slip in slips] == [(kind, text)]
+    assert [(slip["kind"], slip["line"], slip["what"]) for slip in slips] == [(kind, 1, text)]
 
 
 def test_what_is_preloaded_besides_is_not_judged(here: Here) -> None:
@@ -184,7 +189,11 @@ def test_guidelines_that_are_missed_and_acted_against(here: Here) -> None:
     found = linted(here, f"export OMP_NUM_THREADS={half}\n")
     by_what = kinds(found)
     if probe().usable_cores > 1:
-        assert by_what[f"env.OMP_NUM_THREADS={half}"] == "hurts"
+        (hurting,) = [slip for slip in found["slips"] if slip["kind"] == "hurts"]
+        assert (hurting["what"], hurting["line"]) == (f"env.OMP_NUM_THREADS={half}", 1)
+        assert found["code"] == 0 and found["notes"]  # guidelines of other hosts only advise
+        said = here("lint", "serve.sh", "--framework", "torch", "--guidelines", ".").stdout
+        assert said.splitlines()[-1].endswith("read, for torch: nothing wrong")
     assert by_what["launch.allocator=tcmalloc"] == "missed"
     assert not any("memory_format" in what for what in by_what)  # no launch file can set it
     (missed,) = [slip for slip in found["slips"] if slip["kind"] == "missed"]
@@ -205,6 +214,7 @@ def test_a_clean_file_ends_with_0(here: Here) -> None:
     [
         (("lint", "nothing.sh"), "cannot read nothing.sh"),
         (("lint", "bad.yaml"), "is no YAML"),
+        (("lint", "recommended.toml"), "is no launch file"),
         (("lint", "good.sh", "--framework", "jax"), "unknown value of --framework 'jax'"),
         (("lint", "good.sh", "--guidelines", "nowhere"), "cannot read nowhere"),
     ],

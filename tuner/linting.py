@@ -34,6 +34,7 @@ from tuner.space.as_run import LEFT_OUT, NO_FILE, NO_NUMBER, as_run
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
 from tuner.space.launching import PRELOAD
+from tuner.space.placement import PLACING
 
 PROBE_MODEL = "matmul"
 """Built where no model is named: which variables a framework reads is asked of it."""
@@ -76,13 +77,13 @@ class Linted(msgspec.Struct, frozen=True):
     notes: list[str]
 
     @property
-    def is_clean(self) -> bool:
-        """Whether nothing is wrong with it.
+    def faults(self) -> list[Slip]:
+        """What is wrong with it.
 
         What a guideline would add is no fault, nor what guidelines of other hosts advise against.
         """
         harmless = {"missed", "unknown", *(["hurts"] if self.notes else [])}
-        return all(slip.kind in harmless for slip in self.slips)
+        return [slip for slip in self.slips if slip.kind not in harmless]
 
 
 def lint(path: Path, request: Request, guidelines: Guidelines | None, listen: Listener) -> Linted:
@@ -251,7 +252,7 @@ def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
     """Turn "env.NAME=VALUE: why" into a finding; what is not measured is no fault."""
     what, _, why = text.removeprefix("env.").partition(": ")
     if NO_NUMBER in what:
-        what, why = what.partition(NO_NUMBER)[0], "it is no number"
+        what, why = _as_written(launched, what.partition(NO_NUMBER)[0]), "it is no number above 0"
         kind = kind if _THREADS.fullmatch(_name_in(what)) else "unknown"
     name, _, value = what.partition("=")
     if why.startswith(LEFT_OUT):
@@ -260,6 +261,14 @@ def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
         kind = "unusable"
     line = _line_of(launched, _name_in(what), value)
     return Slip(kind, line, what, why.removeprefix(LEFT_OUT))
+
+
+def _as_written(launched: Launched, what: str) -> str:
+    """Return NAME=VALUE under the name that the file has, where a space knows it by another."""
+    name, _, value = what.partition("=")
+    names = [each.name for each in launched.assignments
+             if each.value == value and _THREADS.fullmatch(each.name)]  # fmt: skip
+    return what if name in names or not names else f"{names[0]}={value}"
 
 
 def _not_preloaded(launched: Launched) -> list[Slip]:
@@ -305,21 +314,32 @@ def _by_rules(
         for name in settable(known, factors.here):
             meant = factors.together([name]).configuration
             rule = known.rules.get(name)
-            if rule is None or not allowed_in(WinnerClass.LAUNCH_ONLY, meant):
+            if rule is None or not _can_be_in_a_file(meant):
                 continue
             if rule.condition is None or of_model != PROBE_MODEL:
-                found += _held_against(rule, meant, own, framework)
+                found += _held_against(rule, meant, own, framework, launched)
     return found
 
 
+def _can_be_in_a_file(meant: Configuration) -> bool:
+    """Tell whether a launch file tells that something is set.
+
+    Not how often a program is started, and what the program itself does.
+    """
+    is_set_outside = allowed_in(WinnerClass.LAUNCH_ONLY, meant)
+    return is_set_outside and meant.as_dict().keys().isdisjoint(PLACING)
+
+
 def _held_against(
-    rule: Rule, meant: Configuration, own: Configuration, framework: str
+    rule: Rule, meant: Configuration, own: Configuration, framework: str, launched: Launched
 ) -> list[Slip]:
     set_: Mapping[str, object] = own.as_dict()
     wanted = meant.as_dict()
     told = f"{framework}: {sentence(rule)}"
+    lines = (_line_of(launched, knob.removeprefix("env.")) for knob in wanted)
+    line = next(filter(None, lines), None)
     if rule.advice == "set" and not any(knob in set_ for knob in wanted):
-        return [Slip("missed", None, meant.label(), told)]
+        return [Slip("missed", line, meant.label(), told)]
     if rule.advice == "leave" and all(set_.get(knob) == value for knob, value in wanted.items()):
-        return [Slip("hurts", None, meant.label(), told)]
+        return [Slip("hurts", line, meant.label(), told)]
     return []

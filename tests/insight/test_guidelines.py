@@ -252,7 +252,7 @@ def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
     done = here("recommend", "--model", write_model(kind="cnn"), "--hw", "fake", "--guidelines",
                 str(studies / "rules"), "--out", "rec")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "unlike all that was measured (kind cnn)" in done.stdout
+    assert "unlike all that was measured (the model is of the kind cnn)" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -325,6 +325,24 @@ def test_what_cannot_be_a_winner_is_not_looked_up(
     assert "fake.precision" not in Path("rec/recommended.toml").read_text()
 
 
+def test_what_it_came_to_in_the_very_model_on_another_host_is_said(
+    studies: Path, here: Here
+) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for study in kept["studies"]:
+        if study["model"].startswith("fake@"):
+            study["host"] = "another host"
+    Path("altered.json").write_text(json.dumps(kept))
+    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
+                "--out", "rec", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    advised = json.loads(done.stdout)[0]["advised"]["same"]
+    assert advised["verdict"] == "predicted"
+    (told,) = [each for each in advised["rests_on"] if "itself, on another host: " in each]
+    found = float(told.partition("another host: ")[2].partition("x")[0])
+    assert found == pytest.approx(truth(advised["configuration"]), rel=0.05)
+
+
 def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: Here) -> None:
     kept = json.loads((studies / "rules" / "guidelines.json").read_text())
     for study in kept["studies"]:
@@ -345,6 +363,15 @@ def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: H
     assert "fake.compile" not in without["configuration"]
     (name,) = without["studies"]
     assert name.startswith("fake@")
+    for study in kept["studies"]:
+        study["failed"] = []
+    never = {"framework": "fake", "setting": "compile", "n_failed": 2, "n_cells": 2,
+             "outcome": "crashed"}  # fmt: skip
+    kept["failures"] = [never | {"model": "another"}]
+    assert "fake.compile" in advised()["configuration"]
+    (model,) = (study["model"] for study in kept["studies"] if study["name"] == name)
+    kept["failures"] = [never | {"model": model}]
+    assert "fake.compile" not in advised()["configuration"]
 
 
 def test_where_a_setting_failed_is_said_beside_what_it_gains(studies: Path, here: Here) -> None:
@@ -367,7 +394,9 @@ def test_where_a_setting_failed_is_said_beside_what_it_gains(studies: Path, here
         assert f"compile: {told}" in page
         assert "failed in 1" in page
     done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines", "rules")
-    assert f"compile failed in {told}" in done.stdout
+    assert f"  beware: compile failed in {told}\n" in done.stdout
+    assert "times the default's throughput, calls of batch 4 one after the other" in done.stdout
+    assert "  start a program so: tune-framework run reports/" in done.stdout
     (file,) = Path().rglob("recommended.toml")
     claim = read_recommendation(file.parent).claim
     assert len(claim.studies) == len(FAMILIES)  # and not the one in which it failed

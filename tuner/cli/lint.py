@@ -11,6 +11,7 @@ from rich.text import Text
 
 from tuner.cli.progress import progress
 from tuner.cli.tables import text_console
+from tuner.errors import UsageError
 from tuner.galleries import GUIDELINES
 from tuner.linting import PROBE_MODEL, WORDS, Linted, Slip, lint
 from tuner.record.guidelines import read_guidelines
@@ -31,6 +32,11 @@ def main(
     as_json: bool,
 ) -> None:
     """Print the findings; exits with 4 where something is wrong."""
+    if path.suffix == ".toml":
+        raise UsageError(
+            f"{path} is no launch file: lint what starts your program; a recommendation is held "
+            f"against this host by: tune-framework verify {path}"
+        )
     request = Request(
         model=model or PROBE_MODEL,
         hardware=hardware,
@@ -44,7 +50,7 @@ def main(
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
     else:
         _show(found)
-    if not found.is_clean:
+    if found.faults:
         raise typer.Exit(EXIT_FAULTY)
 
 
@@ -52,19 +58,19 @@ def _show(found: Linted) -> None:
     console = text_console()
     for slip in found.slips:
         console.print(Text(_place(slip)), Text(WORDS[slip.kind], style=_STYLES.get(slip.kind, "")),
-                      Text(f": {slip.what}"), sep="")  # fmt: skip
-        console.print(Text(f"    {slip.evidence}", style="dim"))
+                      Text(f": {slip.what}"), sep="", soft_wrap=True)  # fmt: skip
+        console.print(Text(f"    {slip.evidence}", style="dim"), soft_wrap=True)
     for line, text in found.not_understood:
-        console.print(Text(f"line {line}: not understood: {text}", style="dim"))
+        console.print(Text(f"line {line}: not understood: {text}", style="dim"), soft_wrap=True)
     for note in found.notes:
-        console.print(Text(f"note: {note}", style="dim"))
+        console.print(Text(f"note: {note}", style="dim"), soft_wrap=True)
     n = found.n_settings
     told = f"{n} tuning variable{'' if n == 1 else 's'} read, for {' and '.join(found.frameworks)}"
-    faults = sum(slip.kind not in ("missed", "unknown") for slip in found.slips)
-    if not n and not found.slips:
+    if not n:
         told += " (is it a launch file?)"
+    faults = len(found.faults)
     what = f"{faults} fault{'' if faults == 1 else 's'}" if faults else "nothing wrong"
-    console.print(Text(f"{told}: {what}"))
+    console.print(Text(f"{told}: {what}"), soft_wrap=True)
 
 
 def _place(slip: Slip) -> str:

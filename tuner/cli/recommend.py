@@ -9,11 +9,13 @@ from typing import Any
 
 import msgspec
 
+from tuner.advising import Advised
 from tuner.api import recommend
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.output.values import ratio
-from tuner.recommending import Advised, Recommended
+from tuner.recommending import Recommended
+from tuner.record.interval import Interval
 
 
 def main(model: str, *, as_json: bool, **given: Any) -> None:
@@ -41,7 +43,10 @@ def _lines(found: Recommended) -> Sequence[str]:
     """Say what ships, what it rests on, and what the other classes would be."""
     shipped = found.advised[found.shipped]
     lines = [f"{found.framework}: {_told(shipped)}"]
+    if shipped.configuration.settings and shipped.speedup is not None:
+        lines.append(f"  {_meant(shipped.speedup, found.batch)}")
     lines += [f"  rests on: {each}" for each in shipped.rests_on]
+    lines += [f"  beware: {each}" for each in shipped.beware]
     for klass, advised in found.advised.items():
         if advised.configuration != shipped.configuration:
             lines.append(f"  {klass}: {_told(advised)}")
@@ -49,8 +54,18 @@ def _lines(found: Recommended) -> Sequence[str]:
     path = shlex.quote(str(found.folder / "recommended.toml"))
     lines.append(f"  settings: {path}")
     if shipped.configuration.settings:
-        lines.append(f"  prove it here: tune-framework verify {path}")
+        lines.append(f"  prove it here, in ten minutes: tune-framework verify {path}")
+        lines.append(f"  start a program so: tune-framework run {path} -- python serve.py")
     return lines
+
+
+def _meant(speedup: Interval, batch: int) -> str:
+    """Say what the number is of, and what its bounds are."""
+    text = (
+        f"times the default's throughput, calls of batch {batch} one after the other; in brackets "
+        f"what holds with {speedup.confidence:.0%}"
+    )
+    return f"{text}: it may as well be slower" if speedup.low < 1 else text
 
 
 def _told(advised: Advised) -> str:

@@ -18,6 +18,7 @@ from tuner.record.guidelines import (
     GUIDELINES_FILE,
     RECORDINGS,
     Condition,
+    Fact,
     Failure,
     Guidelines,
     Recording,
@@ -110,16 +111,24 @@ def _alone(hosts: Iterable[str]) -> str:
 
 def in_words(condition: Condition) -> str:
     """Write a condition: a call of the default takes up to 10 ms."""
-    told = f"{_RELATIONS[condition.relation]} {_number(condition)}".strip()
-    known = _FACTS.get(condition.fact)
-    return f"{condition.fact} is {told}" if known is None else known.format(told)
+    number = _number(condition.fact, condition.value)
+    return _told(condition.fact, f"{_RELATIONS[condition.relation]} {number}".strip())
 
 
-def _number(condition: Condition) -> str:
-    value = condition.value
+def fact_in_words(name: str, value: Fact) -> str:
+    """Write a fact: a call of the default takes 10 ms."""
+    return _told(name, _number(name, value))
+
+
+def _told(name: str, value: str) -> str:
+    known = _FACTS.get(name)
+    return f"{name} is {value}" if known is None else known.format(value)
+
+
+def _number(name: str, value: Fact) -> str:
     if isinstance(value, str):
         return value
-    for unit, size in _UNITS.get(condition.fact, ()):
+    for unit, size in _UNITS.get(name, ()):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.3g}"

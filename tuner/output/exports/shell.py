@@ -28,7 +28,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         *comments(said),
         *([f'set -- {shlex.join(command)} "$@"'] if command else []),
         '[ $# -gt 0 ] || { echo "usage: run.sh PROGRAM [ARGUMENT...]" >&2; exit 2; }',
-        "# measured without any other tuning variable: what your shell sets besides stays in force",
+        f"# {'meant' if r.is_expected else 'measured'} without any other tuning variable: what "
+        "your shell sets besides stays in force",
         f"others=$(env | grep -E '^({LINE_PATTERN})' | grep -vE '^({OTHERS_PATTERN})' | "
         f"cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',

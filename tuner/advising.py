@@ -1,0 +1,212 @@
+"""What to set for one model with no search: what a study of it found, or what rules expect."""
+
+from __future__ import annotations
+
+import msgspec
+
+from tuner.host.identity import Host
+from tuner.insight.combining import best_combination
+from tuner.insight.facts import HOST_FACTS, facts_of, host_in_words
+from tuner.insight.predict import SURE, foretold, known_by_itself, known_of, settable
+from tuner.output.guidelines import (
+    fact_in_words,
+    measured_elsewhere,
+    sentence,
+    where_it_failed,
+)
+from tuner.output.values import ratio
+from tuner.plan import Plan
+from tuner.record.configuration import Configuration
+from tuner.record.guidelines import Failure, Found, Guidelines, StudyOf
+from tuner.record.interval import Interval
+from tuner.record.journal import WinnerClass
+from tuner.record.recommendation import Expected
+from tuner.space.baselines import resolve_one
+from tuner.space.catalogue import allowed_in, fault_of_value, is_known
+from tuner.space.design import Factors
+
+_NOTHING_GAINS = f"nothing that can be set here gains with a probability of {SURE:.0%}"
+
+
+class Advised(msgspec.Struct, frozen=True):
+    """What is to be set in a class of winners, and what is expected of it."""
+
+    verdict: Expected
+    configuration: Configuration
+    speedup: Interval | None
+    rests_on: list[str]
+    """In words: rules, or a study."""
+    studies: list[str] = []
+    """The names of those behind it."""
+    beware: list[str] = []
+    """Where something of it failed, in words."""
+
+
+class Adviser:
+    """What guidelines say of one model on one host."""
+
+    def __init__(self, plan: Plan, host: Host, guidelines: Guidelines) -> None:
+        workload = plan.workload
+        self._plan, self._host, self._guidelines = plan, host, guidelines
+        self._here = host_in_words(host.identity())
+        self._facts = facts_of(workload.card, plan.facts, host.identity())
+        self._known = known_of(guidelines, workload.framework, self._facts)
+        self._factors = Factors(plan.profile, host, workload, plan.facts, plan.space)
+        self._same = sorted(
+            (study for study in guidelines.studies if self._is_same(study)),
+            key=lambda study: study.created,
+            reverse=True,
+        )
+        self._never_ran = [
+            each
+            for each in guidelines.failures
+            if self._is_of(each) and each.n_failed == each.n_cells
+        ]
+        self._failed = [
+            *(each for s in guidelines.studies if self._is_of(s) for each in s.failed),
+            *([each.setting] for each in self._never_ran),
+        ]
+        """Factors that failed together in this very model, on whatever host."""
+
+    def advise(self, klass: WinnerClass) -> Advised:
+        """Return what was found, else what its own effects say, else what rules expect."""
+        return self._looked_up(klass) or self._by_its_effects(klass) or self._predicted(klass)
+
+    def notes(self) -> list[str]:
+        """Return what whoever uses it should know."""
+        known, here, guidelines = self._known, self._here, self._guidelines
+        found = []
+        if unlike := [name for name in known.strange if name not in HOST_FACTS]:
+            told = "; ".join(fact_in_words(name, self._facts[name]) for name in unlike)
+            found.append(
+                f"unlike all that was measured ({told}): only what holds of every kind is set"
+            )
+        if here not in guidelines.hosts:
+            found.append(
+                f"measured on {'; '.join(guidelines.hosts)}: what it gains on {here} is not known"
+            )
+        left_out = self._factors.left_out.items()
+        found += [f"{name} cannot be set here: {why}"
+                  for name, why in left_out if name in known.rules]  # fmt: skip
+        settable_here = {entry.name for entry in self._factors.here}
+        untold = settable_here - set(settable(known, self._factors.here))
+        if cut := sorted(untold & known.rules.keys()):
+            found.append(f"{', '.join(cut)}: how the cores are shared out was measured on hosts "
+                         "with other numbers of them: tune it")  # fmt: skip
+        for there in dict.fromkeys(known.elsewhere.values()):
+            names = [n for n, h in known.elsewhere.items() if h == there and n in settable_here]
+            if names:
+                found.append(f"{', '.join(names)}: measured on {there} alone, so not set on "
+                             f"{here}: tune it")  # fmt: skip
+        found += [f"{each.setting} failed in {where_it_failed(each)}: not set"
+                  for each in self._never_ran if each.setting in settable_here]  # fmt: skip
+        return found
+
+    def _is_of(self, told: StudyOf | Failure) -> bool:
+        """Tell whether it is about this very model, on whatever host."""
+        workload = self._plan.workload
+        return (told.model, told.framework) == (workload.model.label(), workload.framework)
+
+    def _is_same(self, study: StudyOf) -> bool:
+        """Tell whether a study was of this very model, at this batch, on such a host."""
+        alike = all(study.facts.get(n) == self._facts.get(n) for n in ("batch", "macs_per_call"))
+        is_model = study.parameters_sha256 == self._plan.facts.parameters_sha256 and alike
+        is_kind = study.family == self._plan.workload.card.family
+        return self._is_of(study) and is_model and is_kind and study.host == self._here
+
+    def _looked_up(self, klass: WinnerClass) -> Advised | None:
+        """Return what the first study that decided found; None if none did, or it cannot be here.
+
+        Where none decided on this class, the surest winner of a narrower one.
+        """
+        narrower: list[tuple[float, Advised]] = []
+        framework = self._plan.workload.framework
+        for study in self._same:
+            there = f"the study {study.name} of {study.created[:10]} on {study.host}"
+            confirmed = (
+                f"{there}, with {framework} {study.versions.get(framework, '')}: confirmed there"
+            )
+            own = study.winners.get(klass)
+            if own is not None and own.verdict == "keep_default":
+                told = f"{there}: nothing that was tried is faster"
+                return Advised("looked_up", Configuration(), None, [told], [study.name])
+            for name, found in study.winners.items():
+                made = self._same_here(found, klass) if found.verdict == "faster" else None
+                if made is None or found.speedup is None:
+                    continue
+                if name == klass:
+                    return Advised("looked_up", made, found.speedup, [confirmed], [study.name])
+                told = f"{confirmed} as {name}; of {klass} it decided nothing more"
+                less = Advised("looked_up", made, found.speedup, [told], [study.name])
+                narrower.append((found.speedup.low, less))
+        own_ones = (s.winners[klass] for s in self._same if klass in s.winners)
+        is_open = all(found.verdict == "ambiguous" for found in own_ones)
+        return max(narrower, key=lambda each: each[0])[1] if narrower and is_open else None
+
+    def _same_here(self, found: Found, klass: WinnerClass) -> Configuration | None:
+        """Return what a study's winner is here; None where it is not the same, or is none."""
+        values = found.configuration.items()
+        if found.speedup is None or any(not is_known(k) or fault_of_value(k, v) for k, v in values):
+            return None
+        plan = self._plan
+        made = resolve_one(
+            "", "", dict(found.configuration), self._host, plan.workload, plan.space, ()
+        )
+        is_as_there = made.is_applicable and not made.dead_settings and not made.substituted
+        return made.configuration if is_as_there and allowed_in(klass, made.configuration) else None
+
+    def _by_its_effects(self, klass: WinnerClass) -> Advised | None:
+        """Return what the designed part of a study of this very model, on such a host, makes sure.
+
+        But for what failed there, or holds it. None where there is no such study.
+        """
+        study = next((study for study in self._same if study.effects), None)
+        if study is None:
+            return None
+        freedom = self._guidelines.launch_freedom[study.fingerprint]
+        itself = known_by_itself(study, freedom, self._known)
+        there = f"the study {study.name} of {study.created[:10]} on {study.host}"
+        told = [f"{there}, by the effects in its designed part:"]
+        best = best_combination(self._factors, itself, klass, self._failed)
+        if best is None:
+            told.append(_NOTHING_GAINS)
+            return Advised("looked_up", Configuration(), None, told, [study.name])
+        configuration, prediction = best
+        told += [sentence(rule).partition(" on average")[0] for rule in prediction.rules]
+        return Advised("looked_up", configuration, prediction.speedup, told, [study.name])
+
+    def _predicted(self, klass: WinnerClass) -> Advised:
+        """Return the combination that is expected to be fastest of those that can be set here."""
+        known, guidelines = self._known, self._guidelines
+        best = best_combination(self._factors, known, klass, self._failed)
+        if best is None:
+            why = "no rule about such a model has families enough behind it"
+            if known.elsewhere:
+                why = "all that is known of such a model was measured on one other host"
+            told = [_NOTHING_GAINS if known.rules else why]
+            return Advised("predicted", Configuration(), None, told)
+        configuration, prediction = best
+        told = [
+            sentence(rule) + measured_elsewhere(rule, guidelines, self._here)
+            for rule in prediction.rules
+        ]
+        told += self._in_itself(prediction.factors)
+        beware = [
+            f"{each.setting} failed in {where_it_failed(each)}"
+            for each in guidelines.failures
+            if each.framework == self._factors.framework and each.setting in prediction.factors
+        ]
+        studies = sorted({name for rule in prediction.rules for name in rule.studies})
+        return Advised("predicted", configuration, prediction.speedup, told, studies, beware)
+
+    def _in_itself(self, factors: tuple[str, ...]) -> list[str]:
+        """Return, in words, what factors come to by studies of this very model on other hosts."""
+        found = []
+        for study in self._guidelines.studies:
+            if not self._is_of(study) or not set(factors) <= study.effects.keys():
+                continue
+            freedom = self._guidelines.launch_freedom[study.fingerprint]
+            itself = known_by_itself(study, freedom, self._known)
+            together = ratio(foretold(itself.rules, factors).speedup)
+            found.append(f"in {study.model} itself, on {study.host}: {together} together")
+        return found
