@@ -36,7 +36,7 @@ from tuner.space.baselines import to_measure
 N_CONFIGURATIONS = 24
 """That keep the bound at any rate."""
 N_DRAWN = 100
-"""At most, baselines included."""
+"""At random, at the most."""
 MOST_KNOBS = 3
 TRIALS_S = 240.0
 """A server of three requests a second takes a minute for each trial, and up to twelve of these."""
@@ -48,8 +48,9 @@ def drawn(planned: Plan) -> Iterator[Configuration]:
     found = {Configuration(): None}
     found |= dict.fromkeys(b.configuration for b in to_measure(planned.baselines))
     yield from found
-    while len(found) < N_DRAWN:
-        knobs = draw.sample(planned.space.searched, draw.randint(1, MOST_KNOBS))
+    searched = planned.space.searched
+    for _ in range(N_DRAWN):
+        knobs = draw.sample(searched, min(len(searched), draw.randint(1, MOST_KNOBS)))
         made = planned.space.canonical({knob.id: draw.choice(knob.choices) for knob in knobs})
         if made not in found:
             found[made] = None
@@ -97,12 +98,16 @@ def kept(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def tell(name: str, rows: list[dict[str, Any]]) -> None:
     """Print the correlation, and what the simulation's first choice is worth."""
     n_all, rows = len(rows), kept(rows)
+    if not rows:
+        print(f"{name}: none of {n_all} configurations kept a rate")
+        return
     simulated = [row["simulated"] for row in rows]
     measured = [row["measured"] for row in rows]
     first = max(rows, key=lambda row: row["simulated"])
+    found = spearmanr(simulated, measured).statistic
     print(
-        f"{name}: {len(rows)} configurations ({n_all - len(rows)} more failed, or kept no rate), Spearman "
-        f"{spearmanr(simulated, measured).statistic:.3f}; the simulation's first choice is worth "
+        f"{name}: {len(rows)} configurations ({n_all - len(rows)} more failed, or kept no rate), "
+        f"Spearman {found:.3f}; the simulation's first choice is worth "
         f"{first['measured'] / max(measured):.1%} of the best"
     )
 

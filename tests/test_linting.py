@@ -178,6 +178,15 @@ def test_what_is_no_number(here: Here, text: str, kind: str) -> None:
     assert [(slip["kind"], slip["line"], slip["what"]) for slip in slips] == [(kind, 1, text)]
 
 
+def test_two_names_of_one_setting_are_told_apart(here: Here) -> None:
+    Path("x.env").write_text("TF_NUM_INTRAOP_THREADS=0\nMKL_NUM_THREADS=0\nOMP_NUM_THREADS=1\n")
+    done = here("lint", "x.env", "--framework", "torch", "--json")
+    slips = [s for s in json.loads(done.stdout)["slips"] if s["kind"] in ("unusable", "dead")]
+    assert [(slip["kind"], slip["line"], slip["what"]) for slip in slips] == [
+        ("dead", 1, "TF_NUM_INTRAOP_THREADS=0"), ("unusable", 2, "MKL_NUM_THREADS=0"),
+    ]  # fmt: skip
+
+
 def test_what_is_preloaded_besides_is_not_judged(here: Here) -> None:
     found = linted(here, "export LD_PRELOAD=/lib/x86_64-linux-gnu/libc.so.6\n")
     assert set(kinds(found).values()) <= {"unknown", "missed"}

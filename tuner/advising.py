@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+
 import msgspec
 
 from tuner.host.identity import Host
@@ -39,7 +41,7 @@ class Advised(msgspec.Struct, frozen=True):
     studies: list[str] = []
     """The names of those behind it."""
     beware: list[str] = []
-    """Where something of it failed, in words."""
+    """Where something of it failed, and what is not set for that, in words."""
 
 
 class Adviser:
@@ -57,16 +59,6 @@ class Adviser:
             key=lambda study: study.created,
             reverse=True,
         )
-        self._never_ran = [
-            each
-            for each in guidelines.failures
-            if self._is_of(each) and each.n_failed == each.n_cells
-        ]
-        self._failed = [
-            *(each for s in guidelines.studies if self._is_of(s) for each in s.failed),
-            *([each.setting] for each in self._never_ran),
-        ]
-        """Factors that failed together in this very model, on whatever host."""
 
     def advise(self, klass: WinnerClass) -> Advised:
         """Return what was found, else what its own effects say, else what rules expect."""
@@ -98,8 +90,6 @@ class Adviser:
             if names:
                 found.append(f"{', '.join(names)}: measured on {there} alone, so not set on "
                              f"{here}: tune it")  # fmt: skip
-        found += [f"{each.setting} failed in {where_it_failed(each)}: not set"
-                  for each in self._never_ran if each.setting in settable_here]  # fmt: skip
         return found
 
     def _is_of(self, told: StudyOf | Failure) -> bool:
@@ -167,7 +157,8 @@ class Adviser:
         itself = known_by_itself(study, freedom, self._known)
         there = f"the study {study.name} of {study.created[:10]} on {study.host}"
         told = [f"{there}, by the effects in its designed part:"]
-        best = best_combination(self._factors, itself, klass, self._failed)
+        failed = [each for same in self._same for each in same.failed]
+        best = best_combination(self._factors, itself, klass, failed)
         if best is None:
             told.append(_NOTHING_GAINS)
             return Advised("looked_up", Configuration(), None, told, [study.name])
@@ -178,13 +169,16 @@ class Adviser:
     def _predicted(self, klass: WinnerClass) -> Advised:
         """Return the combination that is expected to be fastest of those that can be set here."""
         known, guidelines = self._known, self._guidelines
-        best = best_combination(self._factors, known, klass, self._failed)
+        never_ran = self._never_ran()
+        failed = [each for s in guidelines.studies if self._is_of(s) for each in s.failed if each]
+        failed += [[name] for name in never_ran]
+        best = best_combination(self._factors, known, klass, failed)
         if best is None:
             why = "no rule about such a model has families enough behind it"
             if known.elsewhere:
                 why = "all that is known of such a model was measured on one other host"
             told = [_NOTHING_GAINS if known.rules else why]
-            return Advised("predicted", Configuration(), None, told)
+            return Advised("predicted", Configuration(), None, told, [], [*never_ran.values()])
         configuration, prediction = best
         told = [
             sentence(rule) + measured_elsewhere(rule, guidelines, self._here)
@@ -196,8 +190,22 @@ class Adviser:
             for each in guidelines.failures
             if each.framework == self._factors.framework and each.setting in prediction.factors
         ]
+        beware += never_ran.values()
         studies = sorted({name for rule in prediction.rules for name in rule.studies})
         return Advised("predicted", configuration, prediction.speedup, told, studies, beware)
+
+    def _never_ran(self) -> dict[str, str]:
+        """Return the settings with which nothing ran in this very model, on any host; in words."""
+        own: defaultdict[str, list[Failure]] = defaultdict(list)
+        for each in self._guidelines.failures:
+            if self._is_of(each):
+                own[each.setting].append(each)
+        return {
+            name: f"{name} is not set: nothing ran with it in "
+            + ", ".join(map(where_it_failed, failures))
+            for name, failures in own.items()
+            if sum(each.n_failed for each in failures) >= failures[0].n_cells
+        }
 
     def _in_itself(self, factors: tuple[str, ...]) -> list[str]:
         """Return, in words, what factors come to by studies of this very model on other hosts."""

@@ -35,6 +35,7 @@ from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
 from tuner.space.launching import PRELOAD
 from tuner.space.placement import PLACING
+from tuner.space.space import Space
 
 PROBE_MODEL = "matmul"
 """Built where no model is named: which variables a framework reads is asked of it."""
@@ -237,10 +238,10 @@ def _judged(
         made = as_run(left, host, plan.workload, plan.space, plan.baselines)
         assert made is not None
         if made.is_applicable:
-            found += [_slip("dead", launched, text) for text in made.dead_settings]
-            found += [_slip("unknown", launched, text) for text in made.substituted]
+            found += [_slip("dead", launched, text, plan.space) for text in made.dead_settings]
+            found += [_slip("unknown", launched, text, plan.space) for text in made.substituted]
             return [slip for slip in found if not is_of_no_speed(_name_in(slip.what))]
-        found.append(_slip("unusable", launched, made.reason))
+        found.append(_slip("unusable", launched, made.reason, plan.space))
         name = _name_in(found[-1].what)
         if name not in left:  # several together
             break
@@ -248,11 +249,12 @@ def _judged(
     return found
 
 
-def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
+def _slip(kind: Kind, launched: Launched, text: str, space: Space) -> Slip:
     """Turn "env.NAME=VALUE: why" into a finding; what is not measured is no fault."""
     what, _, why = text.removeprefix("env.").partition(": ")
     if NO_NUMBER in what:
-        what, why = _as_written(launched, what.partition(NO_NUMBER)[0]), "it is no number above 0"
+        what = _as_written(launched, what.partition(NO_NUMBER)[0], space)
+        why = "it is no number above 0"
         kind = kind if _THREADS.fullmatch(_name_in(what)) else "unknown"
     name, _, value = what.partition("=")
     if why.startswith(LEFT_OUT):
@@ -263,12 +265,13 @@ def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
     return Slip(kind, line, what, why.removeprefix(LEFT_OUT))
 
 
-def _as_written(launched: Launched, what: str) -> str:
+def _as_written(launched: Launched, what: str, space: Space) -> str:
     """Return NAME=VALUE under the name that the file has, where a space knows it by another."""
     name, _, value = what.partition("=")
-    names = [each.name for each in launched.assignments
-             if each.value == value and _THREADS.fullmatch(each.name)]  # fmt: skip
-    return what if name in names or not names else f"{names[0]}={value}"
+    aliases = {k.id.removeprefix("env.") for k in space.by_id.values()
+               if k.alias_of == f"env.{name}"}  # fmt: skip
+    names = [each.name for each in launched.assignments if each.value == value]
+    return next((f"{n}={value}" for n in names if n == name or n in aliases), what)
 
 
 def _not_preloaded(launched: Launched) -> list[Slip]:

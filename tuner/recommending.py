@@ -113,7 +113,7 @@ def _recommend_one(
     ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}
     make_folder(folder)
     write_recommendations(folder, ready, shipped)
-    batch = workload.card.reference_batch
+    batch = int(advised[shipped].configuration.get(BATCH) or workload.card.reference_batch)
     return Recommended(workload.framework, batch, folder, shipped, advised, notes)
 
 

@@ -371,7 +371,18 @@ def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: H
     assert "fake.compile" in advised()["configuration"]
     (model,) = (study["model"] for study in kept["studies"] if study["name"] == name)
     kept["failures"] = [never | {"model": model}]
+    assert "fake.compile" in advised()["configuration"]  # it ran here, in the very model
+    for study in kept["studies"]:
+        study["host"] = "another host" if study["name"] == name else study["host"]
     assert "fake.compile" not in advised()["configuration"]
+    for outcome in ("crashed", "timed_out"):
+        kept["failures"] = [never | {"model": model, "n_failed": 1, "outcome": outcome}]
+        assert "fake.compile" in advised()["configuration"]
+    kept["failures"] = [
+        never | {"model": model, "n_failed": 1, "outcome": outcome}
+        for outcome in ("crashed", "timed_out")
+    ]
+    assert "compile is not set" in advised()["beware"][-1]
 
 
 def test_where_a_setting_failed_is_said_beside_what_it_gains(studies: Path, here: Here) -> None:
@@ -395,7 +406,7 @@ def test_where_a_setting_failed_is_said_beside_what_it_gains(studies: Path, here
         assert "failed in 1" in page
     done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines", "rules")
     assert f"  beware: compile failed in {told}\n" in done.stdout
-    assert "times the default's throughput, calls of batch 4 one after the other" in done.stdout
+    assert "times the default's throughput, at batch 4; in brackets" in done.stdout
     assert "  start a program so: tune-framework run reports/" in done.stdout
     (file,) = Path().rglob("recommended.toml")
     claim = read_recommendation(file.parent).claim

@@ -66,7 +66,7 @@ def _show(found: Linted) -> None:
         console.print(Text(f"note: {note}", style="dim"), soft_wrap=True)
     n = found.n_settings
     told = f"{n} tuning variable{'' if n == 1 else 's'} read, for {' and '.join(found.frameworks)}"
-    if not n:
+    if not n and not found.faults:
         told += " (is it a launch file?)"
     faults = len(found.faults)
     what = f"{faults} fault{'' if faults == 1 else 's'}" if faults else "nothing wrong"

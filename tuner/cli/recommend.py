@@ -62,8 +62,8 @@ def _lines(found: Recommended) -> Sequence[str]:
 def _meant(speedup: Interval, batch: int) -> str:
     """Say what the number is of, and what its bounds are."""
     text = (
-        f"times the default's throughput, calls of batch {batch} one after the other; in brackets "
-        f"what holds with {speedup.confidence:.0%}"
+        f"times the default's throughput, at batch {batch}; in brackets what holds with "
+        f"{speedup.confidence:.0%}"
     )
     return f"{text}: it may as well be slower" if speedup.low < 1 else text
 

@@ -131,7 +131,7 @@ def _number(name: str, value: Fact) -> str:
     for unit, size in _UNITS.get(name, ()):
         if abs(value) >= size:
             return f"{value / size:.3g} {unit}"
-    return f"{value:.3g}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
 def parts_of(guidelines: Guidelines) -> list[Part]:
