@@ -208,10 +208,11 @@ class Adviser:
         }
 
     def _in_itself(self, factors: tuple[str, ...]) -> list[str]:
-        """Return, in words, what factors come to by studies of this very model on other hosts."""
+        """Return, in words, what factors come to by studies of this very model, at this batch."""
         found = []
         for study in self._guidelines.studies:
-            if not self._is_of(study) or not set(factors) <= study.effects.keys():
+            is_own = self._is_of(study) and study.facts.get("batch") == self._facts["batch"]
+            if not is_own or not set(factors) <= study.effects.keys():
                 continue
             freedom = self._guidelines.launch_freedom[study.fingerprint]
             itself = known_by_itself(study, freedom, self._known)

@@ -238,10 +238,10 @@ def _judged(
         made = as_run(left, host, plan.workload, plan.space, plan.baselines)
         assert made is not None
         if made.is_applicable:
-            found += [_slip("dead", launched, text, plan.space) for text in made.dead_settings]
-            found += [_slip("unknown", launched, text, plan.space) for text in made.substituted]
+            found += [_slip("dead", launched, text) for text in made.dead_settings]
+            found += [_slip("unknown", launched, text) for text in made.substituted]
             return [slip for slip in found if not is_of_no_speed(_name_in(slip.what))]
-        found.append(_slip("unusable", launched, made.reason, plan.space))
+        found.append(_slip("unusable", launched, _as_written(launched, made.reason, plan.space)))
         name = _name_in(found[-1].what)
         if name not in left:  # several together
             break
@@ -249,12 +249,11 @@ def _judged(
     return found
 
 
-def _slip(kind: Kind, launched: Launched, text: str, space: Space) -> Slip:
+def _slip(kind: Kind, launched: Launched, text: str) -> Slip:
     """Turn "env.NAME=VALUE: why" into a finding; what is not measured is no fault."""
     what, _, why = text.removeprefix("env.").partition(": ")
     if NO_NUMBER in what:
-        what = _as_written(launched, what.partition(NO_NUMBER)[0], space)
-        why = "it is no number above 0"
+        what, why = what.partition(NO_NUMBER)[0], "it is no number above 0"
         kind = kind if _THREADS.fullmatch(_name_in(what)) else "unknown"
     name, _, value = what.partition("=")
     if why.startswith(LEFT_OUT):
@@ -265,13 +264,13 @@ def _slip(kind: Kind, launched: Launched, text: str, space: Space) -> Slip:
     return Slip(kind, line, what, why.removeprefix(LEFT_OUT))
 
 
-def _as_written(launched: Launched, what: str, space: Space) -> str:
-    """Return NAME=VALUE under the name that the file has, where a space knows it by another."""
-    name, _, value = what.partition("=")
-    aliases = {k.id.removeprefix("env.") for k in space.by_id.values()
-               if k.alias_of == f"env.{name}"}  # fmt: skip
-    names = [each.name for each in launched.assignments if each.value == value]
-    return next((f"{n}={value}" for n in names if n == name or n in aliases), what)
+def _as_written(launched: Launched, reason: str, space: Space) -> str:
+    """Return a reason with the variable that the file sets, where a space names its twin."""
+    knob, _, rest = reason.partition("=")
+    twins = {knob, *(k.id for k in space.by_id.values() if k.alias_of == knob)}
+    value = rest.partition(NO_NUMBER)[0]
+    names = [f"env.{each.name}" for each in launched.assignments if each.value == value]
+    return f"{next((name for name in names if name in twins), knob)}={rest}" if rest else reason
 
 
 def _not_preloaded(launched: Launched) -> list[Slip]:

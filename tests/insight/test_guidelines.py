@@ -209,6 +209,16 @@ def test_what_a_study_found_is_looked_up(studies: Path, here: Here) -> None:
     assert {s.knob: s.value for s in told.settings} == result["winners"]["same"]["configuration"]
 
 
+def advised_by(kept: dict[str, Any], here: Here) -> dict[str, Any]:
+    """Return what such guidelines advise for the recorded model."""
+    Path("altered.json").write_text(json.dumps(kept))
+    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
+                "--out", "rec", "--json")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)[0]["advised"]["same"]
+    return found
+
+
 def _between(low: float, high: float) -> dict[str, float]:
     return {"point": (low + high) / 2, "low": low, "high": high, "confidence": 0.95}
 
@@ -227,11 +237,7 @@ def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up
             "speedup": _between(2.9, 3.1),
             "configuration": {"fake.precision": "bf16"},
         }
-    Path("altered.json").write_text(json.dumps(kept))
-    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
-                "--out", "rec", "--json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    advised = json.loads(done.stdout)[0]["advised"]["same"]
+    advised = advised_by(kept, here)
     assert (advised["verdict"], advised["configuration"]) == (
         "looked_up", {"env.FAKE_THREADS": 4},
     )  # fmt: skip
@@ -313,11 +319,7 @@ def test_what_cannot_be_a_winner_is_not_looked_up(
     kept = json.loads((studies / "rules" / "guidelines.json").read_text())
     for study in kept["studies"]:
         study["winners"]["same"] |= winner
-    Path("altered.json").write_text(json.dumps(kept))
-    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
-                "--out", "rec", "--json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    advised = json.loads(done.stdout)[0]["advised"]["same"]
+    advised = advised_by(kept, here)
     # what its designed part says is known all the same
     assert advised["verdict"] == "looked_up"
     assert "by the effects in its designed part" in advised["rests_on"][0]
@@ -332,11 +334,7 @@ def test_what_it_came_to_in_the_very_model_on_another_host_is_said(
     for study in kept["studies"]:
         if study["model"].startswith("fake@"):
             study["host"] = "another host"
-    Path("altered.json").write_text(json.dumps(kept))
-    done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
-                "--out", "rec", "--json")  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    advised = json.loads(done.stdout)[0]["advised"]["same"]
+    advised = advised_by(kept, here)
     assert advised["verdict"] == "predicted"
     (told,) = [each for each in advised["rests_on"] if "itself, on another host: " in each]
     found = float(told.partition("another host: ")[2].partition("x")[0])
@@ -348,18 +346,10 @@ def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: H
     for study in kept["studies"]:
         study["winners"]["same"]["speedup"] = None
 
-    def advised() -> dict[str, Any]:
-        Path("altered.json").write_text(json.dumps(kept))
-        done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines",
-                    "altered.json", "--json")  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        found: dict[str, Any] = json.loads(done.stdout)[0]["advised"]["same"]
-        return found
-
-    assert "fake.compile" in advised()["configuration"]
+    assert "fake.compile" in advised_by(kept, here)["configuration"]
     for study in kept["studies"]:
         study["failed"] = [["compile"]]
-    without = advised()
+    without = advised_by(kept, here)
     assert "fake.compile" not in without["configuration"]
     (name,) = without["studies"]
     assert name.startswith("fake@")
@@ -368,21 +358,23 @@ def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: H
     never = {"framework": "fake", "setting": "compile", "n_failed": 2, "n_cells": 2,
              "outcome": "crashed"}  # fmt: skip
     kept["failures"] = [never | {"model": "another"}]
-    assert "fake.compile" in advised()["configuration"]
+    assert "fake.compile" in advised_by(kept, here)["configuration"]
     (model,) = (study["model"] for study in kept["studies"] if study["name"] == name)
     kept["failures"] = [never | {"model": model}]
-    assert "fake.compile" in advised()["configuration"]  # it ran here, in the very model
+    assert (
+        "fake.compile" in advised_by(kept, here)["configuration"]
+    )  # it ran here, in the very model
     for study in kept["studies"]:
         study["host"] = "another host" if study["name"] == name else study["host"]
-    assert "fake.compile" not in advised()["configuration"]
+    assert "fake.compile" not in advised_by(kept, here)["configuration"]
     for outcome in ("crashed", "timed_out"):
         kept["failures"] = [never | {"model": model, "n_failed": 1, "outcome": outcome}]
-        assert "fake.compile" in advised()["configuration"]
+        assert "fake.compile" in advised_by(kept, here)["configuration"]
     kept["failures"] = [
         never | {"model": model, "n_failed": 1, "outcome": outcome}
         for outcome in ("crashed", "timed_out")
     ]
-    assert "compile is not set" in advised()["beware"][-1]
+    assert "compile is not set" in advised_by(kept, here)["beware"][-1]
 
 
 def test_where_a_setting_failed_is_said_beside_what_it_gains(studies: Path, here: Here) -> None:
