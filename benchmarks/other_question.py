@@ -21,6 +21,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 
 DEFAULT, SERVER, OFFLINE = "default", "tuned for a server", "tuned for throughput"
+NAMES = (DEFAULT, OFFLINE, SERVER)
 SCENARIOS = ("server", "offline")
 """In the order in which they are asked."""
 UNHURRIED_S = 90.0
@@ -100,17 +102,19 @@ def measure(
     return [{n: r for n, r in row["log_rates"].items() if r is not None} for row in kept]
 
 
-def tell(scenario: str, unit: str, rounds: Sequence[Mapping[str, float]]) -> None:
-    """Print every arm's rate, its ratio to the default's, and the winners' to each other's."""
-    print(f"{scenario}:")
-    for name in (DEFAULT, SERVER, OFFLINE):
+def tell(
+    title: str, unit: str, rounds: Sequence[Mapping[str, float]], names: Sequence[str]
+) -> None:
+    """Print every arm's rate, and its ratio to that of each arm before it."""
+    print(f"{title}:")
+    for name in names:
         own = [row[name] for row in rounds if name in row]
         if len(own) < LEAST_ROUNDS:
             print(f"  {name:21s} had a rate in {len(own)} of {len(rounds)} rounds")
             continue
         told = "{:.4g} ({:.4g} - {:.4g})".format(*interval(own))
         print(f"  {name:21s} {told} {unit}, in {len(own)} of {len(rounds)} rounds")
-    for name, other in ((SERVER, DEFAULT), (OFFLINE, DEFAULT), (SERVER, OFFLINE)):
+    for other, name in combinations(names, 2):
         both = [row[name] - row[other] for row in rounds if name in row and other in row]
         if len(both) >= LEAST_ROUNDS:
             told = "{:.2f}x ({:.2f} - {:.2f})".format(*interval(both))
@@ -145,7 +149,7 @@ def main() -> None:
         request = request_of(server, scenario, bound)
         unit = f"requests/s within {bound}" if scenario == "server" else "items/s"
         rounds = measure(given.server / "other_question.jsonl", request, arms, given.rounds)
-        tell(scenario, unit, rounds)
+        tell(scenario, unit, rounds, NAMES)
 
 
 if __name__ == "__main__":

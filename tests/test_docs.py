@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -32,6 +33,20 @@ QUICK = dict.fromkeys(("resnet50", "bert-base", "mobilenet-v1"), "fake")
 
 def test_the_readme_is_read_to_its_end() -> None:
     assert len(TEXTS["README.md"].split()) <= MOST_WORDS
+
+
+def test_the_app_of_the_docs_answers_alike_in_every_process(tmp_path: Path) -> None:
+    """Else no setting could be shown to leave its answers as they are, and it is not tuned."""
+    for name in ("torch", "fastapi"):
+        pytest.importorskip(name, reason=f"{name} is not installed")
+    assert APP is not None
+    (tmp_path / "app.py").write_text(APP[1])
+    asked = [sys.executable, "-c", "import app; print(app.predict([0.5] * 64))"]
+    first, again = (
+        subprocess.run(asked, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
+        for _ in range(2)
+    )
+    assert first == again and len(first.split(",")) == 8
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -170,8 +170,8 @@ def _check_arrivals(request: Request) -> None:
         asked = "a trace" if not request.slo else parse_slo(request.slo).asked
         those = ", ".join(name for name, each in SCENARIOS.items() if each.is_served)
         raise UsageError(
-            f"{asked} is about requests that arrive by themselves, and --scenario "
-            f"{request.scenario} sends one when the last is answered: take --scenario {those}"
+            f"{asked} is about requests that arrive by themselves, and in the scenario "
+            f"{request.scenario} none do: take --scenario {those}"
         )
     slo = parse_slo(request.slo) if request.slo else Slo(USUAL_QUANTILE, math.inf, "")
     if (trace := trace_of(request)) is not None:
@@ -206,7 +206,7 @@ def _check_service(service: Service, scenario: str) -> None:
         raise UsageError(f"--url {service.url!r} cannot be read: {error}") from error
     if address.scheme != "http" or not host:
         raise UsageError(
-            f"--url {service.url!r} is no address of a server on this machine: write "
+            f"--url {service.url!r} is no address that is asked over plain HTTP: write "
             "http://127.0.0.1:{port}/predict"
         )
     if find_spec("aiohttp") is None:

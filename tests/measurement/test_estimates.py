@@ -1,15 +1,25 @@
 import math
 
+import msgspec
 import numpy as np
 import pytest
 
-from tuner.measurement.estimates import PRIOR_LAUNCH_SD, Estimates, round_worths
+from tuner.measurement.estimates import (
+    PRIOR_LAUNCH_SD,
+    Estimates,
+    kept,
+    lead_beside,
+    round_worths,
+)
 from tuner.measurement.replication import scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice, packed
+from tuner.record.load import Batching, Slo
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.serving import Served
 
+ONE = Batching((1,))
 DEFAULT = Configuration()
 FAST = Configuration.of({"fake.layout": "packed"})
 SLOW = Configuration.of({"fake.layout": "plain"})
@@ -205,3 +215,32 @@ def test_a_failed_launch_of_a_round_has_no_value() -> None:
     b = launch(2, FAST, [0.3], purpose=Purpose.CONFIRM, outcome=Outcome.CRASHED)
     assert round_worths([a, b], THROUGHPUT)[1] is None
     assert round_worths([b], THROUGHPUT) == [None]
+
+
+def server(id: int, rate: float, call_s: float, busy_s: float, *, met: bool = True) -> LaunchRecord:
+    """A confirming launch whose p99 crosses the bound of 100 ms at a rate, or at none."""
+
+    def calls(index: int, seconds: float, offered: float) -> Slice:
+        made = packed([seconds] * 100)
+        return Slice(
+            index, 1, 100, 1.0, 0.5, packed_calls=made, served=Served(ONE, 100, offered=offered)
+        )
+
+    within = calls(2, 0.1 if met else 0.2, rate)
+    return LaunchRecord(
+        LaunchRequest(id, Configuration(), 1, Purpose.CONFIRM, round=1),
+        slices=[calls(1, call_s, 0.0), within, calls(3, 0.3, 1.05 * rate)],
+        beside=[calls(4, busy_s, 0.0)],
+        ending=Ending(Outcome.MEASURED),
+    )
+
+
+def test_servers_beside_a_neighbour_are_compared_by_rates_and_by_what_they_keep() -> None:
+    """One with the higher rate is not behind because it answers fewer when it is never idle."""
+    served = msgspec.structs.replace(Objective.of("rate_within"), slo=Slo(0.99, 0.1, ""))
+    own, other = server(1, 40.0, 0.020, 0.040), server(2, 30.0, 0.015, 0.060)
+    assert kept(own, served) == pytest.approx(math.log(0.5))  # what arrived says nothing of it
+    assert kept(other, served) == pytest.approx(math.log(0.25))
+    lead = lead_beside(own, other, served)
+    assert lead is not None and math.exp(lead) == pytest.approx(40 / 30 * 2)
+    assert lead_beside(own, server(3, 30.0, 0.015, 0.060, met=False), served) is None

@@ -2,11 +2,14 @@
 
 import math
 
+import msgspec
 import pytest
 
 from tuner.record.interval import Interval
 from tuner.record.launch import Share, Slice, packed, percentile
-from tuner.record.objective import GOALS, METRICS, Bound, Objective
+from tuner.record.load import Batching, Slo
+from tuner.record.objective import GOALS, METRICS, THROUGHPUT, Bound, Objective
+from tuner.record.serving import Served
 
 FAST = Slice(1, 4, 10, 1.0, 0.5, packed_calls=packed([0.1] * 10))
 SLOW = Slice(2, 4, 5, 1.0, 1.5, packed_calls=packed([0.1, 0.1, 0.1, 0.1, 0.6]))
@@ -65,3 +68,14 @@ def test_a_slice_of_calls_that_no_clock_timed_is_damaged(bad: float) -> None:
 
 def test_a_bound_says_a_figure_as_it_was_asked_for() -> None:
     assert Bound("memory", 2**32, "--max-memory 4G").in_words(1.5 * 2**30) == "a memory of 1.50 GiB"
+
+
+def test_beside_a_neighbour_a_server_is_worth_what_it_answers_when_never_idle() -> None:
+    """A bound that is out of reach there leaves no rate."""
+    slo = Slo(0.99, 0.25, "")
+    objective = msgspec.structs.replace(Objective.of("rate_within"), slo=slo)
+    served = Served(Batching((1, 2)), 6, sustained=0.001)
+    busy = Slice(1, 2, 4, 4.0, 0.5, packed_calls=packed([0.5, 0.8, 0.5, 0.8]), served=served)
+    assert math.exp(objective.of_slice(busy)) == pytest.approx(0.001)
+    assert math.exp(objective.beside([busy])) == pytest.approx(2 / 0.8)
+    assert math.exp(THROUGHPUT.beside([busy])) == pytest.approx(6 / 4.0)

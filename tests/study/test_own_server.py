@@ -107,15 +107,19 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
         ((*ASKED, "--model", "resnet50"), "stand instead of each other"),
         ((*ASKED, "--batch", "4"), "the program of --serve has its own"),
         ((*ASKED, "--scenario", "single-stream"), "--scenario server"),
+        ((*ASKED, "--scenario", "offline"), "and not --scenario offline: leave it out"),
         ((*ASKED[:3], "http://10.0.0.1:{port}/", *ASKED[4:]), "10.0.0.1 is not the loopback"),
         ((*ASKED[:3], "http://example.com:{port}/", *ASKED[4:]), "is not the loopback"),
-        ((*ASKED[:3], "https://127.0.0.1:{port}/", *ASKED[4:]), "is no address of a server"),
+        ((*ASKED[:3], "https://127.0.0.1:{port}/", *ASKED[4:]), "is asked over plain HTTP"),
         ((*ASKED[:3], "http://127.0.0.1:8000/", *ASKED[4:]), "write {port} in the place"),
         ((*ASKED[:3], "http://[::1/", *ASKED[4:]), "cannot be read"),
         (("--serve", "no-such-program", *ASKED[2:]), "there is no program no-such-program"),
         (("--serve", "", *ASKED[2:]), "--serve is empty"),
         ((*ASKED[:5], "none.jsonl"), "cannot read the requests in"),
-        (("--serve", f"{sys.executable} -c 'print(1)'", *ASKED[2:]), "ended with exit code 0"),
+        (
+            ("--serve", f"{sys.executable} -c 'print(1)'", *ASKED[2:]),
+            "is to stay in the foreground",
+        ),
     ],
 )
 def test_what_is_no_server_is_said(here: Here, arguments: tuple[str, ...], told: str) -> None:

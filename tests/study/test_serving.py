@@ -127,7 +127,7 @@ def test_recorded_arrivals_are_compressed_in_time(
     assert rate < 0.9 * result["default"]["value"]["point"]
     report = (tmp_path / "out/report.md").read_text()
     assert "times the trace's pace" in report and "arrivals.csv" in report
-    assert traced["default"]["validation"] is None
+    assert traced["default"]["validations"] == []
 
     moved = trace.rename(tmp_path / "moved.csv")
     path = str(tmp_path / "out/recommended.toml")

@@ -101,9 +101,10 @@ class Running:
         self.ref = written(folder, mode)
         self.server = Server(self.ref, (), None, folder / "log")
         self.client = Client(self.server.url, read_bodies(Path(self.ref.inputs)))
+        self.told: list[str] = []
 
     def until_ready(self) -> float:
-        return self.server.until_ready(self.client, Sighting())
+        return self.server.until_ready(self.client, Sighting(), self.told.append)
 
 
 @pytest.fixture
@@ -117,6 +118,9 @@ def running(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Running]
 @pytest.mark.parametrize("running", ["late", "loads"], indirect=True)
 def test_it_is_waited_for(running: Running) -> None:
     assert running.until_ready() > 0.04
+    said = [text.removeprefix(f"waiting for {running.server.url}, ") for text in running.told]
+    assert said[0] == "where nobody listens (has the command {port}, or reads it $PORT?)"
+    assert said[1:] == (["which answers that it is busy"] if "loads" in running.ref.command else [])
     assert json.loads(running.client.answer(1))["got"] == len('{"text": "longer"}')
 
 
@@ -236,7 +240,7 @@ def test_a_server_without_a_framework_has_nothing_to_tune(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(own_server, "LOG", tmp_path / "log")
-    card = card_of_service(running.ref)
+    card = card_of_service(running.ref, running.told.append)
     assert "loads neither PyTorch nor TensorFlow" in card.fault
     assert card.form == "service"
 
@@ -277,7 +281,7 @@ def test_a_number_is_held_to_others_of_its_kind(tmp_path: Path) -> None:
 
 
 def test_answers_that_have_nothing_in_common_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="otherwise each time"):
+    with pytest.raises(UsageError, match="differ each time"):
         answers.write(tmp_path / "reference.npz", [[b"one"], [b"two"]])
 
 

@@ -55,7 +55,6 @@ from tuner.cli.options import (
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 from tuner.frameworks import OFFERED_TITLES
-from tuner.record.load import OFFLINE
 from tuner.version import __version__
 
 app = typer.Typer(
@@ -93,7 +92,7 @@ def run(
     allow_pickle: AllowPickle = False,
     hw: Hw = "auto",
     framework: Frameworks = None,
-    scenario: ScenarioName = OFFLINE,
+    scenario: ScenarioName = None,
     callers: Callers = None,
     slo: SloText = None,
     trace: TraceFile = None,

@@ -9,7 +9,7 @@ import typer
 
 from tuner.cli import paths
 from tuner.frameworks import OFFERED
-from tuner.record.load import SCENARIOS
+from tuner.record.load import OFFLINE, SCENARIOS, SERVER
 from tuner.record.objective import GOALS
 
 Model = Annotated[
@@ -94,8 +94,11 @@ Frameworks = Annotated[
     typer.Option(help=f"{' or '.join(OFFERED)}; may be repeated. Default: every installed one."),
 ]
 ScenarioName = Annotated[
-    str,
-    typer.Option(help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items()) + "."),
+    str | None,
+    typer.Option(
+        help="; ".join(f"{name}: {s.summary}" for name, s in SCENARIOS.items())
+        + f". Default: {OFFLINE}, with --serve {SERVER}."
+    ),
 ]
 Callers = Annotated[
     int | None,

@@ -10,14 +10,16 @@ import msgspec
 
 from tuner.findings.launches import launches_of
 from tuner.record.edge import alone_s, edge_of
+from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, Purpose, percentile
 from tuner.record.load import Slo
 from tuner.record.objective import offered_of, timed_of, trials_of
 from tuner.record.result import Result
-from tuner.record.serving import Serving, TriedRate
+from tuner.record.serving import Serving, TriedRate, Validation
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.study import Study
+from tuner.study.validate import validations_of
 
 _MUCH = 0.1
 """Of one CPU's time: more, and the rates say as much of the tool as of the model."""
@@ -78,6 +80,22 @@ def default_meets(claims: Claims) -> bool | None:
     return None if claims.objective.slo is None or not n else met == n
 
 
+def too_slow(name: str, told: Sequence[Validation]) -> list[str]:
+    """Say it where LoadGen found the lower bound of a rate too slow each time."""
+    if not told:
+        return []
+    here = [each for each in told if each.rate == told[0].rate]
+    if not all(each.is_too_slow for each in here):
+        return []
+    disturbed = ", while something disturbed it" if all(each.disturbed for each in here) else ""
+    kept = [each.rate for each in told if each.told is not None and not each.is_too_slow]
+    lower = f", and in time at {figure(kept[-1])}: count on no more than that" if kept else ""
+    return [
+        f"{name}: LoadGen was answered too late at {figure(here[0].rate)} requests/s, the lower "
+        f"bound of its rate{disturbed}{lower}"
+    ]
+
+
 def without_speedups(result: Result) -> Result:
     """Return a result that holds rates alone: there is no ratio to what serves nobody in time."""
     winners = {
@@ -120,6 +138,8 @@ def of_serving(study: Study, claims: Claims, found: Sequence[Claim]) -> list[str
             "without a speedup"
         )
     winners = dict.fromkeys(c.configuration for c in found if c.verdict == "faster")
+    for configuration in [*winners, claims.default]:
+        texts += too_slow(configuration.label(), validations_of(study.store, configuration))
     for configuration in winners:
         serving = serving_of(launches_of(study.store, configuration), slo)
         if serving is None:

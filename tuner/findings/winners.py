@@ -19,16 +19,16 @@ from tuner.findings.serving import serving_of
 from tuner.findings.stability import is_unstable, stability
 from tuner.measurement.confirmation import WORTH_HAVING
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, ValidationNoted, WinnerClass
+from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.result import DefaultSection, WinnerSection
-from tuner.record.serving import Validation
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
 from tuner.study.study import Study
+from tuner.study.validate import validations_of
 
 
 def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
@@ -79,7 +79,7 @@ def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSect
         device_memory=device_memory(records),
         joules_per_item=joules_per_item(records),
         serving=serving_of(records, claims.objective.slo),
-        validation=_validation(store, claims.default),
+        validations=validations_of(store, claims.default),
         cpu_share=cpu_share(records),
     )
 
@@ -124,14 +124,9 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         device_memory=device_memory(records),
         joules_per_item=joules_per_item(records),
         serving=serving_of(records, claims.objective.slo),
-        validation=_validation(study.store, claim.configuration),
+        validations=validations_of(study.store, claim.configuration),
         cpu_share=cpu_share(records),
     )
-
-
-def _validation(store: Store, configuration: Configuration) -> Validation | None:
-    noted = [n for n in store.all(ValidationNoted) if n.configuration == configuration]
-    return noted[-1].validation if noted else None
 
 
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:

@@ -27,7 +27,7 @@ from tuner.measurement.passes import passes_of
 from tuner.measurement.replication import Scatter, scatter, variance_of_median
 from tuner.record.configuration import Configuration
 from tuner.record.launch import UNPACED, LaunchRecord, Purpose, Slice
-from tuner.record.objective import Objective
+from tuner.record.objective import Objective, timed_of
 from tuner.record.outcome import Outcome
 
 # The prior for beta: fully shared, give or take (SD).
@@ -76,13 +76,28 @@ def _worth_of_all(record: LaunchRecord, objective: Objective, *, only_clean: boo
 
 def beside(record: LaunchRecord, objective: Objective) -> float:
     """Return a launch's worth beside a synthetic busy neighbour, which it must have had."""
-    return statistics.median(objective.of_slice(s) for s in record.beside)
+    return objective.beside(record.beside)
 
 
 def kept(record: LaunchRecord, objective: Objective) -> float:
     """Return what a launch keeps of its worth beside the neighbour: the log of a share."""
-    undisturbed = statistics.median(objective.of_slice(s) for s in clean_slices(record))
-    return beside(record, objective) - undisturbed
+    # a rate at which requests arrive is nothing that a server does
+    own = record.slices if objective.slo is None else timed_of(record.slices)
+    clean = [s for s in own if not s.interference.dirty] or own
+    return beside(record, objective) - objective.beside(clean)
+
+
+def lead_beside(own: LaunchRecord, other: LaunchRecord, objective: Objective) -> float | None:
+    """Return by how much a launch is worth more than another of its round beside the neighbour.
+
+    Of servers: by how much its rate is higher, and by what both keep; None where one had no rate.
+    """
+    if objective.slo is None:
+        return beside(own, objective) - beside(other, objective)
+    mine, others = round_worths([own, other], objective)
+    if mine is None or others is None:
+        return None
+    return mine - others + kept(own, objective) - kept(other, objective)
 
 
 class Estimates:

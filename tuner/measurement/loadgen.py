@@ -16,7 +16,9 @@ from pathlib import Path
 
 import msgspec
 
+from tuner import supervisor
 from tuner.host.environment import untuned
+from tuner.host.interference import Watch
 from tuner.measurement.supervised import Supervised
 from tuner.record.serving import LoadgenOrder, LoadgenWord, Validation
 
@@ -99,12 +101,15 @@ def validated(order: LoadgenOrder, log: Path, serve: Callable[[str], str]) -> Va
     they could not, empty if they did.
     """
     told: LoadgenWord | str
+    watch = Watch(of=lambda: supervisor.descendants(os.getpid()))
     try:
         with loadgen(order, log) as asked:
+            before = watch.read()
             fault = serve(asked.address)
+            seen = watch.between(before, watch.read())  # before it writes its logs, and ends
             told = f"{fault}{asked.last_words()}" if fault else asked.word(_WORD_S)
     except OSError as error:  # no room for its folder, or a path too long for a socket
-        told = f"LoadGen could not be started: {error}"
+        return Validation(order.rate, None, f"LoadGen could not be started: {error}")
     if isinstance(told, str):
         return Validation(order.rate, None, told)
-    return Validation(order.rate, told)
+    return Validation(order.rate, told, disturbed=seen.dirty)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tuner.output.values import in_unit, value_of
 from tuner.record.configuration import Value
 from tuner.record.figures import figure
@@ -63,13 +65,20 @@ def queue_in_words(serving: Serving) -> str:
     return "-" if serving.queue_share is None else f"{serving.queue_share:.0%}"
 
 
-def loadgen_in_words(validation: Validation | None) -> str:
-    """Write LoadGen's word, with what it rests on."""
-    if validation is None:
+def loadgen_in_words(validations: Sequence[Validation]) -> str:
+    """Write LoadGen's words, with what they rest on, and its reason for the last."""
+    if not validations:
         return "not asked"
+    told = validations[-1].told
+    reason = f" ({told.reason})" if told is not None and told.reason else ""
+    return "; then ".join(map(_word, validations)) + reason
+
+
+def _word(validation: Validation) -> str:
     told = validation.told
     if told is None:
         return f"no word: {validation.fault}"
     late = f"{told.n_over} of {told.n_requests} late"
-    text = f"{_WORDS[told.word]} at {figure(told.rate)}/s: {late} in {told.duration_s:.0f} s"
-    return f"{text} ({told.reason})" if told.reason else text
+    disturbed = f", while {validation.disturbed[0]}" if validation.disturbed else ""
+    said = f"{_WORDS[told.word]} at {figure(told.rate)}/s"
+    return f"{said}: {late} in {told.duration_s:.0f} s{disturbed}"

@@ -42,6 +42,9 @@ class Metric(msgspec.Struct, frozen=True):
     """What the search goes by in the place of it, in words; empty where it is the same."""
     search_unit: str = ""
     """The unit of that; empty where it is the same."""
+    of_busy_slice: Callable[[Slice], float] | None = None
+    """The value of a slice beside a busy neighbour, where it is another: no rate is within a bound
+    that is out of reach there."""
     is_rate: bool = False
     """Whether it is items, or requests, per second."""
 
@@ -136,9 +139,10 @@ METRICS = {
         "maximize",
         _sustained,
         _rate_within,
-        searched_by="what service times let expect: by a simulated queue, of a server of your own "
-        "by callers in a closed loop",
+        searched_by="what service times let expect in a simulated queue (of a server of your own: "
+        "what callers do that wait for each answer)",
         search_unit="requests/s, expected",
+        of_busy_slice=most_answered,
         is_rate=True,
     ),
 }
@@ -236,6 +240,12 @@ class Objective(msgspec.Struct, frozen=True):
     def of_slice(self, taken: Slice) -> float:
         """Return the worth of a slice."""
         return self._worth(METRICS[self.metric].of_slice(taken))
+
+    def beside(self, slices: Sequence[Slice]) -> float:
+        """Return what slices are worth, at least one, as those beside a busy neighbour are."""
+        metric = METRICS[self.metric]
+        value_of = metric.of_busy_slice or metric.of_slice
+        return statistics.median(self._worth(value_of(taken)) for taken in slices)
 
     def of_launch(self, slices: Sequence[Slice]) -> float | None:
         """Return the worth of a launch by its slices, at least one, of a metric that is of them.

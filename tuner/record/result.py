@@ -82,9 +82,10 @@ class BesideNeighbour(msgspec.Struct, frozen=True):
     """Busy ones, on the same CPUs."""
     n_rounds: int
     kept: float
-    """Share of its undisturbed rate."""
+    """Share of its undisturbed rate; of a server, of what it answers when never idle."""
     speedup: float
-    """Against the default beside the same neighbour."""
+    """Against the default beside the same neighbour; of a server, by the ratio of their rates and
+    by what both keep."""
     interval: Interval | None
     """Of that; None from fewer than three rounds."""
     collapses: bool
@@ -150,8 +151,9 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """That the card took, over the confirming slices; None where nothing tells."""
     serving: Serving | None = None
     """None where no requests arrived."""
-    validation: Validation | None = None
-    """What LoadGen said of the lower bound of the rate; None where it was not asked."""
+    validations: list[Validation] = []
+    """What LoadGen said, as it was asked: of the lower bound of the rate, then of lower rates where
+    that was too slow; empty where it was not asked."""
     cpu_share: float | None = None
     """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
 
@@ -180,8 +182,9 @@ class DefaultSection(msgspec.Struct, frozen=True):
     """That the card took, over the confirming slices; None where nothing tells."""
     serving: Serving | None = None
     """None where no requests arrived."""
-    validation: Validation | None = None
-    """What LoadGen said of the lower bound of the rate; None where it was not asked."""
+    validations: list[Validation] = []
+    """What LoadGen said, as it was asked: of the lower bound of the rate, then of lower rates where
+    that was too slow; empty where it was not asked."""
     cpu_share: float | None = None
     """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
 

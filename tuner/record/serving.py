@@ -125,7 +125,14 @@ class Validation(msgspec.Struct, frozen=True):
     """LoadGen's word on a configuration, or why there is none."""
 
     rate: float
-    """The lower bound of its interval: what it is asked about, in requests per second."""
+    """What it is asked about, in requests per second."""
     told: LoadgenWord | None
     fault: str = ""
     """Why it said nothing; empty if it did."""
+    disturbed: tuple[str, ...] = ()
+    """What disturbed it; empty where nothing did."""
+
+    @property
+    def is_too_slow(self) -> bool:
+        """Whether the latency was not kept."""
+        return self.told is not None and self.told.word == "too_slow"

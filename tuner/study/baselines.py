@@ -84,11 +84,9 @@ def _warn_of_a_late_default(study: Study) -> None:
     """Say that requests take too long in the default although nobody is before them in line."""
     slo = study.ledger.objective.slo
     if slo is not None and study.ledger.default_is_late:
-        study.listen(
-            Warned(
-                f"the default takes longer than {1000 * slo.seconds:.3g} ms ({slo.asked}) even for "
-                "single requests: what keeps within it has a rate, and no speedup"
-            )
+        study.notes.warn(
+            f"the default takes longer than {1000 * slo.seconds:.3g} ms ({slo.asked}) even for "
+            "single requests: what keeps within it has a rate, and no speedup"
         )
 
 

@@ -12,7 +12,7 @@ from tuner.study.phase_costs import EXPLAIN_ROUNDS, explained
 from tuner.study.profiles import profile_alone
 from tuner.study.schedule import Schedule
 from tuner.study.study import TURNS, Study
-from tuner.study.validate import validate
+from tuner.study.validate import validate, validate_further
 
 _OF_NONE = "where the default's time goes; nothing proved to be faster"
 
@@ -41,6 +41,7 @@ def explain(study: Study) -> None:
                 reason = "the budget left no time for all"
                 break
             _run_round(study, winner, arms)
+    validate_further(study, winners)
     study.notes.done(Phase.EXPLAIN, reason)
 
 

@@ -70,8 +70,9 @@ def write(path: Path, answered: Sequence[Sequence[bytes]]) -> None:
     }
     kept = [{k: v for k, v in one.items() if _kind(k) not in unsteady} for one in first]
     if not any(kept):
-        raise UsageError("the server answers the same requests otherwise each time, in every "
-                         "field: nothing can be compared")  # fmt: skip
+        raise UsageError("the server's answers to the same requests differ each time, in every "
+                         "field, so that no setting can be shown to leave them as they are: seed "
+                         "what it draws when it starts, weights too")  # fmt: skip
     content = json.dumps({"answers": kept, "unsteady": sorted(unsteady)}).encode()
     reference.write(path, {}, [np.frombuffer(content, dtype=np.uint8)])
 

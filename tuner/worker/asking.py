@@ -213,7 +213,8 @@ class Client:
             raise Overrun(f"{self.url} answered {status} to {body.name}")
         if not 200 <= status < 300:
             said = " ".join(content.decode(errors="replace").split())[:_SHOWN]
-            raise Refused(f"{self.url} answered {status} to {body.name}: {said}", status)
+            told = f": {said}" if said else ""
+            raise Refused(f"{self.url} answered {status} to {body.name}{told}", status)
         return content
 
 

@@ -61,6 +61,9 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
         replies.write(msgspec.json.encode(reply) + b"\n")
         replies.flush()
 
+    def say(stage: str) -> None:
+        tell(Stage(stage))
+
     session: AnySession | None = None
     orders = Orders(commands)
     tell(Hello(os.getpid()))
@@ -69,10 +72,10 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
         try:
             if isinstance(command, ListModels):
-                cards = [_cards(ref, command.each_variant) for ref in command.models]
+                cards = [_cards(ref, command.each_variant, say) for ref in command.models]
                 tell(Cards(tuple(itertools.chain.from_iterable(cards))))
                 continue
-            session = session or _session_for(command, lambda stage: tell(Stage(stage)), orders)
+            session = session or _session_for(command, say, orders)
             tell(_answer(session, command))
         except BrokenPipeError:
             return
@@ -82,20 +85,20 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
 
 
-def _cards(ref: ModelRef, each_variant: bool) -> list[ModelCard]:
+def _cards(ref: ModelRef, each_variant: bool, say: Callable[[str], None]) -> list[ModelCard]:
     if ref.command:
-        return [_card_of_command(ref)]
+        return [_card_of_command(ref, say)]
     return cards_of(ref) if each_variant else [card_of(ref)]
 
 
 # what serves a user's own command is imported where there is one: every launch waits for imports
 
 
-def _card_of_command(ref: ModelRef) -> ModelCard:
+def _card_of_command(ref: ModelRef, say: Callable[[str], None]) -> ModelCard:
     if ref.url:
         from tuner.worker.own_server import card_of_service
 
-        return card_of_service(ref)
+        return card_of_service(ref, say)
     from tuner.worker.program import card_of_program
 
     return card_of_program(ref)

@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -66,12 +66,13 @@ class Server:
             except OSError as error:
                 raise WorkerFailed(f"cannot run {self.shown}: {error.strerror}") from error
 
-    def until_ready(self, client: Client, seen: Sighting) -> float:
+    def until_ready(self, client: Client, seen: Sighting, tell: Callable[[str], None]) -> float:
         """Wait until the first request is answered, and look at it meanwhile; return the seconds.
 
-        Raises WorkerFailed where it ends, or goes on refusing.
+        tell: takes what it waits for, as soon as that is another. Raises WorkerFailed where it
+        ends, or goes on refusing.
         """
-        began, there_since = clock(), 0.0
+        began, there_since, told = clock(), 0.0, ""
         while True:
             seen.look(self.pid)
             self.check_alive()
@@ -83,17 +84,22 @@ class Server:
                         f"{self.shown} runs, and after {_SILENT_S:.0f} s nobody answers at "
                         f"{self.url}: it is to listen on the port {PORT} in its command (or $PORT)"
                     ) from unreachable
-                time.sleep(_LOOK_EVERY_S)
+                answers = f"where nobody listens (has the command {PORT}, or reads it $PORT?)"
             except (Overrun, Refused) as refused:
                 there_since = there_since or clock()
                 is_final = isinstance(refused, Refused) and refused.status not in _NOT_YET
                 if is_final or clock() - there_since > _LOADING_S:
                     raise
-                time.sleep(_LOOK_EVERY_S)
+                status = refused.status if isinstance(refused, Refused) else "that it is busy"
+                answers = f"which answers {status}"
             else:
                 seen.look(self.pid)
                 self.check_alive()
                 return clock() - began
+            if answers != told:
+                tell(f"waiting for {self.url}, {answers}")
+                told = answers
+            time.sleep(_LOOK_EVERY_S)
 
     def environment(self) -> dict[str, str]:
         """Return the variables that it was started under."""
@@ -110,7 +116,8 @@ class Server:
         if code is None:
             return
         how = f"by {signal.Signals(-code).name}" if code < 0 else f"with exit code {code}"
-        raise WorkerFailed(f"{self.shown} ended {how}{self._last_line()}")
+        stays = "" if code else ", and a server is to stay in the foreground"
+        raise WorkerFailed(f"{self.shown} ended {how}{self._last_line()}{stays}")
 
     def _last_line(self) -> str:
         text = self._log.read_bytes()[-_LAST_WORDS:].decode(errors="replace")
@@ -126,15 +133,18 @@ class Server:
         self._claim.close()
 
 
-def card_of_service(ref: ModelRef) -> ModelCard:
-    """Start a server once to see which framework it uses; the card carries what is wrong."""
+def card_of_service(ref: ModelRef, tell: Callable[[str], None]) -> ModelCard:
+    """Start a server once to see which framework it uses; the card carries what is wrong.
+
+    tell: takes what is waited for.
+    """
     seen = Sighting()
     try:
         bodies = read_bodies(Path(ref.inputs))
         server = Server(ref, (), None, LOG.resolve())
         client = Client(server.url, bodies)
         try:
-            server.until_ready(client, seen)
+            server.until_ready(client, seen, tell)
         finally:
             client.close()
             server.kill()

@@ -108,7 +108,7 @@ class ServiceSession:
         self._server = Server(ref, list(self._settings), self._placed, LOG.resolve())
         self._tell(f"waiting for {self._server.url}")
         self._client = Client(self._server.url, self._bodies)
-        return self._server.until_ready(self._client, self._seen)
+        return self._server.until_ready(self._client, self._seen, self._tell)
 
     def prepare(self, order: Prepare) -> Compiled:
         """Post the first requests of the load."""
