@@ -1,6 +1,6 @@
 """A server's rates in words."""
 
-from tests.study.test_validate import STOLEN, said
+from tests.study.loadgen_words import STOLEN, said
 from tuner.output.serving import loadgen_in_words
 
 

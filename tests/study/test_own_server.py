@@ -91,7 +91,9 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
         assert trial["outcome"] == "crashed" and "answered 500" in trial["reason"]
     assert of_threads or of_jemalloc
     assert not [t for t in outcomes.values() if t["outcome"] == "not_applicable"]
-    assert "uvicorn" in (tmp_path / "out/report.md").read_text()
+    report = (tmp_path / "out/report.md").read_text()
+    assert "uvicorn" in report
+    assert ("posted from beside the server" in report) == ("## Under load" in report)
 
     path = str(tmp_path / "out/recommended.toml")
     if result["verdict"] == "faster":

@@ -2,17 +2,10 @@
 
 import pytest
 
+from tests.study.loadgen_words import STOLEN, said
 from tuner.findings.serving import too_slow
-from tuner.record.serving import LoadgenWord, Validation, Word
+from tuner.record.serving import Validation
 from tuner.study.validate import next_asked
-
-STOLEN = ("the hypervisor stole 3% of the CPU time",)
-
-
-def said(word: Word, rate: float = 100.0, disturbed: tuple[str, ...] = ()) -> Validation:
-    reason = "" if word == "valid" else "Reduce target QPS to improve latency."
-    told = LoadgenWord(word, reason, rate, rate, 20.0, 2000, 40 * (word == "too_slow"), 0.1)
-    return Validation(rate, told, disturbed=disturbed)
 
 
 def test_what_was_kept_is_not_asked_about_again() -> None:

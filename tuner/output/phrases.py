@@ -27,6 +27,7 @@ from tuner.output.price import price
 from tuner.output.serving import (
     edge_in_words,
     highest_rate,
+    how_tried,
     latency_bound,
     loadgen_in_words,
     queue_in_words,
@@ -338,6 +339,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "highest_rate": highest_rate,
     "edge": edge_in_words,
     "queue": queue_in_words,
+    "how_tried": how_tried,
     "loadgen": loadgen_in_words,
 }
 """What templates may call: each writes one thing."""

@@ -9,6 +9,7 @@ from tuner.record.configuration import Value
 from tuner.record.figures import figure
 from tuner.record.result import DefaultSection, Result, WinnerSection
 from tuner.record.serving import Serving, Validation
+from tuner.record.workload import SERVICE
 
 _WORDS = {"valid": "VALID", "too_short": "too short", "too_slow": "too slow"}
 
@@ -63,6 +64,32 @@ def edge_in_words(serving: Serving) -> str:
 def queue_in_words(serving: Serving) -> str:
     """Write the queue's share of the median latency at the highest rate within the bound."""
     return "-" if serving.queue_share is None else f"{serving.queue_share:.0%}"
+
+
+def how_tried(result: Result) -> str:
+    """Say with how many requests rates were tried, at whose cost, and what LoadGen's word is not.
+
+    result: of a server to which requests were sent.
+    """
+    sections = served(result).values()
+    servings = [section.serving for section in sections if section.serving is not None]
+    tried = [rate.n_requests for serving in servings for rate in serving.rates]
+    cost = f"for at most {100 * max(each.generator for each in servings):.1f} % of one CPU's time"
+    facts = result.model_facts
+    is_own = facts is not None and facts.form == SERVICE
+    told = [
+        f"A rate was tried with {min(tried)} to {max(tried)} requests: where many more arrive, "
+        "what is kept for good may be lower, of slow servers most (docs/scenarios.md).",
+        f"They were posted from beside the server, {cost} an instance."
+        if is_own
+        else f"They were sorted in the servers' own processes, {cost}: a front end of your own "
+        "comes on top.",
+    ]
+    if any(section.validations for section in sections):
+        told.append(
+            "No MLPerf result: LoadGen ran for seconds, not for the ten minutes of its rules."
+        )
+    return " ".join(told)
 
 
 def loadgen_in_words(validations: Sequence[Validation]) -> str:

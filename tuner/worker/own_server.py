@@ -84,21 +84,21 @@ class Server:
                         f"{self.shown} runs, and after {_SILENT_S:.0f} s nobody answers at "
                         f"{self.url}: it is to listen on the port {PORT} in its command (or $PORT)"
                     ) from unreachable
-                answers = f"where nobody listens (has the command {PORT}, or reads it $PORT?)"
+                state = f"where nobody listens (has the command {PORT}, or reads it $PORT?)"
             except (Overrun, Refused) as refused:
                 there_since = there_since or clock()
                 is_final = isinstance(refused, Refused) and refused.status not in _NOT_YET
                 if is_final or clock() - there_since > _LOADING_S:
                     raise
                 status = refused.status if isinstance(refused, Refused) else "that it is busy"
-                answers = f"which answers {status}"
+                state = f"which answers {status}"
             else:
                 seen.look(self.pid)
                 self.check_alive()
                 return clock() - began
-            if answers != told:
-                tell(f"waiting for {self.url}, {answers}")
-                told = answers
+            if state != told:
+                tell(f"waiting for {self.url}, {state}")
+                told = state
             time.sleep(_LOOK_EVERY_S)
 
     def environment(self) -> dict[str, str]:
