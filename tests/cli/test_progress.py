@@ -66,6 +66,11 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     [
         ({}, "raw 49,350 items/s"),
         ({"search_ratio": 1.5}, "1.50x in the search, raw 49,350 items/s"),
+        ({"is_late": True, "search_ratio": 0.01}, "too late even for single requests"),
+        (
+            {"is_late": True, "n_disturbed": 4},
+            "too late even for single requests, all slices disturbed",
+        ),
         ({"n_disturbed": 4}, "raw 49,350 items/s, all slices disturbed"),
         ({"n_disturbed": 1}, "raw 49,350 items/s, 1 of 4 slices disturbed: not counted"),
     ],

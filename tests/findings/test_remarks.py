@@ -9,6 +9,7 @@ import pytest
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.study.studies import new_study
 from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, rounds, search
+from tuner.findings.ahead import ahead
 from tuner.findings.remarks import remarks
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, WinnerClass
@@ -136,11 +137,9 @@ def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
             )
         study = new_study(store, tmp_path, 2000.0)
         claims = make_claims(study)
-        found = remarks(study, claims, WinnerClass.SAME)
+        named = ahead(study, claims, WinnerClass.SAME)
     is_dear = times > 1
     assert claims.claim(WinnerClass.SAME).configuration == (FIRM if is_dear else BOTH)
-    named = [text for text in found if "is surely faster" in text]
-    assert len(named) == is_dear
-    start = f"{BOTH.label()} is surely faster than what is recommended, 1.36x"
-    assert all(text.startswith(start) for text in named)
-    assert all("is not recommended itself: fake.streams raises memory" in text for text in named)
+    assert [Configuration.of(found.configuration) for found in named] == [BOTH] * is_dear
+    assert all(found.lead.point == pytest.approx(1.36, abs=0.01) for found in named)
+    assert all(found.reason.startswith("fake.streams raises memory") for found in named)

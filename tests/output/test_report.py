@@ -16,11 +16,11 @@ from tuner.cli.summary import show
 from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Disturbance, LeftToFind, NoiseSection, PhaseSeconds, Seconds
+from tuner.record.course import Ahead, Disturbance, LeftToFind, NoiseSection, PhaseSeconds, Seconds
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
-from tuner.record.result import OperatorProfile, Result, WinnerSection
+from tuner.record.result import OperatorProfile, Result, Verdict, WinnerSection
 from tuner.record.result_faults import fault_of_result
 
 REDUCING = "fake.precision"
@@ -425,6 +425,59 @@ def test_a_host_that_was_too_noisy_is_said_to_be_with_what_to_do_and_without_a_p
         assert "The host was too noisy: two launches of the same program may differ by" in text
         assert what in text
         assert todo in text
+
+
+@pytest.mark.parametrize(
+    ("command", "wanted"),
+    [
+        (
+            "tune-framework --serve 'python app.py {port}' --url=http://127.0.0.1:{port}/ "
+            "--slo p99=9ms --requests requests.jsonl",
+            "tune-framework verify recommended.toml --serve 'python app.py {port}' "
+            "--url 'http://127.0.0.1:{port}/' --requests requests.jsonl",
+        ),
+        ("tune-framework --serve x --requests requests.jsonl", None),
+    ],
+)
+def test_a_server_of_one_s_own_is_verified_by_what_was_typed(
+    result: Result, command: str, wanted: str | None
+) -> None:
+    assert result.model_facts is not None
+    facts = msgspec.structs.replace(result.model_facts, form="service")
+    name, allocator = result.recommended_class, {"launch.allocator": "jemalloc"}
+    won = msgspec.structs.replace(result.winners[name], configuration=allocator)
+    lines = to_apply(
+        msgspec.structs.replace(
+            result,
+            verdict="faster",
+            command=command,
+            model_facts=facts,
+            winners=result.winners | {name: won},
+        )
+    )
+    assert lines[0].startswith("tune-framework run recommended.toml")
+    assert lines[1:] == ([wanted] if wanted else [])
+
+
+@pytest.mark.parametrize(
+    ("verdict", "than"), [("faster", "what is recommended"), ("keep_default", "the default")]
+)
+def test_what_is_faster_than_the_recommended_stands_under_the_headline(
+    verdict: Verdict, than: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lead = Interval(1.09, 1.06, 1.12, 0.95)
+    found = Ahead({"torch.compile.mode": "default"}, "torch_guide_compile", lead, "it is dear")
+    result = msgspec.structs.replace(whole(), verdict=verdict, ahead=[found])
+    show(result, Path("out"))
+    shown = [capsys.readouterr().out]
+    shown += [render(result, template) for template in ("report.md.j2", "report.html.j2")]
+    for text in (html.unescape(" ".join(each.replace("\\", "").split())) for each in shown):
+        told = (
+            f"torch_guide_compile is surely faster than {than}, 1.09x (1.06 - 1.12), and is not "
+            "recommended: it is dear. It is torch.compile.mode=default."
+        )
+        assert told in text
+        assert text.index(told) < text.index("launch_only")
 
 
 def test_a_noise_floor_of_too_few_rounds_is_not_blamed_on_the_host() -> None:

@@ -65,6 +65,9 @@ def in_environment(value: Value) -> dict[str, Any]:
 def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> None:
     write_recommendation(tmp_path / "recommended.toml", sound)
     assert read_recommended(tmp_path) == sound
+    written = (tmp_path / "recommended.toml").read_text()
+    tables = [line for line in written.splitlines() if line.startswith("[")]
+    assert tables[0] == "[[settings]]"  # what a person opens the file for
     for path in (
         "libtcmalloc.so.4",
         "/opt/elsewhere/libtcmalloc.so.4.5",

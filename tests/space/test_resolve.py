@@ -447,8 +447,10 @@ def test_of_a_program_the_launch_alone_is_tuned_and_recipes_say_what_is_left_out
     assert "launch.allocator" in space.by_id
     assert "torch.compile.mode" not in space.by_id
     found = {b.name: b for b in resolve_baselines(profile, host, program, facts, space)}
-    assert found["torch_guide_compile"].same_as == "default"
-    assert any("itself must" in dead for dead in found["torch_guide_compile"].dead_settings)
+    compiled = found["torch_guide_compile"]
+    assert not compiled.is_applicable
+    told = "the program itself must set torch.memory_format, torch.compile.mode"
+    assert compiled.reason == told
 
 
 @pytest.mark.parametrize("form", OF_PROGRAMS)

@@ -373,11 +373,11 @@ def test_rounds_before_the_first_look_are_not_left_in_vain(
     assert "no time for a further round after 4" in done.reason
 
 
-@pytest.mark.parametrize(("slo", "kept_s"), [(BOUND, 175.0), (REPLAYED, 0.0), (None, 0.0)])
+@pytest.mark.parametrize(("slo", "kept_s"), [(BOUND, 275.0), (REPLAYED, 0.0), (None, 0.0)])
 def test_rounds_leave_loadgen_the_time_to_speak_of_what_is_proved(
     store: Store, tmp_path: Path, slo: Slo | None, kept_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is asked of the default and the winner: 10 s and 60 s of requests each, and a reserve."""
+    """It is asked of the default and the winner: 10 s and 100 s of requests each, and a reserve."""
     monkeypatch.setattr(tuner.study.phase_costs, "is_installed", lambda: True)
     name_finalists(store, SAME)
     study = new_study(store, tmp_path, budget_s=1000)
@@ -398,9 +398,12 @@ def test_loadgen_sends_no_more_requests_than_it_needs(store: Store, tmp_path: Pa
     study = new_study(store, tmp_path, budget_s=1000)
     study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
     costs = PhaseCosts(study)
-    assert costs.loadgen_s(10.0) == 60.0
+    assert costs.loadgen_s(10.0) == 100.0  # a tenth of the budget
     assert costs.loadgen_s(100.0) == pytest.approx(20.0)  # 2,000: twenty times one beyond p99
     assert costs.loadgen_s(1e6) == 2.0
+    study = new_study(store, tmp_path, budget_s=4000)
+    study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
+    assert PhaseCosts(study).loadgen_s(10.0) == 150.0
 
 
 def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(

@@ -117,7 +117,7 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
         ((*ASKED[:3], "http://[::1/", *ASKED[4:]), "cannot be read"),
         (("--serve", "no-such-program", *ASKED[2:]), "there is no program no-such-program"),
         (("--serve", "", *ASKED[2:]), "--serve is empty"),
-        ((*ASKED[:5], "none.jsonl"), "cannot read the requests in"),
+        ((*ASKED[:5], "none.jsonl"), "none.jsonl cannot be read"),
         (
             ("--serve", f"{sys.executable} -c 'print(1)'", *ASKED[2:]),
             "is to stay in the foreground",

@@ -39,5 +39,7 @@ def test_a_reader_is_warned_of_a_rate_that_was_never_kept() -> None:
     (text,) = too_slow("x", [disturbed, late, said("valid", 90.0)])
     assert "too late at 100 requests/s" in text and "in time at 90:" in text
     assert "disturbed" not in text
+    (text,) = too_slow("x", [late, said("too_short", 90.0)])
+    assert text.endswith("; at 90 its run was too short to say (0 of 2000 late)")
     (text,) = too_slow("x", [disturbed] * 3)
     assert text.endswith("while something disturbed it")

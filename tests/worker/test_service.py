@@ -66,6 +66,8 @@ class Handler(BaseHTTPRequestHandler):
         code = 503 if mode == "loads" and n < 3 else code
         code = 429 if is_busy else code
         code = 302 if mode == "redirects" else code
+        if code == 500:
+            print("KeyError: 'text'", file=sys.stderr, flush=True)
         said = json.dumps({"got": len(body), "score": 0.5 + n * 1e-9, "id": n}).encode()
         self.send_response(code)
         if code == 302:
@@ -129,6 +131,7 @@ def test_it_is_waited_for(running: Running) -> None:
     [
         ("exits", WorkerFailed, "ended with exit code 3 (its last line: no model here)"),
         ("fails", Refused, "answered 500 to requests.jsonl:1"),
+        ("fails", Refused, "(its last line: KeyError: 'text')"),
         ("redirects", Refused, "answered 302"),
     ],
     indirect=["running"],

@@ -114,6 +114,8 @@ def _measured(event: LaunchDone) -> str:
     text = f"raw {figure(event.value)} {event.unit}"
     if event.search_ratio is not None:
         text = f"{event.search_ratio:.2f}x in the search, {text}"
+    if event.is_late:  # its value only ranks
+        text = "too late even for single requests"
     if not event.n_disturbed:
         return text
     if event.n_disturbed == event.n_slices:

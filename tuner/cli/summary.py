@@ -9,11 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.tables import wide_console
+from tuner.output.caveats import disturbance, faster_still
 from tuner.output.index import best_guide, lines_of, reached, unfinished
 from tuner.output.phrases import (
     against_as_run,
     best_candidate,
-    disturbance,
     is_recommended,
     noise_floor,
     removed,
@@ -74,6 +74,8 @@ def show(result: Result, folder: Path) -> None:
         console.print(Text.assemble(("against how you run it now: ", "bold"), now))
     if disturbance(result):
         console.print(Text(disturbance(result), style="bold yellow"))
+    for text in faster_still(result):
+        console.print(Text(text, style="bold yellow"))
     console.print(_table(result))
     for name, winner in result.winners.items():
         earlier = same_settings(result, name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from tuner.findings.ahead import ahead
 from tuner.findings.baselines import baseline_section, over_as_run, over_best_baseline
 from tuner.findings.designed import designed_section
 from tuner.findings.left import left_to_find
@@ -115,6 +116,7 @@ def assemble(study: Study, context: Context) -> Result:
         model_facts=_model(context),
         callers=context.workload.callers,
         default_meets_slo=meets,
+        ahead=ahead(study, claims, klass),
         price_per_hour=context.price_per_hour,
     )
     return without_speedups(found) if meets is False else found

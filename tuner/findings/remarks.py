@@ -14,11 +14,9 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
-from tuner.space.catalogue import allowed_in, is_default, winner_class
+from tuner.space.catalogue import is_default, winner_class
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
-from tuner.study.compared import baseline_name
-from tuner.study.minimise import why_not
 from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
@@ -48,7 +46,6 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
             texts += _of_a_winner(study, claims, claim)
             texts += _of_prices(study, claim)
     texts += _of_stability(study, claims, klass)
-    texts += _of_what_is_ahead(study, claims, klass)
     texts += _of_bounds(study, claims)
     texts += of_serving(study, claims, found)
     recommended = claims.claim(klass)
@@ -89,28 +86,6 @@ def _of_stability(study: Study, claims: Claims, klass: WinnerClass) -> list[str]
             )
         texts[claim.configuration] = text
     return [*texts.values()]
-
-
-def _of_what_is_ahead(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
-    """Name what was confirmed, is surely faster than what is recommended, and is not; say why."""
-    recommended, texts = claims.claim(klass).configuration, []
-    for arm in claims.arms:
-        if arm == recommended or not allowed_in(klass, arm):
-            continue
-        lead = claims.lead(arm, recommended)
-        if lead is None or lead.low <= 1 or claims.claim_of(klass, arm).verdict != "faster":
-            continue
-        why = study.ledger.eligible.refusal(arm) or why_not(study, arm)
-        if not why and (echoed := study.ledger.unobservable(arm)):
-            why = f"nothing shows that {', '.join(sorted(echoed))} took effect"
-        if why:
-            name = baseline_name(study, arm)
-            texts.append(
-                f"{arm.label()}{f' ({name})' if name else ''} is surely faster than what is "
-                f"recommended, {lead.point:.2f}x ({lead.low:.2f} - {lead.high:.2f}), and is not "
-                f"recommended itself: {why}"
-            )
-    return texts
 
 
 def _of_bounds(study: Study, claims: Claims) -> list[str]:

@@ -88,8 +88,12 @@ def too_slow(name: str, told: Sequence[Validation]) -> list[str]:
     if not all(each.is_too_slow for each in here):
         return []
     disturbed = ", while something disturbed it" if all(each.disturbed for each in here) else ""
-    kept = [each.rate for each in told if each.told is not None and not each.is_too_slow]
-    lower = f", and in time at {figure(kept[-1])}: count on no more than that" if kept else ""
+    lower, last = "", told[-1].told
+    if last is not None and last.word == "valid":
+        lower = f", and in time at {figure(last.rate)}: count on no more than that"
+    elif last is not None and last.word == "too_short":
+        late = f"{last.n_over} of {last.n_requests} late"
+        lower = f"; at {figure(last.rate)} its run was too short to say ({late})"
     return [
         f"{name}: LoadGen was answered too late at {figure(here[0].rate)} requests/s, the lower "
         f"bound of its rate{disturbed}{lower}"
@@ -121,6 +125,7 @@ def without_speedups(result: Result) -> Result:
         winners=winners,
         baselines=baselines,
         contributions=[],
+        ahead=[],
     )
 
 

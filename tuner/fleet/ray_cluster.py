@@ -25,7 +25,8 @@ from tuner.interrupts import raise_asked
 _ANSWER_S = 10.0
 """For somebody to listen at an address."""
 _TRIES = 3
-_NO_SERVER = "Starting Ray client server failed"
+_NO_SERVER = ("Starting Ray client server failed", "psutil.ZombieProcess", "psutil.NoSuchProcess")
+"""What Ray tells of a client's own server that died as it started (ray-project/ray#63202)."""
 _LOST_S = 30.0
 """After so long without its own services a cluster is given up."""
 _GET_S = 60.0
@@ -220,7 +221,7 @@ def _join(ray: Any, address: str) -> None:
                 )
         except (RuntimeError, ConnectionError) as error:
             # Ray's proxy forks a server for each client, which now and then does not come up
-            if not attempts_left or _NO_SERVER not in str(error):
+            if not attempts_left or not any(sign in str(error) for sign in _NO_SERVER):
                 raise
         else:
             return

@@ -190,7 +190,8 @@ def find_service(
     ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()))
     card = read_cards([ref], waiting)[0]
     if card.fault:
-        raise UsageError(f"--serve: {card.fault}")
+        is_of_requests = card.fault.startswith("--requests ")
+        raise UsageError(card.fault if is_of_requests else f"--serve: {card.fault}")
     return ref, card
 
 

@@ -7,24 +7,21 @@ from __future__ import annotations
 
 import functools
 import random
-import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tuner.host.identity import Host
-from tuner.host.interference import n_disturbed
+from tuner.measurement.announced import launch_done
 from tuner.measurement.bench import Bench
 from tuner.measurement.conversations import Conversation, converse
-from tuner.measurement.estimates import clean_slices
 from tuner.measurement.launch import ProcessLaunch, Timeouts
 from tuner.measurement.memory import MemoryModel
 from tuner.measurement.neighbour import n_neighbours, neighbour
-from tuner.measurement.offering import tries
 from tuner.measurement.quiet import Quiet
 from tuner.measurement.sharing import share_out
 from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration
-from tuner.record.events import LaunchBegins, LaunchDone, Listener
+from tuner.record.events import LaunchBegins, Listener
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
 from tuner.record.load import Batching, served_sizes
 from tuner.record.objective import Objective
@@ -323,27 +320,4 @@ class ProcessLauncher:
         )
 
     def _announce(self, record: LaunchRecord) -> None:
-        request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
-        slices, objective = clean_slices(record), self._objective
-        value, unit = None, objective.search_unit
-        if slices:  # by what the search goes by; a claim's value may be another
-            value = objective.value(statistics.median(map(objective.of_slice, slices)))
-        if slices and tries(record, objective):
-            worth, unit = objective.of_launch(record.slices), objective.unit
-            value = None if worth is None else objective.value(worth)
-        self._listen(
-            LaunchDone(
-                launch=request.id,
-                label=request.configuration.label(),
-                purpose=request.purpose,
-                outcome=ending.outcome,
-                reason=ending.reason,
-                rate=statistics.median(s.rate for s in slices) if slices else None,
-                value=value,
-                unit=unit,
-                seconds=record.total_s,
-                n_slices=len(record.slices),
-                n_disturbed=n_disturbed(record.slices),
-                search_ratio=self._search_ratio(record),
-            )
-        )
+        self._listen(launch_done(record, self._objective, self._search_ratio(record)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import string
+from itertools import pairwise
 
 import msgspec
 
@@ -11,11 +12,12 @@ from tuner.output.phrases import settings
 from tuner.record.configuration import Value
 from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
-from tuner.record.workload import OF_PROGRAMS
+from tuner.record.workload import PROGRAM, SERVICE
 from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import BATCH
 
 _ANY_PROGRAM = "python serve.py"
+_OF_A_SERVER = ("--serve", "--url", "--requests")
 
 
 class Arm(msgspec.Struct, frozen=True):
@@ -44,11 +46,32 @@ def to_apply(result: Result) -> list[str]:
     lines = [f"tune-framework run recommended.toml -- {_ANY_PROGRAM}"]
     if any(knob.needs_code_change for knob in knobs):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
-    elif result.model_facts is None or result.model_facts.form not in OF_PROGRAMS:
+    elif result.model_facts is not None and result.model_facts.form == SERVICE:
+        if given := _server_as_given(result.command):
+            lines.append(f"tune-framework verify recommended.toml {given}")
+    elif result.model_facts is None or result.model_facts.form != PROGRAM:
         is_file = "/" in result.model or ".py" in result.model
         named = f" --model {shlex.quote(result.model)}" if is_file else ""
         lines.append(f"tune-framework verify recommended.toml{named}")
     return lines
+
+
+def _server_as_given(command: str) -> str:
+    """Return the options that name a server of one's own, from the command that tuned it.
+
+    Empty where one is not there.
+    """
+    words = [part for word in shlex.split(command) for part in _option_and_value(word)]
+    given = {option: value for option, value in pairwise(words) if option in _OF_A_SERVER}
+    if len(given) < len(_OF_A_SERVER):
+        return ""
+    return " ".join(f"{option} {shlex.quote(given[option])}" for option in _OF_A_SERVER)
+
+
+def _option_and_value(word: str) -> list[str]:
+    """Return --option=value as two words, and any other as it is."""
+    option, equals, value = word.partition("=")
+    return [option, value] if equals and option in _OF_A_SERVER else [word]
 
 
 def arms(result: Result) -> list[Arm]:

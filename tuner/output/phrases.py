@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
+from tuner.output.caveats import disturbance, faster_still
 from tuner.output.evidence import (
     beside,
     calling,
@@ -40,7 +41,7 @@ from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
 from tuner.record.index import CONFIRMED, Row
 from tuner.record.journal import WinnerClass
-from tuner.record.noisiness import MOSTLY_DISTURBED, floor_in_words, is_too_noisy
+from tuner.record.noisiness import floor_in_words
 from tuner.record.outcome import Outcome
 from tuner.record.result import (
     BaselineSection,
@@ -156,34 +157,6 @@ def with_reduced(result: Result) -> str:
     if gain is not None and winner.speedup.point <= gain.point:
         return ""
     return f"{ratio(winner.speedup)} against the default: recommended.reduced.toml holds it"
-
-
-def disturbance(result: Result) -> str:
-    """Say that the headline was measured on a busy host, where it was; empty where not."""
-    if result.verdict == "ambiguous" and is_too_noisy(result.noise_floor, result.noise.launch_sd):
-        return _too_noisy(result)
-    share = result.winners[result.recommended_class].disturbed
-    if share <= MOSTLY_DISTURBED:
-        return ""
-    return (
-        f"The host was busy: {share:.0%} of the slices behind this were disturbed. It says what is "
-        "so beside such a load, and may not hold on a quiet host."
-    )
-
-
-def _too_noisy(result: Result) -> str:
-    """Say what made a host too noisy to compare anything there, and what to do."""
-    noise = result.noise
-    found = [each.what for each in noise.disturbances]
-    remedies = [each.remedy for each in noise.disturbances]
-    if not found and noise.dirty_slices:  # a result of an earlier version
-        found = [f"{noise.dirty_slices} of {noise.slices} slices were disturbed"]
-    what = "; ".join(found) or "nothing that can be seen from here disturbed it"
-    todo = "; ".join(remedies) or "take another host, or another hour"
-    return (
-        "The host was too noisy: two launches of the same program may differ by more than half "
-        f"here ({what}). What to do: {todo}; then tune again with a new --out."
-    )
 
 
 def noise_floor(result: Result) -> str:
@@ -311,6 +284,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "worth": worth,
     "with_along": with_along,
     "disturbance": disturbance,
+    "faster_still": faster_still,
     "noise_floor": noise_floor,
     "evidence": evidence,
     "beside": beside,

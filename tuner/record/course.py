@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.interval import Interval
 
 Steadiness = Literal["stable", "unstable", "unknown"]
 
@@ -74,6 +75,18 @@ class LeftToFind(msgspec.Struct, frozen=True):
     """Proposals of the class that were drawn at random, of what no narrower class allows."""
     better_share: float
     """At most so much of that is better, with 95 % confidence: 1 - 0.05^(1 / n_random)."""
+
+
+class Ahead(msgspec.Struct, frozen=True):
+    """What the confirmation shows to be faster than what is recommended, and which is not."""
+
+    configuration: dict[str, Value]
+    baseline: str
+    """The baseline that has these settings; empty where none has."""
+    lead: Interval
+    """Over what is recommended, or over the default where nothing is."""
+    reason: str
+    """Why it is not recommended."""
 
 
 class LearntFrom(msgspec.Struct, frozen=True):

@@ -93,6 +93,8 @@ class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
     and where no search is made of it. What the result says may rest on more launches."""
     value: float | None = None
     unit: str = ""
+    is_late: bool = False
+    """Of a server: even single requests take longer than the bound, and the value only ranks."""
 
 
 class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):

@@ -103,6 +103,8 @@ _HOW = """\
 # what the program must do.
 
 """
+_READ_FIRST = ("settings", "environment", "claim")
+"""What a person opens the file for; the rest is for `verify`."""
 _CONFIRMED = f"# What to set, as confirmed by tune-framework.\n{_HOW}"
 _EXPECTED = {
     "predicted": "# What to set by the guidelines of tune-framework: nothing of it was measured on "
@@ -117,7 +119,8 @@ def write_recommendation(path: Path, recommendation: Recommendation) -> None:
     header = _EXPECTED.get(recommendation.claim.verdict, _CONFIRMED)
     if nothing := recommendation.nothing_set:
         header = f"# {nothing[0].upper()}{nothing[1:]}.\n\n"
-    write_whole(path, header + tomli_w.dumps(_without_none(recommendation)))
+    told = _without_none(recommendation)
+    write_whole(path, header + tomli_w.dumps({key: told[key] for key in _READ_FIRST} | told))
 
 
 def _without_none(value: Any) -> Any:

@@ -11,6 +11,7 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.course import (
+    Ahead,
     ConfirmationSection,
     LearntFrom,
     LeftToFind,
@@ -341,6 +342,8 @@ class Result(msgspec.Struct, frozen=True):
     default_meets_slo: bool | None = None
     """Whether the default keeps within the latency bound at any rate that was tried; if not, there
     is no speedup, but the highest rate of each. None where there is no bound."""
+    ahead: list[Ahead] = []
+    """The first is the first that was confirmed. Empty in results of earlier versions."""
 
     def load_in_words(self) -> str:
         """Say how work arrives."""

@@ -59,6 +59,11 @@ def resolve_baselines(
             found.append(unusable(entry.name, entry.source, why))
             continue
         settings = evaluated(f"baseline {entry.name}", entry.settings, facts)
+        its_own = [knob for knob in space.unaliased(settings) if knob not in space.by_id]
+        if workload.card.form in OF_PROGRAMS and settings and len(its_own) == len(settings):
+            why = f"the program itself must set {', '.join(its_own)}"
+            found.append(unusable(entry.name, entry.source, why))
+            continue
         found.append(resolve_one(entry.name, entry.source, settings, host, workload, space, found))
     return found
 

@@ -84,13 +84,19 @@ def why_not(study: Study, configuration: Configuration) -> str:
     if unseen:
         return (
             f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
-            "without"
+            "without: a larger --budget has it"
         )
     if too_dear := unproven(study, configuration):
-        return (
-            f"{', '.join(too_dear)} raises memory or the time of a call by more than 10 %, and "
-            "there was no time to show that it is needed"
+        is_known = all(
+            not is_unmeasured(study, shorter[knob])
+            and not looks_needed(study, configuration, shorter[knob])
+            for knob in too_dear
         )
+        why = "there was no time to show that it is needed: a larger --budget has it"
+        if is_known:
+            why = "launches without it do not show that it is needed"
+        dear_ones = ", ".join(too_dear)
+        return f"{dear_ones} raises memory or the time of a call by more than 10 %, and {why}"
     return ""
 
 

@@ -36,10 +36,10 @@ _BESIDE = 2.5
 """How many times as long a slice takes beside a busy neighbour, as a guess."""
 _PROFILE_SLICES, _PROFILE_S = 3.0, 2.0
 """What a profile takes: some slices, because a profiler slows what it watches, and its own work."""
-LOADGEN_S = 60.0
+LOADGEN_S = 150.0
 """In which LoadGen sends requests to one configuration, at the most."""
 _LOADGEN_SHARE = 0.1
-"""Of the budget that this may take."""
+"""Of the budget that one run of it may take."""
 _LOADGEN_LEAST_S = 2.0
 _LOADGEN_ENOUGH = 20
 """Times the requests of which one is expected beyond the quantile: fewer than a quarter of them

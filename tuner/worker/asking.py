@@ -69,7 +69,7 @@ def read_bodies(path: Path) -> list[Body]:
             raise UsageError(f"--requests {path} holds more than {_MOST_BYTES >> 20} MiB")
         found = [body for file in files for body in _bodies_of(file)]
     except OSError as error:
-        raise UsageError(f"cannot read the requests in {path}: {error.strerror}") from error
+        raise UsageError(f"--requests {path} cannot be read: {error.strerror}") from error
     if not found:
         raise UsageError(f"--requests {path} holds no request: write one JSON document per line "
                          "(.jsonl), or a file for each into a folder")  # fmt: skip
@@ -91,7 +91,7 @@ def _bodies_of(path: Path) -> list[Body]:
         try:
             json.loads(line)
         except ValueError as error:
-            raise UsageError(f"{path}:{number} is no JSON: {error}") from error
+            raise UsageError(f"--requests {path}:{number} is no JSON: {error}") from error
         found.append(Body(line, "application/json", f"{path.name}:{number}"))
     return found
 

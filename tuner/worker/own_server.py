@@ -87,11 +87,12 @@ class Server:
                 state = f"where nobody listens (has the command {PORT}, or reads it $PORT?)"
             except (Overrun, Refused) as refused:
                 there_since = there_since or clock()
-                is_final = isinstance(refused, Refused) and refused.status not in _NOT_YET
+                status = refused.status if isinstance(refused, Refused) else 0
+                is_final = status and status not in _NOT_YET
                 if is_final or clock() - there_since > _LOADING_S:
-                    raise
-                status = refused.status if isinstance(refused, Refused) else "that it is busy"
-                state = f"which answers {status}"
+                    text = f"{refused}{self._last_line()}"
+                    raise (Refused(text, status) if status else Overrun(text)) from refused
+                state = f"which answers {status or 'that it is busy'}"
             else:
                 seen.look(self.pid)
                 self.check_alive()

@@ -333,6 +333,13 @@ def as_server(r: Recommendation) -> Recommendation:
     return msgspec.structs.replace(r, workload=workload, slo=Slo(0.99, 0.015, "--slo p99=15ms"))
 
 
+def test_what_a_server_lacks_in_a_manifest_is_said_and_of_no_other() -> None:
+    ports = "ports: add yours; the program must listen on 0.0.0.0"
+    assert ports in TARGETS["kubernetes"](as_server(shipped()), ())
+    assert ports not in TARGETS["kubernetes"](shipped(), ())
+    assert "# WorkingDirectory: systemd starts programs in /" in TARGETS["systemd"](shipped(), ())
+
+
 def test_batching_that_was_measured_goes_into_the_server_s_own_configuration() -> None:
     from google.protobuf import text_format
 

@@ -18,6 +18,7 @@ from tuner.output.exports.needs import (
     placing_command,
 )
 from tuner.output.exports.preloads import in_image, libraries
+from tuner.record.load import SERVER
 from tuner.record.recommendation import Recommendation
 
 _ROOM = 1.25
@@ -89,6 +90,8 @@ def _kubelet(recommendation: Recommendation) -> list[str]:
     """Say what the manifest cannot: what kubelet and image must be told."""
     r = recommendation
     lines = ["image: put yours"]
+    if r.workload.scenario == SERVER:
+        lines.append("ports: add yours; the program must listen on 0.0.0.0, not on 127.0.0.1")
     if any(library.pypi for library in libraries(r)):
         lines.append("what pip installs lies in the image where export --to docker links it")
     if r.memory_bytes is None:

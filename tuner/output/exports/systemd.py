@@ -23,6 +23,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     words = list(command or _PROGRAM)
     if not command:
         said.append("ExecStart: put your program (export ... -- PROGRAM ARGUMENT...)")
+    said.append("WorkingDirectory: systemd starts programs in /; add the folder of yours")
     service = ["Type=exec"]
     if len(r.placements) > 1 or are_found_at_start(r):
         why = f"{len(r.placements)} instances, which one unit cannot place"

@@ -1,0 +1,29 @@
+"""What was confirmed to be faster than what is recommended, and why it is not recommended."""
+
+from __future__ import annotations
+
+from tuner.record.course import Ahead
+from tuner.record.journal import WinnerClass
+from tuner.space.catalogue import allowed_in
+from tuner.study.claims import Claims
+from tuner.study.compared import baseline_name
+from tuner.study.minimise import why_not
+from tuner.study.study import Study
+
+
+def ahead(study: Study, claims: Claims, klass: WinnerClass) -> list[Ahead]:
+    """Return what is surely faster than what is recommended; klass: that of the winner that is."""
+    claim, found = claims.claim(klass), []
+    recommended = claim.configuration if claim.verdict == "faster" else claims.default
+    for arm in claims.arms:
+        if arm == recommended or not allowed_in(klass, arm):
+            continue
+        lead = claims.lead(arm, recommended)
+        if lead is None or lead.low <= 1 or claims.claim_of(klass, arm).verdict != "faster":
+            continue
+        why = study.ledger.eligible.refusal(arm) or why_not(study, arm)
+        if not why and (echoed := study.ledger.unobservable(arm)):
+            why = f"nothing shows that {', '.join(sorted(echoed))} took effect"
+        if why:
+            found.append(Ahead(arm.as_dict(), baseline_name(study, arm) or "", lead, why))
+    return found
