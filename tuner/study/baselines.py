@@ -86,7 +86,8 @@ def _warn_of_a_late_default(study: Study) -> None:
     if slo is not None and study.ledger.default_is_late:
         study.notes.warn(
             f"the default takes longer than {1000 * slo.seconds:.3g} ms ({slo.asked}) even for "
-            "single requests: what keeps within it has a rate, and no speedup"
+            "single requests: what keeps within it gets a rate, but no speedup, unless a larger "
+            "--slo will do"
         )
 
 

@@ -222,6 +222,8 @@ class Claims:
             return Claim(default, "ambiguous", reason)
         if n == 0:
             reason = "nothing but the default was tried: no time, or the options rule it out"
+            if self._ledger.default_is_late:
+                reason += "; even its single requests take longer than the latency bound"
             return Claim(default, "ambiguous", reason)
         best = self._ledger.leaders.challenger(klass)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):

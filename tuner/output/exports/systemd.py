@@ -42,7 +42,8 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         service += _placed(r)
     service.append(f"ExecStart={' '.join(_quoted(word, runs=True) for word in words)}")
     service.append("Restart=on-failure")
-    unit = f"Description={_plain(r.workload.model)} as tuned by tune-framework"
+    tuned = "with nothing set" if r.nothing_set else "as tuned by tune-framework"
+    unit = f"Description={_plain(r.workload.model)} {tuned}"
     return "\n".join(
         [*comments(said), "", "[Unit]", unit, "", "[Service]", *service, "",
          "[Install]", "WantedBy=multi-user.target", ""]
