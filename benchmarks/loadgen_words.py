@@ -29,12 +29,11 @@ from tuner.plan import plan
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose, percentile
 from tuner.record.load import Offer, Slo
-from tuner.record.serving import LoadgenOrder
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.phase_costs import LOADGEN_ENOUGH
+from tuner.study.validate import order_for
 
 WINNER = "winner"
-ENOUGH = 20
-"""Times the requests of which one is expected beyond the quantile, as in a study."""
 
 
 def arms_of(result: Mapping[str, Any]) -> dict[str, tuple[Configuration, float]]:
@@ -47,23 +46,12 @@ def arms_of(result: Mapping[str, Any]) -> dict[str, tuple[Configuration, float]]
 
 def asked(bench: Bench, arm: Configuration, rate: float, slo: Slo, seed: int) -> dict[str, Any]:
     """Have a launch answer the tool's own requests and LoadGen's; return what came of it."""
-    n = ENOUGH * slo.least_requests
+    n = LOADGEN_ENOUGH * slo.least_requests
     launch = bench.launcher.start(arm, Purpose.CONFIRM, round_number=1)
-    batching = launch.record.request.batching
-    assert batching is not None
     launch.take_slice(bench.store.next_slice_index(), SLICE_S, None)
     launch.take_slice(bench.store.next_slice_index(), SLICE_S, Offer(rate, n, seed))
     offered = launch.record.slices[-1]
-    order = LoadgenOrder(
-        rate=rate,
-        quantile=slo.quantile,
-        seconds=slo.seconds,
-        duration_s=n / rate,
-        n_requests=n,
-        batching=batching,
-        n_shapes=bench.n_shapes,
-    )
-    said = launch.validate(order)
+    said = launch.validate(order_for(launch, slo, rate, n / rate, bench.n_shapes))
     launch.finish()
     row: dict[str, Any] = {
         "n": n,

@@ -24,7 +24,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ledger import Ledger
-from tuner.study.minimise import launch_due, minimise
+from tuner.study.minimise import launch_due, minimise, why_not
 from tuner.study.prices import prices_of
 from tuner.study.proofs import unproven
 from tuner.study.schedule import Schedule
@@ -241,7 +241,9 @@ def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_lef
     store: Store, tmp_path: Path
 ) -> None:
     search(store, DEFAULT, SHORTER, FULL, worth=0.01)
-    assert winner_of(minimised(store, tmp_path)) == SHORTER
+    study = minimised(store, tmp_path)
+    assert winner_of(study) == SHORTER
+    assert why_not(study, FULL).endswith("launches without it do not show that it is needed")
     assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tuner.output.values import ratio
+from tuner.record.configuration import Configuration
 from tuner.record.noisiness import MOSTLY_DISTURBED, is_too_noisy
 from tuner.record.result import Result
 
@@ -12,8 +13,7 @@ def faster_still(result: Result) -> list[str]:
     than = "what is recommended" if result.verdict == "faster" else "the default"
     return [
         f"{found.baseline or 'Another'} is surely faster than {than}, {ratio(found.lead)}, and is "
-        f"not recommended: {found.reason}. It is "
-        f"{' '.join(f'{knob}={value}' for knob, value in found.configuration.items())}."
+        f"not recommended: {found.reason}. It is {Configuration.of(found.configuration).label()}."
         for found in result.ahead
     ]
 

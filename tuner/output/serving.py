@@ -87,7 +87,7 @@ def how_tried(result: Result) -> str:
     ]
     if any(section.validations for section in sections):
         told.append(
-            "No MLPerf result: LoadGen ran for seconds, not for the ten minutes of its rules."
+            "No MLPerf result: LoadGen ran for less than the ten minutes that its rules ask for."
         )
     return " ".join(told)
 

@@ -343,7 +343,7 @@ class Result(msgspec.Struct, frozen=True):
     """Whether the default keeps within the latency bound at any rate that was tried; if not, there
     is no speedup, but the highest rate of each. None where there is no bound."""
     ahead: list[Ahead] = []
-    """The first is the first that was confirmed. Empty in results of earlier versions."""
+    """In the order of the confirmation's arms. Empty in results of earlier versions."""
 
     def load_in_words(self) -> str:
         """Say how work arrives."""

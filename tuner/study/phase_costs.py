@@ -41,7 +41,7 @@ LOADGEN_S = 150.0
 _LOADGEN_SHARE = 0.1
 """Of the budget that one run of it may take."""
 _LOADGEN_LEAST_S = 2.0
-_LOADGEN_ENOUGH = 20
+LOADGEN_ENOUGH = 20
 """Times the requests of which one is expected beyond the quantile: fewer than a quarter of them
 cannot be VALID (at p99, 459 where none of them is late)."""
 
@@ -167,7 +167,7 @@ class PhaseCosts:
         """Return the seconds in which LoadGen may send so many requests a second."""
         slo = self._study.ledger.objective.slo
         assert slo is not None
-        enough_s = _LOADGEN_ENOUGH * slo.least_requests / rate
+        enough_s = LOADGEN_ENOUGH * slo.least_requests / rate
         return max(_LOADGEN_LEAST_S, min(LOADGEN_S, _LOADGEN_SHARE * self._total_s, enough_s))
 
     def asking_loadgen_s(self, configuration: Configuration, rate: float) -> float:

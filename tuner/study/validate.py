@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from tuner.measurement.loadgen import MISSING, is_installed
+from tuner.measurement.seam import Launch
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
 from tuner.record.journal import ValidationNoted
@@ -95,17 +96,23 @@ def _said(
         )
         return Validation(rate, None, fault)
     launch = study.bench.launcher.start(configuration, Purpose.EXPLAIN)
+    found = launch.validate(order_for(launch, slo, rate, duration_s, study.bench.n_shapes))
+    launch.finish()
+    return found
+
+
+def order_for(
+    launch: Launch, slo: Slo, rate: float, duration_s: float, n_shapes: int
+) -> LoadgenOrder:
+    """Return what LoadGen sends to a launch of a server, in so many seconds at least."""
     batching = launch.record.request.batching
     assert batching is not None
-    order = LoadgenOrder(
+    return LoadgenOrder(
         rate=rate,
         quantile=slo.quantile,
         seconds=slo.seconds,
         duration_s=duration_s,
         n_requests=max(1, math.floor(duration_s * rate)),
         batching=batching,
-        n_shapes=study.bench.n_shapes,
+        n_shapes=n_shapes,
     )
-    found = launch.validate(order)
-    launch.finish()
-    return found
