@@ -163,6 +163,23 @@ def test_it_keeps_what_describes_the_model_and_how_sure_each_trial_is(
     assert (crashed.search_ratio, crashed.search_sd) == (None, None)
 
 
+def test_only_a_candidate_without_rounds_shows_what_the_search_saw(
+    store: Store, tmp_path: Path
+) -> None:
+    for configuration, rate in {DEFAULT: 0.0, BASELINE: 0.1, WINNER: 0.4}.items():
+        add(store, configuration, Purpose.SEARCH, rate)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, klass, WINNER))
+    store.add(ArmsChosen((WINNER,), None, False, (4,)))
+    unproved = assembled(store, tmp_path / "none").winners[WinnerClass.SAME]
+    assert (unproved.verdict, unproved.speedup) == ("ambiguous", None)
+    assert unproved.search_ratio == pytest.approx(math.exp(0.4), rel=0.01)
+    launches = (add(store, DEFAULT, Purpose.CONFIRM, 0.0), add(store, WINNER, Purpose.CONFIRM, -1))
+    store.add(RoundDone(1, launches))
+    begun = assembled(store, tmp_path / "one").winners[WinnerClass.SAME]
+    assert (begun.verdict, begun.speedup, begun.search_ratio) == ("ambiguous", None, None)
+
+
 def as_run(same_as: str | None, configuration: Configuration = BASELINE) -> Baseline:
     return Baseline(AS_RUN, "this shell", configuration, True, "", same_as, ())
 

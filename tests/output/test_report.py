@@ -76,6 +76,22 @@ def test_the_default_is_not_called_a_candidate(
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_a_candidate_without_rounds_has_the_ratio_of_the_search_marked_as_such(
+    result: Result, template: str
+) -> None:
+    data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    data["winners"]["same"] |= {
+        "verdict": "ambiguous",
+        "configuration": {"fake.streams": 2},
+        "speedup": None,
+        "search_ratio": 3.21,
+    }
+    lines = render(msgspec.convert(data, Result), template).splitlines()
+    rows = [line for line in lines if "3.21x in the search" in line and "not decided" in line]
+    assert len(rows) == 1
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 def test_what_each_setting_is_worth_is_told_with_its_evidence(
     result: Result, template: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from tests.study.studies import BASELINE, Scripted, new_study
 from tests.study.test_minimise import add
 from tuner.record.configuration import Configuration
-from tuner.record.journal import PhaseDone, WarningNoted
+from tuner.record.journal import PhaseDone, WarningNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
@@ -16,6 +16,7 @@ from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
+from tuner.study.compared import unmeasured_baselines
 from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()
@@ -64,7 +65,7 @@ def left_undone(store: Store) -> list[str]:
 @pytest.mark.parametrize(
     ("launches", "told"),
     [
-        (2, "too short even for that: expect no verdict"),
+        (2, "too short even for that: expect no verdict, but hints of what is fast"),
         (11, "hold that and 1 of 2 baseline(s), and no search"),
         (25, "hold that and the baselines, and next to no search"),
         (
@@ -116,23 +117,35 @@ def test_at_other_batches_only_the_best_of_each_class_is_measured(
 def test_what_was_measured_at_one_batch_is_not_called_unmeasured(
     store: Store, tmp_path: Path
 ) -> None:
-    study = new_study(store, tmp_path, 10 * LAUNCH_S, TenSecondsEach)
-    study.budget = Unused(10 * LAUNCH_S)
+    study = new_study(store, tmp_path, 11.5 * LAUNCH_S, TenSecondsEach)
+    study.budget = Unused(11.5 * LAUNCH_S)
     study.ledger.batches = (4, 16)
     measure_baselines(study)
     assert [*study.ledger.tried()][2:] == [BASELINE]
     assert left_undone(store) == ["the budget left no time to measure vendor at every batch"]
+    assert unmeasured_baselines(study, WinnerClass.SAME) == []
+
+
+def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
+    store: Store, tmp_path: Path
+) -> None:
+    study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
+    study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
+    measure_baselines(study)
+    assert [*study.ledger.tried()] == [DEFAULT, BASELINE]
+    assert unmeasured_baselines(study, WinnerClass.LAUNCH_ONLY) == []
+    assert unmeasured_baselines(study, WinnerClass.SAME) == ["other"]
 
 
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:
-    study = new_study(store, tmp_path, 1.5 * LAUNCH_S, TenSecondsEach)
+    study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines.append(Baseline(AS_RUN, "this shell", ANOTHER, True, "", None, ()))
     measure_baselines(study)
     assert [t.configuration for t in study.ledger.trials()] == [DEFAULT, ANOTHER]
 
 
 def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_path: Path) -> None:
-    study = new_study(store, tmp_path, 1.5 * LAUNCH_S, TenSecondsEach)
+    study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines += [
         Baseline("other", "a guide", ANOTHER, True, "", None, ()),
         Baseline(AS_RUN, "this shell", ANOTHER, True, "", "other", ()),
@@ -149,7 +162,8 @@ def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_pat
     ("launches", "expected", "missing"),
     [
         (0.5, [DEFAULT], "vendor, other"),
-        (1.5, [DEFAULT, BASELINE], "other"),  # though no confirmation of it fits
+        (1.5, [DEFAULT, BASELINE, ANOTHER], ""),  # no confirmation has a chance
+        (8, [DEFAULT, BASELINE], "other"),
         (100.0, [DEFAULT, BASELINE, ANOTHER], ""),
     ],
 )

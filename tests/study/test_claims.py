@@ -1,7 +1,7 @@
 """What rounds allow to say, from rounds that are written by hand."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -60,6 +60,7 @@ def claims(
     chosen: ArmsChosen | None = None,
     is_proven: Callable[[Configuration], bool] = lambda _: True,
     reduced: Configuration | None = None,
+    unmeasured: Sequence[str] = (),
 ) -> Claims:
     finalists = {
         WinnerClass.LAUNCH_ONLY: DEFAULT,
@@ -67,7 +68,15 @@ def claims(
         WinnerClass.REDUCED: reduced or tuned,
     }
     ledger = Ledger(store, 4, (4, 16))
-    return Claims(store, ledger, finalists, chosen, n_rounds, is_proven=is_proven)
+    return Claims(
+        store,
+        ledger,
+        finalists,
+        chosen,
+        n_rounds,
+        is_proven=is_proven,
+        unmeasured=lambda _: unmeasured,
+    )
 
 
 def rounds(store: Store, gain: float, n: int, noise: float = 0.02, seed: int = 0) -> None:
@@ -116,7 +125,30 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
     store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
     kept = claims(store).claim(WinnerClass.LAUNCH_ONLY)
     assert kept.verdict == "keep_default"
-    assert "none of the 1 other" in kept.reason
+    assert "the one other configuration tried did not come within" in kept.reason
+
+
+def test_a_default_is_not_kept_while_a_recommendation_was_never_launched(store: Store) -> None:
+    rounds(store, gain=0.0, n=4)
+    other = Configuration.of({"env.FAKE_THREADS": 4})
+    store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
+    open_yet = claims(store, unmeasured=["torch_compile_guide"]).claim(WinnerClass.LAUNCH_ONLY)
+    assert open_yet.verdict == "ambiguous"
+    assert "no time for what is recommended: torch_compile_guide" in open_yet.reason
+    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+
+
+def test_nor_by_rounds_of_another_candidate_but_a_faster_one_stands(store: Store) -> None:
+    rounds(store, gain=0.0, n=9, noise=0.001)
+    assert claims(store).claim(WinnerClass.SAME).verdict == "keep_default"
+    open_yet = claims(store, unmeasured=["a guide"]).claim(WinnerClass.SAME)
+    assert open_yet.verdict == "ambiguous" and open_yet.speedup is not None
+    assert "no time for what is recommended: a guide" in open_yet.reason
+
+
+def test_what_is_faster_is_so_whatever_was_never_launched(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    assert claims(store, unmeasured=["a guide"]).claim(WinnerClass.SAME).verdict == "faster"
 
 
 def search(store: Store, rates: dict[Configuration, float]) -> None:

@@ -182,6 +182,35 @@ def test_cheap_rounds_are_given_the_time_to_decide(
     assert PhaseCosts(new_study(store, tmp_path, budget_s)).confirming_s() == pytest.approx(kept_s)
 
 
+@pytest.mark.parametrize(("budget_s", "is_kept"), [(65.0, False), (75.0, True)])
+def test_nothing_is_kept_for_a_verdict_that_cannot_be_had(
+    store: Store, tmp_path: Path, budget_s: float, *, is_kept: bool
+) -> None:
+    """Four hasty rounds of two arms take 80 s, and may overdraw the budget by a launch, 10 s."""
+    name_finalists(store, SAME)
+    launch(store, DEFAULT, 1.3)
+    study = new_study(store, tmp_path, budget_s)
+    assert Schedule(study).is_out_of_reach() is not is_kept
+    assert Schedule(study).has_time_before_confirming(SAME) is not is_kept
+    assert Schedule(study).has_time_to_search(SAME) is not is_kept
+
+
+@pytest.mark.parametrize(("compile_s", "is_out"), [(60.0, False), (0.0, True)])
+def test_what_compiled_from_nothing_is_not_out_of_reach_for_that(
+    tmp_path: Path, compile_s: float, *, is_out: bool
+) -> None:
+    """Of the only finalist's 70 s 60 were the compiler's, whose cache the rounds find; or none."""
+    with Store(tmp_path / "study") as store:
+        launch(store, DEFAULT, 1.3)
+        launch(store, SAME, 1.4)
+        store.add(FinalistNamed(Phase.RACE, WinnerClass.SAME, SAME))
+        record = store.launches[max(store.launches)]
+        record.prepared = Prepared(0.1 + compile_s, 0.1, 0.5, True, 0, 0, ())
+        record.total_s = 70.0
+        study = new_study(store, tmp_path, budget_s=80.0)
+        assert Schedule(study).is_out_of_reach() is is_out
+
+
 def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
     store: Store, tmp_path: Path
 ) -> None:

@@ -211,7 +211,7 @@ def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_
 
 def test_without_time_to_see_it_says_so(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM)
-    study = robust(store, tmp_path, budget_s=20.0)
+    study = robust(store, tmp_path, budget_s=80.0)
     probe_finalists(study)
     assert any("beside a busy neighbour" in note.text for note in store.all(WarningNoted))
 

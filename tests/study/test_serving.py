@@ -38,6 +38,19 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, An
     return cwd, study(cwd, MODEL, BUDGET, *SMALL, "--scenario", "server")
 
 
+def test_a_budget_that_holds_no_verdict_is_searched_to_its_end_for_hints(tmp_path: Path) -> None:
+    result = study(tmp_path, MODEL, "30s", *SMALL, "--scenario", "server", "--slo", "p99=60ms")
+    told = "; ".join(result["warnings"])
+    assert "expect no verdict, but hints of what is fast" in told
+    assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) > 20
+    assert "hold no first look" in result["phases"]["confirm"]
+    winner = result["winners"]["same"]
+    assert winner["verdict"] == "ambiguous" and winner["n_rounds"] == 0
+    assert winner["configuration"] and winner["search_ratio"] > 1
+    report = (tmp_path / "out/report.md").read_text()
+    assert f"{winner['search_ratio']:.2f}x in the search" in report
+
+
 def test_a_server_is_judged_by_the_rate_that_it_answers_in_time(
     served: tuple[Path, dict[str, Any]],
 ) -> None:

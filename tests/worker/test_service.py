@@ -76,9 +76,6 @@ class Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(said)
 
-    def log_message(self, *_):
-        pass
-
 ThreadingHTTPServer(("127.0.0.1", port), Handler).serve_forever()
 """
 

@@ -26,7 +26,7 @@ from tuner.output.phrases import (
     worth_unknown,
 )
 from tuner.output.price import price
-from tuner.output.values import default_value, ratio
+from tuner.output.values import default_value, ratio, winner_ratio
 from tuner.record.index import Row
 from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
@@ -125,7 +125,7 @@ def _table(result: Result) -> Table:
         mark = ", recommended" if is_recommended(result, name) else ""
         table.add_row(
             Text(name, style="bold"),
-            ratio(winner.speedup),
+            winner_ratio(winner),
             Text(verdict_line(winner.verdict) + mark, style=_STYLES[winner.verdict]),
         )
     table.caption = (

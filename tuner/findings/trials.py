@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tuner.record.course import LearntFrom
+from tuner.record.course import LearntFrom, TrialSection
 from tuner.record.journal import TransferNoted
 from tuner.record.outcome import Outcome
-from tuner.record.result import TrialSection
 from tuner.record.store import Store
 from tuner.study.ledger import Ledger
 

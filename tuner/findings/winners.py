@@ -17,14 +17,17 @@ from tuner.findings.launches import (
 from tuner.findings.neighbours import beside_neighbour
 from tuner.findings.serving import serving_of
 from tuner.findings.stability import is_unstable, stability
+from tuner.findings.trials import rounded
 from tuner.measurement.confirmation import WORTH_HAVING
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.result import DefaultSection, WinnerSection
 from tuner.record.store import Store
+from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
+from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
 from tuner.study.study import Study
@@ -126,7 +129,17 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         serving=serving_of(records, claims.objective.slo),
         validations=validations_of(study.store, claim.configuration),
         cpu_share=cpu_share(records),
+        search_ratio=rounded(_hint(study.ledger, claims, claim)),
     )
+
+
+def _hint(ledger: Ledger, claims: Claims, claim: Claim) -> float | None:
+    """Return what a candidate was in the search, if it took part in no round; None otherwise."""
+    candidate = claim.configuration
+    is_told = any(candidate in arms for arms in claims.rounds.launches)
+    if is_told or is_default(candidate) or not ledger.eligible.may_win(candidate):
+        return None
+    return ledger.ratio(candidate) if claim.verdict == "ambiguous" else None
 
 
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:

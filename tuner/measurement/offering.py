@@ -116,16 +116,17 @@ def _range(timed: Sequence[Slice], slo: Slo) -> tuple[float, float]:
     return start, max(slowest, min(_LEAST_SHARE * most, start / 4))
 
 
-def trials_s(record: LaunchRecord, objective: Objective) -> float:
+def trials_s(record: LaunchRecord, objective: Objective, *, in_haste: bool = False) -> float:
     """Estimate the seconds in which requests will arrive at a confirming launch like this one.
 
-    0 where none do, or where this one does not tell.
+    in_haste: as few trials as will do. 0 where none do, or where this one does not tell.
     """
     timed = timed_of(record.slices)
     if objective.slo is None or not timed:
         return 0.0
     start, _ = _range(timed, objective.slo)
-    return N_TRIALS * _n_here(start, objective.slo, timed) / start
+    n_trials = _IN_HASTE if in_haste else N_TRIALS
+    return n_trials * _n_here(start, objective.slo, timed) / start
 
 
 def n_requests(rate: float, slo: Slo, n_bounds: float = _BOUNDS) -> int:

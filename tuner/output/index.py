@@ -10,7 +10,7 @@ import msgspec
 from tuner.errors import UsageError
 from tuner.output.phrases import settings, verdict_line
 from tuner.output.report import render_index
-from tuner.output.values import ratio
+from tuner.output.values import ratio, winner_ratio
 from tuner.record.files import read_result, write_whole
 from tuner.record.index import PAGES, Index, Row, result_of, write_index_file
 from tuner.record.result import Result
@@ -73,7 +73,8 @@ def reached(result: Result, klass: str) -> str:
     if winner.verdict == "faster":
         return ratio(winner.speedup)
     told = verdict_line(winner.verdict)
-    return told if winner.speedup is None else f"{told}: {ratio(winner.speedup)}"
+    is_known = winner.speedup is not None or winner.search_ratio is not None
+    return f"{told}: {winner_ratio(winner)}" if is_known else told
 
 
 def recommended(result: Result) -> str:

@@ -35,7 +35,15 @@ from tuner.output.serving import (
     served,
 )
 from tuner.output.spending import in_seconds, of_phase, time_spent, went
-from tuner.output.values import bounds, default_value, metric, ratio, winner_value, worth_in_unit
+from tuner.output.values import (
+    bounds,
+    default_value,
+    metric,
+    ratio,
+    winner_ratio,
+    winner_value,
+    worth_in_unit,
+)
 from tuner.record.configuration import Configuration, Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
@@ -299,6 +307,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "calling": calling,
     "usage": usage,
     "default_value": default_value,
+    "winner_ratio": winner_ratio,
     "winner_value": winner_value,
     "worth_in_unit": worth_in_unit,
     "metric": metric,

@@ -15,6 +15,12 @@ def ratio(interval: Interval | None) -> str:
     return f"{interval.point:.2f}x ({interval.low:.2f} - {_number(interval.high)})"
 
 
+def winner_ratio(winner: WinnerSection) -> str:
+    """Write a winner's speedup; of a candidate without rounds, the search's ratio as such."""
+    hint = winner.search_ratio
+    return ratio(winner.speedup) if hint is None else f"{hint:.2f}x in the search"
+
+
 def _number(value: float) -> str:
     return f"{value:.2f}" if value < 1000 else "unbounded"
 

@@ -1,4 +1,4 @@
-"""How a study went, as its result tells: where its seconds went, its noise, its rounds."""
+"""How a study went, as its result tells: where its seconds went, its noise, rounds, trials."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from tuner.record.configuration import Value
 from tuner.record.interval import Interval
+from tuner.record.outcome import Outcome
 
 Steadiness = Literal["stable", "unstable", "unknown"]
 
@@ -162,3 +163,20 @@ class Stability(msgspec.Struct, frozen=True):
     """Rounds in which both were measured: a launch of each."""
     word: Steadiness
     """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""
+
+
+class TrialSection(msgspec.Struct, frozen=True):
+    """One configuration that was tried."""
+
+    number: int
+    configuration: dict[str, Value]
+    source: str
+    outcome: Outcome
+    reason: str
+    launches: list[int]
+    search_ratio: float | None
+    """Against the default in the search: a hint, not a claim."""
+    search_sd: float | None = None
+    """By how much the configuration's own part of the ratio's logarithm may be off (SD): what
+    launches scatter by, over how many there were. The default's part, which all ratios share, is
+    not in it. None without a ratio, and in results of earlier versions."""

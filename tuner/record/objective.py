@@ -139,8 +139,7 @@ METRICS = {
         "maximize",
         _sustained,
         _rate_within,
-        searched_by="what service times let expect in a simulated queue (of a server of your own: "
-        "what callers do that wait for each answer)",
+        searched_by="rates that are expected before requests arrive at random",
         search_unit="requests/s, expected",
         of_busy_slice=most_answered,
         is_rate=True,

@@ -20,13 +20,13 @@ from tuner.record.course import (
     PhaseSeconds,
     Seconds,
     Stability,
+    TrialSection,
 )
 from tuner.record.designed import DesignedSection
 from tuner.record.interval import Interval
 from tuner.record.launch import DeviceMemory, Latency, Operator, ReadBack
 from tuner.record.load import in_words
 from tuner.record.objective import Objective
-from tuner.record.outcome import Outcome
 from tuner.record.output_check import OutputCheck
 from tuner.record.serving import Serving, Validation
 from tuner.record.workload import CPU
@@ -157,6 +157,9 @@ class WinnerSection(msgspec.Struct, frozen=True):
     that was too slow; empty where it was not asked."""
     cpu_share: float | None = None
     """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
+    search_ratio: float | None = None
+    """Of a candidate without rounds, against the default in the search: a hint, not a claim. None
+    of all others, and in results of earlier versions."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):
@@ -242,23 +245,6 @@ class ModelSection(msgspec.Struct, frozen=True):
     differs: str = ""
     """How this model differs from that of the other framework; empty if it is the same, or there is
     no other."""
-
-
-class TrialSection(msgspec.Struct, frozen=True):
-    """One configuration that was tried."""
-
-    number: int
-    configuration: dict[str, Value]
-    source: str
-    outcome: Outcome
-    reason: str
-    launches: list[int]
-    search_ratio: float | None
-    """Against the default in the search: a hint, not a claim."""
-    search_sd: float | None = None
-    """By how much the configuration's own part of the ratio's logarithm may be off (SD): what
-    launches scatter by, over how many there were. The default's part, which all ratios share, is
-    not in it. None without a ratio, and in results of earlier versions."""
 
 
 class Result(msgspec.Struct, frozen=True):

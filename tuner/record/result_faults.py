@@ -77,6 +77,7 @@ def _fault_of_winners(result: Result) -> str | None:
 def _fault_of_figures(result: Result) -> str | None:
     """Check what ratios and logarithms are taken of."""
     ratios = [b.search_ratio for b in result.baselines] + [t.search_ratio for t in result.trials]
+    ratios += [w.search_ratio for w in result.winners.values()]
     ratios += [c.ratio for w in result.winners.values() for c in w.contributions]
     ratios += [c.ratio for c in result.contributions or ()]
     if any(ratio is not None and ratio <= 0 for ratio in ratios):

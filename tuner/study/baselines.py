@@ -29,7 +29,8 @@ def measure_baselines(study: Study) -> None:
     at the others at which the default does not fail, the best of each winner class and how the user
     runs it: what is behind at one batch seldom leads at another, and the search looks there too.
     Whether a baseline works where the default does not is left to the search, and warned of.
-    Nothing but the first baseline is measured that would eat what the confirmation needs. Raises
+    Nothing but the first baseline is measured that would eat what the confirmation needs, if that
+    has a chance. Raises
     NothingMeasured if the default cannot be measured.
     """
     if study.notes.is_done(Phase.BASELINES):

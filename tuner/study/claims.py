@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -39,6 +39,7 @@ class Claims:
 
     Between looks nothing is decided: ask with the number of rounds at the last look.
     is_proven: tells whether every dear setting of a configuration is shown to be needed.
+    unmeasured: names a class's recommendations that were never launched.
     """
 
     def __init__(
@@ -50,10 +51,12 @@ class Claims:
         n_rounds: int | None = None,
         *,
         is_proven: Callable[[Configuration], bool] = lambda _: True,
+        unmeasured: Callable[[WinnerClass], Sequence[str]] = lambda _: (),
     ) -> None:
         self._ledger = ledger
         self.objective = ledger.objective
         self._is_proven = is_proven
+        self._unmeasured = unmeasured
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
         self.arms = chosen.arms if chosen else (*finalists.values(),)
@@ -133,9 +136,16 @@ class Claims:
         ]
         best = max(faster, key=self._standing, default=found)
         if best is found or self._is_left_out(klass):
-            return best
+            return self._with_all_measured(klass, best)
         why = AHEAD if found.verdict == "faster" else ALONE
         return msgspec.structs.replace(best, reason=f"{best.reason}, {why}")
+
+    def _with_all_measured(self, klass: WinnerClass, claim: Claim) -> Claim:
+        """Take it back that the default is to be kept while a recommendation was never launched."""
+        if claim.verdict != "keep_default" or not (lacking := self._unmeasured(klass)):
+            return claim
+        why = f"but there was no time for what is recommended: {', '.join(lacking)}"
+        return msgspec.structs.replace(claim, verdict="ambiguous", reason=f"{claim.reason}, {why}")
 
     def _standing(self, claim: Claim) -> tuple[float, float]:
         """Return what arms that are faster are ranked by; no ratio where the default misses."""
@@ -235,10 +245,12 @@ class Claims:
             return Claim(default, "ambiguous", reason)
         lag = self._ledger.leaders.lag(klass)
         scatter = BEHIND * math.sqrt(2) * self.noise.launch_sd
-        reason = (
-            f"none of the {n} other configurations tried came within the noise of the default in "
-            "the search"
+        tried = (
+            "the one other configuration tried did not come"
+            if n == 1
+            else f"none of the {n} other configurations tried came"
         )
+        reason = f"{tried} within the noise of the default in the search"
         if self.objective.searched_by:
             reason += f", by {self.objective.searched_by}"
         if self._misses(self.default):

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
-from tuner.space.as_run import named
+from tuner.record.journal import WinnerClass
+from tuner.space.as_run import AS_RUN, named
 from tuner.space.baselines import to_measure
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
@@ -80,13 +81,24 @@ def best_baseline(study: Study) -> Configuration | None:
 
 
 def _as_finalists(study: Study, baselines: Iterable[Configuration]) -> list[Configuration]:
-    """Return for each baseline the finalist that is it, perhaps at another batch; else itstudy.
+    """Return for each baseline the finalist that is it, perhaps at another batch; else itself.
 
     Finalists are chosen by what is believed, not by the score: none is confirmed at two batches
     for being both.
     """
     finalists = {f.without(BATCH): f for f in study.contenders.finalists().values()}
     return [finalists.get(c.without(BATCH), c) for c in baselines]
+
+
+def unmeasured_baselines(study: Study, klass: WinnerClass) -> list[str]:
+    """Return the names of a class's baselines that were measured at no batch."""
+    tried = {configuration.without(BATCH) for configuration in study.ledger.tried()}
+    return [
+        b.name
+        for b in to_measure(study.baselines)
+        if b.name != AS_RUN and allowed_in(klass, b.configuration)
+        if b.configuration.without(BATCH) not in tried
+    ]
 
 
 def baseline_name(study: Study, configuration: Configuration) -> str | None:

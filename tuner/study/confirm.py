@@ -18,6 +18,7 @@ from tuner.study.compared import (
     baselines_to_confirm,
     best_baseline,
     confirmation_arms,
+    unmeasured_baselines,
 )
 from tuner.study.neighbours import wants_neighbour
 from tuner.study.profiles import to_profile
@@ -81,6 +82,7 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
         chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
         is_proven=lambda configuration: not unproven(study, configuration),
+        unmeasured=lambda klass: unmeasured_baselines(study, klass),
     )
 
 
@@ -129,7 +131,7 @@ def choose_arms(study: Study) -> ArmsChosen:
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=best,
-        at_reference=schedule.has_time_for_looks(launched, LOOKS[1]),  # or verdicts would suffer
+        at_reference=schedule.has_time_for_rounds(launched, LOOKS[1]),  # or verdicts would suffer
         looks=LOOKS,
     )
     if not chosen.at_reference and launched != confirmation_arms(study, sound):

@@ -128,7 +128,7 @@ class Costs:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
             needed = min(_RECKONED, wanted)
         needed = max(needed, least, self._passes_for_calls(configuration))
-        arriving_s = trials_s(shortest, self._ledger.objective)
+        arriving_s = trials_s(shortest, self._ledger.objective, in_haste=in_haste)
         return fixed_s + (arriving_s or needed * slice_s)
 
     def unsliced_s(self, configuration: Configuration) -> float:

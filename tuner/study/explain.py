@@ -37,7 +37,7 @@ def explain(study: Study) -> None:
         has_unknown = any(not is_default(arm) for arm in arms[1:])  # else the claim tells
         while has_unknown and len(rounds_of(study, winner)) < EXPLAIN_ROUNDS:
             missing = EXPLAIN_ROUNDS - len(rounds_of(study, winner))
-            if not Schedule(study).has_time_to_explain(arms, missing):
+            if not Schedule(study).has_time_for_rounds(arms, missing):
                 reason = "the budget left no time for all"
                 break
             _run_round(study, winner, arms)

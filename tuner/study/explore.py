@@ -43,7 +43,7 @@ def explore(study: Study) -> None:
         klass, proposal = first
         if not make_time_for(study, proposal.configuration):
             study.search.tell(proposal, Outcome.PRUNED, "the budget is used up", None)
-            reason = "the rest of the budget is the confirmation's"
+            reason = "the rest of the budget is for the later phases"
             break
         asked = [first, *turns.ask_beside(proposal)]
         configurations = [proposal.configuration for _, proposal in asked]

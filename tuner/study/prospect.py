@@ -42,6 +42,8 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
         held = "are too short even for that: expect no verdict"
+        if Schedule(study).is_out_of_reach():
+            held += ", but hints of what is fast"
     elif n_beside < n_baselines:
         held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
     elif n_proposals <= 0:

@@ -1,9 +1,10 @@
 """The one noun for time: whether there is time for a step more, and what is kept for later phases.
 
-A phase asks whether a step of its own fits and holds no arithmetic of its own. The confirmation
-comes first in the order of survival, then the proofs without which dear settings cannot ship, then
-the search. Minimising and what explains a winner have what the search leaves once it has stalled:
-while it finds something, a better combination is worth more than a shorter one.
+A phase asks whether a step of its own fits and holds no arithmetic of its own. The confirmation,
+where there is time for one at all, comes first in the order of survival, then the proofs without
+which dear settings cannot ship, then the search. Minimising and what explains a winner have what
+the search leaves once it has stalled: while it finds something, a better combination is worth more
+than a shorter one.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import math
 
 from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
+from tuner.space.catalogue import is_default
 from tuner.study.compared import baselines_to_confirm, confirmation_arms
 from tuner.study.costs import SAFETY
 from tuner.study.phase_costs import NEIGHBOUR_ROUNDS, PhaseCosts
@@ -40,10 +42,34 @@ class Schedule:
         self._total_s = study.budget.total_s
         self.phases = PhaseCosts(study)
 
+    def is_out_of_reach(self) -> bool:
+        """Tell whether no verdict fits: not even a hasty first look at the cheapest finalist.
+
+        It may take a launch longer than is left, as has_time_for_a_look has it. What compiled from
+        nothing in its only launch finds its cache in the rounds.
+        """
+        others = [c for c in self.phases.compared() if not is_default(c)]
+        looks = [confirmation_arms(self._study, [other]) for other in others]
+        if not looks:  # of what is not known yet: as dear as the default
+            default, *more = confirmation_arms(self._study, [])
+            looks = [[default, default, *more]]
+        costs = self._costs
+        round_s = min(
+            costs.hasty_round_s(arms) - sum(map(costs.compiling_s, arms)) for arms in looks
+        )
+        return self._study.budget.left_s() + self._allowance_s(0) < FIRST_LOOK * round_s
+
+    def _confirming_s(self) -> float:
+        """Return what is kept for the confirmation: nothing where no verdict can come of it.
+
+        Hints of what is fast are worth more than seconds that nobody uses.
+        """
+        return 0.0 if self.is_out_of_reach() else self.phases.confirming_s()
+
     def has_time_before_confirming(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
         """Tell whether a launch leaves the confirmation's seconds and `kept_s` more."""
         left_s = self._study.budget.left_s()
-        return left_s >= self.phases.confirming_s() + kept_s + self._costs.launch_s(configuration)
+        return left_s >= self._confirming_s() + kept_s + self._costs.launch_s(configuration)
 
     def has_time_to_search(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
         """Tell whether a launch leaves enough for verdicts, proofs, profiles, one race and more.
@@ -54,7 +80,12 @@ class Schedule:
         return self._study.budget.left_s() >= self.after_search_s(cost_s) + cost_s + kept_s
 
     def after_search_s(self, cost_s: float) -> float:
-        """Return what must be left after a launch: for verdicts, and one launch more to race."""
+        """Return what must be left after a launch: for verdicts, and one launch more to race.
+
+        Where no verdict fits, nothing: what it would take can ship nothing.
+        """
+        if self.is_out_of_reach():
+            return 0.0
         proving_s = min(self.phases.proving_s(), _PROOFS_SHARE * self._total_s)
         profiling_s = self.phases.profiling_s()
         if profiling_s > _PROFILES_SHARE * self._total_s:
@@ -65,21 +96,24 @@ class Schedule:
         """Tell whether the later phases would make use of all that is left.
 
         The race, minimising, a look at every baseline that is confirmed as well as the winners,
-        slices beside a neighbour, and what each setting of the recommended winner is worth.
+        slices beside a neighbour, and what each setting of the recommended winner is worth. Where
+        no verdict fits, the first two.
         """
         study, total_s = self._study, self._total_s
         finalists = study.contenders.finalists()
+        minimising_s = min(self.phases.minimising_s(), _MINIMISE_SHARE * total_s)
+        race_s = _RACE_LAUNCHES * max(self._costs.launch_s(c) for c in finalists.values())
+        if self.is_out_of_reach():
+            return study.budget.left_s() < race_s + minimising_s
         compared = [*finalists.values(), *baselines_to_confirm(study)]
         everything = confirmation_arms(study, compared)
         looking_s = max(self.phases.looks_s(), self.phases.looking_s(everything))
         besides_s = min(
             self.phases.neighbours_s(), NEIGHBOUR_ROUNDS * self.phases.beside_s(everything)
         )
-        minimising_s = min(self.phases.minimising_s(), _MINIMISE_SHARE * total_s)
         explaining_s = min(
             self.phases.explaining_s(finalists[study.widest]), _EXPLAIN_SHARE * total_s
         )
-        race_s = _RACE_LAUNCHES * max(self._costs.launch_s(c) for c in finalists.values())
         looking_s += self.phases.validating_s()
         needed_s = race_s + minimising_s + looking_s + besides_s + explaining_s
         return study.budget.left_s() < needed_s
@@ -115,13 +149,13 @@ class Schedule:
 
     def share_ends_s(self, n: int) -> float:
         """Return until when, in seconds used, the first of `n` may use what is left for all."""
-        free_s = self._study.budget.left_s() - self.phases.confirming_s()
+        free_s = self._study.budget.left_s() - self._confirming_s()
         return self._study.budget.used_s() + max(0.0, free_s) / n
 
     def has_time_until(self, until_s: float, configuration: Configuration) -> bool:
         """Tell whether a launch ends in such a share, and before the confirmation's time."""
         ends_s = self._study.budget.used_s() + self._costs.launch_s(configuration)
-        return ends_s <= min(until_s, self._total_s - self.phases.confirming_s())
+        return ends_s <= min(until_s, self._total_s - self._confirming_s())
 
     def _allowance_s(self, n_rounds: int) -> float:
         """Return by how much a first look may overdraw the budget: by one launch."""
@@ -151,6 +185,8 @@ class Schedule:
         what ships is known already, and LoadGen may be asked about it.
         """
         left_s, costs = self._study.budget.left_s(), self._costs
+        if not n_rounds and self.is_out_of_reach():
+            return f"the {max(0.0, left_s):.0f} s that are left hold no first look"
         is_needed = 0 < n_rounds < FIRST_LOOK
         round_s = costs.hasty_round_s(arms) if is_needed else costs.round_s(arms)
         validating_s = self.phases.validating_s() if is_proved else 0.0
@@ -185,10 +221,6 @@ class Schedule:
         needed_s = _PROFILE_LAUNCHES * self._costs.launch_s(configuration)
         return self._study.budget.left_s() > needed_s
 
-    def has_time_to_explain(self, arms: list[Configuration], n_missing: int) -> bool:
-        """Tell whether `n_missing` rounds of these arms still fit."""
-        return self._study.budget.left_s() >= n_missing * self._costs.round_s(arms)
-
-    def has_time_for_looks(self, launched: list[Configuration], n_rounds: int) -> bool:
+    def has_time_for_rounds(self, launched: list[Configuration], n_rounds: int) -> bool:
         """Tell whether `n_rounds` rounds of what is launched still fit."""
-        return self._study.budget.left_s() > n_rounds * self._costs.round_s(launched)
+        return self._study.budget.left_s() >= n_rounds * self._costs.round_s(launched)

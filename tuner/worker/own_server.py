@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import signal
 import socket
@@ -29,7 +30,9 @@ _LOADING_S = 120.0
 _SILENT_S = 300.0
 """In which it is to listen."""
 _NOT_YET = (404, 502, 503)
-_LAST_WORDS = 2000
+_LAST_WORDS = 1 << 20
+_OF_A_REQUEST = re.compile(r'HTTP/[\d.]+"')
+"""In lines of most access logs: they say that a request failed, not why."""
 _MOST_PORTS = 100
 LOG = Path("/proc/self/fd/1")
 """The worker's own, which is the launch's: what the server prints stands there."""
@@ -122,7 +125,8 @@ class Server:
 
     def _last_line(self) -> str:
         text = self._log.read_bytes()[-_LAST_WORDS:].decode(errors="replace")
-        words = [line.strip() for line in text.splitlines() if line.strip()]
+        lines = [stripped for line in text.splitlines() if (stripped := line.strip())]
+        words = [line for line in lines if not _OF_A_REQUEST.search(line)] or lines
         return f" (its last line: {redacted(words[-1])[:200]})" if words else ""
 
     def kill(self) -> None:

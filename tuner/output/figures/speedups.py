@@ -83,9 +83,9 @@ def _rows(result: Result) -> Rows:
     rows += sorted((row for row in told if row), key=lambda row: row["point"] if row else 0.0)
     for name, winner in result.winners.items():
         is_recommended = name == result.recommended_class and winner.verdict == "faster"
-        if winner.configuration and winner.speedup is not None:
+        if winner.configuration:
             kind = _RECOMMENDED if is_recommended else _CANDIDATE
-            rows.append(_row(name, kind, winner.speedup, None))
+            rows.append(_row(name, kind, winner.speedup, winner.search_ratio))
     return [row for row in rows if row is not None]
 
 
