@@ -47,6 +47,7 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
         listen(Warned("the host is busy"))
         listen(BestSoFar("workload.batch=16", 1.5))
         listen(BestSoFar("workload.batch=16 fake.streams=2", 1.6))
+        listen(BestSoFar("workload.batch=16 fake.streams=2", 1.61))  # no new leader: no line
         listen(RoundEnds(2, {"recommended": (1.5, 1.2, 1.9)}, is_preliminary=True))
     lines = out.getvalue().splitlines()
     assert lines.pop(0).endswith(

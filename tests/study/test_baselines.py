@@ -93,7 +93,7 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
     for text in said:
         assert "takes about 10 s here and the smallest claim 100 s" in text
         assert told in text
-        assert "; 11m for this study alone would hold all of it" in text
+        assert "; 11m for this study alone would hold baselines, a search and verdicts" in text
 
 
 def test_at_other_batches_only_the_best_of_each_class_is_measured(

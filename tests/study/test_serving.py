@@ -44,6 +44,7 @@ def test_a_budget_that_holds_no_verdict_is_searched_to_its_end_for_hints(tmp_pat
     assert "expect no verdict, but hints of what is fast" in told
     assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) > 20
     assert "hold no first look" in result["phases"]["confirm"]
+    assert "to confirm anything" in told and "to confirm the best baseline" not in told
     winner = result["winners"]["same"]
     assert winner["verdict"] == "ambiguous" and winner["n_rounds"] == 0
     assert winner["configuration"] and winner["search_ratio"] > 1

@@ -74,7 +74,7 @@ class _State:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.workload, self.phase = _BEFORE, ""
-        self.launch = self.stage = self.best = self.announcement = ""
+        self.launch = self.stage = self.best = self.leader = self.announcement = ""
         self.launches: dict[int, str] = {}
         """What launches that have begun are called."""
         self.waited_s = math.inf
@@ -87,7 +87,7 @@ class _State:
     def begin(self, event: StudyBegins) -> None:
         self.workload, self.budget_s = event.workload, event.budget_s
         self.deadline = time.monotonic() + event.budget_s - event.resumed_s
-        self.best = self.confirmed = ""
+        self.best = self.leader = self.confirmed = ""
         self.n_measured, self.n_failed = event.n_measured, event.n_failed
 
     def count(self, event: LaunchDone) -> None:
@@ -179,8 +179,8 @@ def _line(event: Event, state: _State) -> str | None:
             return _ended(event)
         case BestSoFar():
             text = f"{event.ratio:.2f}x the default at its best batch: {_named(event.label)}"
-            is_new, state.best = text != state.best, text
-            return f"  best so far {text}" if is_new else None
+            is_new, state.leader, state.best = event.label != state.leader, event.label, text
+            return f"  best so far {text}" if is_new else None  # the drift moves ratios all along
         case RoundEnds():
             speedups = _speedups(event)
             state.confirmed = f"{speedups or '-'} after {event.number} round(s)"

@@ -93,7 +93,10 @@ def show(result: Result, folder: Path) -> None:
         console.print(Text.assemble(("the recommended settings are worth: ", "bold"), told))
     ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
     refused = sum("is not in force" in trial.reason for trial in result.trials)
+    is_any = any(w.verdict == "faster" for w in result.winners.values())
     in_force = f"settings of the winners not in force: {', '.join(ignored) or 'none'}"
+    if not is_any and not ignored:
+        in_force = "nothing is proved to be faster"
     if refused:
         in_force += f"; {refused} trial(s) not credited because a setting was not in force"
     console.print(Text(in_force))

@@ -114,30 +114,41 @@ def choose_arms(study: Study) -> ArmsChosen:
         if not fitting or (is_whole and schedule.has_time_for_a_look(arms, kept_s)):
             fitting.append(baseline)
     missing = [c for c in wanted if c not in fitting]
-    for finalist in dict.fromkeys(finalists.values()):
-        if finalist not in (*fitting, best):
-            study.notes.leave_undone(f"to confirm {finalist.label()}")
-    if own in missing:
-        study.notes.leave_undone(f"to confirm {AS_RUN}")
-    if best is not None and best in missing:
-        name = baseline_name(study, best)
-        if best != own:
-            study.notes.leave_undone(f"to confirm the best baseline, {name}")
-        best = None
-    elif any(c != own for c in missing):
-        study.notes.leave_undone("to confirm every baseline beside the winners")
     sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.eligible.may_win(c)))
     launched = confirmation_arms(study, sound, at_reference=True)
     chosen = ArmsChosen(
         arms=sound,
-        best_baseline=best,
+        best_baseline=None if best in missing else best,
         at_reference=schedule.has_time_for_rounds(launched, LOOKS[1]),  # or verdicts would suffer
         looks=LOOKS,
     )
+    study.store.add(chosen)
+    if schedule.is_out_of_reach():
+        study.notes.leave_undone("to confirm anything")
+        return chosen
+    for finalist in dict.fromkeys(finalists.values()):
+        if finalist not in (*fitting, best):
+            study.notes.leave_undone(f"to confirm {finalist.label()}")
+    _leave_baselines(study, missing, best, own)
     if not chosen.at_reference and launched != confirmation_arms(study, sound):
         study.notes.leave_undone("to confirm the winners at the reference batch as well")
-    study.store.add(chosen)
     return chosen
+
+
+def _leave_baselines(
+    study: Study,
+    missing: Sequence[Configuration],
+    best: Configuration | None,
+    own: Configuration | None,
+) -> None:
+    """Note which baselines are not confirmed; own: how the user runs it."""
+    if own in missing:
+        study.notes.leave_undone(f"to confirm {AS_RUN}")
+    if best is not None and best in missing:
+        if best != own:
+            study.notes.leave_undone(f"to confirm the best baseline, {baseline_name(study, best)}")
+    elif any(c != own for c in missing):
+        study.notes.leave_undone("to confirm every baseline beside the winners")
 
 
 def _finalists(study: Study) -> dict[WinnerClass, Configuration]:

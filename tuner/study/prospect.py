@@ -43,7 +43,7 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     if left_s < claim_s:
         held = "are too short even for that: expect no verdict"
         if Schedule(study).is_out_of_reach():
-            held += ", but hints of what is fast"
+            held += ", but hints of what is fast (--learn-from hands them to a longer study)"
     elif n_beside < n_baselines:
         held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
     elif n_proposals <= 0:
@@ -57,10 +57,15 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
         held = "hold that and a search, but may not hold trying each winner without each setting"
     enough_s = study.budget.used_s() + wanted_s
     study.notes.warn(
-        f"a launch takes about {launch_s:.0f} s here and the smallest claim {claim_s:.0f} s; the "
-        f"{left_s:.0f} s that are left {held}; {math.ceil(enough_s / 60)}m for this study alone "
-        "would hold all of it (--budget is for all studies of a run)"
+        f"a launch takes about {launch_s:.0f} s here and the smallest claim {_told(claim_s)}; the "
+        f"{_told(left_s)} that are left {held}; {_told(enough_s)} for this study alone would hold "
+        "baselines, a search and verdicts (--budget is for all studies of a run)"
     )
+
+
+def _told(seconds: float) -> str:
+    """Write seconds as a budget is given: above ten minutes in whole minutes."""
+    return f"{seconds:.0f} s" if seconds < 600 else f"{math.ceil(seconds / 60)}m"
 
 
 def _look_s(study: Study, n_arms: int) -> float:

@@ -64,10 +64,12 @@ def speedups(result: Result) -> Chart:
     ]
     marked = " Green is recommended." if any(r["kind"] == _RECOMMENDED for r in rows) else ""
     hints = " Rings were seen in the search alone: hints, no claims." if n_hints else ""
+    is_any = n_hints < len(rows) - 1  # the default's own apart
+    how = ", with 95 % intervals of fresh, interleaved launches" if is_any else ""
     return Chart(
         "Speedups",
-        "Each at its best batch against the default at its best, with 95 % intervals of fresh, "
-        f"interleaved launches; to the right is faster.{marked}{hints}{about_cut(rows)}",
+        f"Each at its best batch against the default at its best{how}; to the right is "
+        f"faster.{marked}{hints}{about_cut(rows)}",
         {
             "data": {"values": rows},
             "height": {"step": 22},
