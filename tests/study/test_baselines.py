@@ -137,6 +137,24 @@ def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
     assert unmeasured_baselines(study, WinnerClass.SAME) == ["other"]
 
 
+@pytest.mark.parametrize(("gain_at_16", "first"), [(0.01, 4), (0.5, 16)])
+def test_baselines_begin_at_the_smallest_batch_at_which_the_default_may_be_at_its_best(
+    store: Store, tmp_path: Path, gain_at_16: float, first: int
+) -> None:
+    class FasterAt16(TenSecondsEach):
+        def write(
+            self, configuration: Configuration, purpose: Purpose, *, beside: bool
+        ) -> LaunchRecord:
+            is_at_16 = configuration.get(BATCH) == 16
+            return add(self.store, configuration, 1.0 + (gain_at_16 if is_at_16 else 0.0))
+
+    study = new_study(store, tmp_path, 100_000.0, FasterAt16)
+    study.ledger.batches = (4, 16)
+    measure_baselines(study)
+    tried = [c for c in study.ledger.tried() if c.without(BATCH) == BASELINE]
+    assert [c.get(BATCH) or 4 for c in tried] == [first, 20 - first]
+
+
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:
     study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines.append(Baseline(AS_RUN, "this shell", ANOTHER, True, "", None, ()))

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from tuner.errors import NothingMeasured
+from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.events import Warned
 from tuner.record.journal import Phase
@@ -25,13 +26,13 @@ def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
     The default comes first and always, then what earlier studies or rules say is best, if any are
-    listened to. Then every baseline at the default's best batch, and then,
-    at the others at which the default does not fail, the best of each winner class and how the user
+    listened to. Then every baseline at the smallest batch at which the default may be at its best:
+    a larger one raises the time of a call, and ships only if it is shown to be needed. And then, at
+    the others at which the default does not fail, the best of each winner class and how the user
     runs it: what is behind at one batch seldom leads at another, and the search looks there too.
     Whether a baseline works where the default does not is left to the search, and warned of.
     Nothing but the first baseline is measured that would eat what the confirmation needs, if that
-    has a chance. Raises
-    NothingMeasured if the default cannot be measured.
+    has a chance. Raises NothingMeasured if the default cannot be measured.
     """
     if study.notes.is_done(Phase.BASELINES):
         return
@@ -53,7 +54,7 @@ def measure_baselines(study: Study) -> None:
     _warn_of_a_late_default(study)
     warn_of_a_short_budget(study, len(chosen))
     chosen = sorted(try_transferred(study, chosen), key=lambda b: b.configuration != own)
-    first = int(best[0].get(BATCH) or ledger.reference_batch)
+    first = _batch_to_begin_with(study, best)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
     _measure(study, at_first)
 
@@ -79,6 +80,17 @@ def measure_baselines(study: Study) -> None:
             study.notes.leave_undone(f"to measure {', '.join(names)}{where}")
     is_complete = not skipped and not elsewhere
     study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
+
+
+def _batch_to_begin_with(study: Study, best: tuple[Configuration, float]) -> int:
+    """Return the smallest batch at which the default is not told apart from its best."""
+    ledger, (leader, score) = study.ledger, best
+    for batch in sorted(ledger.batches):
+        default = ledger.at_batch(Configuration(), batch)
+        found = None if ledger.eligible.is_beyond(default) else ledger.score(default)
+        if found is not None and score - found < ONE_SIDED * ledger.noise(default, leader):
+            return batch
+    return int(leader.get(BATCH) or ledger.reference_batch)
 
 
 def _warn_of_a_late_default(study: Study) -> None:
