@@ -28,7 +28,14 @@ from tuner.measurement.asking import Waiting
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, plan
-from tuner.record.events import FrameworkEnds, Listener, StudyBegins, StudyEnds, Warned
+from tuner.record.events import (
+    FrameworkEnds,
+    Listener,
+    StudyBegins,
+    StudyEnds,
+    ToldBeforehand,
+    Warned,
+)
 from tuner.record.files import write_result
 from tuner.record.journal import (
     EarlierNoted,
@@ -280,7 +287,10 @@ def _drop_weights(study: Study) -> None:
 
 def _begin(study: Study, plan: Plan, request: Request, host: Host) -> None:
     """Say what is shaky, and provide what every launch needs."""
-    if request.learn_from and not study.search.heard().studies:
+    heard = study.search.heard()
+    if heard.studies:
+        study.listen(ToldBeforehand(heard.studies, heard.n_configurations))
+    elif request.learn_from:
         study.notes.warn(
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
             "--learn-from, none measured anything that exists here: nothing is learnt"

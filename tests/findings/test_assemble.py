@@ -242,6 +242,46 @@ def test_before_the_baselines_are_measured_none_is_the_best(store: Store, tmp_pa
     assert (result.best_baseline, result.speedup_over_best_baseline) == (None, None)
 
 
+def test_without_time_for_any_recommendation_none_is_the_best(store: Store, tmp_path: Path) -> None:
+    """The default is the best of those that were tried only where one of them was."""
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    add(store, WINNER, Purpose.SEARCH, 0.4)
+    confirm(store, {DEFAULT: 0.0, WINNER: 0.4}, None)
+    store.add(PhaseDone(Phase.BASELINES, "no time for all"))
+    result = assembled(store, tmp_path)
+    assert (result.best_baseline, result.speedup_over_best_baseline) == (None, None)
+    add(store, BASELINE, Purpose.SEARCH, -0.2)
+    assert assembled(store, tmp_path).best_baseline == "vendor"
+
+
+def test_what_the_search_saw_of_the_default_is_told_where_no_round_does(
+    store: Store, tmp_path: Path
+) -> None:
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    add(store, WINNER, Purpose.SEARCH, 0.4)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    found = assembled(store, tmp_path).default
+    assert found.value is None
+    assert found.search_value == pytest.approx(1.0)
+    confirm(store, {DEFAULT: 0.0, WINNER: 0.4}, None)
+    assert assembled(store, tmp_path).default.search_value is None
+
+
+def test_a_warm_start_takes_no_more_than_the_cold_one(store: Store, tmp_path: Path) -> None:
+    """Nothing compiles there: launches that were prepared beside others took longer for these."""
+    add(store, DEFAULT, Purpose.SEARCH, 0.0)
+    ids = [add(store, WINNER, Purpose.SEARCH, 0.4, seconds) for seconds in (0.1, 2.6, 2.4)]
+    for id in ids[1:]:
+        record = store.launches[id]
+        record.request = msgspec.structs.replace(record.request, n_companions=1)
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    assert [found.cold, found.warm] == pytest.approx([0.1, 0.1])
+    assert not found.in_company
+
+
 @pytest.mark.parametrize(
     ("own", "cold", "warm"),
     [

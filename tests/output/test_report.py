@@ -378,6 +378,9 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
     text = render(msgspec.structs.replace(result, default=default, n_parameters=0), template)
     assert "not known: too few rounds confirmed it" in text
     assert "0 parameters" not in text
+    hint = msgspec.structs.replace(default, search_value=53.42)
+    text = render(msgspec.structs.replace(result, default=hint), template)
+    assert f"about 53.42 items/s at batch {default.batch} in the search" in text
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])

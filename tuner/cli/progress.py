@@ -39,6 +39,7 @@ from tuner.record.events import (
     StudyPlaced,
     StudyReturned,
     TimeLeft,
+    ToldBeforehand,
     TurnBegins,
     WaitingForModel,
     WaitingForQuiet,
@@ -158,6 +159,11 @@ def _line(event: Event, state: _State) -> str | None:
             return (
                 f"{event.workload}: budget {duration(event.budget_s)}{resumed}, up to "
                 f"{event.n_configurations:,} combinations, in {event.folder}"
+            )
+        case ToldBeforehand():
+            return (
+                f"told where to look by {', '.join(event.sources)}: {event.n_configurations} "
+                "configurations that exist here"
             )
         case PhaseBegins():
             state.phase, state.stage = event.name, ""

@@ -10,7 +10,8 @@ from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import Phase
 from tuner.record.result import BaselineSection
-from tuner.space.baselines import Baseline
+from tuner.space.baselines import Baseline, to_measure
+from tuner.space.knobs_of.launch import BATCH
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import baseline_name, best_baseline, configuration_as_run
@@ -62,10 +63,17 @@ def over_best_baseline(
         is_another = best != recommended.configuration
         gain = claims.against(recommended.configuration, best) if is_faster and is_another else None
         return baseline_name(study, best), gain
-    if best is None and not study.notes.is_done(Phase.BASELINES):
+    if best is None and (not study.notes.is_done(Phase.BASELINES) or _is_none_measured(study)):
         return None, None
     name = next((b.name for b in study.baselines if b.same_as == "default"), None)
     return name, recommended.speedup if is_faster else None
+
+
+def _is_none_measured(study: Study) -> bool:
+    """Tell whether there are recommendations, and none of them was ever launched."""
+    bare = {c.without(BATCH) for c in study.ledger.tried()}
+    wanted = [b.configuration for b in to_measure(study.baselines)]
+    return bool(wanted) and not any(c.without(BATCH) in bare for c in wanted)
 
 
 def over_as_run(study: Study, claims: Claims, recommended: Claim) -> Interval | None:

@@ -84,7 +84,16 @@ def default_section(store: Store, claims: Claims, ledger: Ledger) -> DefaultSect
         serving=serving_of(records, claims.objective.slo),
         validations=validations_of(store, claims.default),
         cpu_share=cpu_share(records),
+        search_value=_value_in_search(claims, ledger),
     )
+
+
+def _value_in_search(claims: Claims, ledger: Ledger) -> float | None:
+    """Return what the search saw of the default, where fewer than two rounds tell."""
+    objective, score = ledger.objective, ledger.score(claims.default)
+    if score is None or claims.rounds.value(claims.default) is not None:
+        return None
+    return None if objective.searched_by or ledger.default_is_late else objective.value(score)
 
 
 def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:

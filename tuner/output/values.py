@@ -42,6 +42,9 @@ def default_value(result: Result) -> str:
     serving = result.default.serving
     if serving is not None and not serving.n_met:
         return "within the bound at no rate that was tried"
+    if interval is None and (hint := result.default.search_value) is not None:
+        unit = result.objective.unit
+        return f"about {figure(hint)} {unit} at batch {result.default.batch} in the search"
     if interval is None:
         return "not known: too few rounds confirmed it"
     undisturbed = _undisturbed(result.default, result)

@@ -48,6 +48,14 @@ class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
     n_failed: int = 0
 
 
+class ToldBeforehand(msgspec.Struct, frozen=True, tag="told_beforehand"):
+    """Earlier studies, or rules, are listened to: what they say is tried after the default."""
+
+    sources: tuple[str, ...]
+    n_configurations: int
+    """Those of theirs that exist here."""
+
+
 class PhaseBegins(msgspec.Struct, frozen=True, tag="phase_begins"):
     """A phase is entered."""
 
@@ -202,6 +210,7 @@ Event: TypeAlias = (
     ModelBegins
     | TurnBegins
     | StudyBegins
+    | ToldBeforehand
     | PhaseBegins
     | LaunchBegins
     | LaunchStage

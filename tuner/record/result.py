@@ -191,6 +191,9 @@ class DefaultSection(msgspec.Struct, frozen=True):
     that was too slow; empty where it was not asked."""
     cpu_share: float | None = None
     """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
+    search_value: float | None = None
+    """In the objective's unit, by the search: a hint. None where rounds tell, where the search goes
+    by another metric, and in results of earlier versions."""
 
 
 class BaselineSection(msgspec.Struct, frozen=True):

@@ -57,7 +57,7 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
         held = "hold that and a search, but may not hold trying each winner without each setting"
     enough_s = study.budget.used_s() + wanted_s
     study.notes.warn(
-        f"a launch takes about {launch_s:.0f} s here and the smallest claim {_told(claim_s)}; the "
+        f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
         f"{_told(left_s)} that are left {held}; {_told(enough_s)} for this study alone would hold "
         "baselines, a search and verdicts (--budget is for all studies of a run)"
     )
@@ -65,6 +65,8 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
 
 def _told(seconds: float) -> str:
     """Write seconds as a budget is given: above ten minutes in whole minutes."""
+    if seconds < 10:
+        return f"{seconds:.2g} s"
     return f"{seconds:.0f} s" if seconds < 600 else f"{math.ceil(seconds / 60)}m"
 
 

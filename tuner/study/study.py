@@ -213,7 +213,8 @@ class Study:
         leader = self.ledger.leaders.best_in(WinnerClass.REDUCED)
         if leader is not None:
             ratio = self.ledger.ratio(leader[0])
-            if ratio is not None:
+            # batches of the default are measured together and told one by one: its best is 1
+            if ratio is not None and (ratio >= 1 or not is_default(leader[0])):
                 self.listen(BestSoFar(leader[0].label(), ratio))
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:

@@ -37,7 +37,7 @@ def batches(result: Result) -> Chart | None:
         "layer": [
             {"mark": {"type": "line", "strokeWidth": 2, "aria": False}, "encoding": encoding},
             {
-                "mark": {"type": "point", "filled": True, "size": 60, "opacity": 1},
+                "mark": {"type": "point", "filled": False, "size": 60, "opacity": 1},
                 "encoding": {**encoding, "description": {"field": "told"}},
             },
         ],
