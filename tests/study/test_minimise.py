@@ -26,7 +26,7 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise, why_not
 from tuner.study.prices import prices_of
-from tuner.study.proofs import unproven
+from tuner.study.proofs import dear, unproven
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
@@ -331,6 +331,22 @@ def test_where_a_removal_was_not_measured_the_trials_say_whether_a_setting_pays(
         tell(store, add(store, configuration, rate, memory_bytes=mib * MIB))
     study = minimised(store, tmp_path)
     assert (unproven(study, FULL) == []) is ships
+
+
+def test_of_settings_that_were_always_set_together_the_compiler_is_tried_without_first(
+    store: Store, tmp_path: Path
+) -> None:
+    """A launch without it is short, and says that the other costs nothing."""
+    both = Configuration.of({"fake.compile": "fast", "fake.layout": "packed"})
+    for _ in range(2):
+        tell(store, add(store, DEFAULT, 1.0, memory_bytes=100 * MIB))
+        tell(store, add(store, both, 1.5, memory_bytes=130 * MIB))
+    study = new_study(store, tmp_path, 1.0)
+    assert list(dear(study, both)) == ["fake.compile", "fake.layout"]
+    tell(store, add(store, SHORTER, 1.1, memory_bytes=100 * MIB))
+    study.ledger.refresh()
+    assert list(dear(study, both)) == ["fake.compile"]
+    assert unproven(study, both) == []
 
 
 def test_what_the_classes_leave_of_their_shares_goes_to_dear_settings_first(

@@ -134,6 +134,8 @@ class Knob(msgspec.Struct, frozen=True):
     """What it can be set to at all; None where any text may mean something."""
     measures_itself: bool = False
     """Whether what it compiles is chosen by trial runs, which others must not disturb."""
+    compiles: bool = False
+    """Whether it is a compiler: launches with it take long where another setting changes, too."""
 
     @property
     def needs_code_change(self) -> bool:
@@ -170,6 +172,7 @@ def model(
     domain: Domain,
     changes_numerics: bool = False,
     measures_itself: bool = False,
+    compiles: bool = False,
 ) -> Knob:
     """Declare what the model is rebuilt or compiled with."""
     return Knob(
@@ -180,4 +183,5 @@ def model(
         how=how,
         domain=domain,
         measures_itself=measures_itself,
+        compiles=compiles,
     )

@@ -16,6 +16,7 @@ KNOBS = (
         Applies.MODEL,
         "compiler of the fake model",
         domain=one_of("off", "fast", "frozen"),
+        compiles=True,
     ),
     Knob("fake.streams", Applies.PROCESS, "streams of the fake model", domain=AT_LEAST_1),
     Knob(

@@ -70,6 +70,7 @@ KNOBS = (
         "XLA for the whole function",
         "tf.function(..., jit_compile=True)",
         domain=BOOLEAN,
+        compiles=True,
     ),
     model(
         "tensorflow.data_format",

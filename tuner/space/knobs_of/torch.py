@@ -74,6 +74,7 @@ KNOBS = (
         "model = torch.compile(model), called under torch.inference_mode(); the mode freezing "
         "needs torch._inductor.config.freezing = True before the first call",
         domain=one_of("off", "default", "freezing"),
+        compiles=True,
     ),
     model(
         "torch.compile.max_autotune",
@@ -101,6 +102,7 @@ KNOBS = (
         "{value}: torch._inductor.aoti_compile_and_package(torch.export.export(model, inputs)), "
         "loaded with torch._inductor.aoti_load_package",
         domain=one_of("off", "aot_inductor"),
+        compiles=True,
     ),
     model(
         "torch.compile.cuda_graphs",
