@@ -39,6 +39,7 @@ from tuner.record.events import (
 from tuner.record.files import write_result
 from tuner.record.journal import (
     EarlierNoted,
+    Phase,
     SessionOpened,
     StudyFinished,
     WinnerClass,
@@ -288,9 +289,9 @@ def _drop_weights(study: Study) -> None:
 def _begin(study: Study, plan: Plan, request: Request, host: Host) -> None:
     """Say what is shaky, and provide what every launch needs."""
     heard = study.search.heard()
-    if heard.studies:
+    if heard.studies and not study.notes.is_done(Phase.EXPLORE):
         study.listen(ToldBeforehand(heard.studies, heard.n_configurations))
-    elif request.learn_from:
+    elif request.learn_from and not heard.studies:
         study.notes.warn(
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
             "--learn-from, none measured anything that exists here: nothing is learnt"

@@ -42,7 +42,7 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     with redirect_stdout(io.StringIO()) as out, progress(quiet=False) as listen:
         listen(WaitingForModel("mine", "importing its file", 5.0, 60.0))
         listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
-        listen(ToldBeforehand(("one (here)", "two (there)"), 31))
+        listen(ToldBeforehand(("one (here)", "two", "three", "four", "five"), 31))
         listen(PhaseBegins("baselines", "a phase in which nothing is measured"))
         listen(PhaseBegins("explore", "up to 864 combinations"))
         listen(LaunchBegins(1, "", Purpose.SEARCH))
@@ -57,7 +57,7 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     )
     assert len(lines) == 7
     assert "1:00 left" in lines[0]
-    assert "told where to look by one (here), two (there): 31 configurations" in lines.pop(1)
+    assert "told of 31 configurations by one (here), two, three and 2 more" in lines.pop(1)
     assert "explore: up to 864" in lines[1]
     assert "warning: the host is busy" in lines[2]
     assert "1.50x the default at its best batch: default, workload.batch=16" in lines[3]

@@ -8,6 +8,7 @@ import pytest
 from tests.study.studies import BASELINE, Scripted, new_study
 from tests.study.test_minimise import add
 from tuner.record.configuration import Configuration
+from tuner.record.events import BestSoFar, Event
 from tuner.record.journal import PhaseDone, WarningNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
@@ -150,7 +151,12 @@ def test_baselines_begin_at_the_smallest_batch_at_which_the_default_may_be_at_it
 
     study = new_study(store, tmp_path, 100_000.0, FasterAt16)
     study.ledger.batches = (4, 16)
+    told: list[Event] = []
+    study.listen = told.append
     measure_baselines(study)
+    ratios = [event.ratio for event in told if isinstance(event, BestSoFar)]
+    assert ratios
+    assert min(ratios) >= 1  # the default is told a batch at a time, and leads at its best one
     tried = [c for c in study.ledger.tried() if c.without(BATCH) == BASELINE]
     assert [c.get(BATCH) or 4 for c in tried] == [first, 20 - first]
 

@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import tomllib
@@ -95,8 +96,10 @@ def test_a_study_learns_from_an_earlier_one(
     finished: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     cwd, earlier = finished
-    told = ("--learn-from", str(cwd))
-    result = study(tmp_path, "fake@noise=0.003", "9s", *told)
+    arguments = ("--model", "fake@noise=0.003", *FAKE, "--budget", "9s", "--out", "out")
+    done = run(*arguments, "--learn-from", str(cwd), cwd=tmp_path, is_virtual=True)
+    result = result_of(done.stdout)
+    assert re.search(rf"told of \d+ configurations by .*{cwd}", done.stderr)
     sources = [trial["source"] for trial in result["trials"]]
     n_told = sources.count("transferred")
     assert n_told > 0

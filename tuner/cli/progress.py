@@ -51,6 +51,8 @@ from tuner.record.outcome import Outcome, counts_as_measured
 from tuner.space.knobs_of.launch import BATCH
 
 _RECENT = 8
+_NAMED = 3
+"""Earlier studies that are told by name."""
 _BEFORE = "reading the host and the model"
 """Shown until a study begins."""
 
@@ -103,6 +105,11 @@ class _State:
 
     def time_left(self) -> str:
         return "" if self.deadline is None else duration(self.left_s())
+
+
+def _sources(event: ToldBeforehand) -> str:
+    more = len(event.sources[_NAMED:])
+    return ", ".join(event.sources[:_NAMED]) + (f" and {more} more" if more else "")
 
 
 def _measured(event: LaunchDone) -> str:
@@ -161,10 +168,7 @@ def _line(event: Event, state: _State) -> str | None:
                 f"{event.n_configurations:,} combinations, in {event.folder}"
             )
         case ToldBeforehand():
-            return (
-                f"told where to look by {', '.join(event.sources)}: {event.n_configurations} "
-                "configurations that exist here"
-            )
+            return f"told of {event.n_configurations} configurations by {_sources(event)}"
         case PhaseBegins():
             state.phase, state.stage = event.name, ""
             state.announcement = f"{event.name}: {event.detail}"

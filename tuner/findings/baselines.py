@@ -10,11 +10,15 @@ from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import Phase
 from tuner.record.result import BaselineSection
-from tuner.space.baselines import Baseline, to_measure
-from tuner.space.knobs_of.launch import BATCH
+from tuner.space.baselines import Baseline
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
-from tuner.study.compared import baseline_name, best_baseline, configuration_as_run
+from tuner.study.compared import (
+    baseline_name,
+    best_baseline,
+    configuration_as_run,
+    unmeasured_baselines,
+)
 from tuner.study.study import Study
 
 
@@ -54,7 +58,8 @@ def over_best_baseline(
 ) -> tuple[str | None, Interval | None]:
     """Return the best baseline's name, and the recommended winner's gain over it where measured.
 
-    The default is a baseline as well: the best one, where the rounds show no other above it.
+    The default is a baseline as well: the best one, where the rounds show no other above it, or
+    where all were tried and none may win. Before that is known, none is.
     """
     best = claims.best_baseline or best_baseline(study)
     is_faster = recommended.verdict == "faster"
@@ -63,17 +68,11 @@ def over_best_baseline(
         is_another = best != recommended.configuration
         gain = claims.against(recommended.configuration, best) if is_faster and is_another else None
         return baseline_name(study, best), gain
-    if best is None and (not study.notes.is_done(Phase.BASELINES) or _is_none_measured(study)):
+    is_known = study.notes.is_done(Phase.BASELINES)
+    if best is None and not (is_known and not unmeasured_baselines(study, study.widest)):
         return None, None
     name = next((b.name for b in study.baselines if b.same_as == "default"), None)
     return name, recommended.speedup if is_faster else None
-
-
-def _is_none_measured(study: Study) -> bool:
-    """Tell whether there are recommendations, and none of them was ever launched."""
-    bare = {c.without(BATCH) for c in study.ledger.tried()}
-    wanted = [b.configuration for b in to_measure(study.baselines)]
-    return bool(wanted) and not any(c.without(BATCH) in bare for c in wanted)
 
 
 def over_as_run(study: Study, claims: Claims, recommended: Claim) -> Interval | None:

@@ -43,9 +43,9 @@ def _cold_and_warm(
     The cache is kept per study; what is compiled depends on everything but the launch settings, so
     that the first launch that shares the rest was the cold one. But an allocator may double what
     compiling takes: its own launches come first, and a cold one that ran under other launch
-    settings, and took clearly less than the warm ones here, says nothing. Where warm ones ran
-    beside others and took clearly more than the same configuration's cold one, that was the others'
-    doing: a warm start takes no more than a cold one.
+    settings, and took clearly less than the warm ones here, says nothing. Where the first launch,
+    by itself, compiled nothing, later ones compile nothing either: those prepared beside others are
+    slowed by them, and tell nothing.
     """
     sharing = [
         record
@@ -61,9 +61,9 @@ def _cold_and_warm(
     warm = statistics.median(r.compile_s for r in telling) if telling else None
     is_own = first.request.configuration == configuration
     says_nothing = not is_own and warm is not None and warm - first.compile_s > _BRIEF_S
-    is_slowed = is_own and all(r.request.n_companions for r in telling)
-    if is_slowed and warm is not None and warm - first.compile_s > _BRIEF_S:
-        telling, warm = [], first.compile_s
+    compiles_nothing = first.compile_s < _BRIEF_S and not first.request.n_companions
+    if compiles_nothing and all(r.request.n_companions for r in telling):
+        return first.compile_s, first.compile_s if telling else None, False
     told = telling if says_nothing else [first, *telling]
     cold = None if says_nothing else first.compile_s
     return cold, warm, any(r.request.n_companions for r in told)

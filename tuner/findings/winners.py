@@ -93,7 +93,7 @@ def _value_in_search(claims: Claims, ledger: Ledger) -> float | None:
     objective, score = ledger.objective, ledger.score(claims.default)
     if score is None or claims.rounds.value(claims.default) is not None:
         return None
-    return None if objective.searched_by or ledger.default_is_late else objective.value(score)
+    return None if objective.searched_by else objective.value(score)
 
 
 def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:

@@ -49,11 +49,14 @@ class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
 
 
 class ToldBeforehand(msgspec.Struct, frozen=True, tag="told_beforehand"):
-    """Earlier studies, or rules, are listened to: what they say is tried after the default."""
+    """Earlier studies, or rules, are listened to.
+
+    The best that they name of each class is tried right after the default; all is a hint.
+    """
 
     sources: tuple[str, ...]
     n_configurations: int
-    """Those of theirs that exist here."""
+    """Those of theirs that exist here, the default included."""
 
 
 class PhaseBegins(msgspec.Struct, frozen=True, tag="phase_begins"):

@@ -275,7 +275,8 @@ class Result(msgspec.Struct, frozen=True):
     speedup: Interval | None
     speedup_over_best_baseline: Interval | None
     best_baseline: str | None
-    """Of those that keep the numerics, where the winner has to; the default where none beat it."""
+    """Of those that keep the numerics, where the winner has to; the default where none beat it.
+    None before all were tried, if none of those that were may win."""
     default: DefaultSection
     winners: dict[str, WinnerSection]
     baselines: list[BaselineSection]

@@ -82,6 +82,8 @@ def _fault_of_figures(result: Result) -> str | None:
     ratios += [c.ratio for c in result.contributions or ()]
     if any(ratio is not None and ratio <= 0 for ratio in ratios):
         return "a ratio in it is not above 0"
+    if result.default.search_value is not None and result.default.search_value <= 0:
+        return "the default's value in its search is not above 0"
     if min((result.reference_batch, result.default.batch, *result.batches)) < 1:
         return "a batch in it is below 1"
     for done in result.confirmation.rounds:

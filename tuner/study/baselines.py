@@ -26,10 +26,11 @@ def measure_baselines(study: Study) -> None:
     """Measure the default and all distinct baselines, a launch per batch.
 
     The default comes first and always, then what earlier studies or rules say is best, if any are
-    listened to. Then every baseline at the smallest batch at which the default may be at its best:
-    a larger one raises the time of a call, and ships only if it is shown to be needed. And then, at
-    the others at which the default does not fail, the best of each winner class and how the user
-    runs it: what is behind at one batch seldom leads at another, and the search looks there too.
+    listened to, then every baseline: all these at the smallest batch at which the default may be at
+    its best. A larger one raises the time of a call, and ships only if it is shown to be needed.
+    And then, at the others at which the default does not fail, the best of each winner class and
+    how the user runs it: what is behind at one batch seldom leads at another, and the search looks
+    there too.
     Whether a baseline works where the default does not is left to the search, and warned of.
     Nothing but the first baseline is measured that would eat what the confirmation needs, if that
     has a chance. Raises NothingMeasured if the default cannot be measured.
@@ -53,8 +54,8 @@ def measure_baselines(study: Study) -> None:
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     _warn_of_a_late_default(study)
     warn_of_a_short_budget(study, len(chosen))
-    chosen = sorted(try_transferred(study, chosen), key=lambda b: b.configuration != own)
     first = _batch_to_begin_with(study, best)
+    chosen = sorted(try_transferred(study, chosen, first), key=lambda b: b.configuration != own)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
     _measure(study, at_first)
 

@@ -122,16 +122,16 @@ def choose_arms(study: Study) -> ArmsChosen:
         at_reference=schedule.has_time_for_rounds(launched, LOOKS[1]),  # or verdicts would suffer
         looks=LOOKS,
     )
-    study.store.add(chosen)
     if schedule.is_out_of_reach():
         study.notes.leave_undone("to confirm anything")
-        return chosen
-    for finalist in dict.fromkeys(finalists.values()):
-        if finalist not in (*fitting, best):
-            study.notes.leave_undone(f"to confirm {finalist.label()}")
-    _leave_baselines(study, missing, best, own)
-    if not chosen.at_reference and launched != confirmation_arms(study, sound):
-        study.notes.leave_undone("to confirm the winners at the reference batch as well")
+    else:
+        for finalist in dict.fromkeys(finalists.values()):
+            if finalist not in (*fitting, best):
+                study.notes.leave_undone(f"to confirm {finalist.label()}")
+        _leave_baselines(study, missing, best, own)
+        if not chosen.at_reference and launched != confirmation_arms(study, sound):
+            study.notes.leave_undone("to confirm the winners at the reference batch as well")
+    study.store.add(chosen)  # last: a session after a kill goes by it, and notes nothing more
     return chosen
 
 

@@ -47,20 +47,21 @@ def dear(study: Study, configuration: Configuration) -> dict[str, Configuration]
 
     By the price of both configurations; where the shorter one was never launched, by what all
     configurations together say that the setting costs. They blame settings alike that were always
-    set together; a compiler among them comes first: a launch without it is short, and says of the
-    others, without which all is compiled anew, what they cost. A setting that only the default is
-    left without is not in question: the confirmation compares these two.
+    set together; of these a compiler comes first: a launch without it is short, and says what the
+    others cost, without each of which all would be compiled anew. A setting that only the default
+    is left without is not in question: the confirmation compares these two.
     """
     shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
     if configuration not in study.ledger.prices or not shorter:
         return {}
     rises = {knob: _rise(study, configuration, c) for knob, c in shorter.items()}
-    first = {knob for knob, rise in rises.items() if rise is None and describe(knob).compiles}
     if None in rises.values():
         guessed = _guessed_rises(study, configuration, shorter)
         rises |= {knob: guessed[knob] for knob, rise in rises.items() if rise is None}
-    dearest = sorted(((k in first, rise or 0.0, k) for k, rise in rises.items()), reverse=True)
-    return {knob: shorter[knob] for _, rise, knob in dearest if rise > DEAR}
+    dearest = sorted(
+        ((rise or 0.0, describe(k).compiles, k) for k, rise in rises.items()), reverse=True
+    )
+    return {knob: shorter[knob] for rise, _, knob in dearest if rise > DEAR}
 
 
 def _rise(study: Study, full: Configuration, shorter: Configuration) -> float | None:

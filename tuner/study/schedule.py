@@ -45,18 +45,14 @@ class Schedule:
     def is_out_of_reach(self) -> bool:
         """Tell whether no verdict fits: not even a hasty first look at the cheapest finalist.
 
-        It may take a launch longer than is left, as has_time_for_a_look has it. What compiled from
-        nothing in its only launch finds its cache in the rounds.
+        It may take a launch longer than is left, as has_time_for_a_look has it.
         """
         others = [c for c in self.phases.compared() if not is_default(c)]
         looks = [confirmation_arms(self._study, [other]) for other in others]
         if not looks:  # of what is not known yet: as dear as the default
             default, *more = confirmation_arms(self._study, [])
             looks = [[default, default, *more]]
-        costs = self._costs
-        round_s = min(
-            costs.hasty_round_s(arms) - sum(map(costs.compiling_s, arms)) for arms in looks
-        )
+        round_s = min(map(self._costs.hasty_round_s, looks))
         return self._study.budget.left_s() + self._allowance_s(0) < FIRST_LOOK * round_s
 
     def _confirming_s(self) -> float:
@@ -187,7 +183,7 @@ class Schedule:
         left_s, costs = self._study.budget.left_s(), self._costs
         if not n_rounds and self.is_out_of_reach():
             return f"the {max(0.0, left_s):.0f} s that are left hold no first look"
-        is_needed = 0 < n_rounds < FIRST_LOOK
+        is_needed = n_rounds < FIRST_LOOK
         round_s = costs.hasty_round_s(arms) if is_needed else costs.round_s(arms)
         validating_s = self.phases.validating_s() if is_proved else 0.0
         if left_s + self._allowance_s(n_rounds) >= round_s + validating_s:

@@ -8,20 +8,18 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import TRANSFERRED, TransferNoted
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline
-from tuner.space.knobs_of.launch import BATCH
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 
-def try_transferred(study: Study, baselines: Sequence[Baseline]) -> list[Baseline]:
+def try_transferred(study: Study, baselines: Sequence[Baseline], batch: int) -> list[Baseline]:
     """Measure what they say is best, of each class one; return the baselines in their order.
 
-    At the batch that suits the default. Those baselines come first that they say are best, often
+    At `batch`, as the baselines are. Those baselines come first that they say are best, often
     the very best of an earlier study; what is no baseline is measured where there is time for all
     of these besides.
     """
-    default, ledger = study.ledger.leaders.default_at_best(), study.ledger
-    batch = int((default and default[0].get(BATCH)) or ledger.reference_batch)
+    ledger = study.ledger
 
     def at_its_batch(guess: Configuration) -> Configuration:
         moved = ledger.at_batch(guess, batch)
