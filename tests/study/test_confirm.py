@@ -208,7 +208,12 @@ def test_what_compiled_from_nothing_is_not_out_of_reach_for_that(
         record.prepared = Prepared(0.1 + compile_s, 0.1, 0.5, True, 0, 0, ())
         record.total_s = 70.0
         study = new_study(store, tmp_path, budget_s=80.0)
-        assert Schedule(study).is_out_of_reach() is is_out
+        schedule = Schedule(study)
+        assert schedule.is_out_of_reach() is is_out
+        assert schedule.has_time_for_a_look([SAME], 0.0, in_haste=True) is not is_out
+        assert (
+            bool(schedule.why_no_round(0, [DEFAULT, SAME])) is is_out
+        )  # or nothing is done at all
 
 
 def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
