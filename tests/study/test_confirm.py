@@ -211,9 +211,8 @@ def test_what_compiled_from_nothing_is_not_out_of_reach_for_that(
         schedule = Schedule(study)
         assert schedule.is_out_of_reach() is is_out
         assert schedule.has_time_for_a_look([SAME], 0.0, in_haste=True) is not is_out
-        assert (
-            bool(schedule.why_no_round(0, [DEFAULT, SAME])) is is_out
-        )  # or nothing is done at all
+        # or nothing is done at all: neither searched nor confirmed
+        assert bool(schedule.why_no_round(0, [DEFAULT, SAME])) is is_out
 
 
 def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
