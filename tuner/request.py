@@ -45,7 +45,7 @@ def parse_size(text: str) -> float:
     """Read 4G, 512M or 1.5GiB into bytes, in powers of 1024; raises UsageError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(?:i?B)?", text.strip(), re.IGNORECASE)
     if found is None:
-        raise UsageError(f"the size {text!r} is a number with K, M, G or T: write 512M, 4G or 1.5G")
+        raise UsageError(f"the size {text!r} lacks its K, M, G or T: write 512M, 4G or 1.5G")
     size = float(found[1]) * 1024.0 ** (" KMGT".index(found[2].upper()))
     if not 0 < size < 2**63:
         raise UsageError(f"the size {text!r} must be above 0 and below 8E: write 512M, 4G or 1.5G")

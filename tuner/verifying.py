@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.errors import NothingMeasured, UsageError
+from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.host.identity import Host, probe
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener
@@ -117,7 +117,14 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
         callers=workload.callers if workload.callers > 1 else None,
         device=workload.device,
     )
-    (planned,) = plan(request, host, listen, is_strict=True)
+    try:
+        (planned,) = plan(request, host, listen, is_strict=True)
+    except UnknownName as error:
+        if proof.model is not None:
+            raise
+        raise UsageError(f"{path} is of {workload.model}, which is not built in: name its file or "
+                         "folder yourself, as it was tuned, if you trust it, with --model"
+                         ) from error  # fmt: skip
     if planned.workload.card.source_sha256 != workload.source_sha256:
         if proof.service is not None:
             raise UsageError("the server's files, its --url or its --requests are not those that "

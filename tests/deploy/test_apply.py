@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +176,9 @@ def test_preloads_that_are_there_are_not_missing(
     preload = {"LD_PRELOAD": "/opt/a/libtcmalloc.so"}
     write_recommendation(path, msgspec.structs.replace(found, environment=preload))
     monkeypatch.setenv("LD_PRELOAD", "")
-    assert tuner.apply(path).missing == ("LD_PRELOAD=/opt/a/libtcmalloc.so",)
+    with pytest.warns(UserWarning, match="without LD_PRELOAD=.*: tune-framework run ") as told:
+        assert tuner.apply(path).missing == ("LD_PRELOAD=/opt/a/libtcmalloc.so",)
+    assert told[0].filename == __file__
     monkeypatch.setenv("LD_PRELOAD", "/b.so:/opt/a/libtcmalloc.so:/c.so")
     assert tuner.apply(path).missing == ()
 
@@ -211,4 +214,5 @@ def test_a_library_of_the_environment_is_there_whatever_its_path(
     for preload, missing in (("/a/venv/lib/libmimalloc.so:/l/other.so", ()),
                              ("/l/libtcmalloc.so", ("LD_PRELOAD=libmimalloc.so",))):  # fmt: skip
         monkeypatch.setenv("LD_PRELOAD", preload)
-        assert tuner.apply(path).missing == missing
+        with pytest.warns(UserWarning) if missing else nullcontext():
+            assert tuner.apply(path).missing == missing

@@ -73,6 +73,24 @@ def test_time_that_a_study_could_not_use_is_remarked(
     assert (words in found) == told
 
 
+@pytest.mark.parametrize(("used_s", "told"), [(60.0, True), (95.0, False)])
+def test_time_that_is_left_although_there_was_none_for_something_is_explained(
+    tmp_path: Path, used_s: float, told: bool
+) -> None:
+    with Store(tmp_path / "study") as store:
+        search(store, Configuration(), FIRM)
+        rounds(store, FIRM, n=4, beside=0)
+        study = new_study(store, tmp_path, 100.0)
+        study.budget = Budget(100.0, used_s)
+        study.notes.done(Phase.BASELINES, "no time for all")
+        study.notes.done(Phase.CONFIRM, "decided after 4 rounds")
+        (text,) = [
+            t for t in remarks(study, make_claims(study), WinnerClass.SAME) if "no time" in t
+        ]
+    assert text.startswith("the budget left no time to measure vendor, nor to")
+    assert ("(40 s were left in the end: they had been kept for the confirmation" in text) == told
+
+
 @pytest.mark.parametrize(
     ("fixed", "told"),
     [({"fake.layout": "packed"}, True), ({"fake.streams": 2}, False), ({}, False)],

@@ -383,6 +383,34 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
     assert f"about 53.42 items/s at batch {default.batch} in the search" in text
 
 
+@pytest.mark.parametrize(
+    ("command", "label", "wanted"),
+    [
+        ("tune-framework --model resnet50 --hw auto", "resnet50", ""),
+        ("tune-framework --model=resnet50@size=64", "resnet50@size=64", ""),
+        ("tune-framework --model mine.py:f@n=2", "mine-f@n=2", " --model mine.py:f@n=2"),
+        ("tune-framework '--model=my models/a.keras'", "a", " --model 'my models/a.keras'"),
+        ("tuner.tune('mine.py:f')", "mine-f", ""),
+    ],
+)
+def test_a_model_of_one_s_own_is_verified_by_what_was_typed(
+    result: Result, command: str, label: str, wanted: str
+) -> None:
+    name, allocator = result.recommended_class, {"launch.allocator": "jemalloc"}
+    won = msgspec.structs.replace(result.winners[name], configuration=allocator)
+    lines = to_apply(
+        msgspec.structs.replace(
+            result,
+            verdict="faster",
+            command=command,
+            model=label,
+            winners=result.winners | {name: won},
+        )
+    )
+    verified = f"tune-framework verify recommended.toml{wanted}"
+    assert lines[1:] == [f"{verified}  # its path from here" if wanted else verified]
+
+
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 def test_it_begins_with_what_to_do(result: Result, template: str) -> None:
     """The settings in words and the lines that apply them stand before any table."""

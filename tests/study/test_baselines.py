@@ -17,7 +17,7 @@ from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
-from tuner.study.compared import unmeasured_baselines
+from tuner.study.compared import never_launched, unmeasured_baselines
 from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()
@@ -198,5 +198,8 @@ def test_time_is_kept_for_a_confirmation_once_there_is_something_to_confirm(
     is_complete = len(expected) == 3
     (done,) = store.all(PhaseDone)
     assert done.reason == ("all measured" if is_complete else "no time for all")
-    told = [f"the budget left no time to measure {missing}"]
-    assert left_undone(store) == ([] if is_complete else told)
+    study = new_study(store, tmp_path / "again", launches * LAUNCH_S)
+    study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
+    assert [b.name for b in never_launched(study)] == [*filter(None, missing.split(", "))]
+    add(store, ANOTHER, 1.0)  # by a later phase
+    assert [b.name for b in never_launched(study)] == [*filter(None, missing.split(", "))][:-1]

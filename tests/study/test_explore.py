@@ -13,12 +13,14 @@ from tuner.record.journal import Phase, PhaseDone, TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.study.costs import Costs
 from tuner.study.explore import explore, make_time_for
+from tuner.study.ledger import Ledger
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
 COMPILED = Configuration.of({"fake.compile": "frozen"})
-PROPOSAL = Configuration.of({"fake.streams": 2})
+PROPOSAL = Configuration.of({"fake.compile": "fast"})
 COLD_S, WARM_S = 40.0, 10.0
 
 
@@ -79,6 +81,22 @@ def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(
     study = new_study(store, tmp_path, budget_s, Warm)
     assert make_time_for(study, PROPOSAL) is has_time
     assert n_launches(study) == n
+
+
+def test_what_was_never_launched_costs_what_others_with_a_compiler_do_or_without(
+    store: Store,
+) -> None:
+    """Without what compiles a launch is short, of whatever class it is."""
+    add(store, Configuration.of({"fake.layout": "packed"}), 1.0, 16.0)
+    costs = Costs(store, Ledger(store, 4, (4,)))
+
+    def own_s(**settings: str) -> float:
+        return costs.own_s(Configuration.of({f"fake.{k}": v for k, v in settings.items()}))
+
+    assert own_s(layout="blocked") == 16.0
+    assert own_s(compile="fast") == COLD_S
+    assert own_s(compile="fast", precision="bf16") == COLD_S  # none of its class was launched
+    assert own_s(precision="bf16") == (2 * WARM_S + 16.0) / 3
 
 
 def test_what_is_dear_for_another_reason_than_compiling_is_not_launched_again(

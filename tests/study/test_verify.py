@@ -182,7 +182,7 @@ def test_a_library_that_is_not_here_refutes(recommended: Recommendation) -> None
         ({"source_sha256": "f" * 64}, "is not the model that was tuned"),
         ({"form": "program"}, "cannot be verified"),
         ({"default_batch": None}, "older version"),
-        ({"model": "nosuchmodel"}, "nosuchmodel"),
+        ({"model": "nosuchmodel"}, "nosuchmodel, which is not built in: name its file or folder"),
         ({"model": "./evil.py"}, "which would be loaded and run"),
     ],
 )

@@ -229,7 +229,9 @@ def _list(console: Console, plan: Plan) -> None:
         table.add_column(name, overflow="fold")
     for b in plan.baselines:
         here = (
-            (f"same as {b.same_as}" if b.same_as else "measured") if b.is_applicable else b.reason
+            (f"same as {b.same_as}" if b.same_as else "to be measured")
+            if b.is_applicable
+            else b.reason
         )
         table.add_row(
             Text(b.name),

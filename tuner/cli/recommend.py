@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,7 +28,7 @@ def main(model: str, *, as_json: bool, **given: Any) -> None:
         sys.stdout.write(msgspec.json.format(data, indent=2).decode() + "\n")
         return
     for each in found:
-        for line in _lines(each):
+        for line in _lines(each, model):
             print(printable(line))
 
 
@@ -39,8 +40,11 @@ def _plain(found: Recommended) -> dict[str, Any]:
     return plain
 
 
-def _lines(found: Recommended) -> Sequence[str]:
-    """Say what ships, what it rests on, and what the other classes would be."""
+def _lines(found: Recommended, model: str) -> Sequence[str]:
+    """Say what ships, what it rests on, and what the other classes would be.
+
+    model: as it was named.
+    """
     shipped = found.advised[found.shipped]
     lines = [f"{found.framework}: {_told(shipped)}"]
     if shipped.configuration.settings and shipped.speedup is not None:
@@ -54,7 +58,8 @@ def _lines(found: Recommended) -> Sequence[str]:
     path = shlex.quote(str(found.folder / "recommended.toml"))
     lines.append(f"  settings: {path}")
     if shipped.configuration.settings:
-        lines.append(f"  prove it here, in ten minutes: tune-framework verify {path}")
+        named = f" --model {shlex.quote(model)}" if Path(model.partition(":")[0]).exists() else ""
+        lines.append(f"  prove it here, in ten minutes: tune-framework verify {path}{named}")
         lines.append(f"  start a program so: tune-framework run {path} -- python serve.py")
     return lines
 

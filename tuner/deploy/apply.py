@@ -14,6 +14,8 @@ measured process. Launch settings (environment, preloads, pinning) cannot be cha
 from __future__ import annotations
 
 import os
+import shlex
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,6 +83,7 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
 
     A study's folder stands for the recommended.toml in it, and an index of several studies for that
     of this kind of host; model, framework: which of them, where there are several.
+    Warns of launch settings that this process was not started under: what they gain is not here.
     Raises UsageError if the file is not one, or none for this host, or the framework has begun to
     work already, and MissingFramework if it is not installed.
     """
@@ -99,6 +102,12 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
         raise UsageError(
             f"{name} has begun to work before tuner.apply({str(path)!r}): call it first"
         ) from error
+    if applied.missing:
+        warnings.warn(
+            f"started without {', '.join(applied.missing)}: what that gains is not here; start the "
+            f"program by: tune-framework run {shlex.quote(str(path))} -- PROGRAM",
+            stacklevel=2,
+        )
     return applied
 
 

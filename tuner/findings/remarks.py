@@ -17,6 +17,7 @@ from tuner.record.store import Store
 from tuner.space.catalogue import is_default, winner_class
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
+from tuner.study.compared import never_launched
 from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
@@ -26,6 +27,8 @@ _DISTURBED = 0.1
 """Share of all slices: if more were disturbed, the result says so."""
 _OVERRUN = 1.1
 """A study that takes this many times its budget says so."""
+_LEFT_OVER = 0.9
+"""A study that uses less of its budget than this, and had no time for something, says why."""
 _UNUSED = 0.75
 """A study that uses less of its budget than this, and decides nothing, says why."""
 
@@ -36,6 +39,8 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     noted = [note.text for note in store.all(WarningNoted)]
     texts = [text for text in noted if not text.startswith(NO_TIME)]
     undone = [text.removeprefix(NO_TIME) for text in noted if text.startswith(NO_TIME)]
+    if study.notes.is_done(Phase.BASELINES) and (never := never_launched(study)):
+        undone.insert(0, f" to measure {', '.join(b.name for b in never)}")
     texts += _of_the_host(store)
     texts += _of_warm_ups(store)
     found = [claims.claim(each) for each in WinnerClass]
@@ -59,8 +64,8 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     if unknown:
         undone.append(f" to tell how {', '.join(unknown)} fare beside a busy neighbour")
     if undone:  # one line, whatever it holds
-        left = ", nor".join(dict.fromkeys(undone))
-        texts.append(f"{NO_TIME}{left}; give a larger --budget and a new --out")
+        told = ", nor".join(dict.fromkeys(undone))
+        texts.append(f"{NO_TIME}{told}; give a larger --budget and a new --out{_left_over(study)}")
     return list(dict.fromkeys(texts))
 
 
@@ -124,6 +129,18 @@ def _of_the_budget(study: Study, recommended: Claim) -> list[str]:
             f"{ended[Phase.CONFIRM]}"
         ]
     return []
+
+
+def _left_over(study: Study) -> str:
+    """Say why time is left although there was none for something; empty where next to none is."""
+    used_s, total_s = study.budget.used_s(), study.budget.total_s
+    is_decided = study.notes.is_done(Phase.CONFIRM)
+    if used_s > _LEFT_OVER * total_s or not is_decided:
+        return ""
+    return (
+        f" ({total_s - used_s:.0f} s were left in the end: they had been kept for the "
+        "confirmation, which took less)"
+    )
 
 
 def _of_what_was_fixed(study: Study, recommended: Claim) -> list[str]:

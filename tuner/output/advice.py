@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import string
+from collections.abc import Sequence
 from itertools import pairwise
 
 import msgspec
@@ -18,6 +19,7 @@ from tuner.space.knobs_of.launch import BATCH
 
 _ANY_PROGRAM = "python serve.py"
 _OF_A_SERVER = ("--serve", "--url", "--requests")
+_OF_A_FILE = ("--model",)
 
 
 class Arm(msgspec.Struct, frozen=True):
@@ -47,31 +49,38 @@ def to_apply(result: Result) -> list[str]:
     if any(knob.needs_code_change for knob in knobs):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
     elif result.model_facts is not None and result.model_facts.form == SERVICE:
-        if given := _server_as_given(result.command):
+        if given := _options_as_given(result.command, _OF_A_SERVER):
             lines.append(f"tune-framework verify recommended.toml {given}")
     elif result.model_facts is None or result.model_facts.form != PROGRAM:
-        is_file = "/" in result.model or ".py" in result.model
-        named = f" --model {shlex.quote(result.model)}" if is_file else ""
-        lines.append(f"tune-framework verify recommended.toml{named}")
+        named = _options_as_given(result.command, _OF_A_FILE)
+        if _is_file(named, result.model):
+            lines.append(f"tune-framework verify recommended.toml {named}  # its path from here")
+        else:
+            lines.append("tune-framework verify recommended.toml")
     return lines
 
 
-def _server_as_given(command: str) -> str:
-    """Return the options that name a server of one's own, from the command that tuned it.
+def _is_file(named: str, label: str) -> bool:
+    """Tell whether a model was named by its file: one that is built in is named by its label."""
+    return named.partition("@")[0] not in ("", f"{_OF_A_FILE[0]} {label.partition('@')[0]}")
+
+
+def _options_as_given(command: str, options: Sequence[str]) -> str:
+    """Return options that name what was tuned, from the command that tuned it.
 
     Empty where one is not there.
     """
-    words = [part for word in shlex.split(command) for part in _option_and_value(word)]
-    given = {option: value for option, value in pairwise(words) if option in _OF_A_SERVER}
-    if len(given) < len(_OF_A_SERVER):
+    words = [part for word in shlex.split(command) for part in _option_and_value(word, options)]
+    given = {option: value for option, value in pairwise(words) if option in options}
+    if len(given) < len(options):
         return ""
-    return " ".join(f"{option} {shlex.quote(given[option])}" for option in _OF_A_SERVER)
+    return " ".join(f"{option} {shlex.quote(given[option])}" for option in options)
 
 
-def _option_and_value(word: str) -> list[str]:
+def _option_and_value(word: str, options: Sequence[str]) -> list[str]:
     """Return --option=value as two words, and any other as it is."""
     option, equals, value = word.partition("=")
-    return [option, value] if equals and option in _OF_A_SERVER else [word]
+    return [option, value] if equals and option in options else [word]
 
 
 def arms(result: Result) -> list[Arm]:

@@ -96,6 +96,11 @@ def measures_itself(configuration: Configuration) -> bool:
     return any(value and describe(knob).measures_itself for knob, value in configuration.settings)
 
 
+def compiles(configuration: Configuration) -> bool:
+    """Tell whether a configuration has a compiler: a launch of it takes long."""
+    return any(value and describe(knob).compiles for knob, value in configuration.settings)
+
+
 def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
     """Tell whether a winner class allows a configuration."""
     return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)

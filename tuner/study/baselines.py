@@ -76,9 +76,8 @@ def measure_baselines(study: Study) -> None:
     tried = ledger.tried()
     skipped = [name for c, name in at_first if c not in tried]
     elsewhere = {name for c, name in at_others if c not in tried}.difference(skipped)
-    for names, where in ((skipped, ""), (sorted(elsewhere), " at every batch")):
-        if names:
-            study.notes.leave_undone(f"to measure {', '.join(names)}{where}")
+    if elsewhere:  # those that no phase launches are told in the end (findings/remarks.py)
+        study.notes.leave_undone(f"to measure {', '.join(sorted(elsewhere))} at every batch")
     is_complete = not skipped and not elsewhere
     study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
 

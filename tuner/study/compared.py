@@ -8,7 +8,7 @@ from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.space.as_run import AS_RUN, named
-from tuner.space.baselines import to_measure
+from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.study import LONG_BUDGET_S, Study
@@ -90,14 +90,19 @@ def _as_finalists(study: Study, baselines: Iterable[Configuration]) -> list[Conf
     return [finalists.get(c.without(BATCH), c) for c in baselines]
 
 
-def unmeasured_baselines(study: Study, klass: WinnerClass) -> list[str]:
-    """Return the names of a class's baselines that were measured at no batch."""
+def never_launched(study: Study) -> list[Baseline]:
+    """Return the distinct baselines that were launched at no batch, by whatever phase."""
+    launched = {r.request.configuration.without(BATCH) for r in study.store.launches.values()}
     tried = {configuration.without(BATCH) for configuration in study.ledger.tried()}
+    return [b for b in to_measure(study.baselines) if b.configuration not in launched | tried]
+
+
+def unmeasured_baselines(study: Study, klass: WinnerClass) -> list[str]:
+    """Return the names of a class's recommendations that were launched at no batch."""
     return [
         b.name
-        for b in to_measure(study.baselines)
+        for b in never_launched(study)
         if b.name != AS_RUN and allowed_in(klass, b.configuration)
-        if b.configuration.without(BATCH) not in tried
     ]
 
 

@@ -15,7 +15,7 @@ from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import compiles, winner_class
 from tuner.study.ledger import Ledger
 
 _UNKNOWN_S = 30.0
@@ -86,7 +86,8 @@ class Costs:
             return
         self._version = self._ledger.version
         self._ended: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
-        of_class: dict[WinnerClass, list[float]] = defaultdict(list)
+        of_kind: dict[tuple[WinnerClass, bool], list[float]] = defaultdict(list)
+        compiling: dict[bool, list[float]] = defaultdict(list)
         for record in self._launches.values():
             if (
                 record.prepared is None
@@ -95,21 +96,27 @@ class Costs:
                 or record.request.purpose is Purpose.PACER
             ):
                 continue
-            self._ended[record.request.configuration].append(record)
-            of_class[winner_class(record.request.configuration)].append(record.total_s)
-        self._class_cost_s = {k: statistics.fmean(seconds) for k, seconds in of_class.items()}
-        everything = list(itertools.chain(*of_class.values()))
+            configuration = record.request.configuration
+            self._ended[configuration].append(record)
+            of_kind[winner_class(configuration), compiles(configuration)].append(record.total_s)
+            compiling[compiles(configuration)].append(record.total_s)
+        self._kind_cost_s = {kind: statistics.fmean(seconds) for kind, seconds in of_kind.items()}
+        self._compiling_cost_s = {is_so: statistics.fmean(s) for is_so, s in compiling.items()}
+        everything = list(itertools.chain(*of_kind.values()))
         self._mean_cost_s = statistics.fmean(everything) if everything else _UNKNOWN_S
 
     def own_s(self, configuration: Configuration) -> float:
         """Estimate the seconds of a configuration's launch, without the pacer's slices around it.
 
-        From launches of it, else of its class, else of any.
+        From launches of it, else of those of its class that have a compiler as well, or none; else
+        of any class that do; else of any.
         """
         self._refresh()
         if configuration in self._ended:
             return statistics.fmean(r.total_s for r in self._ended[configuration])
-        return self._class_cost_s.get(winner_class(configuration), self._mean_cost_s)
+        has_compiler = compiles(configuration)
+        of_any_class_s = self._compiling_cost_s.get(has_compiler, self._mean_cost_s)
+        return self._kind_cost_s.get((winner_class(configuration), has_compiler), of_any_class_s)
 
     def repeat_s(
         self, configuration: Configuration, *, in_haste: bool = False, least: int = 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tuner.errors import UsageError
-from tuner.frameworks import DISTRIBUTIONS
+from tuner.frameworks import FRAMEWORKS
 from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
@@ -91,8 +91,9 @@ def on_the_image(recommendation: Recommendation) -> list[str]:
     if needs_compiler(recommendation):
         lines.append("needs a C++ compiler (g++) where the program runs, which compiles there")
     if versions := recommendation.versions:
+        telling = ("python", *FRAMEWORKS[recommendation.workload.framework].distributions)
         shown = ", ".join(f"{name} {versions[name]}" for name in sorted(versions)
-                          if name in (*DISTRIBUTIONS, "python"))  # fmt: skip
+                          if name in telling)  # fmt: skip
         told = "for" if recommendation.is_expected else "measured with"
         lines.append(f"{told} {shown}")
     return lines
