@@ -311,13 +311,29 @@ def test_what_was_measured_for_a_later_class_stands_in_for_an_earlier_ones_refus
     """Of the classes' shares of the time only those after the first hold another launch."""
     search(store, DEFAULT, BLOCKED, OTHER, FULL)
     no_time = [-math.inf] * 2 * len(WinnerClass)  # for what is dear, a share each and what is left
-    shares = iter([*no_time, -math.inf, 2000.0, 2000.0])
+    shares = iter([*no_time, -math.inf, 2000.0, 2000.0, *no_time])
     monkeypatch.setattr(Schedule, "share_ends_s", lambda *_: next(shares))
     study = minimised(store, tmp_path, budget_s=3000.0)
-    (warned,) = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
-    assert "there was no time to show that it is needed" in warned
     assert study.contenders.finalists()[WinnerClass.REDUCED] == SHORTER
     assert winner_of(study) == SHORTER
+    assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)  # it gains nothing
+    assert not [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
+
+
+def test_what_stands_in_for_a_refused_finalist_may_leave_the_time_to_prove_it(
+    store: Store, tmp_path: Path
+) -> None:
+    """Four rounds of the default at 10 s and the finalist at 40 s are reckoned as 250 s."""
+    search(store, DEFAULT, BLOCKED, OTHER, SHORTER, FULL, worth=0.3)
+    for record in store.launches.values():
+        if record.request.configuration == FULL:
+            record.total_s = 40.0
+    study = minimised(store, tmp_path, budget_s=280.0, worth=0.3)
+    named = [n.configuration for n in store.all(FinalistNamed)
+             if n.phase is Phase.MINIMISE and n.klass is WinnerClass.SAME]  # fmt: skip
+    assert named == [OTHER, FULL]
+    assert winner_of(study) == FULL
+    assert not [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
 
 
 @pytest.mark.parametrize(("worth", "ships"), [(0.8, True), (0.15, False)])

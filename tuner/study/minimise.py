@@ -35,9 +35,10 @@ def minimise(study: Study) -> None:
     Before anything else, in every class, settings that raise memory or the time of a call by more
     than 10 % go unless they are shown to be needed. A setting whose removal there was no time to
     measure stays, unless it is as dear as that, or nothing can observe whether it took effect: then
-    the best configuration without such settings takes the finalist's place. The last setting always
-    stays: whether it does any good is for the confirmation to say. The classes share the time; what
-    ships by default comes first.
+    the best configuration without such settings takes the finalist's place, for good if there is no
+    time even then: what stands in often costs the confirmation less. The last setting always stays:
+    whether it does any good is for the confirmation to say. The classes share the time; what ships
+    by default comes first.
     """
     if study.notes.is_done(Phase.MINIMISE):
         return
@@ -52,20 +53,25 @@ def minimise(study: Study) -> None:
         reduction.drop_dear(schedule.share_ends_s(len(waiting) - n))
     for reduction in reductions:  # what the others' shares left: unproven, a finalist is refused
         reduction.drop_dear(schedule.share_ends_s(1))
-    refused: list[WinnerClass] = []
+    refused: dict[WinnerClass, _Reduction] = {}
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
         shortest, removed = reduction.carry_out(schedule.share_ends_s(len(waiting) - n))
         if removed and is_fragile(study, shortest):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
-        if why := why_not(study, shortest):
-            if study.ledger.leaders.beats_default(shortest):
-                study.notes.warn(f"{shortest.label()} is not recommended: {why}")
-            refused.append(klass)
+        if why_not(study, shortest):
+            refused[klass] = reduction
             continue
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     for klass in refused:  # last: what was measured for the others may stand in here too
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, _stand_in(study, klass)))
+    for klass, reduction in refused.items():
+        reduction.drop_dear(schedule.share_ends_s(1))
+        finalist, dropped = reduction.so_far()
+        if not (why := why_not(study, finalist)):
+            study.store.add(FinalistNamed(Phase.MINIMISE, klass, finalist, dropped))
+        elif study.ledger.leaders.beats_default(finalist):
+            study.notes.warn(f"{finalist.label()} is not recommended: {why}")
     if not is_complete:
         study.notes.leave_undone(
             "to try without each setting (a winner may hold some that do nothing)"
@@ -162,6 +168,10 @@ class _Reduction:
             if is_measured and not looks_needed(study, self._finalist, shorter):
                 self._finalist = shorter
                 self._dropped.append(knob)
+
+    def so_far(self) -> tuple[Configuration, tuple[str, ...]]:
+        """Return the finalist without what was too dear, and what that was."""
+        return self._finalist, tuple(self._dropped)
 
     def carry_out(self, until_s: float) -> tuple[Configuration, list[str]]:
         """Return the shortest configuration that is as good, and what was removed."""
