@@ -101,6 +101,17 @@ def test_a_deadlock_at_import_is_told_of_and_ends_with_where_it_hung(
     assert f'File "{path}", line 22 in <module>' in log
 
 
+def test_a_function_that_hangs_is_not_taken_for_its_file(tmp_path: Path, in_haste: None) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(HANGING)
+    request = Request(model=f"{path}:wait", frameworks=("fake",), budget_s=0.5)
+    with pytest.raises(
+        NothingMeasured, match=r"importing its file and calling wait\(\); it"
+    ) as told:
+        plan(request, probe(), Ear(tmp_path))
+    kept_log(str(told.value))
+
+
 def test_a_model_that_hangs_when_it_is_built_is_told_by_that(
     tmp_path: Path, in_haste: None
 ) -> None:

@@ -165,6 +165,8 @@ def _first_stage(command: Command, models: Sequence[ModelRef]) -> str:
     if any(model.command for model in models):
         return "running the program"
     if isinstance(command, ListModels):
+        if named := next((model.function for model in models if model.function), ""):
+            return f"importing its file and calling {named}()"
         is_python = any(model.path.endswith(".py") for model in models)
         return "importing its file" if is_python else "reading its file"
     return "starting"
