@@ -73,9 +73,17 @@ def test_time_that_a_study_could_not_use_is_remarked(
     assert (words in found) == told
 
 
-@pytest.mark.parametrize(("used_s", "told"), [(60.0, True), (95.0, False)])
+@pytest.mark.parametrize(
+    ("used_s", "reason", "told"),
+    [
+        (60.0, "decided after 4 rounds", True),
+        (95.0, "decided after 4 rounds", False),
+        (60.0, "no time for a further round after 0: the 40 s that are left hold no first look",
+         False),
+    ],
+)  # fmt: skip
 def test_time_that_is_left_although_there_was_none_for_something_is_explained(
-    tmp_path: Path, used_s: float, told: bool
+    tmp_path: Path, used_s: float, reason: str, told: bool
 ) -> None:
     with Store(tmp_path / "study") as store:
         search(store, Configuration(), FIRM)
@@ -83,7 +91,7 @@ def test_time_that_is_left_although_there_was_none_for_something_is_explained(
         study = new_study(store, tmp_path, 100.0)
         study.budget = Budget(100.0, used_s)
         study.notes.done(Phase.BASELINES, "no time for all")
-        study.notes.done(Phase.CONFIRM, "decided after 4 rounds")
+        study.notes.done(Phase.CONFIRM, reason)
         (text,) = [
             t for t in remarks(study, make_claims(study), WinnerClass.SAME) if "no time" in t
         ]

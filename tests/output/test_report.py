@@ -390,7 +390,8 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
         ("tune-framework --model=resnet50@size=64", "resnet50@size=64", ""),
         ("tune-framework --model mine.py:f@n=2", "mine-f@n=2", " --model mine.py:f@n=2"),
         ("tune-framework '--model=my models/a.keras'", "a", " --model 'my models/a.keras'"),
-        ("tuner.tune('mine.py:f')", "mine-f", ""),
+        ("tune-framework --model resnet50-64", "resnet50@size=64", ""),
+        ("""tuner.tune('a\\'b"c.py')""", "a'b\"c", ""),  # no shell text
     ],
 )
 def test_a_model_of_one_s_own_is_verified_by_what_was_typed(

@@ -58,10 +58,17 @@ def _lines(found: Recommended, model: str) -> Sequence[str]:
     path = shlex.quote(str(found.folder / "recommended.toml"))
     lines.append(f"  settings: {path}")
     if shipped.configuration.settings:
-        named = f" --model {shlex.quote(model)}" if Path(model.partition(":")[0]).exists() else ""
+        named = f" --model {shlex.quote(model)}" if _is_there(model) else ""
         lines.append(f"  prove it here, in ten minutes: tune-framework verify {path}{named}")
         lines.append(f"  start a program so: tune-framework run {path} -- python serve.py")
     return lines
+
+
+def _is_there(model: str) -> bool:
+    """Tell whether a model was named by its file or folder."""
+    head = model.partition("@")[0]
+    path, is_function, _ = head.partition(".py:")
+    return Path(f"{path}.py" if is_function else head).exists()
 
 
 def _meant(speedup: Interval, batch: int) -> str:

@@ -83,7 +83,7 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
 
     A study's folder stands for the recommended.toml in it, and an index of several studies for that
     of this kind of host; model, framework: which of them, where there are several.
-    Warns of launch settings that this process was not started under: what they gain is not here.
+    Warns of variables that this process was not started under: what they gain is not here.
     Raises UsageError if the file is not one, or none for this host, or the framework has begun to
     work already, and MissingFramework if it is not installed.
     """
@@ -102,17 +102,17 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
         raise UsageError(
             f"{name} has begun to work before tuner.apply({str(path)!r}): call it first"
         ) from error
-    if applied.missing:
+    if absent := _absent_variables(recommendation):
         warnings.warn(
-            f"started without {', '.join(applied.missing)}: what that gains is not here; start the "
-            f"program by: tune-framework run {shlex.quote(str(path))} -- PROGRAM",
+            f"started without {', '.join(absent)}: what that gains is not here; start the program "
+            f"by: tune-framework run {shlex.quote(str(place))} -- PROGRAM",
             stacklevel=2,
         )
     return applied
 
 
-def _missing(recommendation: Recommendation) -> list[str]:
-    """Name the launch settings that this process was not started under."""
+def _absent_variables(recommendation: Recommendation) -> list[str]:
+    """Return the variables that this process was not started under, as NAME=VALUE."""
     lines = []
     for name, value in sorted(recommendation.environment.items()):
         found = os.environ.get(name, "")
@@ -122,6 +122,12 @@ def _missing(recommendation: Recommendation) -> list[str]:
             is_there = set(value.split(":")) <= paths
         if not is_there:
             lines.append(f"{name}={value}")
+    return lines
+
+
+def _missing(recommendation: Recommendation) -> list[str]:
+    """Name the launch settings that this process was not started under, as far as it can tell."""
+    lines = _absent_variables(recommendation)
     in_environment = ("env.", "launch.allocator", "launch.openmp")
     is_in_team = "TUNE_FRAMEWORK_INSTANCES" in os.environ
     for setting in recommendation.settings:

@@ -18,6 +18,7 @@ from tuner.space.catalogue import is_default, winner_class
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import never_launched
+from tuner.study.confirm import DECIDED
 from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
 from tuner.study.proofs import DEAR
@@ -134,7 +135,8 @@ def _of_the_budget(study: Study, recommended: Claim) -> list[str]:
 def _left_over(study: Study) -> str:
     """Say why time is left although there was none for something; empty where next to none is."""
     used_s, total_s = study.budget.used_s(), study.budget.total_s
-    is_decided = study.notes.is_done(Phase.CONFIRM)
+    ended = {note.phase: note.reason for note in study.store.all(PhaseDone)}
+    is_decided = ended.get(Phase.CONFIRM, "").startswith(DECIDED)
     if used_s > _LEFT_OVER * total_s or not is_decided:
         return ""
     return (

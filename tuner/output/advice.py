@@ -53,23 +53,26 @@ def to_apply(result: Result) -> list[str]:
             lines.append(f"tune-framework verify recommended.toml {given}")
     elif result.model_facts is None or result.model_facts.form != PROGRAM:
         named = _options_as_given(result.command, _OF_A_FILE)
-        if _is_file(named, result.model):
+        if _is_file(named):
             lines.append(f"tune-framework verify recommended.toml {named}  # its path from here")
         else:
             lines.append("tune-framework verify recommended.toml")
     return lines
 
 
-def _is_file(named: str, label: str) -> bool:
-    """Tell whether a model was named by its file: one that is built in is named by its label."""
-    return named.partition("@")[0] not in ("", f"{_OF_A_FILE[0]} {label.partition('@')[0]}")
+def _is_file(named: str) -> bool:
+    """Tell whether a model was named by its file: no name of one that is built in has a dot."""
+    typed = named.partition("@")[0]
+    return "/" in typed or "." in typed
 
 
 def _options_as_given(command: str, options: Sequence[str]) -> str:
     """Return options that name what was tuned, from the command that tuned it.
 
-    Empty where one is not there.
+    Empty where one is not there, and of a study that a program began.
     """
+    if not command.startswith("tune-framework "):
+        return ""
     words = [part for word in shlex.split(command) for part in _option_and_value(word, options)]
     given = {option: value for option, value in pairwise(words) if option in options}
     if len(given) < len(options):

@@ -26,6 +26,9 @@ from tuner.study.proofs import unproven
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
 
+DECIDED = "decided"
+"""How the reason begins why the confirmation ended, where it did not for want of time."""
+
 
 def confirm(study: Study) -> None:
     """Run rounds until every class is decided, the looks are used up, or the budget is.
@@ -50,7 +53,7 @@ def confirm(study: Study) -> None:
         if not any(map(study.ledger.eligible.may_win, chosen.arms)):
             reason = f"no arm was left after {n} rounds: {_why_none(study, chosen.arms)}"
         elif last_look and not open_arms:
-            reason = f"decided after {n} rounds"
+            reason = f"{DECIDED} after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         elif lacking := schedule.why_no_round(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable, Sequence
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
@@ -35,10 +36,10 @@ def minimise(study: Study) -> None:
     Before anything else, in every class, settings that raise memory or the time of a call by more
     than 10 % go unless they are shown to be needed. A setting whose removal there was no time to
     measure stays, unless it is as dear as that, or nothing can observe whether it took effect: then
-    the best configuration without such settings takes the finalist's place, for good if there is no
-    time even then: what stands in often costs the confirmation less. The last setting always stays:
-    whether it does any good is for the confirmation to say. The classes share the time; what ships
-    by default comes first.
+    the best configuration without such settings takes the finalist's place. But before that it gets
+    what hasty rounds would leave of the confirmation's time. The last setting always stays: whether
+    it does any good is for the confirmation to say. The classes share the time; what ships by
+    default comes first.
     """
     if study.notes.is_done(Phase.MINIMISE):
         return
@@ -53,25 +54,25 @@ def minimise(study: Study) -> None:
         reduction.drop_dear(schedule.share_ends_s(len(waiting) - n))
     for reduction in reductions:  # what the others' shares left: unproven, a finalist is refused
         reduction.drop_dear(schedule.share_ends_s(1))
-    refused: dict[WinnerClass, _Reduction] = {}
+    refused: list[WinnerClass] = []
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
         shortest, removed = reduction.carry_out(schedule.share_ends_s(len(waiting) - n))
         if removed and is_fragile(study, shortest):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
         if why_not(study, shortest):
-            refused[klass] = reduction
+            others = (f for k, f in study.contenders.finalists().items() if k is not klass)
+            proved, dropped = reduction.prove(shortest, removed, others)
+            if proved == shortest or not is_fragile(study, proved):
+                shortest, removed = proved, dropped
+        if why := why_not(study, shortest):
+            if study.ledger.leaders.beats_default(shortest):
+                study.notes.warn(f"{shortest.label()} is not recommended: {why}")
+            refused.append(klass)
             continue
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
     for klass in refused:  # last: what was measured for the others may stand in here too
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, _stand_in(study, klass)))
-    for klass, reduction in refused.items():
-        reduction.drop_dear(schedule.share_ends_s(1))
-        finalist, dropped = reduction.so_far()
-        if not (why := why_not(study, finalist)):
-            study.store.add(FinalistNamed(Phase.MINIMISE, klass, finalist, dropped))
-        elif study.ledger.leaders.beats_default(finalist):
-            study.notes.warn(f"{finalist.label()} is not recommended: {why}")
     if not is_complete:
         study.notes.leave_undone(
             "to try without each setting (a winner may hold some that do nothing)"
@@ -139,7 +140,7 @@ class _Reduction:
         self._study = study
         self._finalist = finalist
         self._dropped: list[str] = []
-        self._until_s = 0.0
+        self._has_time: Callable[[Configuration], bool] = lambda _: False
         self.is_complete = True
 
     def drop_dear(self, until_s: float) -> None:
@@ -148,7 +149,16 @@ class _Reduction:
         One whose removal there was no time to measure, or that looks needed by a single launch of
         the finalist, stays for now.
         """
-        study, self._until_s, self.is_complete = self._study, until_s, True
+        self._share(until_s)
+        self._drop_dear()
+
+    def _share(self, until_s: float) -> None:
+        self._has_time = lambda configuration: Schedule(self._study).has_time_until(
+            until_s, configuration
+        )
+
+    def _drop_dear(self) -> None:
+        study, self.is_complete = self._study, True
         if not study.ledger.leaders.beats_default(self._finalist):
             return
         tried: set[str] = set()
@@ -169,13 +179,26 @@ class _Reduction:
                 self._finalist = shorter
                 self._dropped.append(knob)
 
-    def so_far(self) -> tuple[Configuration, tuple[str, ...]]:
-        """Return the finalist without what was too dear, and what that was."""
-        return self._finalist, tuple(self._dropped)
+    def prove(
+        self, shortest: Configuration, removed: Sequence[str], others: Iterable[Configuration]
+    ) -> tuple[Configuration, list[str]]:
+        """Prove dear settings of what was refused, in the time that a hasty confirmation leaves.
+
+        others: what will be confirmed beside it. Returns what is left, and what was removed.
+        """
+        arms, study = list(others), self._study
+        self._finalist, self._dropped = shortest, list(removed)
+        self._has_time = lambda configuration: Schedule(study).has_time_for_a_look(
+            list(dict.fromkeys([*arms, self._finalist])),
+            study.costs.launch_s(configuration),
+            in_haste=True,
+        )
+        self._drop_dear()
+        return self._finalist, self._dropped
 
     def carry_out(self, until_s: float) -> tuple[Configuration, list[str]]:
         """Return the shortest configuration that is as good, and what was removed."""
-        self._until_s = until_s
+        self._share(until_s)
         if not self._study.ledger.leaders.beats_default(self._finalist):
             return self._finalist, self._dropped  # confirmed to say that nothing is better
         away = self._useless_at_once()
@@ -229,7 +252,7 @@ class _Reduction:
     def _launch(self, configuration: Configuration) -> bool:
         """Launch a configuration once more if there is time; tell whether there was."""
         study = self._study
-        if not Schedule(study).has_time_until(self._until_s, configuration):
+        if not self._has_time(configuration):
             return False
         study.measure(configuration, Purpose.ABLATION)
         return True
