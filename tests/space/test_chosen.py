@@ -1,6 +1,7 @@
 """Of an index, a host gets the recommendation of its own kind, if another host has confirmed it."""
 
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,9 @@ def test_run_and_apply_take_an_index(
     tmp_path: Path, finished_study: Path, here: Host, capfd: pytest.CaptureFixture[str]
 ) -> None:
     folder = index(tmp_path / "fleet", finished_study, here, elsewhere=[CONFIRMS])
-    applied = tuner.apply(folder, model="fake")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # this process was not started under it
+        applied = tuner.apply(folder, model="fake")
     assert applied.settings is not None
     assert capfd.readouterr().err == ""
 
