@@ -383,6 +383,14 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
     assert f"about 53.42 items/s at batch {default.batch} in the search" in text
 
 
+def won_by_an_allocator(result: Result, **changes: Any) -> Result:
+    """Return a result that recommends what a program is started under, and nothing else."""
+    name, allocator = result.recommended_class, {"launch.allocator": "jemalloc"}
+    won = msgspec.structs.replace(result.winners[name], configuration=allocator)
+    winners = result.winners | {name: won}
+    return msgspec.structs.replace(result, verdict="faster", winners=winners, **changes)
+
+
 @pytest.mark.parametrize(
     ("command", "label", "wanted"),
     [
@@ -397,17 +405,7 @@ def test_what_is_not_known_is_not_written_as_a_figure(result: Result, template: 
 def test_a_model_of_one_s_own_is_verified_by_what_was_typed(
     result: Result, command: str, label: str, wanted: str
 ) -> None:
-    name, allocator = result.recommended_class, {"launch.allocator": "jemalloc"}
-    won = msgspec.structs.replace(result.winners[name], configuration=allocator)
-    lines = to_apply(
-        msgspec.structs.replace(
-            result,
-            verdict="faster",
-            command=command,
-            model=label,
-            winners=result.winners | {name: won},
-        )
-    )
+    lines = to_apply(won_by_an_allocator(result, command=command, model=label))
     verified = f"tune-framework verify recommended.toml{wanted}"
     assert lines[1:] == [f"{verified}  # its path from here" if wanted else verified]
 
@@ -492,17 +490,7 @@ def test_a_server_of_one_s_own_is_verified_by_what_was_typed(
 ) -> None:
     assert result.model_facts is not None
     facts = msgspec.structs.replace(result.model_facts, form="service")
-    name, allocator = result.recommended_class, {"launch.allocator": "jemalloc"}
-    won = msgspec.structs.replace(result.winners[name], configuration=allocator)
-    lines = to_apply(
-        msgspec.structs.replace(
-            result,
-            verdict="faster",
-            command=command,
-            model_facts=facts,
-            winners=result.winners | {name: won},
-        )
-    )
+    lines = to_apply(won_by_an_allocator(result, command=command, model_facts=facts))
     assert lines[0].startswith("tune-framework run recommended.toml")
     assert lines[1:] == ([wanted] if wanted else [])
 
