@@ -24,7 +24,7 @@ from tuner.recommending import recommend as recommend_request
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
 from tuner.record.load import OFFLINE
-from tuner.request import Request, parse_duration
+from tuner.request import Request, checked_share, parse_duration, parse_share
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
@@ -160,12 +160,13 @@ def verify(
     allow_pickle: bool = False,
     budget: str | float | None = None,
     quick: bool = False,
+    at_least: str | float | None = None,
     listen: Listener | None = None,
 ) -> Verification:
     """Prove a recommended.toml, or that of a study's folder, again on this machine.
 
     The arguments are the options of `tune-framework verify`. budget: 10 minutes if None. quick: one
-    minute.
+    minute. at_least: "90%" or 0.9 of the claimed gain (speedup - 1) must surely be there.
     Raises UsageError for a file that is none, of another model or of an older version;
     NothingMeasured where the default cannot be measured here.
     """
@@ -173,9 +174,11 @@ def verify(
         raise UsageError(f"quick is a budget of {QUICK_S:.0f} s; leave out budget={budget!r}")
     seconds = QUICK_S if quick else _seconds("10m" if budget is None else budget)
     where = None if model is None else os.fspath(model)
+    share = parse_share(at_least) if isinstance(at_least, str) else at_least
     proof = Proof(
-        Path(recommended), seconds, where, _path(inputs), allow_pickle, trace=_path(trace)
-    )
+        Path(recommended), seconds, where, _path(inputs), allow_pickle, trace=_path(trace),
+        at_least=None if share is None else checked_share(share),
+    )  # fmt: skip
     return prove(proof, listen or unheard)
 
 

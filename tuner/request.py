@@ -41,6 +41,24 @@ def parse_duration(text: str) -> float:
     return seconds
 
 
+def parse_share(text: str) -> float:
+    """Read 90% of a claimed gain into 0.9; raises UsageError."""
+    found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*%", text.strip())
+    if found is None:
+        raise UsageError(f"--at-least {text!r} is not a percentage: write 90%")
+    return checked_share(float(found[1]) / 100)
+
+
+def checked_share(share: float) -> float:
+    """Return a share of a claimed gain; raises UsageError for one that cannot be asked for."""
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"at least {share:.4g} of the claimed gain cannot be asked for: write more than 0%, "
+            "and 100% at the most"
+        )
+    return share
+
+
 def parse_size(text: str) -> float:
     """Read 4G, 512M or 1.5GiB into bytes, in powers of 1024; raises UsageError."""
     found = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([KMGT])(?:i?B)?", text.strip(), re.IGNORECASE)

@@ -36,6 +36,9 @@ class Proof(msgspec.Struct, frozen=True):
     """Where the recorded arrivals are, if they were moved."""
     service: Service | None = None
     """The server that was tuned, if it was one of the user's own."""
+    at_least: float | None = None
+    """The share of the claimed gain (speedup - 1) that must be there; None: not surely less than
+    all of it."""
 
 
 def prove(proof: Proof, listen: Listener) -> Verification:
@@ -53,7 +56,9 @@ def prove(proof: Proof, listen: Listener) -> Verification:
     try:
         planned = _plan(proof, recommendation, host, listen)
         left_s = proof.seconds - (time.monotonic() - began)
-        found = verify(recommendation, planned.workload, planned.facts, host, left_s, listen)
+        found = verify(
+            recommendation, planned.workload, planned.facts, host, left_s, listen, proof.at_least
+        )
     except NothingMeasured as error:
         if time.monotonic() - began < proof.seconds:
             raise

@@ -154,6 +154,14 @@ def verify(
         typer.Option(help="After so long everything is given up: 90s, 10m (the default)."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A minute.")] = False,
+    at_least: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the claimed gain (speedup - 1) that must surely be there: 90% of a "
+            "claimed 1.30x is 1.27x. Exit code 0: it is, 4: surely less, 5: not decided. Without "
+            "it: 0 unless the gain is surely less than claimed."
+        ),
+    ] = None,
     json: AsJson = False,
 ) -> None:
     """Prove a recommendation again on this host: exit code 0, 4 (not so) or 5 (not decided)."""
@@ -166,6 +174,7 @@ def verify(
             inputs,
             trace,
             budget,
+            at_least,
             service=(serve, url, requests),
             allow_pickle=allow_pickle,
             quick=quick,

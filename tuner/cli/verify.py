@@ -13,7 +13,7 @@ from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
-from tuner.request import parse_duration, service_of
+from tuner.request import parse_duration, parse_share, service_of
 from tuner.study.verification import EXIT_CODES, Verification
 from tuner.study.verify import QUICK_S
 from tuner.verifying import Proof, prove
@@ -25,6 +25,7 @@ def main(
     inputs: Path | None,
     trace: Path | None,
     budget: str | None,
+    at_least: str | None,
     *,
     service: tuple[str | None, str | None, Path | None],
     allow_pickle: bool,
@@ -37,7 +38,8 @@ def main(
     if model is not None and not model.strip():
         raise UsageError("--model is empty; leave it out, or name the model that was tuned")
     seconds = QUICK_S if quick else parse_duration("10m" if budget is None else budget)
-    proof = Proof(path, seconds, model, inputs, allow_pickle, trace, service_of(*service))
+    share = None if at_least is None else parse_share(at_least)
+    proof = Proof(path, seconds, model, inputs, allow_pickle, trace, service_of(*service), share)
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
         found = prove(proof, listen)
     _show(found, as_json=as_json)

@@ -8,7 +8,7 @@ from enum import StrEnum
 import msgspec
 
 from tuner.host.interference import disturbed_share
-from tuner.measurement.confirmation import LOOKS
+from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.record.figures import figure
 from tuner.record.interval import Interval
@@ -20,12 +20,19 @@ from tuner.record.recommendation import EXPECTED, Recommendation, ShippedClaim
 from tuner.space.differences import Difference
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.bounds import beyond
+from tuner.study.claimed_gain import HALF, Gain
 
 _OFF = 1.5
 """A default that is this many times faster or slower than where the claim was made is another."""
 _OFF_WITHIN_A_BOUND = 1.1
 """Likewise of a server that gains less, and here the whole interval lies beyond: a latency in
 milliseconds leaves another room at another speed of the host."""
+
+
+CAN_PASS = (Outcome.CRASHED, Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT)
+"""Failures that something else may have caused: what failed so is launched again, by itself."""
+_FOR_WANT = (Outcome.OUT_OF_MEMORY, Outcome.TIMED_OUT)
+"""Failures that other programs can cause, however often it is tried."""
 
 
 class Conclusion(StrEnum):
@@ -60,12 +67,29 @@ class Verification(msgspec.Struct, frozen=True):
     unit: str = ""
     disturbed: float = 0.0
     """Share of the slices that something else on the host disturbed."""
+    share: Interval | None = None
+    """Of the claimed gain (speedup - 1), with the claim's own error: 0.5 of a claimed 1.30x is
+    1.15x. None where no gain is claimed, or too few rounds ended."""
+    at_least: float | None = None
+    """The share that was asked for."""
+
+
+class InTime(msgspec.Struct, frozen=True):
+    """Whether a server kept within its latency bound in a round: each arm by its launch.
+
+    None of a launch that does not tell: it failed, or ended before it came to the lowest rates.
+    """
+
+    default: bool | None
+    tuned: bool | None
+    is_busy: bool = False
+    """Whether most of the round was disturbed, so that it refutes nothing."""
 
 
 class Shown(msgspec.Struct, frozen=True):
     """What the rounds showed, before anything is made of it."""
 
-    interval: Interval | None
+    gain: Gain | None
     ratios: list[float]
     default_value: float | None
     launches: list[LaunchRecord]
@@ -74,14 +98,18 @@ class Shown(msgspec.Struct, frozen=True):
     """Of each launch of the recommendation that got so far."""
     default_bounds: tuple[float, float] | None = None
     """The 95 % interval of the default's value over rounds; None of fewer than two."""
-    undisturbed: Interval | None = None
-    """The interval over quiet rounds alone; None where they are too few."""
+    undisturbed: Gain | None = None
+    """The same over quiet rounds alone; None where they are too few."""
     failure: Ending | None = None
     """How the recommendation failed to be measured."""
+    fails_alone: bool | None = None
+    """Whether it failed again when it was launched by itself; None where there was no time."""
     stopped: str = ""
     """Why there were no more rounds, where that was not by choice."""
-    kept: list[tuple[bool, bool]] = []
-    """Of a server, round by round: whether the default, and the recommendation, were in time."""
+    in_time: list[InTime] = []
+    """Of a server, round by round."""
+    at_least: float | None = None
+    """The share of the claimed gain that must be there; None: not surely less than all of it."""
 
 
 def unmeasured(
@@ -106,10 +134,11 @@ def conclude(
     a busy host, only what does not depend on its load is.
     """
     claim = recommendation.claim
-    missed = of_a_server(claim, shown.kept)
+    missed = of_a_server(claim, shown.in_time)
     verdict, reason = missed or decide(
-        shown.interval, shown.undisturbed, claim.speedup, shown.launches
+        shown.gain, shown.undisturbed, claim.speedup, shown.launches, shown.at_least
     )
+    speedup = shown.gain.speedup if shown.gain else None
     if shown.stopped and verdict is Conclusion.INCONCLUSIVE:
         reason = f"{shown.stopped}: {reason}"
     if why := _disturbance(shown.launches):
@@ -118,7 +147,7 @@ def conclude(
     # what older files hold is items per second, the only objective that there was
     claimed_value = claim.default_value or claim.default_rate
     unit = METRICS[claim.metric].unit
-    gains_less = verdict is Conclusion.REFUTED and shown.interval and shown.interval.low > 1
+    gains_less = verdict is Conclusion.REFUTED and speedup and speedup.low > 1
     is_of_speed = recommendation.slo is not None and missed is None and gains_less
     is_other = is_of_speed and _is_beyond(shown.default_bounds, claimed_value)
     if why := _other_default(shown.default_value, claimed_value, unit, 1.0 if is_other else _OFF):
@@ -128,7 +157,7 @@ def conclude(
         else:
             reason = f"{reason}; {why}"
     if shown.failure is not None:
-        verdict, reason = _of_failure(shown.failure, shown.launches)
+        verdict, reason = _of_failure(shown.failure, shown.fails_alone, shown.launches)
     if over := _over_bounds(recommendation, shown.launches):
         verdict, reason = Conclusion.REFUTED, over
     missing, read_back = _in_every_round(recommendation, shown.read_backs)
@@ -137,56 +166,94 @@ def conclude(
     if verdict is Conclusion.CONFIRMED and (unseen := _not_observable(recommendation, read_back)):
         reason = f"{reason}; not observable here: {', '.join(unseen)}"
     return Verification(
-        verdict, reason, _claimed(claim), shown.interval, len(shown.ratios), round(seconds, 1),
+        verdict, reason, _claimed(claim), speedup, len(shown.ratios), round(seconds, 1),
         found, read_back, missing, shown.ratios, shown.default_value, claimed_value,
         unit, disturbed_share(shown.launches),
+        shown.gain.share if shown.gain else None, shown.at_least,
     )  # fmt: skip
 
 
 def of_a_server(
-    claim: ShippedClaim, kept: Sequence[tuple[bool, bool]]
+    claim: ShippedClaim, rounds: Sequence[InTime]
 ) -> tuple[Conclusion, str] | None:
     """Say what rounds mean in which a latency bound was missed; None where none was.
 
-    kept: round by round, whether the default, and the recommendation, were in time.
+    Each arm is judged by the rounds in which its launch tells. A miss refutes in more than half of
+    at least four rounds: undisturbed ones, in which the default kept within the bound unless the
+    claim is that it cannot. Beside a default that is late all of a sudden, the host is.
     """
-    n = len(kept)
-    default, tuned = (sum(each) for each in zip(*kept, strict=True)) if kept else (0, 0)
-    if tuned < n:
-        return Conclusion.REFUTED, f"it kept within the latency bound in {tuned} of {n} rounds"
-    if default == n:
+    met, n = _met(each.tuned for each in rounds)
+    default_met, n_default = _met(each.default for each in rounds)
+    by_default = f"the default in {default_met} of {n_default}"
+    if met < n:
+        told = f"it kept within the latency bound in {met} of {n} rounds, {by_default}"
+        is_late_anyway = claim.default_meets_slo is False
+        counted = [
+            each.tuned
+            for each in rounds
+            if each.tuned is not None and not each.is_busy
+            if is_late_anyway or each.default is not False
+        ]
+        if len(counted) >= FIRST_LOOK and 2 * counted.count(False) > len(counted):
+            return Conclusion.REFUTED, told
+        return Conclusion.INCONCLUSIVE, f"{told}, which does not decide it"
+    if default_met == n_default:
         return None
-    told = f"in all of {n} rounds, the default in {default}"
+    told = f"in all of {n} rounds, {by_default}"
     if claim.default_meets_slo is not False:
         return Conclusion.INCONCLUSIVE, (
             f"it keeps within the latency bound {told}: no ratio says what is gained here"
         )
-    if n < LOOKS[0]:
+    if n < FIRST_LOOK:
         return Conclusion.INCONCLUSIVE, f"too few rounds: in time {told}; give it more time"
     return Conclusion.CONFIRMED, f"it keeps within the latency bound {told}, as claimed"
 
 
+def _met(in_time: Iterable[bool | None]) -> tuple[int, int]:
+    """Return in how many rounds an arm was in time, and in how many it told."""
+    known = [each for each in in_time if each is not None]
+    return sum(known), len(known)
+
+
 def decide(
-    found: Interval | None,
-    undisturbed: Interval | None,
+    found: Gain | None,
+    undisturbed: Gain | None,
     claimed: Interval | None,
     launches: Iterable[LaunchRecord],
+    at_least: float | None = None,
 ) -> tuple[Conclusion, str]:
     """Say what the rounds make of the claim; on a busy host, the undisturbed ones alone refute."""
-    verdict, reason = against_claim(found, claimed)
+    verdict, reason = against_claim(found, claimed, at_least)
     if verdict is not Conclusion.REFUTED or not is_busy(launches):
         return verdict, reason
-    if against_claim(undisturbed, claimed)[0] is Conclusion.REFUTED:
+    if against_claim(undisturbed, claimed, at_least)[0] is Conclusion.REFUTED:
         return verdict, reason
     return Conclusion.INCONCLUSIVE, f"{reason}, by rounds that prove nothing: try a quieter host"
 
 
-def _of_failure(failure: Ending, launches: Iterable[LaunchRecord]) -> tuple[Conclusion, str]:
-    """Say what a failure means: beside other programs a launch may want for time or memory."""
+def _of_failure(
+    failure: Ending, fails_alone: bool | None, launches: Sequence[LaunchRecord]
+) -> tuple[Conclusion, str]:
+    """Say what it means that the recommendation failed while the default ran.
+
+    Other programs, or the default that is resident beside it, may take the time or the memory that
+    it wanted. They do not make its outputs wrong, nor raise the same exception twice.
+    """
     told = f"{failure.outcome}: {failure.reason}"
-    if failure.outcome is not Outcome.WRONG_OUTPUT and (why := _disturbance(list(launches))):
+    if failure.outcome not in CAN_PASS:
+        return Conclusion.REFUTED, f"the recommendation fails here ({told})"
+    if fails_alone is None:
+        return Conclusion.INCONCLUSIVE, (
+            f"the recommendation failed ({told}), and there was no time to launch it again by "
+            "itself: give it more time"
+        )
+    if not fails_alone:
+        return Conclusion.INCONCLUSIVE, (
+            f"the recommendation failed once ({told}), and not when it was launched again by itself"
+        )
+    if failure.outcome in _FOR_WANT and (why := _disturbance(launches)):
         return Conclusion.INCONCLUSIVE, f"{why}, and the recommendation failed ({told})"
-    return Conclusion.REFUTED, f"the recommendation fails here ({told})"
+    return Conclusion.REFUTED, f"the recommendation fails here, by itself as well ({told})"
 
 
 def _over_bounds(recommendation: Recommendation, launches: Sequence[LaunchRecord]) -> str:
@@ -235,21 +302,51 @@ def not_in_force(recommendation: Recommendation, read_back: Iterable[ReadBack]) 
     return [knob for knob in knobs if not is_in_force(knob)]
 
 
-def against_claim(found: Interval | None, claimed: Interval | None) -> tuple[Conclusion, str]:
-    """Say what an interval makes of the claim: it must lie above 1, and not below the claim."""
+def against_claim(
+    found: Gain | None, claimed: Interval | None, at_least: float | None = None
+) -> tuple[Conclusion, str]:
+    """Say what rounds make of the claim: faster, and not surely by less than claimed.
+
+    at_least: then surely by that share of the claimed gain, and refuted only if surely by less.
+    """
     if found is None:
         return Conclusion.INCONCLUSIVE, "too few rounds for an interval: give it more time"
-    if claimed is not None and found.high < claimed.low:
-        return Conclusion.REFUTED, "it gains less here than was claimed"
-    if found.high <= 1:
+    here, share = found.speedup, found.share
+    if share is None or claimed is None:
+        at_least, told = None, ""
+    else:
+        told = f"{share.point:.0%} of the claimed gain ({share.low:.0%} - {share.high:.0%})"
+    if here.high <= 1:
         return Conclusion.REFUTED, "it is no faster than the default here"
-    if found.low <= 1:
+    is_less = found.is_less
+    if share is not None and at_least is not None:
+        is_less = share.high < at_least
+    if is_less and claimed is not None:
+        faster = "faster, but" if here.low > 1 else "it gains less than was claimed:"
+        asked = "" if at_least is None else f", at least {at_least:.0%} is asked for"
+        return Conclusion.REFUTED, (
+            f"{faster} {here.point:.2f}x here of the claimed {claimed.point:.2f}x, {told}{asked}"
+        )
+    if here.low <= 1:
         return Conclusion.INCONCLUSIVE, "the interval holds 1: give it more time, or a quieter host"
-    if claimed is not None and found.low > claimed.high:
+    if share is None:
+        return Conclusion.CONFIRMED, "faster than the default, as claimed"
+    if at_least is not None and share.low < at_least:
+        return Conclusion.INCONCLUSIVE, (
+            f"faster than the default, but the rounds do not tell whether by at least "
+            f"{at_least:.0%} of the claimed gain: {told}; give it more time, or a quieter host"
+        )
+    if found.is_more:
         return Conclusion.CONFIRMED, (
             "faster than the default, by more than was claimed, so that it may pay to tune here"
         )
-    return Conclusion.CONFIRMED, "faster than the default, as claimed"
+    if at_least is not None:
+        return Conclusion.CONFIRMED, f"faster than the default, by {told}"
+    if share.low < HALF:
+        return Conclusion.CONFIRMED, (
+            f"faster than the default, and not surely by less than claimed: {told}"
+        )
+    return Conclusion.CONFIRMED, f"faster than the default, as claimed: {told}"
 
 
 def is_busy(launches: Iterable[LaunchRecord]) -> bool:

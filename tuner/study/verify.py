@@ -1,9 +1,10 @@
 """Prove a recommendation again where it is to be deployed: the default against it, interleaved.
 
 The unit is the study's own: a round of one fresh launch of each, slices interleaved
-(measurement/bench.py), looked at after 4, 6, 9, 12 and 18 rounds with the error rate kept. Where
-the time ends before the first look, the rounds that there are say what they can, by what launches
-differed by in the study, which the recommendation carries.
+(measurement/bench.py). At least four are made, until they scatter little enough to tell the claimed
+gain from a part of it (study/claimed_gain.py), or the time is up. Where it ends before, the rounds
+that there are say what they can, by what launches differed by in the study, which the
+recommendation carries.
 """
 
 from __future__ import annotations
@@ -19,23 +20,16 @@ import msgspec
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
 from tuner.measurement.asking import Waiting
-from tuner.measurement.confirmation import (
-    ALPHA,
-    LOOKS,
-    Noise,
-    early_interval,
-    speedup_interval,
-    t_interval,
-)
+from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
 from tuner.measurement.describe import make_reference
 from tuner.measurement.estimates import round_worths
 from tuner.measurement.launcher import bench_of_processes
 from tuner.measurement.memory import RESIDENT_SHARE
+from tuner.measurement.offering import is_told
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
-from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
@@ -46,12 +40,14 @@ from tuner.space.differences import Difference, differences
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import gpu_of, plan_launch
 from tuner.space.placing import plans_here
+from tuner.study.claimed_gain import Gain, gain_of, is_precise
 from tuner.study.verification import (
+    CAN_PASS,
     Conclusion,
+    InTime,
     Shown,
     Verification,
     conclude,
-    decide,
     is_busy,
     of_a_server,
     unmeasured,
@@ -62,6 +58,9 @@ _UNKNOWN = Scatter(0.02, 0.01)
 """What launches and slices scatter by where the recommendation does not say."""
 _AT_THE_END_S = 0.1
 """With no more left than this, a launch that timed out did so at our limit."""
+_FIRST_ROUND = 1001
+"""The number of a round seeds the arrivals at a server (measurement/offering.py), and studies count
+from 1: their arrivals again would be their luck again."""
 
 
 def verify(
@@ -71,11 +70,13 @@ def verify(
     host: Host,
     seconds: float,
     listen: Listener,
+    at_least: float | None = None,
 ) -> Verification:
     """Measure the default and the recommendation again, for `seconds` at the most.
 
-    What has not ended by then is given up, preparation included. Raises NothingMeasured where the
-    default cannot be measured, UsageError where the placements are not what the settings mean.
+    What has not ended by then is given up, preparation included. at_least: the share of the claimed
+    gain that must be there. Raises NothingMeasured where the default cannot be measured, UsageError
+    where the placements are not what the settings mean.
     """
     began = time.monotonic()
     found = differences(recommendation, host)
@@ -84,7 +85,9 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         with Store(Path(folder) / "study", is_kept=False) as store:
             store.used_s = lambda: time.monotonic() - began
-            trial = _Trial(recommendation, workload, facts, host, seconds, store, listen, found)
+            trial = _Trial(
+                recommendation, workload, facts, host, seconds, store, listen, found, at_least
+            )
             try:
                 trial.run()
             finally:
@@ -145,7 +148,9 @@ class _Trial:
         store: Store,
         listen: Listener,
         differences: list[Difference],
+        at_least: float | None,
     ) -> None:
+        self._at_least = at_least
         self._recommendation = recommendation
         self._workload = workload
         self._seconds = seconds
@@ -179,11 +184,14 @@ class _Trial:
         self._stopped = ""
         self._defaults: list[float] = []
         self._ratios: list[float] = []
-        self._kept: list[tuple[bool, bool]] = []
-        """Of a server, round by round: whether the default and the recommendation were in time."""
+        """Log speedups of the rounds in which both arms were measured."""
+        self._undisturbed: list[float] = []
+        """Those of them that were not mostly disturbed."""
+        self._in_time: list[InTime] = []
         self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
-        self._interval: Interval | None = None
+        """Of every round, in the order of the arms."""
         self._failure: Ending | None = None
+        self._fails_alone: bool | None = None
 
     def _arm(self, settings: dict[str, Value], batch: int) -> Configuration:
         """Return a configuration at a batch; unset is the model's own reference batch."""
@@ -212,45 +220,56 @@ class _Trial:
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
             for arm in self._arms:
                 self.bench.measure_round([arm], 1, Purpose.ANCHOR, noise=_UNKNOWN, seconds=1.0)
-        while not self._failure and not self._stopped and self._n_rounds() < LOOKS[-1]:
-            if self._n_rounds() > 1 and self._left_s() < round_s:
+        while not self._failure and not self._stopped and len(self._records) < LOOKS[-1]:
+            if len(self._records) > 1 and self._left_s() < round_s:
                 break  # one alone says nothing, so that a second is begun in any case
             before_s = self._store.used_s()
-            self._round(self._n_rounds() + 1)
+            self._round(len(self._records))
             round_s = self._store.used_s() - before_s
-            if self._n_rounds() in LOOKS and self._is_decided():
+            if self._is_enough():
                 break
 
-    def _round(self, number: int) -> None:
+    def _measure(self, arms: list[Configuration], n_before: int) -> list[LaunchRecord]:
         claim = self._recommendation.claim
         noise = _UNKNOWN if claim.launch_sd is None else Scatter(claim.launch_sd, claim.launch_sd)
-        records = self.bench.measure_round(
-            self._arms, number, Purpose.CONFIRM, noise=noise,
-            seconds=max(1.0, self._left_s() / max(1, LOOKS[0] - number + 1)), checks=number == 1,
+        return self.bench.measure_round(
+            arms, _FIRST_ROUND + n_before, Purpose.CONFIRM, noise=noise,
+            seconds=max(1.0, self._left_s() / max(1, FIRST_LOOK - n_before)), checks=n_before == 0,
         )  # fmt: skip
+
+    def _round(self, n_before: int) -> None:
+        """Measure both arms; n_before: rounds that were made."""
+        records = self._measure(self._arms, n_before)
         default, tuned = round_worths(records, self._objective)
-        self._records.append((records[0], records[1]))
-        if self._objective.slo is not None and all(map(_was_measured, records)):
-            self._kept.append((default is not None, tuned is not None))
-            if default is None or tuned is None:
-                self._listen(TimeLeft(self._left_s()))
-                return
+        pair = records[0], records[1]
+        self._records.append(pair)
+        self._listen(TimeLeft(self._left_s()))
+        if self._objective.slo is not None:
+            kept = self._kept(records[0], default), self._kept(records[1], tuned)
+            self._in_time.append(InTime(*kept, is_busy(pair)))
         if default is None or tuned is None:
-            self._note_failure(records[0] if default is None else records[1])
+            if failed := [record for record in records if not _was_measured(record)]:
+                self._note_failure(failed[0], n_before)
             return
         self._defaults.append(default)
         self._ratios.append(tuned - default)
-        self._interval = self._interval_now()
-        self._listen(TimeLeft(self._left_s()))
-        if self._interval is not None:
-            i = self._interval
-            is_early = len(self._ratios) < LOOKS[0]
-            self._listen(RoundEnds(number, {"recommended": (i.point, i.low, i.high)}, is_early))
+        if not is_busy(pair):
+            self._undisturbed.append(tuned - default)
+        if (gain := self._gain()) is not None:
+            i = gain.speedup
+            is_early = len(self._ratios) < FIRST_LOOK
+            number, speedups = n_before + 1, {"recommended": (i.point, i.low, i.high)}
+            self._listen(RoundEnds(number, speedups, is_early))
 
-    def _note_failure(self, failed: LaunchRecord) -> None:
+    def _kept(self, record: LaunchRecord, worth: float | None) -> bool | None:
+        """Return whether a launch kept within the latency bound; None if it does not tell."""
+        tells = _was_measured(record) and is_told(record, self._objective)
+        return worth is not None if tells else None
+
+    def _note_failure(self, failed: LaunchRecord, n_before: int) -> None:
         """End the rounds: by the recommendation's fault, or for want of time or of a default."""
         is_default = failed.request.configuration == self._arms[0]
-        if _is(failed, Outcome.TIMED_OUT) and self._left_s() <= _AT_THE_END_S:
+        if self._ran_out(failed):
             self._stopped = "the time was up"  # our limit, not its own
         elif is_default and not self._ratios:
             raise NothingMeasured(f"the default could not be measured here: {_why(failed)}")
@@ -258,34 +277,45 @@ class _Trial:
             self._stopped = f"the default failed ({_why(failed)})"
         else:
             self._failure = failed.ending or Ending(Outcome.INTERRUPTED, _why(failed))
+            if self._failure.outcome in CAN_PASS:
+                self._launch_alone(n_before)
 
-    def _interval_now(self) -> Interval | None:
-        """Return the ratio with its interval; None of too few rounds of unknown scatter."""
-        n, claim = len(self._ratios), self._recommendation.claim
-        if n >= LOOKS[0]:
-            return speedup_interval(self._ratios, ALPHA)
-        is_elsewhere = any(each.matters for each in self._differences)
-        if is_elsewhere or not claim.launch_sd or not claim.launch_freedom:
-            return None  # how much launches differ by here is not known yet
-        if is_busy(self._launches()):
-            return None  # nor how much they do beside what disturbs them
-        return early_interval(self._ratios, Noise(claim.launch_sd, claim.launch_freedom))
+    def _launch_alone(self, n_before: int) -> None:
+        """Launch the recommendation that failed beside the default once more, by itself."""
+        (again,) = self._measure([self._arms[1]], n_before)
+        if self._ran_out(again):
+            return
+        self._fails_alone = not _was_measured(again)
+        if self._fails_alone and again.ending is not None:
+            self._failure = again.ending
 
-    def _n_rounds(self) -> int:
-        return max(len(self._ratios), len(self._kept))
+    def _ran_out(self, record: LaunchRecord) -> bool:
+        return _is(record, Outcome.TIMED_OUT) and self._left_s() <= _AT_THE_END_S
 
-    def _is_decided(self) -> bool:
-        if of_a_server(self._recommendation.claim, self._kept) is not None:
-            return True
-        claimed = self._recommendation.claim.speedup
-        verdict, _ = decide(self._interval, self._undisturbed(), claimed, self._launches())
-        return verdict is not Conclusion.INCONCLUSIVE
+    def _gain(self) -> Gain | None:
+        """Return what the rounds say; None of too few."""
+        # as in the confirmation, a server needs four rounds; and elsewhere, or beside what disturbs
+        # them, it is not known yet how much launches differ
+        is_scatter_known = not (
+            self._objective.slo is not None
+            or any(each.matters for each in self._differences)
+            or is_busy(self._launches())
+        )
+        claim = self._recommendation.claim
+        return gain_of(self._ratios, claim, is_scatter_known=is_scatter_known)
 
-    def _undisturbed(self) -> Interval | None:
-        """Return the ratio by the rounds that were not mostly disturbed; None where too few are."""
-        pairs = zip(self._ratios, self._records, strict=False)  # a round that failed has no ratio
-        ratios = [ratio for ratio, pair in pairs if not is_busy(pair)]
-        return speedup_interval(ratios, ALPHA) if len(ratios) >= LOOKS[0] else None
+    def _undisturbed_gain(self) -> Gain | None:
+        return gain_of(self._undisturbed, self._recommendation.claim)
+
+    def _is_enough(self) -> bool:
+        """Tell whether further rounds would not be worth their time."""
+        claim = self._recommendation.claim
+        if len(self._records) < FIRST_LOOK:
+            return False
+        if (missed := of_a_server(claim, self._in_time)) is not None:
+            return missed[0] is not Conclusion.INCONCLUSIVE
+        ratios = self._undisturbed if is_busy(self._launches()) else self._ratios
+        return is_precise(ratios, claim, self._at_least)
 
     def _launches(self) -> list[LaunchRecord]:
         return [record for pair in self._records for record in pair]
@@ -301,7 +331,7 @@ class _Trial:
         """Return what the rounds showed."""
         prepared = [tuned.prepared for _, tuned in self._records if tuned.prepared is not None]
         return Shown(
-            interval=self._interval,
+            gain=self._gain(),
             ratios=[math.exp(ratio) for ratio in self._ratios],
             default_value=(
                 self._objective.value(statistics.median(self._defaults)) if self._defaults else None
@@ -309,10 +339,12 @@ class _Trial:
             default_bounds=self._default_bounds(),
             launches=self._launches(),
             read_backs=[list(each.read_back) for each in prepared],
-            undisturbed=self._undisturbed(),
+            undisturbed=self._undisturbed_gain(),
             failure=self._failure,
+            fails_alone=self._fails_alone,
             stopped=self._stopped,
-            kept=self._kept,
+            in_time=self._in_time,
+            at_least=self._at_least,
         )
 
 

@@ -1,0 +1,218 @@
+"""How much of a claimed gain is there: fresh rounds compared with those behind the claim.
+
+Two intervals that overlap may still differ, so the difference is tested itself: the mean log
+speedup of the fresh rounds less that of the claim's, by the scatter and the rounds of both.
+`benchmarks/verification.py` simulates what that finds, and how often it is wrong.
+
+The gain is speedup - 1: of a claimed 1.30x, a measured 1.15x is half. It is looked at once, after
+as many rounds as the scatter asks for, whatever they say: looking until the verdict pleases would
+spend the error rate many times over.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import msgspec
+import numpy as np
+from scipy.special import fdtrc, ndtri, stdtrit  # scipy.stats takes 0.3 s to import
+
+from tuner.measurement.confirmation import (
+    ALPHA,
+    FIRST_LOOK,
+    MIN_FLOOR,
+    WORTH_HAVING,
+    Noise,
+    early_interval,
+    nominal_alpha,
+    plain_interval,
+    t_interval,
+)
+from tuner.record.interval import Interval
+from tuner.record.recommendation import ShippedClaim
+
+HALF = 0.5
+"""The share of the claimed gain that rounds are to tell from all of it, unless another is asked."""
+_MARGIN = 1.5
+"""Times by which half an interval is narrower than the shortfall that it is to find: of shortfalls
+as large as that, nine in ten are found then."""
+_DIFFER = 0.1
+"""Below this p value on either side (F test) two scatters are not pooled. A claim from launches
+that scatter by 10 % beside rounds that scatter by 3 % would else be refuted wrongly in 12 %."""
+_KNOWN = 1e6
+"""Degrees of freedom of what is as good as known."""
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """A mean log speedup with its error."""
+
+    value: float
+    variance: float
+    """Of the mean."""
+    freedom: float
+    n_rounds: int
+    """0 of a prediction."""
+
+
+class Gain(msgspec.Struct, frozen=True):
+    """What rounds say of a speedup, and of the gain that is claimed."""
+
+    speedup: Interval
+    share: Interval | None = None
+    """Of the claimed gain, the claim's own error included; None where no gain is claimed."""
+    is_less: bool = False
+    """Whether it is surely less than claimed."""
+    is_more: bool = False
+
+
+def mean_of(ratios: Sequence[float]) -> Mean | None:
+    """Return the mean of rounds' log speedups; None of fewer than two."""
+    n = len(ratios)
+    if n < 2:
+        return None
+    return Mean(float(np.mean(ratios)), float(np.var(ratios, ddof=1)) / n, n - 1, n)
+
+
+def claimed_mean(claim: ShippedClaim) -> Mean | None:
+    """Return what is claimed with its error; None where no gain is.
+
+    A prediction rests on no rounds: its interval is all that is known of its error.
+    """
+    told, n = claim.speedup, claim.n_rounds
+    if told is None or told.point <= 1:
+        return None
+    value, half = math.log(told.point), math.log(told.point / told.low)
+    if n < 2:
+        error = half / float(ndtri((1 + told.confidence) / 2))
+        return Mean(value, error**2, _KNOWN, 0)
+    if claim.launch_sd is not None and claim.launch_freedom:
+        # of all arms, so that a sample of few rounds that made the verdict by its small scatter
+        # is not taken at its word
+        return Mean(value, 2 * claim.launch_sd**2 / n, claim.launch_freedom, n)
+    # Older files tell it by the interval alone, at the level of a look, divided by the number of
+    # classes that were open (Holm), which they do not tell: with one class the scatter is largest.
+    error = half / float(-stdtrit(n - 1, nominal_alpha(ALPHA) / 2))
+    return Mean(value, error**2, n - 1, n)
+
+
+def gain_of(
+    ratios: Sequence[float], claim: ShippedClaim, *, is_scatter_known: bool = False
+) -> Gain | None:
+    """Return what rounds' log speedups say; None of too few.
+
+    is_scatter_known: launches scatter here as where the claim was made, so that fewer rounds than
+    a first look has say something.
+    """
+    speedup = _speedup(ratios, claim, is_scatter_known=is_scatter_known)
+    here, claimed = mean_of(ratios), claimed_mean(claim)
+    if speedup is None or here is None:
+        return None
+    if claimed is None:
+        return Gain(speedup)
+    compared = _Compared(claimed, here)
+    share, apart = compared.share(), here.value - claimed.value
+    floor = math.log1p(MIN_FLOOR)  # what is nearer is no difference to anybody
+    return Gain(
+        speedup,
+        share,
+        is_less=share.high < 1 and apart < -floor,
+        is_more=share.low > 1 and apart > floor,
+    )
+
+
+def _speedup(
+    ratios: Sequence[float], claim: ShippedClaim, *, is_scatter_known: bool
+) -> Interval | None:
+    if len(ratios) >= FIRST_LOOK:
+        return plain_interval(ratios)
+    if not is_scatter_known or not claim.launch_sd or not claim.launch_freedom:
+        return None
+    return early_interval(ratios, Noise(claim.launch_sd, claim.launch_freedom))
+
+
+def is_precise(ratios: Sequence[float], claim: ShippedClaim, at_least: float | None = None) -> bool:
+    """Tell whether rounds are enough, by how they scatter and whatever their mean is.
+
+    That is where they would tell the whole claimed gain from `at_least` of it, or where the error
+    is nearly all the claim's own, which no further round makes smaller.
+    """
+    here, claimed = mean_of(ratios), claimed_mean(claim)
+    if here is None or len(ratios) < FIRST_LOOK:
+        return False
+    mean, low, _ = t_interval(ratios, ALPHA)
+    gain = math.log1p(WORTH_HAVING) if claimed is None else claimed.value
+    if mean - low > gain / _MARGIN:
+        return False  # it would not tell the gain from none
+    if claimed is None:
+        return True
+    compared = _Compared(claimed, here)
+    return (
+        compared.half_width(1.0)
+        <= (claimed.value - compared.log_speedup(at_least or HALF)) / _MARGIN
+        or 4 * compared.here_variance <= compared.claim_variance
+    )
+
+
+class _Compared:
+    """The difference of two means, by their scatter together or by each one's own."""
+
+    def __init__(self, claimed: Mean, here: Mean) -> None:
+        self._here = here.value
+        self._gain = math.expm1(claimed.value)
+        self.claim_variance, self.here_variance = claimed.variance, here.variance
+        if claimed.n_rounds and not _scatters_differ(claimed, here):
+            self._freedom = claimed.freedom + here.freedom
+            squares = sum(m.freedom * m.variance * m.n_rounds for m in (claimed, here))
+            scatter = squares / self._freedom
+            self.claim_variance = scatter / claimed.n_rounds
+            self.here_variance = scatter / here.n_rounds
+        else:  # Welch (1947)
+            squares = claimed.variance**2 / claimed.freedom + here.variance**2 / here.freedom
+            both = (claimed.variance + here.variance) ** 2
+            self._freedom = min(both / squares, _KNOWN) if squares else _KNOWN
+
+    def log_speedup(self, share: float) -> float:
+        """Return the log speedup at a share of the claimed gain."""
+        return math.log1p(share * self._gain)
+
+    def half_width(self, share: float) -> float:
+        """Return the 95 % half-width of the log speedup here less that at a share of the claim.
+
+        The claim's error moves the latter the less, the smaller the share is.
+        """
+        moves = max(0.0, share) * (1 + self._gain) / (1 + share * self._gain)
+        variance = self.here_variance + moves**2 * self.claim_variance
+        return float(-stdtrit(self._freedom, ALPHA / 2)) * math.sqrt(variance)
+
+    def share(self) -> Interval:
+        """Return the share of the claimed gain that is here: all that the rounds do not exclude."""
+
+        def excess(share: float) -> float:
+            return self._here - self.log_speedup(share)
+
+        return Interval(
+            math.expm1(self._here) / self._gain,
+            self._root(lambda share: excess(share) - self.half_width(share)),
+            self._root(lambda share: excess(share) + self.half_width(share)),
+            1 - ALPHA,
+        )
+
+    def _root(self, falling: Callable[[float], float]) -> float:
+        """Return where a function of the share, which falls, is 0, by bisection."""
+        low, high = (1e-12 - 1) / self._gain, 1.0
+        while falling(high) > 0 and high < _KNOWN:
+            high *= 2
+        for _ in range(100):
+            middle = (low + high) / 2
+            low, high = (middle, high) if falling(middle) > 0 else (low, middle)
+        return (low + high) / 2
+
+
+def _scatters_differ(one: Mean, other: Mean) -> bool:
+    """Tell whether rounds scatter differently, by an F test."""
+    a, b = one.variance * one.n_rounds, other.variance * other.n_rounds
+    if a == b or a + b == 0:
+        return False
+    above = float(fdtrc(one.freedom, other.freedom, a / b)) if b else 0.0
+    return min(above, 1 - above) < _DIFFER
