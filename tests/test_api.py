@@ -97,6 +97,9 @@ def test_a_file_that_is_none_cannot_be_verified(tmp_path: Path) -> None:
         tuner.verify(tmp_path / "nowhere.toml")
     with pytest.raises(UsageError, match="quick is a budget of 60 s"):
         tuner.verify(tmp_path / "nowhere.toml", quick=True, budget="5m")
+    for share in (0, 1.5, float("nan"), "150%"):
+        with pytest.raises(UsageError, match="of the claimed gain cannot be asked for"):
+            tuner.verify(tmp_path / "nowhere.toml", at_least=share)
 
 
 def test_where_no_framework_has_a_result_it_raises(tmp_path: Path) -> None:

@@ -33,6 +33,10 @@ CASES = {
         ("--model", "fake", "--hw", "fake", "--learn-from", "nowhere"),
         "--learn-from nowhere: no result.json lies below it",
     ),
+    "a share that is no percentage": (
+        ("verify", "recommended.toml", "--at-least", "0.9"),
+        "--at-least '0.9' is not a percentage: write 90%",
+    ),
     "no duration": (("--model", "fake", "--budget", "soon"), "write 90s, 10m or 1h"),
     "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
     "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),

@@ -29,24 +29,24 @@ class Verify(Protocol):
     """Verify a recommendation by the command; return how it ended, and what it printed."""
 
     def __call__(
-        self, recommendation: Recommendation
+        self, recommendation: Recommendation, *arguments: str
     ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]: ...
 
 
 @pytest.fixture(scope="module")
 def verified(tmp_path_factory: pytest.TempPathFactory) -> Verify:
     """Equal recommendations are verified once, however many tests read what was found."""
-    kept: dict[bytes, tuple[subprocess.CompletedProcess[str], dict[str, Any]]] = {}
+    kept: dict[tuple[bytes, ...], tuple[subprocess.CompletedProcess[str], dict[str, Any]]] = {}
 
     def verify(
-        recommendation: Recommendation,
+        recommendation: Recommendation, *arguments: str
     ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        key = msgspec.json.encode(recommendation)
+        key = msgspec.json.encode(recommendation), *map(str.encode, arguments)
         if key not in kept:
             cwd = tmp_path_factory.mktemp("verified")
             path = cwd / "recommended.toml"
             write_recommendation(path, recommendation)
-            done = run("verify", str(path), "--json", cwd=cwd, is_virtual=True)
+            done = run("verify", str(path), "--json", *arguments, cwd=cwd, is_virtual=True)
             kept[key] = done, json.loads(done.stdout) if done.stdout else {}
         return kept[key]
 
@@ -69,6 +69,9 @@ def test_what_was_confirmed_is_confirmed_again(
     assert found["claimed_default_value"] == recommended.claim.default_value
     assert found["default_value"] == pytest.approx(recommended.claim.default_value, rel=0.3)
     assert found["speedup"]["low"] > 1
+    share = found["share"]
+    assert 0.5 < share["low"] < share["point"] < share["high"]
+    assert found["at_least"] is None
     read_back = {item["knob"]: item["observed"] for item in found["read_back"]}
     for setting in recommended.settings:
         if setting.knob != "workload.batch":
@@ -86,7 +89,7 @@ def test_one_line_for_a_pipeline(finished_study: Path, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
     (line,) = done.stdout.splitlines()
     ratio = r"\d\.\d\dx \(\d\.\d\d - \d\.\d\d\)"
-    said = "confirmed: faster than the default, as claimed"
+    said = r"confirmed: faster than the default.*: \d+% of the claimed gain \(\d+% - \d+%\)"
     assert re.fullmatch(rf"{said}.*; here {ratio}; claimed {ratio}; \d rounds, \d+ s", line)
 
 
@@ -94,11 +97,34 @@ def test_a_claim_that_does_not_hold_here_is_refuted(
     verified: Verify, recommended: Recommendation
 ) -> None:
     assert recommended.claim.speedup is not None
-    boasting = msgspec.structs.replace(recommended.claim, speedup=Interval(9.0, 8.0, 10.0, 0.95))
+    point = recommended.claim.speedup.point
+    twice = 2 * point - 1
+    boasting = msgspec.structs.replace(
+        recommended.claim, speedup=Interval(twice, 0.6 * twice, 1.6 * twice, 0.95)
+    )  # its interval holds what is here, and yet half of what it says is gone
     done, found = verified(changed(recommended, claim=boasting))
-    assert done.returncode == 4
-    assert found["verdict"] == "refuted"
-    assert "less here than was claimed" in found["reason"]
+    assert (done.returncode, found["verdict"]) == (4, "refuted")
+    assert re.match(r"faster, but \d\.\d\dx here of the claimed \d\.\d\dx", found["reason"])
+    assert found["share"]["point"] == pytest.approx(0.5, abs=0.1)
+    assert found["share"]["high"] < 1
+    enough, found = verified(changed(recommended, claim=boasting), "--at-least", "25%")
+    assert (enough.returncode, found["verdict"], found["at_least"]) == (0, "confirmed", 0.25)
+
+
+def test_a_setting_that_crashes_here_is_refuted_once_it_did_so_by_itself(
+    verified: Verify, recommended: Recommendation
+) -> None:
+    workload = msgspec.structs.replace(
+        recommended.workload, model=f"{FINISHED};fake.layout=packed:exception"
+    )
+    others = [s for s in recommended.settings if s.knob != "fake.layout"]
+    broken = msgspec.structs.replace(
+        others[0], knob="fake.layout", value="packed", applies="model", needs_code_change=True
+    )
+    done, found = verified(changed(recommended, workload=workload, settings=[*others, broken]))
+    assert done.returncode == 4, done.stdout
+    assert "by itself as well (crashed: " in found["reason"]
+    assert "the fake framework was told to fail" in found["reason"]
 
 
 def test_a_setting_that_breaks_the_outputs_here_is_refuted(

@@ -173,9 +173,7 @@ def conclude(
     )  # fmt: skip
 
 
-def of_a_server(
-    claim: ShippedClaim, rounds: Sequence[InTime]
-) -> tuple[Conclusion, str] | None:
+def of_a_server(claim: ShippedClaim, rounds: Sequence[InTime]) -> tuple[Conclusion, str] | None:
     """Say what rounds mean in which a latency bound was missed; None where none was.
 
     Each arm is judged by the rounds in which its launch tells. A miss refutes in more than half of
@@ -185,6 +183,11 @@ def of_a_server(
     met, n = _met(each.tuned for each in rounds)
     default_met, n_default = _met(each.default for each in rounds)
     by_default = f"the default in {default_met} of {n_default}"
+    if rounds and not (n and n_default):
+        arm = "the default" if n else "the recommendation"
+        return Conclusion.INCONCLUSIVE, (
+            f"no launch of {arm} told whether it keeps within the latency bound: give it more time"
+        )
     if met < n:
         told = f"it kept within the latency bound in {met} of {n} rounds, {by_default}"
         is_late_anyway = claim.default_meets_slo is False
