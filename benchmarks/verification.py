@@ -36,7 +36,7 @@ from tuner.measurement.confirmation import (
 from tuner.record.interval import Interval
 from tuner.record.recommendation import ShippedClaim
 from tuner.study.claimed_gain import gain_of, is_precise
-from tuner.study.verification import Conclusion, against_claim
+from tuner.study.verification import Conclusion, decide
 
 N_CLASSES = 3
 ASKED = "--at-least 75%"
@@ -140,7 +140,7 @@ def now(at_least: float | None = None) -> Judge:
 
     def judged(ratios: Sequence[float], claim: ShippedClaim) -> str:
         found = gain_of(ratios, claim, is_scatter_known=True)
-        return against_claim(found, claim.speedup, at_least)[0]
+        return decide(found, None, claim.speedup, [], at_least, n_rounds=len(ratios))[0]
 
     return judged
 

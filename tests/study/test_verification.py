@@ -266,6 +266,14 @@ def test_a_crash_counts_if_it_happens_again_however_busy_the_host(
     assert told in found.reason
 
 
+def test_fewer_than_four_rounds_do_not_refute(claimed: Recommendation) -> None:
+    for n, verdict in ((3, Conclusion.INCONCLUSIVE), (4, Conclusion.REFUTED)):
+        found = concluded(claimed, gain=LESS, ratios=[1.1] * n)
+        assert found.verdict is verdict
+        assert "faster, but 1.10x here" in found.reason
+    assert concluded(claimed, ratios=[1.5] * 3).verdict is Conclusion.CONFIRMED
+
+
 IN_TIME, LATE = InTime(True, True), InTime(True, False)
 BOTH_LATE, NOT_TOLD = InTime(False, False), InTime(True, None)
 BUSY = InTime(True, False, is_busy=True)

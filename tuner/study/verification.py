@@ -136,8 +136,9 @@ def conclude(
     claim = recommendation.claim
     missed = of_a_server(claim, shown.in_time)
     verdict, reason = missed or decide(
-        shown.gain, shown.undisturbed, claim.speedup, shown.launches, shown.at_least
-    )
+        shown.gain, shown.undisturbed, claim.speedup, shown.launches, shown.at_least,
+        n_rounds=len(shown.ratios),
+    )  # fmt: skip
     speedup = shown.gain.speedup if shown.gain else None
     if shown.stopped and verdict is Conclusion.INCONCLUSIVE:
         reason = f"{shown.stopped}: {reason}"
@@ -224,9 +225,17 @@ def decide(
     claimed: Interval | None,
     launches: Iterable[LaunchRecord],
     at_least: float | None = None,
+    *,
+    n_rounds: int,
 ) -> tuple[Conclusion, str]:
-    """Say what the rounds make of the claim; on a busy host, the undisturbed ones alone refute."""
+    """Say what the rounds make of the claim.
+
+    Fewer than four refute nothing: they take it from the claim how much launches scatter. On a busy
+    host the undisturbed ones alone do.
+    """
     verdict, reason = against_claim(found, claimed, at_least)
+    if verdict is Conclusion.REFUTED and n_rounds < FIRST_LOOK:
+        return Conclusion.INCONCLUSIVE, f"{reason}, by too few rounds: give it more time"
     if verdict is not Conclusion.REFUTED or not is_busy(launches):
         return verdict, reason
     if against_claim(undisturbed, claimed, at_least)[0] is Conclusion.REFUTED:
