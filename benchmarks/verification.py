@@ -97,7 +97,9 @@ def claim_of(case: Case, draw: np.random.Generator) -> ShippedClaim | None:
         ]
         noise = estimate_noise(table)
         assert noise is not None
-        ratios = {str(a): list(rounds[:k, a] - rounds[:k, 0]) for a, k in taken.items()}
+        ratios: dict[str, Sequence[float]] = {
+            str(a): list(rounds[:k, a] - rounds[:k, 0]) for a, k in taken.items()
+        }
         levels = holm_alphas(ratios)
         for arm in sorted(still_open):
             speedup = speedup_interval(ratios[str(arm)], levels[str(arm)])

@@ -1,7 +1,7 @@
 """The rounds of a verification, on launches that are written down: failures, servers, arrivals."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -22,6 +22,7 @@ from tuner.record.load import Batching, Slo
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.recommendation import Recommendation
 from tuner.record.serving import Served
+from tuner.record.workload import ModelFacts
 from tuner.study import verify as verifying
 from tuner.study.verification import Conclusion, Verification
 
@@ -92,9 +93,8 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Verificatio
         monkeypatch.setattr(verifying, "bench_of_processes", lambda *_, **__: bench)
         monkeypatch.setattr(verifying, "make_reference", lambda *_: None)
         shipped = of_host(recommendation({"env.MY_MODE": "fast"}, host, "fake"), slo)
-        found = verifying.verify(
-            shipped, workload("fake"), msgspec.UNSET, host, 60.0, lambda _: None
-        )  # type: ignore[arg-type]  # asked of by benches alone
+        facts = cast(ModelFacts, None)  # asked of by benches alone
+        found = verifying.verify(shipped, workload("fake"), facts, host, 60.0, lambda _: None)
         return found, bench
 
     return verify
