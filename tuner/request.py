@@ -84,6 +84,8 @@ class Request(msgspec.Struct, frozen=True):
     """The folder in which studies are named by themselves where `out` names none; reports if None.
     """
     batch: int | None = None
+    batch_dim: int | None = None
+    """Which dimension of the model's inputs is the batch; None for the one that it states."""
     inputs: Path | None = None
     tolerance: float | None = None
     allows_pickle: bool = False

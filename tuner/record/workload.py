@@ -42,6 +42,10 @@ class ModelRef(msgspec.Struct, frozen=True):
     url: str = ""
     """Where the program answers the requests in `inputs`, {port} in it; empty for one that times
     itself."""
+    batch: int | None = None
+    """The only batch that the model is called with; None for those that it states."""
+    batch_dim: int | None = None
+    """Which dimension of its inputs is the batch; None for the one that it states, or the first."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
@@ -98,6 +102,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     """What the file's functions take as NAME@key=value, with the defaults."""
     variants: tuple[str, ...] = ()
     """Those that the file has: NAME-VARIANT is NAME@variant=VARIANT."""
+    batch_dim: int | None = None
+    """Which dimension of its inputs is the batch, where the user says so and the file does not."""
     fault: str = ""
     """Why the file cannot be used; empty if it can."""
 
@@ -120,6 +126,23 @@ class Parameter(msgspec.Struct, frozen=True):
     name: str
     shape: tuple[int, ...]
     n_bytes: int
+
+
+class OwnSetting(msgspec.Struct, frozen=True):
+    """What a model's own code sets, in the place of whoever starts the program."""
+
+    knob: str
+    where: str
+    """FILE:LINE."""
+    what: str
+    """As it stands there: torch.set_num_threads(1), os.environ['OMP_NUM_THREADS'] = '1'."""
+    holds: bool = True
+    """Whether it overrides the launch wherever it stands; a variable does if it comes first."""
+    instead: int | None = None
+    """What the framework had by itself; None where that could not be tried."""
+    call_s: float = 0.0
+    """Seconds of a call as the model is, and with `instead`; 0 where that was not tried."""
+    call_without_s: float = 0.0
 
 
 class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
@@ -152,6 +175,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """Multiply-accumulates of a call, per sample; None where nothing counts them."""
     macs_by: str = ""
     """Who counted them."""
+    own_settings: tuple[OwnSetting, ...] = ()
+    """What the model's own code sets of what is tuned."""
 
 
 class Workload(msgspec.Struct, frozen=True):

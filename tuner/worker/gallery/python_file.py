@@ -37,7 +37,7 @@ from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelRef
 from tuner.worker.gallery.recorded import recorded_inputs
 from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
-from tuner.worker.gallery.unstated import input_of, inputs_like, unstated
+from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
 _STATEMENT = "model"
 _VARIANTS = "VARIANTS"
@@ -170,9 +170,9 @@ class PythonFile:
             types = dict.fromkeys(_required(made), "")
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types, by_order=True)
         elif example is not None:
-            inputs = inputs_like(example)
+            inputs = inputs_like(example, self._batch_dim(stated))
         else:
-            inputs = stated.inputs or stated_by_keras(made)
+            inputs = stated.inputs or stated_by_keras(made, self._batch_dim(stated))
         if not inputs:
             raise UsageError(
                 f"what does {self._ref.name} take? Let {self._ref.function}() return a pair "
@@ -180,6 +180,9 @@ class PythonFile:
                 "--inputs FILE.npz"
             )
         return msgspec.structs.replace(stated, inputs=inputs)
+
+    def _batch_dim(self, stated: Model) -> int | None:
+        return stated.batch_dim if self._ref.batch_dim is None else self._ref.batch_dim
 
     def state(self) -> Model:
         """Return the statement; recorded inputs stand in the place of generated ones."""
@@ -270,7 +273,7 @@ def layer_names(made: Any) -> list[str]:
     return []
 
 
-def stated_by_keras(made: Any) -> tuple[Input, ...]:
+def stated_by_keras(made: Any, batch_dim: int | None = None) -> tuple[Input, ...]:
     """Return the inputs that a Keras model was made for; empty if it has none yet."""
     inputs = getattr(made, "inputs", None) or ()
-    return tuple(input_of(i.name, i.shape[1:], i.dtype) for i in inputs)
+    return tuple(input_of(i.name, without_batch(i.shape, batch_dim), i.dtype) for i in inputs)

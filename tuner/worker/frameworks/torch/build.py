@@ -16,7 +16,7 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory
-from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.frameworks import Array, InBatches, Setter, Tensors
 from tuner.worker.frameworks.torch import drawn, knobs
 from tuner.worker.frameworks.torch.devices import Cpu, Device
 from tuner.worker.frameworks.torch.forms import Form, form_of
@@ -72,6 +72,10 @@ class TorchBuild:
         """Seed weights."""
         self.torch.manual_seed(number)
 
+    def setters(self) -> Sequence[Setter]:
+        """Return those of the thread pools."""
+        return knobs.setters(self.torch)
+
     def save(self, path: Path) -> bool:
         """Keep the weights for later builds."""
         return drawn.save(self.torch, self.model, path)
@@ -108,8 +112,13 @@ class TorchBuild:
         kind = self.torch.nn.modules.batchnorm._BatchNorm
         return {name: m for name, m in self.model.named_modules() if isinstance(m, kind)}
 
-    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
-        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
+    def condition(
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches
+    ) -> Tensors:
+        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks.
+
+        Of a model that takes fewer at a time: the mean of its batches'.
+        """
         norms = {name: norm for name, norm in self._batch_norms().items() if _is_fresh(norm)}
         if not norms:
             return {}
@@ -119,7 +128,20 @@ class TorchBuild:
                     norm.weight.fill_(_DAMPED_SCALE)
                 norm.momentum = 1.0  # the running statistics become this batch's
                 norm.train()
-            self.model(*map(self.torch.from_numpy, arrays))
+            try:
+                self.model(*map(self.torch.from_numpy, arrays))
+            except self.out_of_memory_errors():
+                raise
+            except Exception:  # noqa: BLE001  # a model may refuse so many samples in any way
+                for norm in norms.values():
+                    norm.reset_running_stats()
+                    norm.momentum = None  # PyTorch: the mean over all batches
+                try:
+                    for each in in_batches():
+                        self.model(*map(self.torch.from_numpy, each))
+                except ValueError:  # one sample of a norm over features has no variance
+                    for norm in norms.values():
+                        norm.reset_running_stats()
             for norm in norms.values():
                 norm.eval()
         return {
