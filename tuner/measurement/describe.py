@@ -80,9 +80,7 @@ def find_model(
     it. inputs: recorded ones. batch_dim: which dimension of its inputs is the batch.
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
-    ref = ref_of(
-        text, folder, inputs=inputs, allows_pickle=allows_pickle, batch_dim=batch_dim
-    )
+    ref = ref_of(text, folder, inputs=inputs, allows_pickle=allows_pickle, batch_dim=batch_dim)
     card = read_cards([ref], waiting)[0]
     if card.fault:
         stem, dash, ending = text.partition("@")[0].rpartition("-")

@@ -12,7 +12,9 @@ _WORTH_SAYING = 1.05
 
 def overridden(settings: Iterable[OwnSetting]) -> dict[str, str]:
     """Return the knobs that nothing but the model's code can set, each with the reason."""
-    return {each.knob: f"overridden by {each.where}: {each.what}" for each in settings if each.holds}
+    return {
+        each.knob: f"overridden by {each.where}: {each.what}" for each in settings if each.holds
+    }
 
 
 def warnings_of(facts: ModelFacts) -> list[str]:

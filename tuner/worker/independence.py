@@ -182,9 +182,7 @@ def differ(outputs: Sequence[Array], again: Sequence[Array]) -> bool:
     """Tell whether two calls gave outputs of other shapes, or farther apart than rounding."""
     if [y.shape for y in outputs] != [y.shape for y in again]:
         return True
-    return any(
-        _distance(y, z) > _SAME_CALL * _norm(y) for y, z in zip(outputs, again, strict=True)
-    )
+    return any(_distance(y, z) > _SAME_CALL * _norm(y) for y, z in zip(outputs, again, strict=True))
 
 
 def changed_rows(outputs: Sequence[Array], beside: Sequence[Array], row: int) -> list[int]:

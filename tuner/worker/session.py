@@ -51,6 +51,7 @@ from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
 from tuner.worker.loaded import LoadedModel, Tell
+from tuner.worker.gallery.recorded import TEXTS
 from tuner.worker.gallery.unstated import without_batch
 from tuner.worker.scenarios import SCENARIOS, Scenario
 from tuner.worker.scenarios.timing import Call, Calls, fastest, in_turn
@@ -328,7 +329,7 @@ class Session(LoadedModel):
             import_s=self._import_s,
             build_s=build_s,
             call_s=call_s,
-            input_types=tuple(str(a.dtype) for a in arrays),
+            input_types=tuple(TEXTS if a.dtype.kind in "US" else str(a.dtype) for a in arrays),
             parameter_bytes=sum(p.n_bytes for p in parameters),
             parameters_sha256=facts.fingerprint(parameters),
             macs=macs,

@@ -35,7 +35,7 @@ from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelRef
-from tuner.worker.gallery.recorded import recorded_inputs
+from tuner.worker.gallery.recorded import TEXTS, recorded_inputs
 from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
 from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
@@ -167,7 +167,7 @@ class PythonFile:
         if not isinstance(stated, Model):
             stated = unstated(f"{self._ref.function}() of {self._ref.path}", layer_names(made))
         if self._ref.inputs:
-            types = dict.fromkeys(_required(made), "")
+            types = _required(made)
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types, by_order=True)
         elif example is not None:
             inputs = inputs_like(example, self._batch_dim(stated))
@@ -241,19 +241,19 @@ def _framework_of(made: Any, ref: ModelRef) -> str:
     )
 
 
-def _required(made: Any) -> list[str]:
-    """Return the names of a model's inputs; empty where they are not known."""
+def _required(made: Any) -> dict[str, str]:
+    """Return the names of a model's inputs, texts as such; empty where they are not known."""
     if getattr(made, "inputs", None):  # Keras
-        return [i.name for i in made.inputs]
+        return {i.name: TEXTS if i.dtype == TEXTS else "" for i in made.inputs}
     forward = getattr(made, "forward", None)
     if forward is None:
-        return []
-    return [
-        name
+        return {}
+    return {
+        name: ""
         for name, parameter in inspect.signature(forward).parameters.items()
         if parameter.default is parameter.empty
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    }
 
 
 def _form_of(made: Any) -> str:

@@ -154,9 +154,7 @@ class SavedModel:
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types)
         else:
             inputs = tuple(
-                input_of(
-                    name, without_batch(s.shape.as_list(), self._ref.batch_dim), s.dtype.name
-                )
+                input_of(name, without_batch(s.shape.as_list(), self._ref.batch_dim), s.dtype.name)
                 for name, s in specs.items()
             )
         shapes = [spec.shape.as_list() for spec in specs.values() if spec.shape.rank]

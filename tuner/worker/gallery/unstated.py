@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UsageError
+from tuner.worker.gallery.recorded import TEXTS
 from tuner.worker.gallery.statement import (
     Features,
     Image,
@@ -55,7 +56,7 @@ def input_of(name: str, shape: Sequence[int | None], dtype: str) -> Input:
     Raises UsageError where shape or range cannot be known.
     """
     recorded = "record some rows of it and name the file: --inputs FILE.npz"
-    if dtype == "string":
+    if dtype == TEXTS:
         raise UsageError(
             f"input {name} takes texts, which are not generated: {recorded}; or give the model "
             "that comes after its look-up of words"
@@ -106,7 +107,7 @@ def without_batch(shape: Sequence[_Size], batch_dim: int | None) -> tuple[_Size,
 def _array_of(part: Any) -> npt.NDArray[Any]:
     """Return a part of an example as an array; raises UsageError for what is none of numbers."""
     for name in _LOW:
-        if str(getattr(part, "dtype", "")).endswith(name):  # NumPy has no bfloat16
+        if name in str(getattr(part, "dtype", "")):  # NumPy has no bfloat16
             raise UsageError(f"an example input is of {name}: {_IN_FLOAT32}")
     try:
         # PyTorch hands out no array of a tensor with a gradient, or on a card
@@ -118,7 +119,7 @@ def _array_of(part: Any) -> npt.NDArray[Any]:
         ) from error
     if array.dtype.kind in "OUS":
         raise UsageError(
-            f"an example input is a {type(part).__name__} of texts or objects, which are not "
+            f"an example input is a {type(part).__name__} of texts or objects, and none are "
             "generated: record some rows of it and name the file: --inputs FILE.npz; or give the "
             "model that comes after its look-up of words"
         )
