@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -56,10 +57,11 @@ def _drift(ref: ModelRef, framework: str, path: Path, batch: int) -> float:
     session = _session()
     session.begin(Begin(1, ref, framework, 0, {}, "none", str(path)))
     session.prepare(Prepare(Load(OFFLINE, batch)))
-    return session.check(Check(_N_INPUTS, changes_numerics=False)).check.drift
+    found: float = session.check(Check(_N_INPUTS, changes_numerics=False)).check.drift
+    return found
 
 
-def _session() -> "Session":  # type: ignore[name-defined]  # noqa: F821  # of the worker alone
+def _session() -> Any:
     from tuner.worker.session import Session
 
     silent: Callable[[str], None] = lambda stage: None  # noqa: E731

@@ -182,9 +182,9 @@ def test_a_model_is_refused_with_what_to_do_or_its_outputs_are_compared(
 @needs("torch")
 def test_a_file_states_its_only_batch_and_which_dimension_it_is(replies: dict[str, Reply]) -> None:
     for name, shape in (("one.py:one", (3, 16, 16)), ("dimension.py", (20, 32))):
-        assert not replies[name].error
-        assert replies[name].facts is not None
-        assert replies[name].facts.input_shapes == (shape,)
+        facts = replies[name].facts
+        assert facts is not None, replies[name].error
+        assert facts.input_shapes == (shape,)
         assert all(drift < 1e-4 for drift in replies[name].drifts)
 
 

@@ -50,9 +50,9 @@ from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
-from tuner.worker.loaded import LoadedModel, Tell
 from tuner.worker.gallery.recorded import TEXTS
 from tuner.worker.gallery.unstated import without_batch
+from tuner.worker.loaded import LoadedModel, Tell
 from tuner.worker.scenarios import SCENARIOS, Scenario
 from tuner.worker.scenarios.timing import Call, Calls, fastest, in_turn
 

@@ -61,12 +61,13 @@ class Build(Protocol):
         """Take the built model, in the default's form."""
 
     def condition(
-        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
     ) -> Tensors:
         """Make a random-weight model tell inputs apart; return the changed tensors by name.
 
         Batch-norm statistics, damped residual blocks; norms that were trained are left alone.
-        in_batches: the same inputs, for a model that does not take them all at once.
+        in_batches: the same inputs for a model that does not take them all at once; None for no other
+        try.
         """
 
     def restore(self, tensors: Tensors) -> None:

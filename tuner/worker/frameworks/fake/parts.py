@@ -101,7 +101,7 @@ class FakeBuild(DrawsAnew):
         return ()
 
     def condition(
-        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
     ) -> Tensors:
         """Nothing to condition: the outputs tell inputs apart by construction."""
         return {}

@@ -100,7 +100,7 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
         return {f"{i}:{norm.name}": norm for i, norm in enumerate(norms)}  # names may repeat
 
     def condition(
-        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
     ) -> Tensors:
         """Take batch-norm statistics from the arrays in one pass, with damped residual blocks.
 
@@ -121,7 +121,9 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
             self._train_once(arrays)
         except self.out_of_memory_errors():
             raise
-        except Exception:  # noqa: BLE001  # a model may refuse so many samples in any way
+        except Exception:  # a model may refuse so many samples in any way
+            if in_batches is None:
+                raise
             for number, each in enumerate(in_batches()):
                 for norm in norms.values():
                     norm.momentum = number / (number + 1)

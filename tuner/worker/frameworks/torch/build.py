@@ -113,7 +113,7 @@ class TorchBuild:
         return {name: m for name, m in self.model.named_modules() if isinstance(m, kind)}
 
     def condition(
-        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
     ) -> Tensors:
         """Take batch-norm statistics from the arrays in one pass, with damped residual blocks.
 
@@ -132,7 +132,9 @@ class TorchBuild:
                 self.model(*map(self.torch.from_numpy, arrays))
             except self.out_of_memory_errors():
                 raise
-            except Exception:  # noqa: BLE001  # a model may refuse so many samples in any way
+            except Exception:  # a model may refuse so many samples in any way
+                if in_batches is None:
+                    raise
                 for norm in norms.values():
                     norm.reset_running_stats()
                     norm.momentum = None  # PyTorch: the mean over all batches
