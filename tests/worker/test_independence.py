@@ -204,7 +204,7 @@ def test_threads_that_a_model_sets_are_named_with_their_line_and_tried_without(
     assert own.call_without_s > 0
     told = warnings_of(facts)
     assert len(told) == 2
-    assert f"people.py:{line - 1} sets os.environ['MKL_NUM_THREADS'] = '3'" in told[0]
+    assert f"people.py:{line - 1} sets MKL_NUM_THREADS=3 in os.environ" in told[0]
     assert "Remove the line and tune again" in told[1]
 
 
@@ -312,4 +312,5 @@ def test_pools_that_are_made_once_are_noted_though_they_are_there_already() -> N
     (found,) = own.tried(lambda: 1.0)
     assert found.where.startswith("test_independence.py:")
     assert (found.what, found.call_s) == ("library.pools(1)", 0.0)
+    assert not found.in_force
     assert set(overridden([found])) == {"env.TF_NUM_INTEROP_THREADS"}

@@ -135,9 +135,11 @@ class OwnSetting(msgspec.Struct, frozen=True):
     where: str
     """FILE:LINE."""
     what: str
-    """As it stands there: torch.set_num_threads(1), os.environ['OMP_NUM_THREADS'] = '1'."""
+    """As it stands there: torch.set_num_threads(1), OMP_NUM_THREADS=1 in os.environ."""
     holds: bool = True
     """Whether it overrides the launch wherever it stands; a variable does if it comes first."""
+    in_force: bool = True
+    """False for pools that a worker makes before the model: what is measured is without it."""
     instead: int | None = None
     """What the framework had by itself; None where that could not be tried."""
     call_s: float = 0.0

@@ -33,6 +33,8 @@ def _told(setting: OwnSetting) -> str:
         f"{setting.where} calls {setting.what}, which overrides {setting.knob}: no value of it and "
         "no guide's can be in force. Remove the line and tune again"
     )
+    if not setting.in_force:
+        return f"{text}. What is measured here, the default too, is without it"
     if not setting.call_s or not setting.call_without_s:
         return text
     ratio = setting.call_s / setting.call_without_s

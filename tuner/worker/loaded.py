@@ -69,7 +69,7 @@ class LoadedModel:
         self._tell("building")
         start = time.perf_counter()
         self._seed_all(seed)
-        self._own = OwnSettings(self.framework.build.setters())
+        self._own = OwnSettings(self.framework.build.setters)
         with self._own.watched():
             source = source_of(ref)
             if weights is not None and weights.exists():

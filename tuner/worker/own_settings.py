@@ -43,17 +43,20 @@ class OwnSettings:
     def _set(self, setter: Setter, original: Callable[[int], None], value: int) -> None:
         earlier = self._found.get((setter.knob, True))
         instead = setter.current() if setter.current else None
-        if earlier is not None:
-            instead = earlier.instead
-        self._note(
-            OwnSetting(setter.knob, _caller(), f"{setter.shown}({value})", instead=instead), True
+        found = OwnSetting(
+            setter.knob,
+            _caller(),
+            f"{setter.shown}({value})",
+            instead=earlier.instead if earlier else instead,
         )
         try:
             original(value)
         except RuntimeError:
-            # such pools are made once, here before the model: in a program of its own it works
             if setter.current is not None:
                 raise
+            # such pools are made once, here before the model: in a program of its own it works
+            found = msgspec.structs.replace(found, in_force=False)
+        self._found[setter.knob, True] = found
 
     @contextlib.contextmanager
     def _watched_variables(self) -> Iterator[None]:
@@ -64,17 +67,15 @@ class OwnSettings:
             is_other = environ.get(name) != value
             original(environ, name, value)
             if environ is os.environ and is_other and f"env.{name}" in KNOBS:
-                what = f"os.environ[{name!r}] = {value!r}"
-                self._note(OwnSetting(f"env.{name}", _caller(), what, holds=False), False)
+                what = f"{name}={value} in os.environ"
+                found = OwnSetting(f"env.{name}", _caller(), what, holds=False)
+                self._found[found.knob, False] = found
 
         kind.__setitem__ = noting
         try:
             yield
         finally:
             kind.__setitem__ = original
-
-    def _note(self, setting: OwnSetting, holds: bool) -> None:
-        self._found[setting.knob, holds] = setting
 
     def tried(self, call_s: Callable[[], float]) -> tuple[OwnSetting, ...]:
         """Return what was found, with what a call takes as it is and without the setting.

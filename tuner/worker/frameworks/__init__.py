@@ -41,15 +41,14 @@ class Build(Protocol):
 
     channels_first: bool
     """Whether images are given as (batch, channels, height, width)."""
+    setters: Sequence[Setter]
+    """The functions by which a program sets knobs itself; known from `start` on."""
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import the framework and apply what must come before any work."""
 
     def seed(self, number: int) -> None:
         """Seed the framework's random numbers, and those that a built model draws by itself."""
-
-    def setters(self) -> Sequence[Setter]:
-        """Return the functions by which a program sets knobs itself."""
 
     def save(self, path: Path) -> bool:
         """Keep the adopted model's weights in a file; False where none are kept."""
@@ -66,8 +65,8 @@ class Build(Protocol):
         """Make a random-weight model tell inputs apart; return the changed tensors by name.
 
         Batch-norm statistics, damped residual blocks; norms that were trained are left alone.
-        in_batches: the same inputs for a model that does not take them all at once; None for no other
-        try.
+        in_batches: the same inputs for a model that does not take them all at once; without, what
+        it raises then is let through.
         """
 
     def restore(self, tensors: Tensors) -> None:

@@ -68,6 +68,7 @@ class FakeBuild(DrawsAnew):
     """A surface with the settings and faults that come before its first call."""
 
     channels_first = False
+    setters: Sequence[Setter] = ()
 
     def __init__(self, device: str = CPU) -> None:
         self.fault = ""
@@ -95,10 +96,6 @@ class FakeBuild(DrawsAnew):
         self.random = np.random.default_rng()
         self.launch_effect = float(self.random.normal(0, self.surface.noise))
         time.sleep(self.surface.start_s)
-
-    def setters(self) -> Sequence[Setter]:
-        """There are none."""
-        return ()
 
     def condition(
         self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None

@@ -28,6 +28,7 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
 
     channels_first = False
     tf: Any
+    setters: Sequence[Setter]
     context: Any
     """The module tensorflow.python.eager.context, which makes the eager context."""
     model: Any = None
@@ -47,7 +48,7 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
             raise missing_framework("tensorflow") from error
         from tensorflow.python.eager import context
 
-        self.tf = tf
+        self.tf, self.setters = tf, knobs.setters(tf)
         self.context = context
         if settings and context.context()._initialized:
             raise RuntimeError("TensorFlow's thread pools and options are fixed already")
@@ -69,10 +70,6 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
         for variable in getattr(self.model, "variables", ()):
             if getattr(variable, "name", "") == _GENERATOR:
                 variable.assign(self.tf.fill(variable.shape, self.tf.cast(number, variable.dtype)))
-
-    def setters(self) -> Sequence[Setter]:
-        """Return those of the thread pools, which are made before the model is built."""
-        return knobs.setters(self.tf)
 
     def adopt(self, model: Any) -> None:
         """Take a Keras model, or a function of its inputs with trainable_variables.

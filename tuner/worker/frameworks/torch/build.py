@@ -29,6 +29,7 @@ class TorchBuild:
 
     channels_first = True
     torch: Any
+    setters: Sequence[Setter]
     model: Any
     form: Form
     cpus: frozenset[int]
@@ -62,7 +63,7 @@ class TorchBuild:
             import torch
         except ImportError as error:
             raise missing_framework("torch") from error
-        self.torch = torch
+        self.torch, self.setters = torch, knobs.setters(torch)
         self.device.check(torch)
         for knob, way in self._ways.items():
             if way.at_start is not None and knob in settings:
@@ -71,10 +72,6 @@ class TorchBuild:
     def seed(self, number: int) -> None:
         """Seed weights."""
         self.torch.manual_seed(number)
-
-    def setters(self) -> Sequence[Setter]:
-        """Return those of the thread pools."""
-        return knobs.setters(self.torch)
 
     def save(self, path: Path) -> bool:
         """Keep the weights for later builds."""
