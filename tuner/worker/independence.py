@@ -118,10 +118,9 @@ class Independence:
                 "model return those alone"
             )
         other = 0 if dim else 1
-        known = f"give --batch-dim {other}, or state batch_dim={other} in its Model"
-        hint = f"name the one that is: {known.replace(str(other), 'N')}"
+        hint = f"name the one that is: {_how_to_name('N')}"
         if self._is_batch(other, arrays, outputs):
-            hint = f"dimension {other} behaves as the batch: {known}"
+            hint = f"dimension {other} behaves as the batch: {_how_to_name(other)}"
         return (
             f"the answer to a sample changes with the samples beside it: {_not_batch(dim, arrays)}"
             f": {hint}. If samples are meant to influence each other, fix the batch size and say "
@@ -135,8 +134,8 @@ class Independence:
         with contextlib.suppress(Exception):  # a model may raise anything at other inputs
             if self._is_batch(other, arrays, outputs):
                 return (
-                    f"{_not_batch(dim, arrays)}: dimension {other} behaves as the batch: give "
-                    f"--batch-dim {other}, or state batch_dim={other} in its Model"
+                    f"{_not_batch(dim, arrays)}: dimension {other} behaves as the batch: "
+                    f"{_how_to_name(other)}"
                 )
         return ""
 
@@ -157,6 +156,10 @@ class Independence:
             if changed_rows([np.moveaxis(y, axis, 0)], [np.moveaxis(z, axis, 0)], kept):
                 return False
         return True
+
+
+def _how_to_name(dim: int | str) -> str:
+    return f"give --batch-dim {dim}, or state batch_dim={dim} in its Model"
 
 
 def _not_batch(dim: int, arrays: Sequence[Array]) -> str:

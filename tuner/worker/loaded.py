@@ -102,8 +102,8 @@ class LoadedModel:
     def _call(self, arrays: list[Array]) -> list[Array]:
         return self.framework.work.outputs(self.framework.work.program(arrays)())
 
-    def _first_call(self, arrays: list[Array], batch: int) -> list[Array]:
-        """Make the first calls of the default; return the outputs of the first.
+    def _check_answers(self, arrays: list[Array], batch: int) -> None:
+        """Make the default's first calls, and see what its answers depend on.
 
         Raises UsageError with what to do for a model that takes one sample at a time, and where the
         outputs depend on more than a sample.
@@ -127,7 +127,6 @@ class LoadedModel:
                 raise UsageError(fault) from error
             raise
         probe.check(arrays, outputs, batch)
-        return outputs
 
     def _answers_one(self) -> bool:
         with contextlib.suppress(Exception):  # whatever it raises, that is no answer
@@ -169,6 +168,8 @@ class LoadedModel:
         """
         if self._output_dims is None:
             self._output_dims = self._find_output_dims(outputs, batch)
+        if len(outputs) != len(self._output_dims):  # the comparison says so
+            return outputs
         moved = []
         for index, (y, dim) in enumerate(zip(outputs, self._output_dims, strict=True)):
             if y.ndim <= dim or y.shape[dim] != batch:

@@ -137,6 +137,11 @@ def recorded_inputs(
             "give the arrays these names"
         )
     for name, dtype in zip(found, wanted.values(), strict=True):
+        if dtype == "bfloat16":
+            raise UsageError(
+                f"{path}: the model takes {name} in {dtype}; give it in float32, the default that "
+                "settings are compared with"
+            )
         if (
             dtype
             and dtype != TEXTS

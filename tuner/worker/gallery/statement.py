@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.workload import LAST_BATCH_DIM
 
 KINDS = ("cnn", "transformer", "recommendation", "recurrent", "mlp", "other")
 FAMILIES = (
@@ -19,7 +20,6 @@ MAX_LENGTHS = 8
 """As many shapes as torch.compile keeps for one function (torch._dynamo.config.recompile_limit)."""
 
 
-LAST_BATCH_DIM = 3
 _LARGEST = 2**31 - 1
 """Frameworks count the elements of a dimension in more bits; no host holds as many of a model's."""
 _NO_SIZES = ("low", "high", "skew")
