@@ -36,6 +36,7 @@ from tuner.space.design import Factors, resolve_design
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import gpu_of
 from tuner.space.listing import describe
+from tuner.space.overrides import warnings_of
 from tuner.space.profile import Profile
 from tuner.space.resolve import knob_ids, profile_matches, resolve_space, without_effect
 from tuner.space.restrictions import Restrictions, check_known
@@ -109,6 +110,7 @@ def plan(
             MODELS,
             inputs=request.inputs,
             allows_pickle=request.allows_pickle,
+            batch_dim=request.batch_dim,
             waiting=waiting(),
         )
     if request.tolerance is not None:
@@ -129,12 +131,13 @@ def plan(
     batch = request.batch if request.batch is not None else scenario.batch
     if batch is not None:
         card = _at_batch(card, batch, request.restrictions)
+        ref = msgspec.structs.replace(ref, batch=batch)  # whatever else it states is never called
     elif scenario.is_served:  # a request is one sample, however many are answered together
         batches = served_batches(max(card.batches))
         card = msgspec.structs.replace(card, reference_batch=1, batches=batches)
     several = len(frameworks) > 1
     plans = [
-        _plan_one(request, host, profile, ref, card, framework, waiting(), several=several)
+        _plan_one(request, host, profile, ref, card, framework, waiting(), listen, several=several)
         for framework in frameworks
     ]
     _refuse_without_effect(plans, request.restrictions)
@@ -175,6 +178,7 @@ def _plan_one(
     card: ModelCard,
     framework: str,
     waiting: Waiting,
+    listen: Listener,
     *,
     several: bool,
 ) -> Plan:
@@ -190,6 +194,8 @@ def _plan_one(
     objective = objective_of(request)
     gpu = gpu_of(profile.device, host)
     facts = describe_model(ref, framework, request.seed, waiting, gpu)
+    for text in warnings_of(facts):
+        listen(Warned(text))
     space = resolve_space(profile, host, workload, facts, request.restrictions)
     baselines = resolve_baselines(profile, host, workload, facts, space)
     factors = Factors(profile, host, workload, facts, space)

@@ -138,6 +138,7 @@ def _to_ship(
             workload.card.source_sha256,
             workload.device,
             workload.callers,
+            workload.card.batch_dim,
         ),
         host=RecommendedHost(
             host.fingerprint(),

@@ -18,6 +18,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, USUAL_QUANTILE, Slo, Trace
 from tuner.record.objective import GOALS, Bound, Objective
 from tuner.record.trace import check_length, read_trace
+from tuner.record.workload import LAST_BATCH_DIM
 from tuner.space.catalogue import fault_of_value
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics, Restrictions, check_consistent
@@ -102,6 +103,8 @@ class Request(msgspec.Struct, frozen=True):
     """The folder in which studies are named by themselves where `out` names none; reports if None.
     """
     batch: int | None = None
+    batch_dim: int | None = None
+    """Which dimension of the model's inputs is the batch; None for the one that it states."""
     inputs: Path | None = None
     tolerance: float | None = None
     allows_pickle: bool = False
@@ -147,6 +150,11 @@ def check_request(request: Request) -> None:
         )
     if request.batch is not None and (fault := fault_of_value(BATCH, request.batch)):
         raise UsageError(f"--batch {request.batch}: {fault}")
+    dim = request.batch_dim
+    if dim is not None and not 0 <= dim <= LAST_BATCH_DIM:
+        raise UsageError(
+            f"--batch-dim {dim} is invalid; give a dimension of the inputs, 0 to {LAST_BATCH_DIM}"
+        )
     price = request.price_per_hour
     if price is not None and not 0 < price < 1e6:
         raise UsageError(f"--price-per-hour {price} is none; give what the host costs: 0.68")

@@ -11,9 +11,10 @@ from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.host.identity import Host, probe
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener
+from tuner.record.load import SCENARIOS
 from tuner.record.recommendation import Recommendation
 from tuner.record.trace import read_trace
-from tuner.record.workload import PROGRAM, SERVICE
+from tuner.record.workload import OF_PROGRAMS, PROGRAM, SERVICE
 from tuner.request import Request, Service
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
@@ -109,12 +110,17 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
         raise UsageError(f"{path} names a file, {named}, which would be loaded and run: name it "
                          f"yourself, if you trust it: --model {named}")  # fmt: skip
     held_to = recommendation.tolerances
+    # a model that takes one batch alone is called with no other
+    is_served = workload.scenario in SCENARIOS and SCENARIOS[workload.scenario].is_served
+    is_one = workload.batch == workload.default_batch and not is_served
     by_drift = held_to.numerics == "reduced" and held_to.max_accuracy_loss is None
     request = Request(
         model="" if proof.service else proof.model or workload.model,
         service=proof.service,
         frameworks=(workload.framework,),
         budget_s=proof.seconds,
+        batch=workload.batch if is_one and workload.form not in OF_PROGRAMS else None,
+        batch_dim=workload.batch_dim,
         inputs=proof.inputs,
         tolerance=held_to.max_drift if by_drift else None,
         allows_pickle=proof.allows_pickle,

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 import tuner
+import tuner.verifying
 from tests.deploy.recommendations import recommendation
 from tests.space.spaces import machine
 from tuner.cli import export
@@ -20,6 +21,7 @@ from tuner.record.files import write_recommendation
 from tuner.record.interval import Interval
 from tuner.record.objective import Bound
 from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
+from tuner.request import Request
 from tuner.space.recommended import fault_of, read_recommended
 from tuner.verifying import Proof, prove
 
@@ -289,6 +291,29 @@ def test_a_batch_is_one_of_the_catalogue_where_no_setting_says_it_too(
     changed = msgspec.structs.replace(sound, settings=settings, workload=workload)
     said = f"its {where} is {batch}, and workload.batch cannot be {batch}"
     assert said in (fault_of(changed) or "")
+
+
+def test_a_verified_model_is_called_as_it_was_tuned(
+    tmp_path: Path, sound: Recommendation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One batch alone where none else was claimed, along the dimension that the user named."""
+    asked: list[Request] = []
+
+    def plan(request: Request, *_: Any, **__: Any) -> None:
+        asked.append(request)
+        raise UsageError("enough is known")
+
+    monkeypatch.setattr(tuner.verifying, "plan", plan)
+    settings = [s for s in sound.settings if s.knob != "workload.batch"]
+    for batch, default_batch in ((1, 1), (1, 4)):
+        workload = msgspec.structs.replace(
+            sound.workload, batch=batch, default_batch=default_batch, batch_dim=1
+        )
+        changed = msgspec.structs.replace(sound, settings=settings, workload=workload)
+        write_recommendation(tmp_path / "recommended.toml", changed)
+        with pytest.raises(UsageError, match="enough is known"):
+            prove(Proof(tmp_path / "recommended.toml", 1.0), lambda event: None)
+    assert [(each.batch, each.batch_dim) for each in asked] == [(1, 1), (None, 1)]
 
 
 def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:

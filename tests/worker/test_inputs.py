@@ -1,6 +1,11 @@
-import numpy as np
+from types import SimpleNamespace
 
-from tuner.worker.gallery import Features, Image, Lookups, Mask, Tokens
+import numpy as np
+import pytest
+
+from tuner.errors import UsageError
+from tuner.worker.gallery import Features, Image, Lookups, Mask, Tokens, Values
+from tuner.worker.gallery.unstated import input_of, inputs_like
 from tuner.worker.inputs import generate
 
 SPECS = (Image(16, 24, 3), Features(5))
@@ -58,3 +63,34 @@ def test_images_are_given_in_the_layout_of_the_framework() -> None:
     (first,) = generate((Image(8, 6, 3),), 0, 2, seed=0, channels_first=True)
     np.testing.assert_array_equal(first.transpose(0, 2, 3, 1), last)
     assert first.flags.c_contiguous
+
+
+def test_samples_lie_along_the_dimension_that_is_the_batch() -> None:
+    specs = (Values((5, 2)), Values(()))
+    first, last = generate(specs, 0, 3, seed=0), generate(specs, 0, 3, seed=0, batch_dim=1)
+    np.testing.assert_array_equal(np.moveaxis(last[0], 1, 0), first[0])
+    np.testing.assert_array_equal(last[1], first[1])  # of one dimension, which is the batch
+    assert last[0].shape == (5, 3, 2)
+
+
+def test_inputs_like_an_example_have_its_shape_without_its_batch() -> None:
+    example = (np.zeros((50, 4, 32), np.float32), np.zeros(4, np.int64))
+    like = inputs_like(example, 1)
+    assert [array.shape for array in generate(like, 0, 3, seed=0, batch_dim=1)] == [
+        (50, 3, 32),
+        (3,),
+    ]
+
+
+def test_what_is_not_generated_is_refused_with_what_to_do() -> None:
+    low = SimpleNamespace(dtype="torch.bfloat16")
+    for example, told in (
+        (low, "give it in float32"),
+        (np.array([["a text"]]), "--inputs FILE.npz"),
+        (np.zeros((4, 2), np.complex64), "complex64; give float32"),
+    ):
+        with pytest.raises(UsageError, match=told):
+            inputs_like(example)
+    for dtype, told in (("string", "takes texts"), ("bfloat16", "give it in float32")):
+        with pytest.raises(UsageError, match=told):
+            input_of("x", (4,), dtype)

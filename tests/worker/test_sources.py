@@ -18,6 +18,7 @@ from tuner.measurement.describe import describe_model, find_model, make_referenc
 from tuner.record.launch import Checked
 from tuner.record.protocol import Failed
 from tuner.record.workload import ModelCard, ModelRef
+from tuner.worker.gallery.tensorflow_files import KerasFile
 
 
 class Trap:
@@ -131,6 +132,14 @@ def test_marshalled_code_in_a_keras_file_is_refused(tmp_path: Path) -> None:
     assert "marshalled Python" in refused(str(path))
 
 
+def test_a_lambda_that_a_model_was_compiled_with_is_not_loaded(tmp_path: Path) -> None:
+    path = tmp_path / "loss.keras"
+    loss = {"class_name": "__lambda__", "config": {"value": "4wEAAAA="}}
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("config.json", json.dumps({"compile_config": {"loss": loss}}))
+    assert KerasFile(ModelRef("loss", str(path))).frameworks() == ("tensorflow",)
+
+
 @needs("torch")
 def test_pickled_weights_of_a_folder_are_refused(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
@@ -180,7 +189,7 @@ UNUSABLE: list[Unusable] = [
     ("own.py:mapping", {}, "in the order that the model takes"),
     ("own.py:half", {"x": np.ones((9, 4))}, "give it in float32"),
     ("own.py:constant", {"x": np.eye(9, 4)}, "outputs do not depend on the inputs"),
-    ("own.py:folded", {"x": np.eye(9, 4)}, "every output must have the batch first"),
+    ("own.py:folded", {"x": np.eye(9, 4)}, "every output must have an entry for each"),
     ("own.py:bare", {"x": np.full((9, 4), np.nan)}, "not a number (NaN)"),
     ("own.py:bare", {"x": np.ones((9, 4)), "labels": np.ones(9)}, "the model takes input"),
     ("folder", {}, "neither config.json (Hugging Face) nor saved_model.pb"),

@@ -18,6 +18,7 @@ from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.options import (
     AllowPickle,
     Batch,
+    BatchDim,
     BudgetText,
     Callers,
     ConfirmOn,
@@ -99,6 +100,7 @@ def run(
     budget: BudgetText = None,
     out: Out = None,
     batch: Batch = None,
+    batch_dim: BatchDim = None,
     numerics: NumericsName = "both",
     goal: GoalName = "fastest",
     max_memory: MaxMemory = None,
@@ -142,6 +144,7 @@ def run(
             budget=budget,
             out=out,
             batch=batch,
+            batch_dim=batch_dim,
             inputs=inputs,
             tolerance=tolerance,
             allow_pickle=allow_pickle,

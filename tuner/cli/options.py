@@ -137,6 +137,16 @@ Out = Annotated[
 Batch = Annotated[
     int | None, typer.Option(min=1, max=2**31 - 1, help="Tune for this batch size only.")
 ]
+BatchDim = Annotated[
+    int | None,
+    typer.Option(
+        "--batch-dim",
+        min=0,
+        max=3,
+        help="Which dimension of a model's inputs is the batch: 1 for (time, batch, features). "
+        "Default: the first.",
+    ),
+]
 NumericsName = Annotated[
     str,
     typer.Option(

@@ -15,6 +15,7 @@ from tuner.cli.errors import handled
 from tuner.cli.options import (
     AllowPickle,
     Batch,
+    BatchDim,
     Frameworks,
     Hw,
     Inputs,
@@ -243,6 +244,7 @@ def recommend(
     hw: Hw = "auto",
     framework: Frameworks = None,
     batch: Batch = None,
+    batch_dim: BatchDim = None,
     inputs: Inputs = None,
     numerics: NumericsName = "both",
     allow_pickle: AllowPickle = False,
@@ -265,6 +267,7 @@ def recommend(
             hw=hw,
             framework=framework or [],
             batch=batch,
+            batch_dim=batch_dim,
             inputs=inputs,
             numerics=numerics,
             allow_pickle=allow_pickle,

@@ -53,6 +53,7 @@ def main(
     budget: str | None,
     out: Path | None,
     batch: int | None,
+    batch_dim: int | None,
     inputs: Path | None,
     tolerance: float | None,
     allow_pickle: bool,
@@ -75,7 +76,10 @@ def main(
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
     service = service_of(serve, url, requests)
-    _check_what(model, models, program, serve, batch=batch, inputs=inputs, tolerance=tolerance)
+    of_models = {
+        "batch": batch, "batch-dim": batch_dim, "inputs": inputs, "tolerance": tolerance
+    }  # fmt: skip
+    _check_what(model, models, program, serve, **of_models)
     _check_fleet(fleet, models, confirm_on, storage)
     request = Request(
         model=model or "",
@@ -86,6 +90,7 @@ def main(
         budget_s=parse_duration(budget or DEFAULT_BUDGET),
         out=out,
         batch=batch,
+        batch_dim=batch_dim,
         inputs=inputs,
         tolerance=tolerance,
         allows_pickle=allow_pickle,

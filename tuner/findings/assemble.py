@@ -25,6 +25,7 @@ from tuner.record.result import (
     Result,
 )
 from tuner.record.workload import ModelFacts, Workload
+from tuner.space.overrides import warnings_of
 from tuner.space.restrictions import Numerics
 from tuner.study.confirm import make_claims
 from tuner.study.study import Study
@@ -104,7 +105,7 @@ def assemble(study: Study, context: Context) -> Result:
         convergence_reason=phases.get(str(Phase.EXPLORE), ""),
         left=left_to_find(ledger),
         learnt_from=learnt_from(store),
-        warnings=remarks(study, claims, klass),
+        warnings=[*warnings_of(context.facts), *remarks(study, claims, klass)],
         command=context.command,
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,

@@ -69,6 +69,7 @@ def _recommendation(
             card.source_sha256,
             result.device,
             result.callers,
+            card.batch_dim,
         ),
         host=RecommendedHost(
             result.host.fingerprint,

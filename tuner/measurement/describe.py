@@ -70,16 +70,17 @@ def find_model(
     *,
     inputs: Path | None = None,
     allows_pickle: bool = False,
+    batch_dim: int | None = None,
     waiting: Waiting = PATIENT,
 ) -> tuple[ModelRef, ModelCard]:
     """Find a model as typed: NAME or a path, optionally @key=value,...
 
     A path is PATH.py, PATH.py:FUNCTION, or what frameworks save (worker/gallery/sources.py).
     NAME-NUMBER is NAME@size=NUMBER, and NAME-WORD NAME@variant=WORD, where there is a NAME that has
-    it. inputs: recorded ones.
+    it. inputs: recorded ones. batch_dim: which dimension of its inputs is the batch.
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
-    ref = ref_of(text, folder, inputs=inputs, allows_pickle=allows_pickle)
+    ref = ref_of(text, folder, inputs=inputs, allows_pickle=allows_pickle, batch_dim=batch_dim)
     card = read_cards([ref], waiting)[0]
     if card.fault:
         stem, dash, ending = text.partition("@")[0].rpartition("-")
@@ -90,7 +91,12 @@ def find_model(
 
 
 def ref_of(
-    text: str, folder: Path, *, inputs: Path | None = None, allows_pickle: bool = False
+    text: str,
+    folder: Path,
+    *,
+    inputs: Path | None = None,
+    allows_pickle: bool = False,
+    batch_dim: int | None = None,
 ) -> ModelRef:
     """Return where a model as typed is, without reading it; raises as find_model does."""
     head, parameters = _parse(text)
@@ -137,6 +143,7 @@ def ref_of(
         function=function,
         inputs=str(inputs.resolve()) if inputs else "",
         allows_pickle=allows_pickle,
+        batch_dim=batch_dim,
     )
 
 

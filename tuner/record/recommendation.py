@@ -50,6 +50,8 @@ class RecommendedWorkload(msgspec.Struct, frozen=True):
     """What it computed on."""
     callers: int = 1
     """How many called at the same time."""
+    batch_dim: int | None = None
+    """Which dimension of the model's inputs is the batch, as --batch-dim named it."""
 
     def load_in_words(self) -> str:
         """Say how work arrived."""

@@ -18,6 +18,8 @@ OF_PROGRAMS = (PROGRAM, SERVICE)
 """Of these only the launch can be tuned."""
 VARIANT = "variant"
 """The parameter of a model file that the end of a name stands for: bert-large."""
+LAST_BATCH_DIM = 3
+"""The last dimension of inputs that can be the batch: (height, width, channels, batch)."""
 N_CHECK_SAME = 32
 N_CHECK_REDUCED = 128
 """Enough for 64 with a clear class: on resnet50 in bf16, 6 in 10 have one."""
@@ -42,6 +44,10 @@ class ModelRef(msgspec.Struct, frozen=True):
     url: str = ""
     """Where the program answers the requests in `inputs`, {port} in it; empty for one that times
     itself."""
+    batch: int | None = None
+    """The only batch that the model is called with; None for those that it states."""
+    batch_dim: int | None = None
+    """Which dimension of its inputs is the batch; None for the one that it states, or the first."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
@@ -98,6 +104,8 @@ class ModelCard(msgspec.Struct, frozen=True):
     """What the file's functions take as NAME@key=value, with the defaults."""
     variants: tuple[str, ...] = ()
     """Those that the file has: NAME-VARIANT is NAME@variant=VARIANT."""
+    batch_dim: int | None = None
+    """Which dimension of its inputs is the batch, where the user says so and the file does not."""
     fault: str = ""
     """Why the file cannot be used; empty if it can."""
 
@@ -120,6 +128,25 @@ class Parameter(msgspec.Struct, frozen=True):
     name: str
     shape: tuple[int, ...]
     n_bytes: int
+
+
+class OwnSetting(msgspec.Struct, frozen=True):
+    """What a model's own code sets, in the place of whoever starts the program."""
+
+    knob: str
+    where: str
+    """FILE:LINE."""
+    what: str
+    """As it stands there: torch.set_num_threads(1), OMP_NUM_THREADS=1 in os.environ."""
+    holds: bool = True
+    """Whether it overrides the launch wherever it stands; a variable does if it comes first."""
+    in_force: bool = True
+    """False for pools that a worker makes before the model: what is measured is without it."""
+    instead: int | None = None
+    """What the framework had by itself; None where that could not be tried."""
+    call_s: float = 0.0
+    """Seconds of a call as the model is, and with `instead`; 0 where that was not tried."""
+    call_without_s: float = 0.0
 
 
 class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
@@ -152,6 +179,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """Multiply-accumulates of a call, per sample; None where nothing counts them."""
     macs_by: str = ""
     """Who counted them."""
+    own_settings: tuple[OwnSetting, ...] = ()
+    """What the model's own code sets of what is tuned."""
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -26,6 +26,7 @@ from tuner.worker.gallery import (
     Values,
 )
 from tuner.worker.gallery.recorded import read
+from tuner.worker.gallery.statement import batch_axis
 
 Array = npt.NDArray[Any]
 
@@ -38,26 +39,30 @@ def generate(
     *,
     shape: int = 0,
     channels_first: bool = False,
+    batch_dim: int | None = None,
 ) -> list[Array]:
-    """Return one array per input for samples first .. first+count-1, batch first.
+    """Return one array per input for samples first .. first+count-1.
 
-    shape: which of a model's lengths (gallery/statement.py). A sample depends on the seed, its own
-    number and the shape alone, so that every batch size and every launch sees the same ones.
+    shape: which of a model's lengths (gallery/statement.py). batch_dim: which dimension of the
+    arrays is the batch. A sample depends on the seed, its own number and the shape alone, so that
+    every batch size and every launch sees the same ones.
     """
     samples = range(first, first + count)
     made: list[Array] = []
     for slot, spec in enumerate(inputs):
         if isinstance(spec, Recorded):
             rows = _recorded(spec)
-            made.append(np.ascontiguousarray(rows[[s % len(rows) for s in samples]]))
+            each = [rows[s % len(rows)] for s in samples]
         elif isinstance(spec, Mask):
             tokens = next(i for i in inputs if isinstance(i, Tokens))
             slot = inputs.index(tokens)  # noqa: PLW2901  # the mask is that of these tokens
-            made.append(np.stack([_is_own(tokens, shape, _draw(seed, slot, s)) for s in samples]))
+            each = [_is_own(tokens, shape, _draw(seed, slot, s)) for s in samples]
         else:
-            made.append(np.stack([_sample(spec, shape, _draw(seed, slot, s)) for s in samples]))
+            each = [_sample(spec, shape, _draw(seed, slot, s)) for s in samples]
             if channels_first and isinstance(spec, Image):
-                made[-1] = np.ascontiguousarray(made[-1].transpose(0, 3, 1, 2))
+                each = [image.transpose(2, 0, 1) for image in each]
+        axis = batch_axis(batch_dim, each[0].ndim + 1)
+        made.append(np.ascontiguousarray(np.stack(each, axis)))
     return made
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import time
@@ -19,7 +20,9 @@ from tuner.worker import check, inputs, reference
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.gallery import Model, Recorded
 from tuner.worker.gallery.sources import source_of
-from tuner.worker.gallery.statement import Accuracy
+from tuner.worker.gallery.statement import Accuracy, as_called, batch_axis
+from tuner.worker.independence import Independence
+from tuner.worker.own_settings import OwnSettings
 
 Tell = Callable[[str], None]
 
@@ -30,6 +33,7 @@ class LoadedModel:
     framework: Framework
     _spec: Model
     _accuracy: Accuracy | None
+    _own: OwnSettings
 
     def __init__(self, tell: Tell) -> None:
         self._tell = tell
@@ -37,6 +41,8 @@ class LoadedModel:
         self._settings: dict[str, Value] = {}
         self._seed = 0
         self._import_s = 0.0
+        self._output_dims: tuple[int, ...] | None = None
+        """Which dimension of each output is the batch; None until it is known."""
 
     def _load(
         self,
@@ -62,17 +68,24 @@ class LoadedModel:
         self._import_s = time.perf_counter() - start
         self._tell("building")
         start = time.perf_counter()
-        random.seed(seed)
-        np.random.seed(seed)  # a user's file may draw its weights from it
-        self.framework.build.seed(seed)
-        source = source_of(ref)
-        if weights is not None and weights.exists():
-            made = self.framework.build.rebuilt(lambda: source.build(name), weights)
-        else:
-            made = source.build(name)
+        self._seed_all(seed)
+        self._own = OwnSettings(self.framework.build.setters)
+        with self._own.watched():
+            source = source_of(ref)
+            if weights is not None and weights.exists():
+                made = self.framework.build.rebuilt(lambda: source.build(name), weights)
+            else:
+                made = source.build(name)
         self.framework.build.adopt(made)
-        self._spec, self._accuracy = source.state(), source.accuracy
+        stated = source.state()
+        self._spec, self._accuracy = as_called(stated, ref.batch, ref.batch_dim), source.accuracy
         return time.perf_counter() - start
+
+    def _seed_all(self, seed: int) -> None:
+        """Seed what a user's file may draw its weights from, or its outputs."""
+        random.seed(seed)
+        np.random.seed(seed)
+        self.framework.build.seed(seed)
 
     def _inputs(self, first: int, count: int, shape: int = 0) -> list[Array]:
         """Return one batch of inputs, in the framework's layout."""
@@ -83,7 +96,42 @@ class LoadedModel:
             self._seed,
             shape=shape,
             channels_first=self.framework.build.channels_first,
+            batch_dim=self._spec.batch_dim,
         )
+
+    def _call(self, arrays: list[Array]) -> list[Array]:
+        return self.framework.work.outputs(self.framework.work.program(arrays)())
+
+    def _check_answers(self, arrays: list[Array], batch: int) -> None:
+        """Make the default's first calls, and see what its answers depend on.
+
+        Raises UsageError with what to do for a model that takes one sample at a time, and where the
+        outputs depend on more than a sample.
+        """
+        probe = Independence(self._spec, self._inputs, self._call, self._to_front, self._seed_all)
+        outputs: list[Array] = []
+        try:
+            outputs = self._call(arrays)
+            self._to_front(outputs, batch)
+        except self.framework.build.out_of_memory_errors():
+            raise
+        except Exception as error:
+            if batch > 1 and self._answers_one():
+                told = str(error).strip().partition("\n")[0]
+                kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
+                raise UsageError(
+                    f"the model answers one sample and not {batch} at a time: give --batch 1, or "
+                    f"state reference_batch=1 and batches=(1,) in its Model ({kind}{told})"
+                ) from error
+            if outputs and (fault := probe.other_dimension(arrays, outputs)):
+                raise UsageError(fault) from error
+            raise
+        probe.check(arrays, outputs, batch)
+
+    def _answers_one(self) -> bool:
+        with contextlib.suppress(Exception):  # whatever it raises, that is no answer
+            return all(y.ndim and len(y) == 1 for y in self._call(self._inputs(0, 1)))
+        return False
 
     def _outputs(self, batch: int, n_inputs: int) -> tuple[list[Array], float | None]:
         """Return the outputs for the first check inputs, and the user's accuracy over them.
@@ -103,21 +151,66 @@ class LoadedModel:
             with self.framework.work.running():
                 for first in range(0, each, batch):
                     arrays = self._inputs(first_of_all + first, batch, shape)
-                    made = self.framework.work.outputs(self.framework.work.program(arrays)())
-                    pieces.append([self._kept(i, y, batch) for i, y in enumerate(made)])
-                    given.append(arrays)
+                    made = self._to_front(self._call(arrays), batch)
+                    pieces.append([self._kept(i, y) for i, y in enumerate(made)])
+                    dim = self._spec.batch_dim
+                    given.append([np.moveaxis(a, batch_axis(dim, a.ndim), 0) for a in arrays])
             found += [np.concatenate(parts)[:each] for parts in zip(*pieces, strict=True)]
         if self._accuracy is None:
             return found, None
         rows = [np.concatenate(parts)[:each] for parts in zip(*given, strict=True)]
         return found, float(self._accuracy(found, rows))
 
-    def _kept(self, index: int, output: Array, batch: int) -> Array:
+    def _to_front(self, outputs: list[Array], batch: int) -> list[Array]:
+        """Return outputs with the batch, of this size, as their first dimension.
+
+        Raises UsageError for one that has no such dimension.
+        """
+        if self._output_dims is None:
+            self._output_dims = self._find_output_dims(outputs, batch)
+        if len(outputs) != len(self._output_dims):  # the comparison says so
+            return outputs
+        moved = []
+        for index, (y, dim) in enumerate(zip(outputs, self._output_dims, strict=True)):
+            if y.ndim <= dim or y.shape[dim] != batch:
+                raise _without_batch(index, y, batch)
+            moved.append(np.moveaxis(y, dim, 0))
+        return moved
+
+    def _find_output_dims(self, outputs: list[Array], batch: int) -> tuple[int, ...]:
+        """Return which dimension of each output is the batch: the one that grows with it.
+
+        Where the first alone has its size, that is it, and no other call is made.
+        """
+        stated = self._spec.batch_dim or 0
+        if not stated and all(_has_batch_first_alone(y.shape, batch) for y in outputs):
+            return (0,) * len(outputs)
+        larger: list[Array] = []
+        with contextlib.suppress(Exception):  # one that takes this batch alone may raise anything
+            larger = self._call(self._inputs(0, batch + 1))
+        dims = []
+        for index, y in enumerate(outputs):
+            found = [d for d, size in enumerate(y.shape) if size == batch]
+            if len(larger) == len(outputs) and larger[index].ndim == y.ndim:
+                grown = [d for d in found if larger[index].shape[d] == batch + 1]
+                found = grown or (found if batch == 1 else [])
+            if not found:
+                raise _without_batch(index, y, batch)
+            dims.append(stated if stated in found else found[0])
+        return tuple(dims)
+
+    def _kept(self, index: int, output: Array) -> Array:
         """Return what is kept of an output: all of it where something else needs it whole."""
-        if output.ndim < 1 or len(output) != batch:
-            raise UsageError(
-                f"output {index} of the model has the shape {output.shape} for {batch} inputs: "
-                "every output must have the batch first; let the model return those alone"
-            )
         is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
         return output if is_needed else check.thinned(output)
+
+
+def _has_batch_first_alone(shape: tuple[int, ...], batch: int) -> bool:
+    return shape[:1] == (batch,) and (batch == 1 or batch not in shape[1:])
+
+
+def _without_batch(index: int, output: Array, batch: int) -> UsageError:
+    return UsageError(
+        f"output {index} of the model has the shape {output.shape} for {batch} inputs: every "
+        "output must have an entry for each; let the model return those alone"
+    )

@@ -2,8 +2,11 @@
 
 Written once per study, by a process that measures nothing, as an .npz file:
     tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
-    output:0 ...    the default's outputs, those for every shape of inputs after each other
+    output:0 ...    the default's outputs, those for every shape of inputs after each other; the
+                    batch first
     accuracy        what the user's accuracy function makes of them, if there is one
+    output_dims     which dimension of each of the model's outputs is the batch; all the first, if
+                    it is not there
     drift           how far the default's own outputs are from these, where these are more exact
 """
 
@@ -64,6 +67,7 @@ def write(
     outputs: Sequence[Array],
     accuracy: float | None = None,
     drift: float = 0.0,
+    output_dims: Sequence[int] = (),
 ) -> None:
     """Write the reference so that it is there whole or not at all."""
     arrays = {f"tensor:{name}": value for name, value in tensors.items()}
@@ -72,6 +76,8 @@ def write(
         arrays["accuracy"] = np.asarray(accuracy, dtype=np.float64)
     if drift:
         arrays["drift"] = np.asarray(drift, dtype=np.float64)
+    if any(output_dims):
+        arrays["output_dims"] = np.asarray(output_dims, dtype=np.int64)
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub takes its keywords for flags
@@ -91,6 +97,12 @@ def read_outputs(path: Path) -> list[Array]:
     with np.load(path, allow_pickle=False) as file:
         n_outputs = sum(k.startswith("output:") for k in file)
         return [file[f"output:{i}"] for i in range(n_outputs)]
+
+
+def read_output_dims(path: Path, n_outputs: int) -> tuple[int, ...]:
+    """Return which dimension of each of the model's outputs is the batch."""
+    with np.load(path, allow_pickle=False) as file:
+        return tuple(file["output_dims"].tolist()) if "output_dims" in file else (0,) * n_outputs
 
 
 def read_accuracy(path: Path) -> float | None:

@@ -44,11 +44,14 @@ from tuner.record.protocol import (
 )
 from tuner.record.workload import CPU, ModelFacts
 from tuner.space.knobs_of.launch import MAX_WAIT
+from tuner.space.overrides import overridden
 from tuner.worker import check, facts, reference
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
+from tuner.worker.gallery.recorded import TEXTS
+from tuner.worker.gallery.unstated import without_batch
 from tuner.worker.loaded import LoadedModel, Tell
 from tuner.worker.scenarios import SCENARIOS, Scenario
 from tuner.worker.scenarios.timing import Call, Calls, fastest, in_turn
@@ -107,19 +110,28 @@ class Session(LoadedModel):
         )
         self._tell("conditioning")
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
-        tensors = self.framework.build.condition(arrays, self._spec.damped_norms)
+        batch, first = self._spec.reference_batch, reference.FIRST_CONDITIONING_INPUT
+        tensors = self.framework.build.condition(
+            arrays,
+            self._spec.damped_norms,
+            lambda: (
+                self._inputs(first + i, batch)
+                for i in range(0, reference.N_CONDITIONING_INPUTS, batch)
+            ),
+        )
         self.framework.build.place({})
-        outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
+        outputs, accuracy = self._outputs(batch, order.n_inputs)
         outputs, drift = reference.exact(
             self.framework.build,
             outputs,
             lambda batch: self._outputs(batch, order.n_inputs)[0],
-            (self._spec.reference_batch, order.n_inputs, 1),
+            (batch, order.n_inputs, 1) if len({batch, *self._spec.batches}) > 1 else (batch,),
             self._spec.n_shapes(),
         )
         if fault := check.blind_spot(outputs):
             raise UsageError(fault)
-        reference.write(Path(order.path), tensors, outputs, accuracy, drift)
+        dims = self._output_dims or ()
+        reference.write(Path(order.path), tensors, outputs, accuracy, drift, dims)
 
     def keep_weights(self) -> None:
         """Keep the weights for later launches, where the model is the same with them, and sooner.
@@ -259,9 +271,10 @@ class Session(LoadedModel):
         """Compare the outputs with the default's; raises WrongOutput."""
         self._tell("checking outputs")
         start = time.perf_counter()
+        expected, spec = reference.read_outputs(self._reference_path), self._spec
+        n_outputs = len(expected) // spec.n_shapes()
+        self._output_dims = reference.read_output_dims(self._reference_path, n_outputs)
         outputs, accuracy = self._outputs(self._batch, order.n_inputs)
-        expected = reference.read_outputs(self._reference_path)
-        spec = self._spec
         result = check.compare(outputs, expected, spec.n_classes is not None, spec.n_shapes())
         drift = reference.read_drift(self._reference_path)
         result = msgspec.structs.replace(result, default_drift=drift)
@@ -273,7 +286,12 @@ class Session(LoadedModel):
             )
         fault = check.fault(result, order.changes_numerics, order.tolerance, spec.accuracy_loss)
         if fault and not self._settings:
-            fault += "; nothing is set: the model is built differently in every process"
+            fault += (
+                "; nothing is set: the model is built differently in every process, though "
+                "PyTorch's, TensorFlow's, NumPy's and Python's random numbers are seeded: weights "
+                "or constants come from the time, the order of a set, or a generator of their own; "
+                "load or seed them"
+            )
         if fault:
             raise WrongOutput(fault)
         return Checked(result, time.perf_counter() - start)
@@ -287,36 +305,35 @@ class Session(LoadedModel):
         arrays = self._inputs(0, batch)
         self._tell("calling")
         with fw.work.running():
-            call = fw.work.program(arrays)
-            result = call()
+            with self._own.watched():
+                self._check_answers(arrays, batch)
+            call = fw.work.program(arrays)  # bound last: evidence is taken from it
             call_s = fastest(call, fw.work.clock)
-            for i, output in enumerate(
-                fw.work.outputs(result)
-            ):  # what cannot be compared is refused
-                self._kept(i, output, batch)
+            own_settings = self._own.tried(lambda: fastest(call, fw.work.clock))
         width, width_fault = facts.width(fw, arrays)
         parameters = fw.evidence.parameters()
         macs, macs_by = facts.macs(fw, self._spec.macs, call, batch)
         return ModelFacts(
             n_parameters=sum(math.prod(p.shape) for p in parameters),
-            input_shapes=tuple(a.shape[1:] for a in arrays),
+            input_shapes=tuple(without_batch(a.shape, self._spec.batch_dim) for a in arrays),
             versions=fw.build.versions(),
             effective_defaults={
                 item.knob: item.observed
                 for item in self._read_back(traces=order.device == CPU)
                 if item.observed is not None
             },
-            unread=variables.unread(order.framework),
+            unread={**variables.unread(order.framework), **overridden(own_settings)},
             graph_width=width,
             graph_fault=width_fault,
             import_s=self._import_s,
             build_s=build_s,
             call_s=call_s,
-            input_types=tuple(str(a.dtype) for a in arrays),
+            input_types=tuple(TEXTS if a.dtype.kind in "US" else str(a.dtype) for a in arrays),
             parameter_bytes=sum(p.n_bytes for p in parameters),
             parameters_sha256=facts.fingerprint(parameters),
             macs=macs,
             macs_by=macs_by,
+            own_settings=own_settings,
         )
 
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy.typing as npt
 
@@ -21,6 +21,19 @@ from tuner.worker.graph import Node
 Array = npt.NDArray[Any]
 """float32, or integers in inputs that are indices."""
 Tensors = dict[str, Array]
+InBatches = Callable[[], Iterable[Sequence[Array]]]
+
+
+class Setter(NamedTuple):
+    """A function of a framework by which a program sets a knob itself, in the place of a launch."""
+
+    knob: str
+    module: Any
+    name: str
+    shown: str
+    """As programs write it: torch.set_num_threads."""
+    current: Callable[[], int] | None = None
+    """What is set now; None for what can be set only once, before any work."""
 
 
 class Build(Protocol):
@@ -28,12 +41,14 @@ class Build(Protocol):
 
     channels_first: bool
     """Whether images are given as (batch, channels, height, width)."""
+    setters: Sequence[Setter]
+    """The functions by which a program sets knobs itself; known from `start` on."""
 
     def start(self, settings: Mapping[str, Value]) -> None:
         """Import the framework and apply what must come before any work."""
 
     def seed(self, number: int) -> None:
-        """Seed the framework's random numbers, before a model is built."""
+        """Seed the framework's random numbers, and those that a built model draws by itself."""
 
     def save(self, path: Path) -> bool:
         """Keep the adopted model's weights in a file; False where none are kept."""
@@ -44,10 +59,14 @@ class Build(Protocol):
     def adopt(self, model: Any) -> None:
         """Take the built model, in the default's form."""
 
-    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
+    def condition(
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
+    ) -> Tensors:
         """Make a random-weight model tell inputs apart; return the changed tensors by name.
 
         Batch-norm statistics, damped residual blocks; norms that were trained are left alone.
+        in_batches: the same inputs for a model that does not take them all at once; without, what
+        it raises then is let through.
         """
 
     def restore(self, tensors: Tensors) -> None:

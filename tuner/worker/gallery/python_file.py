@@ -35,9 +35,9 @@ from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelRef
-from tuner.worker.gallery.recorded import recorded_inputs
+from tuner.worker.gallery.recorded import TEXTS, recorded_inputs
 from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded
-from tuner.worker.gallery.unstated import input_of, inputs_like, unstated
+from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
 _STATEMENT = "model"
 _VARIANTS = "VARIANTS"
@@ -167,12 +167,12 @@ class PythonFile:
         if not isinstance(stated, Model):
             stated = unstated(f"{self._ref.function}() of {self._ref.path}", layer_names(made))
         if self._ref.inputs:
-            types = dict.fromkeys(_required(made), "")
+            types = _required(made)
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types, by_order=True)
         elif example is not None:
-            inputs = inputs_like(example)
+            inputs = inputs_like(example, self._batch_dim(stated))
         else:
-            inputs = stated.inputs or stated_by_keras(made)
+            inputs = stated.inputs or stated_by_keras(made, self._batch_dim(stated))
         if not inputs:
             raise UsageError(
                 f"what does {self._ref.name} take? Let {self._ref.function}() return a pair "
@@ -180,6 +180,9 @@ class PythonFile:
                 "--inputs FILE.npz"
             )
         return msgspec.structs.replace(stated, inputs=inputs)
+
+    def _batch_dim(self, stated: Model) -> int | None:
+        return stated.batch_dim if self._ref.batch_dim is None else self._ref.batch_dim
 
     def state(self) -> Model:
         """Return the statement; recorded inputs stand in the place of generated ones."""
@@ -238,19 +241,19 @@ def _framework_of(made: Any, ref: ModelRef) -> str:
     )
 
 
-def _required(made: Any) -> list[str]:
-    """Return the names of a model's inputs; empty where they are not known."""
+def _required(made: Any) -> dict[str, str]:
+    """Return the names of a model's inputs, texts as such; empty where they are not known."""
     if getattr(made, "inputs", None):  # Keras
-        return [i.name for i in made.inputs]
+        return {i.name: TEXTS if i.dtype == TEXTS else "" for i in made.inputs}
     forward = getattr(made, "forward", None)
     if forward is None:
-        return []
-    return [
-        name
+        return {}
+    return {
+        name: ""
         for name, parameter in inspect.signature(forward).parameters.items()
         if parameter.default is parameter.empty
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
-    ]
+    }
 
 
 def _form_of(made: Any) -> str:
@@ -270,7 +273,7 @@ def layer_names(made: Any) -> list[str]:
     return []
 
 
-def stated_by_keras(made: Any) -> tuple[Input, ...]:
+def stated_by_keras(made: Any, batch_dim: int | None = None) -> tuple[Input, ...]:
     """Return the inputs that a Keras model was made for; empty if it has none yet."""
     inputs = getattr(made, "inputs", None) or ()
-    return tuple(input_of(i.name, i.shape[1:], i.dtype) for i in inputs)
+    return tuple(input_of(i.name, without_batch(i.shape, batch_dim), i.dtype) for i in inputs)

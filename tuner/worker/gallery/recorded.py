@@ -20,6 +20,11 @@ MIN_ROWS = 8
 """Fewer do not show whether outputs still depend on the input."""
 
 
+TEXTS = "string"
+"""TensorFlow's name of the type of an input that takes texts, which NumPy has no name for."""
+_OF_TEXTS = "US"
+
+
 def read(recorded: Recorded) -> npt.NDArray[Any]:
     """Return a recorded array, the samples first; float64 becomes float32.
 
@@ -38,6 +43,10 @@ def read(recorded: Recorded) -> npt.NDArray[Any]:
             f"{recorded.path} holds {rows} samples of {name or 'its array'}; at least {MIN_ROWS} "
             "are needed to see whether outputs still depend on the input"
         )
+    if recorded.dtype == TEXTS:
+        if array.dtype.kind not in _OF_TEXTS:
+            raise UsageError(f"{recorded.path}: {name} is of {array.dtype}, the model takes texts")
+        return array
     if array.dtype.kind not in "fiub":
         raise UsageError(f"{recorded.path}: {name} is of {array.dtype}, which is no number")
     if array.dtype.kind == "f" and np.isnan(array).any():
@@ -128,7 +137,17 @@ def recorded_inputs(
             "give the arrays these names"
         )
     for name, dtype in zip(found, wanted.values(), strict=True):
-        if dtype and arrays[name].dtype.kind == "f" and np.dtype(dtype).kind in "iub":
+        if dtype == "bfloat16":
+            raise UsageError(
+                f"{path}: the model takes {name} in {dtype}; give it in float32, the default that "
+                "settings are compared with"
+            )
+        if (
+            dtype
+            and dtype != TEXTS
+            and arrays[name].dtype.kind == "f"
+            and np.dtype(dtype).kind in "iub"
+        ):
             raise UsageError(f"{path}: {name} is of {arrays[name].dtype}, the model takes {dtype}")
     counts = {name: len(arrays[name]) if arrays[name].ndim else 0 for name in found}
     if len(set(counts.values())) != 1:

@@ -31,7 +31,7 @@ from tuner.record.configuration import Value
 from tuner.record.workload import VARIANT, ModelCard, ModelRef
 from tuner.worker.gallery.hugging_face import HuggingFace
 from tuner.worker.gallery.python_file import PythonFile
-from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded, fault_of
+from tuner.worker.gallery.statement import Accuracy, Input, Model, Recorded, as_called, fault_of
 from tuner.worker.gallery.tensorflow_files import KerasFile, SavedModel, old_keras_fault
 from tuner.worker.gallery.torch_files import ExportFile, ScriptFile, kind_of_archive
 
@@ -94,7 +94,7 @@ def card_of(ref: ModelRef) -> ModelCard:
         if ref.parameters and not source.takes_parameters:
             raise UsageError(f"model {ref.name} takes no parameters; it is a file that was saved")
         frameworks = source.frameworks()
-        model = source.state()
+        model = as_called(source.state(), ref.batch, ref.batch_dim)
         recorded = {i.path for i in model.inputs if isinstance(i, Recorded)}
         digest = _digest(Path(ref.path), recorded)
     except Exception as error:  # noqa: BLE001  # a user's file may raise anything; the card says so
@@ -137,6 +137,7 @@ def card_of(ref: ModelRef) -> ModelCard:
         inputs=tuple(map(_in_words, model.inputs)),
         parameters=dict(source.parameters),
         variants=source.variants,
+        batch_dim=ref.batch_dim,
     )
 
 

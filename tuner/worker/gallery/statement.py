@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.workload import LAST_BATCH_DIM
 
 KINDS = ("cnn", "transformer", "recommendation", "recurrent", "mlp", "other")
 FAMILIES = (
@@ -137,14 +138,30 @@ class Model(msgspec.Struct, frozen=True):
     """Parameters of the small variant that tests build; empty where the model is small."""
     differs: str = ""
     """How the frameworks' models differ; empty if they are the same, or there is one only."""
+    batch_dim: int | None = None
+    """Which dimension of the inputs is the batch, 1 for (time, batch, features); None is the first.
+    An input with fewer dimensions has it last. To state 0 says that the first is the batch even
+    though samples influence each other, which one batch size alone can have."""
 
     def n_shapes(self) -> int:
         """Count the batches of different shapes that make a round."""
         return max((len(i.lengths) for i in self.inputs if isinstance(i, Tokens)), default=1)
 
 
+def batch_axis(batch_dim: int | None, n_dims: int) -> int:
+    """Return which axis of an array of so many dimensions is the batch."""
+    return min(batch_dim or 0, n_dims - 1)
+
+
 Accuracy = Callable[[Sequence[Any], Sequence[Any]], float]
 """A user's function of (outputs, inputs), NumPy arrays with the samples first; more is better."""
+
+
+def as_called(model: Model, batch: int | None, batch_dim: int | None) -> Model:
+    """Return a statement with what the user says of the batch in the place of what it states."""
+    if batch is not None:
+        model = msgspec.structs.replace(model, reference_batch=batch, batches=(batch,))
+    return model if batch_dim is None else msgspec.structs.replace(model, batch_dim=batch_dim)
 
 
 def _fault_of_sizes(given: Input) -> str:
@@ -178,6 +195,8 @@ def fault_of(model: Model) -> str:
     counts = {len(i.lengths) for i in model.inputs if isinstance(i, Tokens)} - {1}
     if 0 in counts or len(counts) > 1 or max(counts, default=1) > MAX_LENGTHS:
         return f"Tokens have one length or equally many each, at most {MAX_LENGTHS}"
+    if model.batch_dim is not None and not 0 <= model.batch_dim <= LAST_BATCH_DIM:
+        return f"batch_dim={model.batch_dim} is invalid; it is a dimension, 0 to {LAST_BATCH_DIM}"
     for name, number in (("tolerance", model.tolerance), ("accuracy_loss", model.accuracy_loss)):
         if number is not None and not 0 <= number < float("inf"):
             return f"{name}={number} is none; it is at least 0 and finite"

@@ -6,8 +6,9 @@ refused unless the user allows it.
 
 from __future__ import annotations
 
+import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -18,8 +19,8 @@ from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.python_file import layer_names, stated_by_keras
 from tuner.worker.gallery.recorded import recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Input, Model
-from tuner.worker.gallery.unstated import input_of, unstated
+from tuner.worker.gallery.statement import Accuracy, Input, Model, batch_axis
+from tuner.worker.gallery.unstated import input_of, unstated, without_batch
 
 _SIGNATURE = "serving_default"
 
@@ -72,18 +73,30 @@ class KerasFile:
             types = {i.name: i.dtype for i in loaded.inputs or ()}
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types)
         else:
-            inputs = stated_by_keras(loaded)
-        batch = next((i.shape[0] for i in loaded.inputs or () if i.shape[0]), None)
+            inputs = stated_by_keras(loaded, self._ref.batch_dim)
+        batch = _fixed_batch([i.shape for i in loaded.inputs or ()], self._ref.batch_dim)
         return unstated(self._ref.name, layer_names(loaded), inputs, batch)
 
 
+def _fixed_batch(shapes: Iterable[Sequence[int | None]], batch_dim: int | None) -> int | None:
+    """Return the only batch that inputs of these shapes can have; None where any will do."""
+    sizes = (shape[batch_axis(batch_dim, len(shape))] for shape in shapes if len(shape))
+    return next((size for size in sizes if size), None)
+
+
 def _holds_marshalled_code(path: str) -> bool:
-    """Tell whether a .keras file's configuration holds a Lambda layer's byte code."""
+    """Tell whether loading a .keras file's model would run byte code, such as a Lambda layer's.
+
+    What the model was compiled with for its training (a loss may be a lambda) is not loaded.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
-            return b'"__lambda__"' in archive.read("config.json")
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
+            config = json.loads(archive.read("config.json"))
+    except (OSError, KeyError, ValueError, RecursionError, zipfile.BadZipFile) as error:
         raise UsageError(f"{path} is not a .keras file: {error}") from error
+    if isinstance(config, dict):
+        config.pop("compile_config", None)
+    return '"__lambda__"' in json.dumps(config)
 
 
 def old_keras_fault(path: Path) -> str:
@@ -141,10 +154,11 @@ class SavedModel:
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types)
         else:
             inputs = tuple(
-                input_of(name, s.shape.as_list()[1:], s.dtype.name) for name, s in specs.items()
+                input_of(name, without_batch(s.shape.as_list(), self._ref.batch_dim), s.dtype.name)
+                for name, s in specs.items()
             )
-        batches = [spec.shape.as_list()[0] for spec in specs.values() if spec.shape.rank]
-        batch = next((size for size in batches if size), None)
+        shapes = [spec.shape.as_list() for spec in specs.values() if spec.shape.rank]
+        batch = _fixed_batch(shapes, self._ref.batch_dim)
         return unstated(self._ref.name, function.operators(), inputs, batch)
 
 

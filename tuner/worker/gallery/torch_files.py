@@ -19,8 +19,8 @@ from tuner.record.configuration import Value
 from tuner.record.workload import ModelRef
 from tuner.worker.gallery import pickles
 from tuner.worker.gallery.recorded import recorded_inputs
-from tuner.worker.gallery.statement import Accuracy, Input, Model
-from tuner.worker.gallery.unstated import input_of, inputs_like, unstated
+from tuner.worker.gallery.statement import Accuracy, Input, Model, batch_axis
+from tuner.worker.gallery.unstated import input_of, inputs_like, unstated, without_batch
 
 _COMPILED = "/data/aotinductor/"
 
@@ -163,7 +163,8 @@ class ExportFile:
             inputs: tuple[Input, ...] = recorded_inputs(self._ref.inputs, types)
         else:
             inputs = self._generated(program, given)
-        sizes = [value.shape[0] for value in given if value.ndim]
+        dim = self._ref.batch_dim
+        sizes = [v.shape[batch_axis(dim, v.ndim)] for v in given if v.ndim]
         fixed = next((size for size in sizes if isinstance(size, int)), None)
         operators = [str(node.target) for node in program.graph.nodes]
         return unstated(self._ref.name, operators, inputs, fixed)
@@ -171,9 +172,15 @@ class ExportFile:
     def _generated(self, program: Any, given: list[Any]) -> tuple[Input, ...]:
         example = program.example_inputs
         if example is not None:
-            return inputs_like(tuple(example[0]))
+            return inputs_like(tuple(example[0]), self._ref.batch_dim)
         return tuple(
-            input_of(str(i), [s if isinstance(s, int) else None for s in v.shape[1:]],
-                     str(v.dtype).removeprefix("torch."))
+            input_of(
+                str(i),
+                [s if isinstance(s, int) else None for s in self._of_a_sample(v.shape)],
+                str(v.dtype).removeprefix("torch."),
+            )
             for i, v in enumerate(given)
-        )  # fmt: skip
+        )
+
+    def _of_a_sample(self, shape: Any) -> tuple[Any, ...]:
+        return without_batch(tuple(shape), self._ref.batch_dim)

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from tuner.errors import UsageError
-from tuner.worker.gallery.statement import Features, Image, Input, Integers, Model, Values
+from tuner.worker.gallery.recorded import TEXTS
+from tuner.worker.gallery.statement import (
+    Features,
+    Image,
+    Input,
+    Integers,
+    Model,
+    Values,
+    batch_axis,
+)
 
 BATCHES = (4, 16)
 # from the most telling layer to the least
@@ -21,6 +30,11 @@ _KINDS = (
     ("mlp", re.compile(r"linear|dense", re.IGNORECASE)),
 )
 _MAX_CHANNELS = 4
+_LOW = ("bfloat16", "float16")
+_IN_FLOAT32 = "give it in float32, the default that settings are compared with; bf16 is one of them"
+
+
+_Size = TypeVar("_Size")
 
 
 def unstated(
@@ -42,6 +56,13 @@ def input_of(name: str, shape: Sequence[int | None], dtype: str) -> Input:
     Raises UsageError where shape or range cannot be known.
     """
     recorded = "record some rows of it and name the file: --inputs FILE.npz"
+    if dtype == TEXTS:
+        raise UsageError(
+            f"input {name} takes texts, which are not generated: {recorded}; or give the model "
+            "that comes after its look-up of words"
+        )
+    if dtype in _LOW:
+        raise UsageError(f"input {name} is of {dtype}: {_IN_FLOAT32}")
     if any(size is None or size < 1 for size in shape):
         shown = ", ".join("?" if size is None or size < 1 else str(size) for size in shape)
         raise UsageError(f"input {name} has no fixed size ({shown}); {recorded}")
@@ -62,10 +83,11 @@ def _of_float(shape: tuple[int, ...]) -> Input:
     return Features(shape[0]) if len(shape) == 1 else Values(shape)
 
 
-def inputs_like(example: Any) -> tuple[Input, ...]:
+def inputs_like(example: Any, batch_dim: int | None = None) -> tuple[Input, ...]:
     """Return what to generate to get inputs like an example batch: its shapes, types and ranges.
 
-    example: a tensor or array, or a sequence of them, the batch first. Raises UsageError.
+    example: a tensor or array, or a sequence of them. batch_dim: which dimension of it is the
+    batch; None for the first. Raises UsageError.
     """
     if isinstance(example, Mapping):
         raise UsageError(
@@ -73,15 +95,44 @@ def inputs_like(example: Any) -> tuple[Input, ...]:
             "in the order that the model takes"
         )
     parts = example if isinstance(example, tuple | list) else (example,)
-    return tuple(_like(np.asarray(part)) for part in parts)
+    return tuple(_like(_array_of(part), batch_dim) for part in parts)
 
 
-def _like(array: npt.NDArray[Any]) -> Input:
+def without_batch(shape: Sequence[_Size], batch_dim: int | None) -> tuple[_Size, ...]:
+    """Return the shape of one sample, from that of a batch."""
+    axis = batch_axis(batch_dim, len(shape))
+    return (*shape[:axis], *shape[axis + 1 :])
+
+
+def _array_of(part: Any) -> npt.NDArray[Any]:
+    """Return a part of an example as an array; raises UsageError for what is none of numbers."""
+    for name in _LOW:
+        if name in str(getattr(part, "dtype", "")):  # NumPy has no bfloat16
+            raise UsageError(f"an example input is of {name}: {_IN_FLOAT32}")
+    try:
+        # PyTorch hands out no array of a tensor with a gradient, or on a card
+        array = np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
+    except (TypeError, ValueError, RuntimeError) as error:
+        told = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise UsageError(
+            f"an example input is a {type(part).__name__} that is no array of numbers ({told})"
+        ) from error
+    if array.dtype.kind in "OUS":
+        raise UsageError(
+            f"an example input is a {type(part).__name__} of texts or objects, and none are "
+            "generated: record some rows of it and name the file: --inputs FILE.npz; or give the "
+            "model that comes after its look-up of words"
+        )
+    return array
+
+
+def _like(array: npt.NDArray[Any], batch_dim: int | None) -> Input:
     if array.ndim < 1 or not array.size:
         raise UsageError(f"an example input has the shape {array.shape}: it holds no batch")
+    shape = without_batch(array.shape, batch_dim)
     if array.dtype in (np.float32, np.float64):  # NumPy's default; float32 is generated
-        return _of_float(array.shape[1:]) if array.ndim > 1 else Values(())
+        return _of_float(shape) if shape else Values(())
     if np.issubdtype(array.dtype, np.integer) or array.dtype == np.bool_:
         low, high = int(array.min()), int(array.max())
-        return Integers(array.shape[1:], low, high, str(array.dtype))
+        return Integers(shape, low, high, str(array.dtype))
     raise UsageError(f"an example input is of {array.dtype}; give float32, integers or bool")

@@ -28,7 +28,7 @@ from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.workload import CPU, INFERENCE, Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
-from tuner.worker.frameworks import Array, DrawsAnew, Tensors
+from tuner.worker.frameworks import Array, DrawsAnew, InBatches, Setter, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.graph import Node
 
@@ -68,6 +68,7 @@ class FakeBuild(DrawsAnew):
     """A surface with the settings and faults that come before its first call."""
 
     channels_first = False
+    setters: Sequence[Setter] = ()
 
     def __init__(self, device: str = CPU) -> None:
         self.fault = ""
@@ -96,7 +97,9 @@ class FakeBuild(DrawsAnew):
         self.launch_effect = float(self.random.normal(0, self.surface.noise))
         time.sleep(self.surface.start_s)
 
-    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
+    def condition(
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
+    ) -> Tensors:
         """Nothing to condition: the outputs tell inputs apart by construction."""
         return {}
 

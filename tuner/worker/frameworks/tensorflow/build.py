@@ -15,10 +15,12 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.worker.evidence.process import threads_by_name
-from tuner.worker.frameworks import Array, DrawsAnew, OnTheCpu, Tensors
+from tuner.worker.frameworks import Array, DrawsAnew, InBatches, OnTheCpu, Setter, Tensors
 from tuner.worker.frameworks.tensorflow import knobs
 
 _DAMPED_SCALE = 0.2
+_GENERATOR = "seed_generator_state"
+"""Keras's name of such a variable."""
 
 
 class TensorFlowBuild(DrawsAnew, OnTheCpu):
@@ -26,9 +28,10 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
 
     channels_first = False
     tf: Any
+    setters: Sequence[Setter]
     context: Any
     """The module tensorflow.python.eager.context, which makes the eager context."""
-    model: Any
+    model: Any = None
 
     def __init__(self) -> None:
         self.settings: dict[str, Value] = {}
@@ -45,7 +48,7 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
             raise missing_framework("tensorflow") from error
         from tensorflow.python.eager import context
 
-        self.tf = tf
+        self.tf, self.setters = tf, knobs.setters(tf)
         self.context = context
         if settings and context.context()._initialized:
             raise RuntimeError("TensorFlow's thread pools and options are fixed already")
@@ -62,8 +65,11 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
                 self.pools["intra" if name == own else name] += 1
 
     def seed(self, number: int) -> None:
-        """Seed weights."""
+        """Seed weights, and the generators that layers of a built model keep as variables."""
         self.tf.keras.utils.set_random_seed(number)
+        for variable in getattr(self.model, "variables", ()):
+            if getattr(variable, "name", "") == _GENERATOR:
+                variable.assign(self.tf.fill(variable.shape, self.tf.cast(number, variable.dtype)))
 
     def adopt(self, model: Any) -> None:
         """Take a Keras model, or a function of its inputs with trainable_variables.
@@ -90,8 +96,13 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
         norms = [layer for layer in layers if isinstance(layer, kind)]
         return {f"{i}:{norm.name}": norm for i, norm in enumerate(norms)}  # names may repeat
 
-    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
-        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
+    def condition(
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
+    ) -> Tensors:
+        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks.
+
+        Of a model that takes fewer at a time: the mean of its batches'.
+        """
         everything = self._batch_norms()
         norms = {name: norm for name, norm in everything.items() if _is_fresh(norm)}
         if not norms:
@@ -103,7 +114,17 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
             if damped_norms and re.search(damped_norms, name) and norm.gamma is not None:
                 norm.gamma.assign(self.tf.fill(norm.gamma.shape, _DAMPED_SCALE))
             norm.momentum = 0.0  # the moving statistics become this batch's
-        self.model(list(arrays) if len(arrays) > 1 else arrays[0], training=True)
+        try:
+            self._train_once(arrays)
+        except self.out_of_memory_errors():
+            raise
+        except Exception:  # a model may refuse so many samples in any way
+            if in_batches is None:
+                raise
+            for number, each in enumerate(in_batches()):
+                for norm in norms.values():
+                    norm.momentum = number / (number + 1)
+                self._train_once(each)
         for norm in trained:
             norm.trainable = True
         return {
@@ -112,6 +133,9 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
             for part in ("gamma", "moving_mean", "moving_variance")
             if getattr(norm, part) is not None  # some have no scale
         }
+
+    def _train_once(self, arrays: Sequence[Array]) -> None:
+        self.model(list(arrays) if len(arrays) > 1 else arrays[0], training=True)
 
     def restore(self, tensors: Tensors) -> None:
         """Assign conditioned tensors by name."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
 from tuner.worker.evidence.process import threads_by_name
-from tuner.worker.frameworks import products
+from tuner.worker.frameworks import Setter, products
 from tuner.worker.frameworks.tensorflow.executed import Execution, multiplications
 
 FROZEN, XLA = "tensorflow.frozen", "tensorflow.jit_compile"
@@ -25,6 +25,16 @@ _FLAGS, _ONEDNN = "env.TF_XLA_FLAGS", "env.TF_ENABLE_ONEDNN_OPTS"
 _FPMATH = "env.ONEDNN_DEFAULT_FPMATH_MODE"
 _COMPUTE_OPS = ("Conv2D", "Conv3D", "MatMul", "BatchMatMulV2", "Einsum")
 _BF16_BY_GRAPPLER = "auto_mixed_precision_onednn_bfloat16"
+
+
+def setters(tf: Any) -> tuple[Setter, ...]:
+    """Return the functions by which a program sets its threads itself."""
+    module, shown = tf.config.threading, "tf.config.threading"
+    intra, inter = "set_intra_op_parallelism_threads", "set_inter_op_parallelism_threads"
+    return (
+        Setter(_INTRA, module, intra, f"{shown}.{intra}"),
+        Setter(_INTER, module, inter, f"{shown}.{inter}"),
+    )
 
 
 class Seen(NamedTuple):

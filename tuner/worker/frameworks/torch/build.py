@@ -16,7 +16,7 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory
-from tuner.worker.frameworks import Array, Tensors
+from tuner.worker.frameworks import Array, InBatches, Setter, Tensors
 from tuner.worker.frameworks.torch import drawn, knobs
 from tuner.worker.frameworks.torch.devices import Cpu, Device
 from tuner.worker.frameworks.torch.forms import Form, form_of
@@ -29,6 +29,7 @@ class TorchBuild:
 
     channels_first = True
     torch: Any
+    setters: Sequence[Setter]
     model: Any
     form: Form
     cpus: frozenset[int]
@@ -62,7 +63,7 @@ class TorchBuild:
             import torch
         except ImportError as error:
             raise missing_framework("torch") from error
-        self.torch = torch
+        self.torch, self.setters = torch, knobs.setters(torch)
         self.device.check(torch)
         for knob, way in self._ways.items():
             if way.at_start is not None and knob in settings:
@@ -108,8 +109,13 @@ class TorchBuild:
         kind = self.torch.nn.modules.batchnorm._BatchNorm
         return {name: m for name, m in self.model.named_modules() if isinstance(m, kind)}
 
-    def condition(self, arrays: Sequence[Array], damped_norms: str) -> Tensors:
-        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks."""
+    def condition(
+        self, arrays: Sequence[Array], damped_norms: str, in_batches: InBatches | None = None
+    ) -> Tensors:
+        """Take batch-norm statistics from the arrays in one pass, with damped residual blocks.
+
+        Of a model that takes fewer at a time: the mean of its batches'.
+        """
         norms = {name: norm for name, norm in self._batch_norms().items() if _is_fresh(norm)}
         if not norms:
             return {}
@@ -119,7 +125,22 @@ class TorchBuild:
                     norm.weight.fill_(_DAMPED_SCALE)
                 norm.momentum = 1.0  # the running statistics become this batch's
                 norm.train()
-            self.model(*map(self.torch.from_numpy, arrays))
+            try:
+                self.model(*map(self.torch.from_numpy, arrays))
+            except self.out_of_memory_errors():
+                raise
+            except Exception:  # a model may refuse so many samples in any way
+                if in_batches is None:
+                    raise
+                for norm in norms.values():
+                    norm.reset_running_stats()
+                    norm.momentum = None  # PyTorch: the mean over all batches
+                try:
+                    for each in in_batches():
+                        self.model(*map(self.torch.from_numpy, each))
+                except ValueError:  # one sample of a norm over features has no variance
+                    for norm in norms.values():
+                        norm.reset_running_stats()
             for norm in norms.values():
                 norm.eval()
         return {

@@ -15,7 +15,7 @@ from tuner.record.configuration import Value
 from tuner.record.launch import Evidence, ReadBack
 from tuner.record.workload import CPU, CUDA
 from tuner.worker.evidence.allocator import has_huge_pages
-from tuner.worker.frameworks import products
+from tuner.worker.frameworks import Setter, products
 from tuner.worker.frameworks.torch import forms, weights
 from tuner.worker.frameworks.torch.account import Account
 from tuner.worker.frameworks.torch.kernels import GRAPH_LAUNCH, Kernels
@@ -98,6 +98,15 @@ class Way(NamedTuple):
     """Given torch, before any work."""
     to_model: Callable[[Any, Any, Value], Any] | None = None
     """Given torch and the model; returns the model."""
+
+
+def setters(torch: Any) -> tuple[Setter, ...]:
+    """Return the functions by which a program sets its threads itself."""
+    intra, inter = "set_num_threads", "set_num_interop_threads"
+    return (
+        Setter(_THREADS, torch, intra, f"torch.{intra}", torch.get_num_threads),
+        Setter(_INTEROP, torch, inter, f"torch.{inter}"),
+    )
 
 
 def _threads(seen: Seen) -> ReadBack:
