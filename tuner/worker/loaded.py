@@ -15,11 +15,12 @@ from tuner.host.gpu_watch import watch_on
 from tuner.host.interference import Watch
 from tuner.record.configuration import Value
 from tuner.record.workload import CPU, INFERENCE, ModelRef
-from tuner.worker import check, inputs, reference
+from tuner.worker import inputs, reference
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.gallery import Model, Recorded
 from tuner.worker.gallery.sources import source_of
 from tuner.worker.gallery.statement import Accuracy
+from tuner.worker.kept import Kept, joined, keep
 
 Tell = Callable[[str], None]
 
@@ -85,12 +86,15 @@ class LoadedModel:
             channels_first=self.framework.build.channels_first,
         )
 
-    def _outputs(self, batch: int, n_inputs: int) -> tuple[list[Array], float | None]:
+    def _outputs(
+        self, batch: int, n_inputs: int, sample_seed: int
+    ) -> tuple[list[Kept], float | None]:
         """Return the outputs for the first check inputs, and the user's accuracy over them.
 
         n_inputs: how many, over all shapes; of recorded inputs no more than there are.
+        sample_seed: which elements of large outputs are kept.
         """
-        found: list[Array] = []
+        found: list[Kept] = []
         given: list[list[Array]] = []
         first_of_all = reference.FIRST_CHECK_INPUT
         n_shapes = self._spec.n_shapes()
@@ -99,25 +103,28 @@ class LoadedModel:
         if recorded:
             each, first_of_all = min(each, inputs.n_recorded(recorded[0])), 0
         for shape in range(n_shapes):
-            pieces: list[list[Array]] = []
+            pieces: list[list[Kept]] = []
             with self.framework.work.running():
                 for first in range(0, each, batch):
                     arrays = self._inputs(first_of_all + first, batch, shape)
                     made = self.framework.work.outputs(self.framework.work.program(arrays)())
-                    pieces.append([self._kept(i, y, batch) for i, y in enumerate(made)])
+                    pieces.append(self._kept(made, batch, sample_seed))
                     given.append(arrays)
-            found += [np.concatenate(parts)[:each] for parts in zip(*pieces, strict=True)]
+            found += [joined(parts).first(each) for parts in zip(*pieces, strict=True)]
         if self._accuracy is None:
             return found, None
         rows = [np.concatenate(parts)[:each] for parts in zip(*given, strict=True)]
-        return found, float(self._accuracy(found, rows))
+        return found, float(self._accuracy([kept.values for kept in found], rows))
 
-    def _kept(self, index: int, output: Array, batch: int) -> Array:
-        """Return what is kept of an output: all of it where something else needs it whole."""
-        if output.ndim < 1 or len(output) != batch:
-            raise UsageError(
-                f"output {index} of the model has the shape {output.shape} for {batch} inputs: "
-                "every output must have the batch first; let the model return those alone"
-            )
-        is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
-        return output if is_needed else check.thinned(output)
+    def _kept(self, outputs: list[Array], batch: int, sample_seed: int) -> list[Kept]:
+        """Return what is kept of a call's outputs: all of those that something else needs whole."""
+        kept = []
+        for index, output in enumerate(outputs):
+            if output.ndim < 1 or len(output) != batch:
+                raise UsageError(
+                    f"output {index} of the model has the shape {output.shape} for {batch} inputs: "
+                    "every output must have the batch first; let the model return those alone"
+                )
+            is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
+            kept.append(Kept(output) if is_needed else keep(output, sample_seed, len(outputs)))
+        return kept

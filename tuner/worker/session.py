@@ -26,6 +26,7 @@ from tuner.record.launch import (
     ReadBack,
 )
 from tuner.record.load import Batching
+from tuner.record.output_check import bounds_of
 from tuner.record.protocol import (
     ASKED,
     Answered,
@@ -109,17 +110,18 @@ class Session(LoadedModel):
         arrays = self._inputs(reference.FIRST_CONDITIONING_INPUT, reference.N_CONDITIONING_INPUTS)
         tensors = self.framework.build.condition(arrays, self._spec.damped_norms)
         self.framework.build.place({})
-        outputs, accuracy = self._outputs(self._spec.reference_batch, order.n_inputs)
-        outputs, drift = reference.exact(
+        n, seed = order.n_inputs, order.sample_seed
+        outputs, accuracy = self._outputs(self._spec.reference_batch, n, seed)
+        outputs, own = reference.exact(
             self.framework.build,
             outputs,
-            lambda batch: self._outputs(batch, order.n_inputs)[0],
-            (self._spec.reference_batch, order.n_inputs, 1),
+            lambda batch: self._outputs(batch, n, seed)[0],
+            (self._spec.reference_batch, n, 1),
             self._spec.n_shapes(),
         )
-        if fault := check.blind_spot(outputs):
+        if fault := check.blind_spot(outputs, bounds_of(False, None, own.drift).default_rounding):
             raise UsageError(fault)
-        reference.write(Path(order.path), tensors, outputs, accuracy, drift)
+        reference.write(Path(order.path), tensors, outputs, reference.Facts(accuracy, own, seed))
 
     def keep_weights(self) -> None:
         """Keep the weights for later launches, where the model is the same with them, and sooner.
@@ -134,15 +136,17 @@ class Session(LoadedModel):
         try:
             if not self.framework.build.save(draft):
                 return
-            before, _ = self._outputs(batch, batch)
+            before, _ = self._outputs(batch, batch, 0)
             del self.framework  # or both models are in memory
             gc.collect()
             again_s = self._load(
                 order.model, order.framework, order.seed, device=order.device, weights=draft
             )
             self.framework.build.place({})
-            after, _ = self._outputs(batch, batch)
-            is_same = len(after) == len(before) and all(map(np.array_equal, after, before))
+            after, _ = self._outputs(batch, batch, 0)
+            is_same = len(after) == len(before) and all(
+                np.array_equal(a.values, b.values) for a, b in zip(after, before, strict=True)
+            )
             if is_same and again_s < _WORTH_KEEPING * self._build_s:
                 draft.replace(path)
         finally:
@@ -259,19 +263,20 @@ class Session(LoadedModel):
         """Compare the outputs with the default's; raises WrongOutput."""
         self._tell("checking outputs")
         start = time.perf_counter()
-        outputs, accuracy = self._outputs(self._batch, order.n_inputs)
+        known = reference.read_facts(self._reference_path)
+        outputs, accuracy = self._outputs(self._batch, order.n_inputs, known.sample_seed)
         expected = reference.read_outputs(self._reference_path)
-        spec = self._spec
-        result = check.compare(outputs, expected, spec.n_classes is not None, spec.n_shapes())
-        drift = reference.read_drift(self._reference_path)
-        result = msgspec.structs.replace(result, default_drift=drift)
+        spec, own = self._spec, known.own
+        bounds = bounds_of(order.changes_numerics, order.tolerance, own.drift, own.changed)
+        result = check.compare(
+            outputs, expected, bounds, spec.n_classes is not None, spec.n_shapes()
+        )
+        result = msgspec.structs.replace(result, default_drift=own.drift)
         if order.changes_numerics:
             result = msgspec.structs.replace(
-                result,
-                accuracy=accuracy,
-                default_accuracy=reference.read_accuracy(self._reference_path),
+                result, accuracy=accuracy, default_accuracy=known.accuracy
             )
-        fault = check.fault(result, order.changes_numerics, order.tolerance, spec.accuracy_loss)
+        fault = check.fault(result, bounds, spec.accuracy_loss)
         if fault and not self._settings:
             fault += "; nothing is set: the model is built differently in every process"
         if fault:
@@ -290,10 +295,7 @@ class Session(LoadedModel):
             call = fw.work.program(arrays)
             result = call()
             call_s = fastest(call, fw.work.clock)
-            for i, output in enumerate(
-                fw.work.outputs(result)
-            ):  # what cannot be compared is refused
-                self._kept(i, output, batch)
+            self._kept(fw.work.outputs(result), batch, 0)  # what cannot be compared is refused
         width, width_fault = facts.width(fw, arrays)
         parameters = fw.evidence.parameters()
         macs, macs_by = facts.macs(fw, self._spec.macs, call, batch)
