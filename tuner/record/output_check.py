@@ -19,10 +19,12 @@ CHANNEL_FACTOR = 5.0
 """A channel may drift this many times as far as its whole tensor."""
 MAX_CHANNEL_DRIFT = 0.5
 """The most for a channel, whatever the factor: one that no longer depends on the inputs has 1."""
-MAX_CHANGED_REDUCED = 0.05
-"""Share of the integers, and of the top-1 classes, that reduced precision may change."""
+MAX_CHANGED_REDUCED = 0.10
+"""Share of the top-1 classes, and of other integers, that reduced precision may change. Plain bf16
+within the drift above changed 0 to 7.0 % of the classes of random networks, about 1.8 times the
+drift; trained ones have larger margins."""
 BY_CHANCE = 2
-"""So many inputs more may change: 32 inputs measure a share of 5 % no better than that."""
+"""So many inputs more may change: 32 inputs measure a share of 10 % no better than that."""
 MOST_CHANGED = 0.5
 """The most that may change, however few the inputs: exchanged answers have 1."""
 CLEAR_MARGIN = 8.0
@@ -30,8 +32,10 @@ CLEAR_MARGIN = 8.0
 flipped classes that led by up to 5.9 times its own drift (a small network; 2.3 on resnet50)."""
 _FP32, _TF32, _BF16 = 2.0**-24, 2.0**-11, 2.0**-9
 """Largest relative error of one rounding to each."""
-_ROUNDINGS, _LAST_ROUNDINGS = 16.0, 4.0
-"""So many roundings of a whole call, and of the last steps before an output, are no error of it."""
+FP32_ROUNDING = 16 * _FP32
+"""Relative error that fp32 rounding may make in a whole call."""
+_TF32_ROUNDING, _BF16_ROUNDING = 4 * _TF32, 4 * _BF16
+"""Relative error that rounding in the last steps before an output may make."""
 
 
 class OutputCheck(msgspec.Struct, frozen=True):
@@ -72,8 +76,8 @@ class OutputCheck(msgspec.Struct, frozen=True):
     changed: float | None = None
     """The largest share over tensors of integers that differ, of those that differ between inputs;
     None without such tensors."""
-    constant: str = ""
-    """The first output that no longer depends on the inputs, though the default's does."""
+    unrelated: str = ""
+    """The first output that no longer changes with the inputs as the default's does."""
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -117,13 +121,13 @@ def bounds_of(
         # the default's own rounding is in what is compared, whatever the user allows besides
         drift = max(drift, same) if default_drift else drift
         changed = flipped = MAX_CHANGED_REDUCED * max(1.0, drift / MAX_DRIFT_REDUCED)
-    default_rounding = _ROUNDINGS * (_TF32 if default_drift else _FP32)
+    default_rounding = _TF32_ROUNDING if default_drift else FP32_ROUNDING
     return Bounds(
         drift=drift,
         channel_drift=max(drift, min(CHANNEL_FACTOR * drift, MAX_CHANNEL_DRIFT)),
         flipped=flipped,
         changed=changed,
-        rounding=_LAST_ROUNDINGS * _BF16 if changes_numerics else default_rounding,
+        rounding=_BF16_ROUNDING if changes_numerics else default_rounding,
         default_rounding=default_rounding,
     )
 

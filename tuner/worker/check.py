@@ -24,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tuner.record.output_check import (
+    FP32_ROUNDING,
     Bounds,
     OutputCheck,
     changed_bound,
@@ -32,7 +33,7 @@ from tuner.worker.kept import Array, Kept
 
 MIN_TOP1_INPUTS = 64
 _FOLLOWS = 0.5
-"""Correlation over inputs with the default's output from which on an output depends on them."""
+"""Least correlation over the inputs with the default's output."""
 _MOVED_BY = 4.0
 """A channel is judged by itself if at least so many inputs move it (their effective number). Of a
 channel that is 0 for all inputs but one, the rounding of that one may be all that there is."""
@@ -49,8 +50,8 @@ class _Apart(msgspec.Struct, frozen=True):
     channel_drift: float
     channel: str
     input_drift: float
-    is_constant: bool
-    """It depends on the inputs no more, and the default's does."""
+    is_unrelated: bool
+    """It no longer changes with the inputs as the default's does."""
 
 
 class _Spread(msgspec.Struct, frozen=True):
@@ -102,7 +103,7 @@ def compare(
         return lost
     found: list[_Apart] = []
     changed: list[float] = []
-    constant = ""
+    unrelated = ""
     for i, (kept, whole) in enumerate(zip(outputs, reference, strict=True)):
         for y, y0 in zip(_arrays(kept), _arrays(whole), strict=True):
             if y is None and y0 is None:
@@ -117,12 +118,12 @@ def compare(
                 continue
             apart = _apart(y, y0, bounds, place)
             found.append(apart)
-            constant = constant or (place if apart.is_constant else "")
+            unrelated = unrelated or (place if apart.is_unrelated else "")
     check = OutputCheck(
         drift=max((a.drift for a in found), default=0.0),
         n_inputs=n_inputs,
         changed=max(changed, default=None),
-        constant=constant,
+        unrelated=unrelated,
     )
     if found:
         worst = max(found, key=lambda a: a.channel_drift)
@@ -176,7 +177,7 @@ def _apart(y: Array, full: Array, bounds: Bounds, place: str) -> _Apart:
     varies = default.varies(bounds.default_rounding)
     spread, size = (math.sqrt(part) * _norm(each) for each in (default.spread2, default.size2))
     own = spread if varies else math.sqrt(part) * _norm(default.whole2)
-    drift = _ratio(_norm(error2), max(own, bounds.default_rounding / bounds.drift * size))
+    drift = _ratio(_norm(error2), max(own, FP32_ROUNDING / bounds.drift * size))
     at_least = bounds.rounding / bounds.channel_drift
     channel_drift, channel = _worst_channel(full, error2, default, part, bounds, at_least)
     return _Apart(
@@ -184,7 +185,7 @@ def _apart(y: Array, full: Array, bounds: Bounds, place: str) -> _Apart:
         channel_drift=channel_drift,
         channel=f"{place}{channel}",
         input_drift=_off(np.sqrt(offs), full, at_least) if varies else 0.0,
-        is_constant=varies and not _follows(y, full[:n]),
+        is_unrelated=varies and not _follows(y, full[:n]),
     )
 
 
@@ -251,7 +252,7 @@ def _off(offs: Floats, full: Array, at_least: float) -> float:
     That is how far outputs are from the median one: the median of those distances, or an input's
     own if it is larger.
     """
-    median = np.median(full, axis=0)
+    median = np.partition(full, len(full) // 2, axis=0)[len(full) // 2]
     far, size = (
         np.array([np.linalg.norm((row - base).ravel()) for row in full.astype(np.float64)])
         for base in (median, np.zeros_like(median))
@@ -328,10 +329,12 @@ def fault(check: OutputCheck, bounds: Bounds, accuracy_loss: float = 0.0) -> str
             f"allowed is a loss of {accuracy_loss:g}"
         )
     of = "exact fp32's" if check.default_drift else "the default's"
-    if check.constant:
-        return f"{check.constant} no longer depends on the inputs, and {of} does"
+    unrelated = f"{check.unrelated} no longer changes with the inputs as {of} does"
     if check.drift > bounds.drift:
-        return f"outputs drift by {check.drift:.2g} from {of}, allowed is {bounds.drift:g}"
+        drift = f"outputs drift by {check.drift:.2g} from {of}, allowed is {bounds.drift:g}"
+        return f"{drift}; {unrelated}" if check.unrelated else drift
+    if check.unrelated:
+        return unrelated
     if (check.channel_drift or 0.0) > bounds.channel_drift:
         return (
             f"{check.channel} drifts by {check.channel_drift:.2g} from {of}, allowed for a part of "
