@@ -15,8 +15,9 @@ so many times as far from exact ones as its own. Measured on an H100, resnet50: 
 by 2.0e-3, compiled and with folded norms too; from each other they are 5e-4 to 2.6e-3 away."""
 MAX_DRIFT_REDUCED = 5e-2
 """The same for reduced precision, unless the model states a bound of its own."""
-CHANNEL_FACTOR = 5.0
-"""A channel may drift this many times as far as its whole tensor."""
+CHANNEL_FACTOR = 10.0
+"""A channel may drift this many times as far as its whole tensor. Plain bf16 within the drift above
+reached 3.2 times in built-in models, and 9 times in one of 25,600 numbers behind a rectifier."""
 MAX_CHANNEL_DRIFT = 0.5
 """The most for a channel, whatever the factor: one that no longer depends on the inputs has 1."""
 MAX_CHANGED_REDUCED = 0.10

@@ -320,7 +320,7 @@ def fault(check: OutputCheck, bounds: Bounds, accuracy_loss: float = 0.0) -> str
     accuracy_loss: by how much the user's accuracy may fall, which then decides alone.
     """
     if not math.isfinite(check.drift):
-        return "outputs are not finite, or of another number, shape or type than the default's"
+        return "outputs are not finite, or of another number or shape (or type) than the default's"
     if check.accuracy is not None and check.default_accuracy is not None:
         if check.accuracy >= check.default_accuracy - accuracy_loss:
             return None

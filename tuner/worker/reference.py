@@ -119,10 +119,7 @@ def read_outputs(path: Path) -> list[Kept]:
     """Return what is kept of the default's outputs."""
     with np.load(path, allow_pickle=False) as file:
         n_outputs = sum(k.startswith("output:") for k in file)
-        return [
-            Kept(file[f"output:{i}"], file.get(f"sums:{i}"))
-            for i in range(n_outputs)
-        ]
+        return [Kept(file[f"output:{i}"], file.get(f"sums:{i}")) for i in range(n_outputs)]
 
 
 def read_facts(path: Path) -> Facts:
