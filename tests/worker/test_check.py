@@ -320,6 +320,7 @@ def test_a_users_tolerance_and_accuracy_stand_in_the_place_of_the_bound() -> Non
     assert check.fault(found, REDUCED)
     assert check.fault(found, bounds_of(True, 0.2)) is None
     assert check.fault(found, bounds_of(False, 0.2)), "the same numerics stay the same"
+    assert fault([Y0], [Y0], bounds_of(True, 0.0)) == ""
     judged = msgspec.structs.replace(found, accuracy=0.90, default_accuracy=0.91)
     assert check.fault(judged, REDUCED, accuracy_loss=0.02) is None
     assert "allowed is a loss of 0.005" in (check.fault(judged, REDUCED, accuracy_loss=0.005) or "")

@@ -118,7 +118,7 @@ def bounds_of(
     flipped = MAX_CHANGED_REDUCED * same / MAX_DRIFT_REDUCED
     changed = max(flipped, SAME_AS_DEFAULT * default_changed) if default_drift else 0.0
     if changes_numerics:
-        drift = MAX_DRIFT_REDUCED if tolerance is None else tolerance
+        drift = MAX_DRIFT_REDUCED if tolerance is None else max(tolerance, _FP32)
         # the default's own rounding is in what is compared, whatever the user allows besides
         drift = max(drift, same) if default_drift else drift
         changed = flipped = MAX_CHANGED_REDUCED * max(1.0, drift / MAX_DRIFT_REDUCED)

@@ -110,7 +110,7 @@ def compare(
                 continue
             if y is None or y0 is None or not _is_comparable(y, y0[: len(y)]):
                 return lost
-            place = f"output {i % every}"
+            place = f"output {i % every}{'' if y is kept.values else ' (sums)'}"
             if y.dtype.kind != "f":
                 # one change in a group changes its sum: these are for who allows none
                 if y is kept.values or not bounds.changed:
@@ -253,10 +253,8 @@ def _off(offs: Floats, full: Array, at_least: float) -> float:
     own if it is larger.
     """
     median = np.partition(full, len(full) // 2, axis=0)[len(full) // 2]
-    far, size = (
-        np.array([np.linalg.norm((row - base).ravel()) for row in full.astype(np.float64)])
-        for base in (median, np.zeros_like(median))
-    )
+    far = np.array([np.linalg.norm((row.astype(np.float64) - median).ravel()) for row in full])
+    size = np.array([np.linalg.norm(row.astype(np.float64).ravel()) for row in full])
     typical = float(np.median(far[far > 0])) if (far > 0).any() else 0.0
     n = len(offs)
     scale = np.maximum(np.maximum(far[:n], typical), at_least * size[:n])
