@@ -20,6 +20,7 @@ from tuner.record.configuration import Value
 from tuner.record.files import write_recommendation
 from tuner.record.interval import Interval
 from tuner.record.objective import Bound
+from tuner.record.output_check import OutputCheck
 from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
 from tuner.request import Request
 from tuner.space.recommended import fault_of, read_recommended
@@ -90,7 +91,11 @@ def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> N
 def test_outputs_that_a_users_accuracy_judged_were_held_to_no_drift(
     tmp_path: Path, sound: Recommendation
 ) -> None:
-    by_accuracy = msgspec.structs.replace(sound, tolerances=Tolerances("reduced", None, 0.01))
+    by_accuracy = msgspec.structs.replace(
+        sound,
+        tolerances=Tolerances("reduced", None, 0.01),
+        outputs=OutputCheck(0.02, 512, accuracy=-0.31, default_accuracy=-0.3, channel_drift=0.04),
+    )
     write_recommendation(tmp_path / "recommended.toml", by_accuracy)
     assert read_recommended(tmp_path) == by_accuracy
 

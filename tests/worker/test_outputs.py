@@ -13,6 +13,7 @@ from tuner.galleries import MODELS
 from tuner.measurement.describe import describe_model, find_model
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
+from tuner.worker import reference
 from tuner.worker.frameworks.outputs import tensors_in
 
 A, B = np.zeros(1), np.ones(1)
@@ -34,7 +35,9 @@ def torch(label: bool = False, kind: str = ""):
             y = self.linear(x)
             if kind == "complex":
                 return y, torch.complex(y, y)
-            return {"y": (y, None), "label": "cat"} if label else {"y": (y, None), "z": [2 * y]}
+            if label:
+                return {"y": (y, None), "label": "cat"}
+            return {"y": (y, None), "z": [2 * y], "ids": y.argmax(1) + 2**40}
 
     return Net()
 
@@ -51,7 +54,9 @@ def tensorflow(label: bool = False, kind: str = ""):
             y = self.dense(x)
             if kind == "complex":
                 return y, tf.complex(y, y)
-            return {"y": (y, None), "label": "cat"} if label else {"y": (y, None), "z": [2 * y]}
+            if label:
+                return {"y": (y, None), "label": "cat"}
+            return {"y": (y, None), "z": [2 * y], "ids": tf.argmax(y, 1) + 2**40}
 
     return Net()
 """
@@ -124,6 +129,10 @@ def test_none_among_outputs_is_passed_over_and_strings_are_named(tmp_path: Path,
     with Launched(tmp_path, name, FORMS[name], model=str(own)) as launched:
         launched.prepare()
         assert isinstance(checked := launched.checked(), Checked), checked
+        assert checked.check.changed == 0.0
+        kept = reference.read_outputs(launched.reference)
+    (ids,) = (each.values for each in kept if each.values.dtype == np.int64)
+    assert set(np.unique(ids - 2**40)) <= set(range(4)), "float32 would have rounded the last bits"
     ref, _ = find_model(f"{own}@label=true", MODELS)
     with pytest.raises(
         UsageError, match=r"outputs\['label'\] of the model is .*cannot be compared"

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tuner.cli.tables import wide_console
 from tuner.output.caveats import disturbance, faster_still
+from tuner.output.evidence import drift
 from tuner.output.index import best_guide, lines_of, reached, unfinished
 from tuner.output.phrases import (
     against_as_run,
@@ -82,6 +83,8 @@ def show(result: Result, folder: Path) -> None:
         shown = (
             f"as {earlier}" if earlier else best_candidate(winner) + settings(winner.configuration)
         )
+        if name == WinnerClass.REDUCED and winner.output_drift and not earlier:
+            shown += f"; outputs are off by {drift(winner.output_drift)}"
         console.print(Text.assemble((f"{name}: ", "bold"), shown))
     if result.contributions:
         told = ", ".join(

@@ -100,6 +100,7 @@ def _recommendation(
         packages=packages,
         bounds=result.objective.bounds,
         slo=result.objective.slo,
+        outputs=checked if configuration.settings else None,
     )
 
 

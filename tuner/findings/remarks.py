@@ -189,7 +189,14 @@ def _of_warm_ups(store: Store) -> list[str]:
 def _of_outputs(store: Store, claim: Claim) -> list[str]:
     check = check_of(launches_of(store, claim.configuration))
     reduced = winner_class(claim.configuration) is WinnerClass.REDUCED
-    if not reduced or not check or check.top1_agreement is None or check.top1_informative:
+    if not reduced or not check or check.top1_informative:
+        return []
+    if check.top1_all is not None:
+        return [
+            f"top-1 agreement of {claim.configuration.label()} says little: the default gives "
+            f"nearly all of the {check.n_inputs} inputs one class"
+        ]
+    if check.top1_agreement is None:
         return []
     return [
         f"top-1 agreement of {claim.configuration.label()} says little: {check.top1_inputs} "

@@ -255,13 +255,16 @@ def make_reference(
     n_inputs: int = N_CHECK_REDUCED,
     waiting: Waiting = PATIENT,
     gpu: str = "",
+    sample_seed: int = 0,
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
     n_inputs: how many outputs of the default are kept to compare with. gpu: the UUID of the card
-    that computes; empty for the CPU.
+    that computes; empty for the CPU. sample_seed: which elements of large outputs are kept.
     """
-    order = MakeReference(ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu))
+    order = MakeReference(
+        ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu), sample_seed
+    )
     reply = ask(order, [ref], waiting, gpu, then=KeepWeights())
     assert isinstance(reply, ReferenceMade)
 

@@ -44,17 +44,31 @@ def learnt(result: Result) -> str:
 
 
 def drift(check: OutputCheck | None) -> str:
-    """Write how far the outputs are from the default's; top-1 where enough inputs were compared."""
+    """Write how far the outputs are from the default's; top-1 where enough inputs were compared.
+
+    0.025 (worst part of an output 0.06), top-1 kept on 95.9% of 128 inputs; on 100.0% of 69 clear
+    """
     if check is None:
         return "-"
     if not check.n_inputs:
         return "not compared"
     text = f"{check.drift:.2g}"
+    if check.channel_drift is not None and check.channel_drift > check.drift:
+        text += f" (worst part of an output {check.channel_drift:.2g})"
     if check.accuracy is not None and check.default_accuracy is not None:
         text += f", accuracy {check.accuracy:.4g} (default {check.default_accuracy:.4g})"
-    if check.top1_agreement is not None and check.n_inputs >= _N_TOP1:
-        meaning = "" if check.top1_informative else " (uninformative)"
-        text += f", top-1 {check.top1_agreement:.1%}{meaning}"
+    if check.changed:
+        text += f", {check.changed:.1%} of the integers changed"
+    if check.n_inputs < _N_TOP1:
+        return text
+    meaning = "" if check.top1_informative else ", uninformative"
+    clear = f"{check.top1_inputs} clear"
+    if check.top1_all is not None:
+        if check.top1_agreement is not None:
+            meaning = f"; on {check.top1_agreement:.1%} of {clear}{meaning}"
+        text += f", top-1 kept on {check.top1_all:.1%} of {check.n_inputs} inputs{meaning}"
+    elif check.top1_agreement is not None:  # of an earlier version
+        text += f", top-1 kept on {check.top1_agreement:.1%} of {clear} inputs{meaning}"
     return text
 
 

@@ -1,4 +1,7 @@
-"""How far a configuration's outputs are from the default's, and how far they may be."""
+"""How far a configuration's outputs are from the default's, and how far they may be.
+
+Evidence for the bounds: docs/method.md, "Outputs".
+"""
 
 from __future__ import annotations
 
@@ -12,16 +15,42 @@ so many times as far from exact ones as its own. Measured on an H100, resnet50: 
 by 2.0e-3, compiled and with folded norms too; from each other they are 5e-4 to 2.6e-3 away."""
 MAX_DRIFT_REDUCED = 5e-2
 """The same for reduced precision, unless the model states a bound of its own."""
+CHANNEL_FACTOR = 10.0
+"""A channel may drift this many times as far as its whole tensor. Plain bf16 within the drift above
+reached 3.2 times in built-in models, and 9 times in one of 25,600 numbers behind a rectifier."""
+MAX_CHANNEL_DRIFT = 0.5
+"""The most for a channel, whatever the factor: one that no longer depends on the inputs has 1."""
+MAX_CHANGED_REDUCED = 0.10
+"""Share of the top-1 classes, and of other integers, that reduced precision may change. Plain bf16
+within the drift above changed 0 to 7.0 % of the classes of random networks, about 1.8 times the
+drift; trained ones have larger margins."""
+BY_CHANCE = 2
+"""So many inputs more may change: 32 inputs measure a share of 10 % no better than that."""
+MOST_CHANGED = 0.5
+"""The most that may change, however few the inputs: exchanged answers have 1."""
+CLEAR_MARGIN = 8.0
+"""A class is clear if it leads by this many times the drift that is allowed. Plain bf16 rounding
+flipped classes that led by up to 5.9 times its own drift (a small network; 2.3 on resnet50)."""
+_FP32, _TF32, _BF16 = 2.0**-24, 2.0**-11, 2.0**-9
+"""Largest relative error of one rounding to each."""
+FP32_ROUNDING = 16 * _FP32
+"""Relative error that fp32 rounding may make in a whole call."""
+_TF32_ROUNDING, _BF16_ROUNDING = 4 * _TF32, 4 * _BF16
+"""Relative error that rounding in the last steps before an output may make."""
 
 
 class OutputCheck(msgspec.Struct, frozen=True):
     """How far the outputs are from the default's, and whether that is allowed.
 
     drift: the largest over output tensors of ||y - y0|| / ||y0 - mean over inputs of y0||.
-    top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose margin exceeds
-    the drift; None where the model has no classes. `top1_informative` is False where they fall
-    into too few classes to mean anything. accuracy: what the user's function made of these outputs
-    and of the default's; None where there is no such function, or numerics are the same.
+    top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose class the
+    default leads clearly; None where the model has no classes, or none is clear.
+    `top1_informative` is False where a constant answer would agree as well. accuracy: what the
+    user's function made of these outputs and of the default's; None where there is no such
+    function, or numerics are the same.
+
+    None, "" and 0 stand in files of earlier versions, which did not have the later figures. Their
+    clear inputs led by 8 times the error of the compared outputs themselves.
     """
 
     drift: float
@@ -29,12 +58,84 @@ class OutputCheck(msgspec.Struct, frozen=True):
     top1_agreement: float | None = None
     top1_inputs: int = 0
     top1_classes: int = 0
+    """How many classes the default gives."""
     top1_informative: bool = False
     accuracy: float | None = None
     default_accuracy: float | None = None
     default_drift: float = 0.0
     """How far the default itself is from fp32 that rounds nothing else: outputs are compared with
     those. 0 where the default is exact."""
+    top1_all: float | None = None
+    """Share of equal top-1 classes over all inputs; None where the model has no classes."""
+    channel_drift: float | None = None
+    """The largest drift of a channel: one index of an axis after the inputs'."""
+    channel: str = ""
+    """Which one that is: output 0[:, :, 4]."""
+    input_drift: float | None = None
+    """Nine inputs in ten are off by at most this share of how far a typical output is from the
+    median one."""
+    changed: float | None = None
+    """The largest share over tensors of integers that differ, of those that differ between inputs;
+    None without such tensors."""
+    unrelated: str = ""
+    """The first output that no longer changes with the inputs as the default's does."""
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How far outputs may be from the default's; the figures are those of an OutputCheck."""
+
+    drift: float
+    channel_drift: float
+    """Also for `input_drift`."""
+    flipped: float
+    """Share of the inputs whose top-1 class may differ."""
+    changed: float
+    """Share of the integers that may differ."""
+    rounding: float
+    """Error of a channel, or of an input, that rounding alone makes, relative to its size."""
+    default_rounding: float
+    """The same in the default's own precision."""
+
+    @property
+    def clear_margin(self) -> float:
+        """By how much a clear class leads, of the typical spread of a score over the inputs."""
+        return CLEAR_MARGIN * self.drift
+
+
+def bounds_of(
+    changes_numerics: bool,
+    tolerance: float | None = None,
+    default_drift: float = 0.0,
+    default_changed: float = 0.0,
+) -> Bounds:
+    """Return what the outputs are held to.
+
+    tolerance: the drift that the user allows under reduced precision; who allows more of it allows
+    more changed classes and integers in proportion. default_drift, default_changed: how far the
+    default's own outputs are from exact ones; 0 where it is exact.
+    """
+    drift = same = same_bound(default_drift)
+    flipped = MAX_CHANGED_REDUCED * same / MAX_DRIFT_REDUCED
+    changed = max(flipped, SAME_AS_DEFAULT * default_changed) if default_drift else 0.0
+    if changes_numerics:
+        drift = MAX_DRIFT_REDUCED if tolerance is None else max(tolerance, _FP32)
+        # the default's own rounding is in what is compared, whatever the user allows besides
+        drift = max(drift, same) if default_drift else drift
+        changed = flipped = MAX_CHANGED_REDUCED * max(1.0, drift / MAX_DRIFT_REDUCED)
+    default_rounding = _TF32_ROUNDING if default_drift else FP32_ROUNDING
+    return Bounds(
+        drift=drift,
+        channel_drift=max(drift, min(CHANNEL_FACTOR * drift, MAX_CHANNEL_DRIFT)),
+        flipped=flipped,
+        changed=changed,
+        rounding=_BF16_ROUNDING if changes_numerics else default_rounding,
+        default_rounding=default_rounding,
+    )
+
+
+def changed_bound(share: float, n_inputs: int) -> float:
+    """Return which share of n inputs may change where `share` of all may; none is none."""
+    return min(share + BY_CHANCE / max(n_inputs, 1), max(share, MOST_CHANGED)) if share else 0.0
 
 
 def same_bound(default_drift: float) -> float:

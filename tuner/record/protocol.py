@@ -148,6 +148,11 @@ class Profile(msgspec.Struct, frozen=True, tag="profile"):
     """For about so long; one call at least."""
 
 
+REFERENCE_VERSION = 2
+"""Of the file that MakeReference writes. 1 holds other elements of large outputs, no sums of them,
+and integers as float32."""
+
+
 class Check(msgspec.Struct, frozen=True, tag="check"):
     """Compare the outputs with the default's; the last command before Quit."""
 
@@ -167,6 +172,8 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     n_inputs: int
     """How many inputs the default's outputs are kept for."""
     device: str = CPU
+    sample_seed: int = 0
+    """Which elements of large outputs are kept."""
 
 
 class KeepWeights(msgspec.Struct, frozen=True, tag="keep_weights"):

@@ -13,6 +13,7 @@ from tuner.record.configuration import VARIABLE_NAME, Value
 from tuner.record.interval import Interval
 from tuner.record.load import MOST_CALLERS, SCENARIOS, Slo, in_words
 from tuner.record.objective import METRICS, Bound
+from tuner.record.output_check import OutputCheck
 from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
 from tuner.record.workload import CPU, OF_PROGRAMS
@@ -152,6 +153,8 @@ class Recommendation(msgspec.Struct, frozen=True):
     """What it was kept within."""
     slo: Slo | None = None
     """The latency that a server's requests were kept within."""
+    outputs: OutputCheck | None = None
+    """How far its outputs were from the default's, where it was measured."""
 
     @property
     def nothing_set(self) -> str:
@@ -201,6 +204,7 @@ def fault_of(recommendation: Recommendation) -> str | None:
         or _fault_of_counts(r)
         or _fault_of_claim(r.claim)
         or _fault_of_tolerances(r.tolerances)
+        or _fault_of_outputs(r.outputs)
         or _fault_of_bounds(r.bounds)
         or _fault_of_slo(r)
         or (None if r.placements else "it places no instance")
@@ -231,6 +235,9 @@ def _fault_of_counts(r: Recommendation) -> str | None:
         "claim.launch_freedom": (r.claim.launch_freedom, 0),
         "memory_bytes": (r.memory_bytes, 0),
     }
+    if r.outputs is not None:
+        counts = ("n_inputs", "top1_inputs", "top1_classes")
+        least |= {f"outputs.{name}": (getattr(r.outputs, name), 0) for name in counts}
     for where, (count, at_least) in least.items():
         if count is not None and not at_least <= count < _MOST:
             return f"its {where} is {count}, which is no number of these"
@@ -266,6 +273,16 @@ def _fault_of_tolerances(tolerances: Tolerances) -> str | None:
         },
         math.inf,  # a user may allow any
     )
+
+
+def _fault_of_outputs(outputs: OutputCheck | None) -> str | None:
+    told = {} if outputs is None else msgspec.structs.asdict(outputs)
+    figures = {  # an accuracy may be below 0: it is any number of which more is better
+        f"outputs.{name}": abs(figure) if "accuracy" in name else figure
+        for name, figure in told.items()
+        if isinstance(figure, float)
+    }
+    return _fault_of_figures(figures, math.inf)
 
 
 def _fault_of_bounds(bounds: list[Bound]) -> str | None:

@@ -10,9 +10,13 @@ import hashlib
 import zipfile
 from pathlib import Path
 
+import numpy as np
+
 from tuner.measurement.asking import Waiting
 from tuner.measurement.describe import make_reference
 from tuner.record.journal import ReferenceNoted
+from tuner.record.protocol import REFERENCE_VERSION
+from tuner.record.store import Store
 from tuner.record.workload import Workload
 from tuner.study.study import Study
 
@@ -29,9 +33,10 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: s
     path = store.reference_path
     noted = store.all(ReferenceNoted)
     is_there = path.exists() or path.is_symlink()
-    if not _is_whole(path, noted[-1].sha256 if noted else ""):
+    is_whole = _is_whole(path, noted[-1].sha256 if noted else "")
+    if not is_whole or not _is_current(path):
         if is_there:
-            path.replace(path.with_name(f"broken-{path.name}"))
+            path.replace(path.with_name(f"{'earlier' if is_whole else 'broken'}-{path.name}"))
         n_inputs = workload.card.n_reference_inputs()
         make_reference(
             workload.model,
@@ -41,8 +46,14 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: s
             n_inputs,
             waiting,
             gpu,
+            sample_seed_of(store),
         )
-        if noted or store.launches:  # a launch begins by restoring it
+        if is_whole:
+            study.notes.warn(
+                f"{path.name} was written by an earlier version and is made again: configurations "
+                "whose outputs were checked before were held to that version's bounds"
+            )
+        elif noted or store.launches:  # a launch begins by restoring it
             study.notes.warn(
                 f"{path.name} was {'damaged' if is_there else 'missing'} and is made again from "
                 "the same model and seed: outputs that were checked before need no other check"
@@ -63,6 +74,18 @@ def _is_whole(path: Path, sha256: str) -> bool:
             return archive.testzip() is None
     except (OSError, ValueError, zipfile.BadZipFile):
         return False
+
+
+def _is_current(path: Path) -> bool:
+    """Tell whether a reference that is whole is of this version."""
+    with np.load(path, allow_pickle=False) as file:
+        return "version" in file and int(file["version"]) == REFERENCE_VERSION
+
+
+def sample_seed_of(store: Store) -> int:
+    """Return which elements of large outputs a study compares: others than the next study."""
+    identity = store.opened.identity if store.opened is not None else ""
+    return int.from_bytes(hashlib.sha256(identity.encode()).digest()[:7])
 
 
 def _digest(path: Path) -> str:

@@ -20,6 +20,7 @@ import numpy as np
 from tuner.errors import UsageError
 from tuner.record.output_check import MAX_DRIFT_SAME, OutputCheck
 from tuner.worker import reference
+from tuner.worker.kept import Kept
 
 _Fields: TypeAlias = dict[str, Any]
 """By their path in the document: outputs.0.score."""
@@ -74,7 +75,7 @@ def write(path: Path, answered: Sequence[Sequence[bytes]]) -> None:
                          "field, so that no setting can be shown to leave them as they are: seed "
                          "what it draws when it starts, weights too")  # fmt: skip
     content = json.dumps({"answers": kept, "unsteady": sorted(unsteady)}).encode()
-    reference.write(path, {}, [np.frombuffer(content, dtype=np.uint8)])
+    reference.write(path, {}, [Kept(np.frombuffer(content, dtype=np.uint8))])
 
 
 def apart(expected: _Fields, own: _Fields) -> Iterator[tuple[str, float]]:
@@ -108,7 +109,7 @@ def _is_number(value: Any) -> bool:
 def compare(path: Path, answers: Sequence[bytes], names: Sequence[str]) -> tuple[OutputCheck, str]:
     """Return how far answers are from the reference, and what is wrong; empty if nothing is."""
     (content,) = reference.read_outputs(path)
-    kept = json.loads(content.tobytes())
+    kept = json.loads(content.values.tobytes())
     unsteady = set(kept["unsteady"])
     drift = 0.0
     for name, wanted, answer in zip(names, kept["answers"], answers, strict=True):

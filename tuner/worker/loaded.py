@@ -16,12 +16,13 @@ from tuner.host.gpu_watch import watch_on
 from tuner.host.interference import Watch
 from tuner.record.configuration import Value
 from tuner.record.workload import CPU, INFERENCE, ModelRef
-from tuner.worker import check, inputs, reference
+from tuner.worker import inputs, reference
 from tuner.worker.frameworks import Array, Framework, framework
 from tuner.worker.gallery import Model, Recorded
 from tuner.worker.gallery.sources import source_of
 from tuner.worker.gallery.statement import Accuracy, as_called, batch_axis
 from tuner.worker.independence import Independence
+from tuner.worker.kept import Kept, joined, keep
 from tuner.worker.own_settings import OwnSettings
 
 Tell = Callable[[str], None]
@@ -133,12 +134,15 @@ class LoadedModel:
             return all(y.ndim and len(y) == 1 for y in self._call(self._inputs(0, 1)))
         return False
 
-    def _outputs(self, batch: int, n_inputs: int) -> tuple[list[Array], float | None]:
+    def _outputs(
+        self, batch: int, n_inputs: int, sample_seed: int
+    ) -> tuple[list[Kept], float | None]:
         """Return the outputs for the first check inputs, and the user's accuracy over them.
 
         n_inputs: how many, over all shapes; of recorded inputs no more than there are.
+        sample_seed: which elements of large outputs are kept.
         """
-        found: list[Array] = []
+        found: list[Kept] = []
         given: list[list[Array]] = []
         first_of_all = reference.FIRST_CHECK_INPUT
         n_shapes = self._spec.n_shapes()
@@ -147,19 +151,19 @@ class LoadedModel:
         if recorded:
             each, first_of_all = min(each, inputs.n_recorded(recorded[0])), 0
         for shape in range(n_shapes):
-            pieces: list[list[Array]] = []
+            pieces: list[list[Kept]] = []
             with self.framework.work.running():
                 for first in range(0, each, batch):
                     arrays = self._inputs(first_of_all + first, batch, shape)
                     made = self._to_front(self._call(arrays), batch)
-                    pieces.append([self._kept(i, y) for i, y in enumerate(made)])
+                    pieces.append(self._kept(made, sample_seed))
                     dim = self._spec.batch_dim
                     given.append([np.moveaxis(a, batch_axis(dim, a.ndim), 0) for a in arrays])
-            found += [np.concatenate(parts)[:each] for parts in zip(*pieces, strict=True)]
+            found += [joined(parts).first(each) for parts in zip(*pieces, strict=True)]
         if self._accuracy is None:
             return found, None
         rows = [np.concatenate(parts)[:each] for parts in zip(*given, strict=True)]
-        return found, float(self._accuracy(found, rows))
+        return found, float(self._accuracy([kept.values for kept in found], rows))
 
     def _to_front(self, outputs: list[Array], batch: int) -> list[Array]:
         """Return outputs with the batch, of this size, as their first dimension.
@@ -199,10 +203,13 @@ class LoadedModel:
             dims.append(stated if stated in found else found[0])
         return tuple(dims)
 
-    def _kept(self, index: int, output: Array) -> Array:
-        """Return what is kept of an output: all of it where something else needs it whole."""
-        is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
-        return output if is_needed else check.thinned(output)
+    def _kept(self, outputs: list[Array], sample_seed: int) -> list[Kept]:
+        """Return what is kept of a call's outputs: all of those that something else needs whole."""
+        kept = []
+        for index, output in enumerate(outputs):
+            is_needed = (index == 0 and self._spec.n_classes) or self._accuracy is not None
+            kept.append(Kept(output) if is_needed else keep(output, sample_seed, len(outputs)))
+        return kept
 
 
 def _has_batch_first_alone(shape: tuple[int, ...], batch: int) -> bool:

@@ -1,13 +1,16 @@
 """The study's reference: what every launch restores, and what every output is compared with.
 
 Written once per study, by a process that measures nothing, as an .npz file:
+    version         of this format (record/protocol.py)
     tensor:NAME     a conditioned tensor (batch-norm statistics, damped scales)
-    output:0 ...    the default's outputs, those for every shape of inputs after each other; the
-                    batch first
-    accuracy        what the user's accuracy function makes of them, if there is one
+    output:0 ...    what is kept of the default's outputs, those for every shape of inputs after
+                    each other (kept.py)
+    sums:0 ...      sums of all elements, for the outputs of which only some are kept
+    sample_seed     which elements those are
+    accuracy        what the user's accuracy function makes of the outputs, if there is one
+    drift, changed  how far the default's own outputs are from these, where these are more exact
     output_dims     which dimension of each of the model's outputs is the batch; all the first, if
                     it is not there
-    drift           how far the default's own outputs are from these, where these are more exact
 """
 
 from __future__ import annotations
@@ -18,24 +21,46 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
+from tuner.record.output_check import bounds_of
+from tuner.record.protocol import REFERENCE_VERSION
 from tuner.worker import check
-from tuner.worker.frameworks import Array, Build, Tensors
+from tuner.worker.frameworks import Build, Tensors
+from tuner.worker.kept import Kept
 
 FIRST_CHECK_INPUT = 1_000
 FIRST_CONDITIONING_INPUT = 2_000
 N_CONDITIONING_INPUTS = 32
 
 
+class OwnError(msgspec.Struct, frozen=True):
+    """How far the default's own outputs are from the reference's; 0 if it is exact."""
+
+    drift: float = 0.0
+    changed: float = 0.0
+    """Share of its integers that differ."""
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """What a reference holds beside outputs and tensors."""
+
+    accuracy: float | None = None
+    own: OwnError = OwnError()
+    sample_seed: int = 0
+    output_dims: tuple[int, ...] = ()
+    """Which dimension of each of the model's outputs is the batch; the first of all, if empty."""
+
+
 def exact(
     build: Build,
-    outputs: list[Array],
-    outputs_at: Callable[[int], list[Array]],
+    outputs: list[Kept],
+    outputs_at: Callable[[int], list[Kept]],
     batches: Sequence[int],
     n_shapes: int,
-) -> tuple[list[Array], float]:
+) -> tuple[list[Kept], OwnError]:
     """Return outputs that are rounded to fp32 and no more, and how far the default's are from them.
 
     outputs: the default's, at the first of the batches. Other batches may have other kernels, which
@@ -43,7 +68,7 @@ def exact(
     """
     exactly = build.exact()
     if exactly is None:
-        return outputs, 0.0
+        return outputs, OwnError()
     first, *others = dict.fromkeys(batches)
     by_default = [outputs]
     for batch in others:
@@ -52,32 +77,37 @@ def exact(
             by_default.append(outputs_at(batch))
     with exactly:
         found = outputs_at(first)
-    drift = max(check.compare(each, found, False, n_shapes).drift for each in by_default)
+    # how far it is off is not known yet, but it is: nothing is hidden below the largest bound's
+    # share of rounding
+    bounds = bounds_of(True, default_drift=1.0)
+    compared = [check.compare(each, found, bounds, n_shapes=n_shapes) for each in by_default]
+    drift = max(each.drift for each in compared)
     if not math.isfinite(drift):
         raise UsageError(
             "the default's outputs are not finite, or change their shape with the batch: nothing "
             "can be compared with them"
         )
-    return found, drift
+    return found, OwnError(drift, max(each.changed or 0.0 for each in compared))
 
 
 def write(
-    path: Path,
-    tensors: Tensors,
-    outputs: Sequence[Array],
-    accuracy: float | None = None,
-    drift: float = 0.0,
-    output_dims: Sequence[int] = (),
+    path: Path, tensors: Tensors, outputs: Sequence[Kept], facts: Facts | None = None
 ) -> None:
     """Write the reference so that it is there whole or not at all."""
+    facts = facts or Facts()
     arrays = {f"tensor:{name}": value for name, value in tensors.items()}
-    arrays |= {f"output:{i}": value for i, value in enumerate(outputs)}
-    if accuracy is not None:
-        arrays["accuracy"] = np.asarray(accuracy, dtype=np.float64)
-    if drift:
-        arrays["drift"] = np.asarray(drift, dtype=np.float64)
-    if any(output_dims):
-        arrays["output_dims"] = np.asarray(output_dims, dtype=np.int64)
+    for i, kept in enumerate(outputs):
+        arrays[f"output:{i}"] = kept.values
+        if kept.sums is not None:
+            arrays[f"sums:{i}"] = kept.sums
+    arrays["version"] = np.asarray(REFERENCE_VERSION)
+    arrays["sample_seed"] = np.asarray(facts.sample_seed)
+    if facts.accuracy is not None:
+        arrays["accuracy"] = np.asarray(facts.accuracy, dtype=np.float64)
+    arrays["drift"] = np.asarray(facts.own.drift, dtype=np.float64)
+    arrays["changed"] = np.asarray(facts.own.changed, dtype=np.float64)
+    if any(facts.output_dims):
+        arrays["output_dims"] = np.asarray(facts.output_dims, dtype=np.int64)
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb") as file:
         np.savez(file, **arrays)  # type: ignore[arg-type]  # the stub takes its keywords for flags
@@ -92,26 +122,19 @@ def read_tensors(path: Path) -> Tensors:
         return {k.removeprefix("tensor:"): file[k] for k in file if k.startswith("tensor:")}
 
 
-def read_outputs(path: Path) -> list[Array]:
-    """Return the default's outputs."""
+def read_outputs(path: Path) -> list[Kept]:
+    """Return what is kept of the default's outputs."""
     with np.load(path, allow_pickle=False) as file:
         n_outputs = sum(k.startswith("output:") for k in file)
-        return [file[f"output:{i}"] for i in range(n_outputs)]
+        return [Kept(file[f"output:{i}"], file.get(f"sums:{i}")) for i in range(n_outputs)]
 
 
-def read_output_dims(path: Path, n_outputs: int) -> tuple[int, ...]:
-    """Return which dimension of each of the model's outputs is the batch."""
+def read_facts(path: Path) -> Facts:
+    """Return what else is known of them."""
     with np.load(path, allow_pickle=False) as file:
-        return tuple(file["output_dims"].tolist()) if "output_dims" in file else (0,) * n_outputs
-
-
-def read_accuracy(path: Path) -> float | None:
-    """Return the accuracy of the default's outputs; None where there is no function for it."""
-    with np.load(path, allow_pickle=False) as file:
-        return float(file["accuracy"]) if "accuracy" in file else None
-
-
-def read_drift(path: Path) -> float:
-    """Return how far the default's own outputs are from the reference's; 0 where these are its."""
-    with np.load(path, allow_pickle=False) as file:
-        return float(file["drift"]) if "drift" in file else 0.0
+        return Facts(
+            float(file["accuracy"]) if "accuracy" in file else None,
+            OwnError(float(file["drift"]), float(file["changed"])),
+            int(file["sample_seed"]),
+            tuple(file["output_dims"].tolist()) if "output_dims" in file else (),
+        )

@@ -26,6 +26,7 @@ from tuner.record.launch import (
     ReadBack,
 )
 from tuner.record.load import Batching
+from tuner.record.output_check import bounds_of
 from tuner.record.protocol import (
     ASKED,
     Answered,
@@ -120,18 +121,19 @@ class Session(LoadedModel):
             ),
         )
         self.framework.build.place({})
-        outputs, accuracy = self._outputs(batch, order.n_inputs)
-        outputs, drift = reference.exact(
+        n, seed = order.n_inputs, order.sample_seed
+        outputs, accuracy = self._outputs(batch, n, seed)
+        outputs, own = reference.exact(
             self.framework.build,
             outputs,
-            lambda batch: self._outputs(batch, order.n_inputs)[0],
-            (batch, order.n_inputs, 1) if len({batch, *self._spec.batches}) > 1 else (batch,),
+            lambda batch: self._outputs(batch, n, seed)[0],
+            (batch, n, 1) if len({batch, *self._spec.batches}) > 1 else (batch,),
             self._spec.n_shapes(),
         )
-        if fault := check.blind_spot(outputs):
+        if fault := check.blind_spot(outputs, bounds_of(False, None, own.drift).default_rounding):
             raise UsageError(fault)
-        dims = self._output_dims or ()
-        reference.write(Path(order.path), tensors, outputs, accuracy, drift, dims)
+        made = reference.Facts(accuracy, own, seed, self._output_dims or ())
+        reference.write(Path(order.path), tensors, outputs, made)
 
     def keep_weights(self) -> None:
         """Keep the weights for later launches, where the model is the same with them, and sooner.
@@ -146,15 +148,17 @@ class Session(LoadedModel):
         try:
             if not self.framework.build.save(draft):
                 return
-            before, _ = self._outputs(batch, batch)
+            before, _ = self._outputs(batch, batch, 0)
             del self.framework  # or both models are in memory
             gc.collect()
             again_s = self._load(
                 order.model, order.framework, order.seed, device=order.device, weights=draft
             )
             self.framework.build.place({})
-            after, _ = self._outputs(batch, batch)
-            is_same = len(after) == len(before) and all(map(np.array_equal, after, before))
+            after, _ = self._outputs(batch, batch, 0)
+            is_same = len(after) == len(before) and all(
+                np.array_equal(a.values, b.values) for a, b in zip(after, before, strict=True)
+            )
             if is_same and again_s < _WORTH_KEEPING * self._build_s:
                 draft.replace(path)
         finally:
@@ -271,20 +275,22 @@ class Session(LoadedModel):
         """Compare the outputs with the default's; raises WrongOutput."""
         self._tell("checking outputs")
         start = time.perf_counter()
-        expected, spec = reference.read_outputs(self._reference_path), self._spec
+        known, spec = reference.read_facts(self._reference_path), self._spec
+        expected = reference.read_outputs(self._reference_path)
         n_outputs = len(expected) // spec.n_shapes()
-        self._output_dims = reference.read_output_dims(self._reference_path, n_outputs)
-        outputs, accuracy = self._outputs(self._batch, order.n_inputs)
-        result = check.compare(outputs, expected, spec.n_classes is not None, spec.n_shapes())
-        drift = reference.read_drift(self._reference_path)
-        result = msgspec.structs.replace(result, default_drift=drift)
+        self._output_dims = known.output_dims or (0,) * n_outputs
+        outputs, accuracy = self._outputs(self._batch, order.n_inputs, known.sample_seed)
+        own = known.own
+        bounds = bounds_of(order.changes_numerics, order.tolerance, own.drift, own.changed)
+        result = check.compare(
+            outputs, expected, bounds, spec.n_classes is not None, spec.n_shapes()
+        )
+        result = msgspec.structs.replace(result, default_drift=own.drift)
         if order.changes_numerics:
             result = msgspec.structs.replace(
-                result,
-                accuracy=accuracy,
-                default_accuracy=reference.read_accuracy(self._reference_path),
+                result, accuracy=accuracy, default_accuracy=known.accuracy
             )
-        fault = check.fault(result, order.changes_numerics, order.tolerance, spec.accuracy_loss)
+        fault = check.fault(result, bounds, spec.accuracy_loss)
         if fault and not self._settings:
             fault += (
                 "; nothing is set: the model is built differently in every process, though "

@@ -19,7 +19,7 @@ from tuner.record.workload import CPU, INFERENCE, Parameter
 from tuner.worker.graph import Node
 
 Array = npt.NDArray[Any]
-"""float32, or integers in inputs that are indices."""
+"""Floats are float32 or float64; integers and booleans are of their own width."""
 Tensors = dict[str, Array]
 InBatches = Callable[[], Iterable[Sequence[Array]]]
 
@@ -126,9 +126,10 @@ class Work(Protocol):
         """Bind inputs, trace and freeze; return a call that ends when its outputs are ready."""
 
     def outputs(self, result: Any) -> list[Array]:
-        """Return the outputs of a call as float32 arrays, batch first.
+        """Return the outputs of a call as arrays, batch first, of which nothing is rounded.
 
-        Raises UsageError for what is no tensor (outputs.py).
+        Floats as float32 (float64 stays), integers and booleans as they are. Raises UsageError for
+        what is no tensor (outputs.py).
         """
 
     def running(self) -> AbstractContextManager[None]:

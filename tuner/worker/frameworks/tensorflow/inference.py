@@ -113,7 +113,9 @@ class TensorFlowInference(OnTheClock):
                 part.dtype.is_complex
             ):
                 raise not_comparable(name, f"a tensor of {part.dtype.name}")
-            found.append(self._tf.cast(part, self._tf.float32).numpy())
+            is_plain = part.dtype.is_integer or part.dtype.is_bool or part.dtype == self._tf.float64
+            # what NumPy has no type for, or a coarser one, becomes float32
+            found.append((part if is_plain else self._tf.cast(part, self._tf.float32)).numpy())
         if not found:
             raise no_output(result)
         return found

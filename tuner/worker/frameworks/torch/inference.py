@@ -12,7 +12,7 @@ from tuner.worker.frameworks.torch.build import TorchBuild
 
 
 def fault_of(tensor: Any) -> str:
-    """Say what kind of tensor cannot be compared as floats; empty for one that can."""
+    """Say what kind of tensor cannot be compared; empty for one that can."""
     import torch
 
     if tensor.layout is not torch.strided:
@@ -56,9 +56,14 @@ class TorchInference(OnTheClock):
         """Flatten tensors, tuples, lists and mappings in order, without None."""
         # cloned, as inference tensors share memory with the next call under a compiler
         return [
-            tensor.detach().float().contiguous().clone().cpu().numpy()
+            self._widened(tensor.detach()).contiguous().clone().cpu().numpy()
             for tensor in tensors_in(result, self._build.torch.is_tensor, fault_of)
         ]
+
+    def _widened(self, tensor: Any) -> Any:
+        """Return floats that NumPy has no type for, or a coarser one, as float32."""
+        is_low = tensor.is_floating_point() and tensor.dtype is not self._build.torch.float64
+        return tensor.float() if is_low else tensor
 
     @contextmanager
     def running(self) -> Iterator[None]:
