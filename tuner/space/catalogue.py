@@ -72,6 +72,7 @@ def fault_of_value(knob: str, value: Value) -> str | None:
 
 _CLASSES = list(WinnerClass)
 
+
 @functools.lru_cache(maxsize=1 << 16)
 def winner_class(configuration: Configuration) -> WinnerClass:
     """Return the narrowest class that allows the configuration.
