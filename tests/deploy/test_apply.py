@@ -216,3 +216,21 @@ def test_a_library_of_the_environment_is_there_whatever_its_path(
         monkeypatch.setenv("LD_PRELOAD", preload)
         with pytest.warns(UserWarning) if missing else nullcontext():
             assert tuner.apply(path).missing == missing
+
+
+@pytest.mark.parametrize(
+    ("settings", "told"),
+    [
+        ({}, "sets nothing, so that apply does nothing: keep the default"),
+        ({"launch.cpus": "one_per_core"}, "no setting that a program applies.*launch.cpus=one_per"),
+        ({"workload.batch": 16}, "no setting that a program applies.*batches of 16"),
+        ({"server.max_wait_ms": 5}, "does nothing; it holds server.max_wait_ms=5 .the program its"),
+    ],
+)
+def test_an_apply_that_does_nothing_says_so(
+    settings: dict[str, Value], told: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, settings, "fake")
+    with pytest.warns(UserWarning, match=f"{path} .*{told}") as found:
+        applied = tuner.apply(path)
+    assert (applied.settings, len(found), found[0].filename) == ({}, 1, __file__)

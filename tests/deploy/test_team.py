@@ -19,11 +19,11 @@ from tests.command import (
     wait_until_gone,
 )
 from tests.deploy.recommendations import recommendation, written
+from tests.output.exports.shipped import exported
 from tests.space.spaces import machine
 from tuner.deploy.run import CannotRun, prepare
 from tuner.host.identity import probe
 from tuner.host.topology import format_cpu_list, parse_cpu_list
-from tuner.output.exports import TARGETS
 from tuner.record.configuration import Configuration, Value
 from tuner.space.launching import plan_launch
 
@@ -262,7 +262,7 @@ def test_a_thread_count_left_in_the_shell_does_not_win(tmp_path: Path) -> None:
 
 def script(folder: Path) -> Path:
     path = folder / "run.sh"
-    path.write_text(TARGETS["shell"](recommendation(TWO, probe()), ()))
+    path.write_text(exported("shell", recommendation(TWO, probe())))
     path.chmod(0o755)
     return path
 
@@ -309,7 +309,7 @@ def test_the_script_passes_a_termination_on(tmp_path: Path) -> None:
 def test_the_files_say_what_variables_cannot_do(tmp_path: Path) -> None:
     host = machine(tmp_path, sockets=2, cores=2, threads=2)
     settings: dict[str, Value] = {"launch.instances": 2, "launch.memory_policy": "bind"}
-    text = TARGETS["env"](recommendation(settings, host), ())
+    text = exported("env", recommendation(settings, host))
     assert "2 instances, each started by" in text
     assert "#   numactl --physcpubind=0-1,4-5 --membind=0 --" in text
     assert "#   numactl --physcpubind=2-3,6-7 --membind=1 --" in text

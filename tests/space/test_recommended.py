@@ -86,6 +86,11 @@ def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> N
     assert fault_of(with_package(sound, "libmimalloc.so", "cmeel-mimalloc==3.4.3")) is None
     older = msgspec.structs.replace(sound, placements=[Placement()])
     assert fault_of(older) is None
+    wait: dict[str, Any] = {"value": 5, "applies": "call", "needs_code_change": False}
+    launched = [s for s in sound.settings if not s.needs_code_change]
+    older = msgspec.structs.replace(sound, winner_class="launch_only", settings=launched)
+    older = with_setting(older, "server.max_wait_ms", **wait)
+    assert fault_of(older) is None  # as they were written when the program's wait was any class's
 
 
 def test_outputs_that_a_users_accuracy_judged_were_held_to_no_drift(

@@ -17,7 +17,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.workload import OF_PROGRAMS
 from tuner.space.baselines import resolve_baselines
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import KNOBS, winner_class
 from tuner.space.listing import upper_size
 from tuner.space.profile_file import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
@@ -144,6 +144,19 @@ def test_classes_follow_the_knobs() -> None:
     assert of("torch.interop_threads") is WinnerClass.SAME
     assert of("torch.autocast") is WinnerClass.REDUCED
     assert of("env.DNNL_DEFAULT_FPMATH_MODE") is WinnerClass.REDUCED
+
+
+def test_launch_only_allows_what_is_set_without_changing_the_program() -> None:
+    """The batch is the caller's; how long a request waits for others is the program's own code."""
+    allowed = {
+        knob.id
+        for knob in KNOBS.values()
+        if winner_class(Configuration.of({knob.id: "x"})) is WinnerClass.LAUNCH_ONLY
+    }
+    assert "workload.batch" in allowed
+    assert "server.max_wait_ms" not in allowed
+    assert {str(KNOBS[knob].applies) for knob in allowed - {"workload.batch"}} == {"launch"}
+    assert not any(KNOBS[knob].needs_code_change for knob in allowed)
 
 
 def restricted(

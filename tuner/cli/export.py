@@ -28,11 +28,16 @@ def main(path: Path, target: str, out: Path | None, command: Sequence[str]) -> N
         raise UnknownName("target", target, TARGETS, f"there are {', '.join(TARGETS)}")
     recommendation = read_recommended(path)
     _refuse_unplaced(path, recommendation)
-    text = TARGETS[target](recommendation, command)
+    text = TARGETS[target](recommendation, command, _file_of(path))
     if out is None:
         print(text, end="")
     else:
         write_whole(out, text, executable=target in EXECUTABLE)
+
+
+def _file_of(path: Path) -> str:
+    """Return the name of a recommendation's file; a study's folder stands for its own."""
+    return "recommended.toml" if path.is_dir() else path.name
 
 
 def _refuse_unplaced(path: Path, recommendation: Recommendation) -> None:

@@ -3,7 +3,7 @@
     import tuner
 
     tuned = tuner.apply("recommended.toml")   # before any work of the framework
-    model = tuned.prepare(model)              # layout, precision, compiler
+    model = tuned.prepare(model)              # layout, precision, compiler: called as before
     outputs = model(images)
 
 What was measured is what is applied: the same adapter (worker/frameworks/) that prepared the
@@ -16,15 +16,15 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
 from tuner.record.recommendation import Recommendation
+from tuner.space.catalogue import is_applied_inside
 from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
-from tuner.worker.frameworks import Framework
+from tuner.worker.frameworks import Framework, prepared
 from tuner.worker.frameworks import framework as adapter_for
 
 _LAUNCH = "launch"
@@ -34,48 +34,39 @@ _OF_A_TEAM = ("launch.instances", "launch.cores_per_instance", "launch.placement
 class Applied:
     """A recommendation that is in force in this process, as far as a process can do it.
 
-    settings: the settings by knob that were applied or will be by prepare(). missing: launch
-    settings that this process was not started under, as lines for a person. batch: the batch size
-    that the settings were confirmed with.
+    settings: the settings by knob that were applied or will be by prepare(). missing: settings that
+    no call of these puts into force, as lines for a person: launch settings that this process was
+    not started under, and what the program does itself. batch: the batch size that the settings
+    were confirmed with.
     """
 
     def __init__(self, recommendation: Recommendation, adapter: Framework) -> None:
         self.settings = {
             setting.knob: setting.value
             for setting in recommendation.settings
-            if setting.applies != _LAUNCH
+            if is_applied_inside(setting.knob)
         }
         self.batch = recommendation.workload.batch
         self.missing = tuple(_missing(recommendation))
         self._adapter = adapter
         self._is_prepared = False
 
-    def prepare(self, model: Any) -> Callable[..., Any]:
+    def prepare(self, model: Any) -> Any:
         """Return the model in the layout, precision and form that were confirmed.
 
         model: a torch.nn.Module, or a keras.Model; it is changed in place where the settings say
-        so, and moved to the GPU where that was measured, as its inputs are. The result takes the
-        model's inputs in order and computes without gradients. The first call for each shape of
-        inputs compiles, where a compiler was confirmed.
+        so, and moved to the GPU where that was measured, as its inputs are. The result is of the
+        model's class, shares its state, takes and returns what the model does, and computes
+        without gradients. The first call of each kind of inputs compiles, where a compiler was
+        confirmed; what no form is built for runs in the model itself, with a warning.
         Raises UsageError at a second model: layouts and compilers are settings of the process.
         """
         if self._is_prepared:
             raise UsageError("prepare() was called before: a process serves one tuned model")
         self._is_prepared = True
-        adapter = self._adapter
-        adapter.build.adopt(model)
-        adapter.build.place(self.settings)
-        functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
-
-        def tuned(*inputs: Any) -> Any:
-            given = tuple(adapter.work.given(tensor) for tensor in inputs)
-            shapes = tuple((tuple(tensor.shape), str(tensor.dtype)) for tensor in given)
-            with adapter.work.running():
-                if shapes not in functions:
-                    functions[shapes] = adapter.work.function(given)
-                return functions[shapes](*given)
-
-        return tuned
+        self._adapter.build.adopt(model)
+        self._adapter.build.place(self.settings)
+        return prepared(self._adapter)
 
 
 def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "") -> Applied:
@@ -102,13 +93,27 @@ def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "")
         raise UsageError(
             f"{name} has begun to work before tuner.apply({str(path)!r}): call it first"
         ) from error
-    if absent := _absent_variables(recommendation):
-        warnings.warn(
-            f"started without {', '.join(absent)}: what that gains is not here; start the program "
-            f"by: tune-framework run {shlex.quote(str(place))} -- PROGRAM",
-            stacklevel=2,
-        )
+    if lack := _lack(place, recommendation, applied):
+        warnings.warn(lack, stacklevel=2)
     return applied
+
+
+def _lack(place: Path, recommendation: Recommendation, applied: Applied) -> str:
+    """Say what the program has less than its author may believe; empty if that is nothing."""
+    r = recommendation
+    if not r.settings:
+        return f"{place} sets nothing, so that apply does nothing: {r.nothing_set}"
+    start = f"start the program by: tune-framework run {shlex.quote(str(place))} -- PROGRAM"
+    nothing = f"{place} holds no setting that a program applies, so that apply does nothing; "
+    if absent := _absent_variables(r):
+        told = f"started without {', '.join(absent)}: what that gains is not here; {start}"
+        return told if applied.settings else nothing + told
+    if applied.settings:
+        return ""
+    if applied.missing:
+        return f"{nothing}it holds {', '.join(applied.missing)}"
+    is_launched = any(setting.applies == _LAUNCH for setting in r.settings)
+    return "" if is_launched else f"{nothing}call the model with batches of {applied.batch}"
 
 
 def _absent_variables(recommendation: Recommendation) -> list[str]:
@@ -126,7 +131,7 @@ def _absent_variables(recommendation: Recommendation) -> list[str]:
 
 
 def _missing(recommendation: Recommendation) -> list[str]:
-    """Name the launch settings that this process was not started under, as far as it can tell."""
+    """Name the settings that apply and prepare do not put into force, as far as it can be told."""
     lines = _absent_variables(recommendation)
     in_environment = ("env.", "launch.allocator", "launch.openmp")
     is_in_team = "TUNE_FRAMEWORK_INSTANCES" in os.environ
@@ -135,4 +140,6 @@ def _missing(recommendation: Recommendation) -> list[str]:
             continue  # tune-framework run, or run.sh, started it
         if setting.applies == _LAUNCH and not setting.knob.startswith(in_environment):
             lines.append(f"{setting.knob}={setting.value} (set by tune-framework run)")
+        if setting.needs_code_change and not is_applied_inside(setting.knob):
+            lines.append(f"{setting.knob}={setting.value} (the program itself must: {setting.how})")
     return lines

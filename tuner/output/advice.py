@@ -14,7 +14,7 @@ from tuner.record.configuration import Value
 from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
 from tuner.record.workload import PROGRAM, SERVICE
-from tuner.space.catalogue import describe
+from tuner.space.catalogue import describe, is_applied_inside
 from tuner.space.knobs_of.launch import BATCH
 
 _ANY_PROGRAM = "python serve.py"
@@ -44,9 +44,8 @@ def to_apply(result: Result) -> list[str]:
     if result.verdict != "faster":
         return []
     winner = result.winners[result.recommended_class].configuration
-    knobs = [describe(knob) for knob in winner if knob != BATCH]
     lines = [f"tune-framework run recommended.toml -- {_ANY_PROGRAM}"]
-    if any(knob.needs_code_change for knob in knobs):
+    if any(map(is_applied_inside, winner)):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
     elif result.model_facts is not None and result.model_facts.form == SERVICE:
         if given := _options_as_given(result.command, _OF_A_SERVER):

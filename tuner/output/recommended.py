@@ -18,6 +18,7 @@ def write_recommendations(
     """Write recommended*.toml for every class, and env and script for the one that ships."""
     for klass, recommendation in recommendations.items():
         write_recommendation(folder / f"recommended.{klass}.toml", recommendation)
-    write_recommendation(folder / "recommended.toml", recommendations[shipped])
-    write_whole(folder / "recommended.env", env.render(recommendations[shipped]))
-    write_whole(folder / "run.sh", shell.render(recommendations[shipped]), executable=True)
+    r, name = recommendations[shipped], "recommended.toml"
+    write_recommendation(folder / name, r)
+    write_whole(folder / "recommended.env", env.render(r, (), name))
+    write_whole(folder / "run.sh", shell.render(r, (), name), executable=True)

@@ -19,7 +19,7 @@ from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.space.knob import Applies, Knob
 from tuner.space.knobs_of import allocators, launch, onednn, openmp
-from tuner.space.knobs_of.launch import BATCH, MAX_WAIT
+from tuner.space.knobs_of.launch import BATCH
 
 
 def _of_frameworks() -> Iterable[Knob]:
@@ -71,19 +71,26 @@ def fault_of_value(knob: str, value: Value) -> str | None:
 
 
 _CLASSES = list(WinnerClass)
-BATCHING = (BATCH, MAX_WAIT)
-"""What whoever calls the model sets, whatever the model's own program is."""
 
 
 @functools.lru_cache(maxsize=1 << 16)
 def winner_class(configuration: Configuration) -> WinnerClass:
-    """Return the narrowest class that allows the configuration; batching is free in each."""
-    knobs = [describe(knob) for knob, _ in configuration.settings if knob not in BATCHING]
+    """Return the narrowest class that allows the configuration.
+
+    `launch_only` allows what is set without changing the program: how it is started, and the batch
+    that it is called with. How long requests wait for others is in the program: `same`.
+    """
+    knobs = [describe(knob) for knob, _ in configuration.settings]
     if any(knob.changes_numerics for knob in knobs):
         return WinnerClass.REDUCED
-    if any(knob.applies is not Applies.LAUNCH for knob in knobs):
+    if any(knob.needs_code_change for knob in knobs):
         return WinnerClass.SAME
     return WinnerClass.LAUNCH_ONLY
+
+
+def is_applied_inside(knob: str) -> bool:
+    """Tell whether `tuner.apply` and `prepare` set a knob: it is a switch of the framework."""
+    return describe(knob).needs_code_change and bool(describe(knob).frameworks)
 
 
 def is_default(configuration: Configuration) -> bool:

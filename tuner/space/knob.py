@@ -139,7 +139,7 @@ class Knob(msgspec.Struct, frozen=True):
 
     @property
     def needs_code_change(self) -> bool:
-        """Whether the user's program must change, as opposed to how it is started."""
+        """Whether the program must change, as opposed to how it is started and called."""
         return self.applies in (Applies.PROCESS, Applies.MODEL)
 
 

@@ -26,12 +26,16 @@ from tuner.record.recommendation import (
     Setting,
 )
 from tuner.space.catalogue import KNOBS, allowed_in, describe, fault_of_value, is_known
-from tuner.space.knobs_of.launch import BATCH, INSTANCES, PRELOADED
+from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT, PRELOADED
 from tuner.space.launching import PRELOAD
 from tuner.space.restrictions import NOT_A_SETTING, slip_of
 
 _LONG_NUMBER = re.compile(r"\d{5}")
 """No CPU has one: the kernel's NR_CPUS is at most 8192 (arch/x86/Kconfig)."""
+
+_EARLIER = {MAX_WAIT: ("call", False)}
+"""What earlier versions wrote of a knob: when it applies, and whether the program must change. They
+allowed it in every class."""
 
 
 def read_recommended(path: Path) -> Recommendation:
@@ -63,7 +67,7 @@ def fault_of(recommendation: Recommendation) -> str | None:
     if twice := next((knob for knob in knobs if knobs.count(knob) > 1), None):
         return f"{twice} is set twice"
     settings = Configuration.of({s.knob: s.value for s in r.settings})
-    if not allowed_in(WinnerClass(r.winner_class), settings):
+    if not allowed_in(WinnerClass(r.winner_class), settings.without(MAX_WAIT)):
         return f"the class {r.winner_class} does not allow {settings.label()}"
     for where, count in (("batch", r.workload.batch), ("default_batch", r.workload.default_batch)):
         if count is not None and (fault := fault_of_value(BATCH, count)):
@@ -90,7 +94,7 @@ def _fault_of_setting(setting: Setting, framework: str) -> str | None:
     if fault := fault_of_value(setting.knob, setting.value):
         return fault
     stated = (setting.applies, setting.needs_code_change)
-    if stated != (str(knob.applies), knob.needs_code_change):
+    if stated not in ((str(knob.applies), knob.needs_code_change), _EARLIER.get(setting.knob)):
         return (
             f"{setting.knob} applies at {setting.applies!r} with needs_code_change = "
             f"{str(setting.needs_code_change).lower()}; it is {str(knob.applies)!r} and "

@@ -1,6 +1,9 @@
 """Recommendations to export: plain, placed, in a team, and hostile."""
 
+from collections.abc import Sequence
+
 from tuner.host.libraries import library_named
+from tuner.output.exports import TARGETS
 from tuner.record.configuration import Value
 from tuner.record.interval import Interval
 from tuner.record.recommendation import (
@@ -77,6 +80,13 @@ def shipped(
         memory_bytes=memory_bytes,
         packages=packages or {},
     )
+
+
+def exported(
+    target: str, r: Recommendation, command: Sequence[str] = (), source: str = "recommended.toml"
+) -> str:
+    """Return the text of a target."""
+    return TARGETS[target](r, command, source)
 
 
 PLACED = [Placement("0-3", "bind:0")]

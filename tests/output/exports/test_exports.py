@@ -25,8 +25,10 @@ from tests.output.exports.shipped import (
     PLACED,
     TCMALLOC,
     TEAM,
+    exported,
     shipped,
 )
+from tuner.cli import export
 from tuner.errors import UsageError
 from tuner.output.exports import TARGETS
 from tuner.record.configuration import Value
@@ -69,9 +71,9 @@ def comments_of(text: str) -> str:
 def test_nothing_is_dropped_silently(r: Recommendation, target: str) -> None:
     if target == "tfserving":
         with pytest.raises(UsageError, match="--to torchserve"):
-            TARGETS[target](r, ())
+            exported(target, r)
         return
-    text = TARGETS[target](r, ())
+    text = exported(target, r)
     for setting in r.settings:
         if setting.needs_code_change:
             assert setting.how in text
@@ -90,7 +92,7 @@ def test_nothing_is_dropped_silently(r: Recommendation, target: str) -> None:
 @each
 def test_a_shell_sources_the_env_file(r: Recommendation, tmp_path: Path) -> None:
     path = tmp_path / "recommended.env"
-    path.write_text(TARGETS["env"](r, ()))
+    path.write_text(exported("env", r))
     script = f"set -a; . {path}; exec {sys.executable} -c 'import json, os; " \
              "print(json.dumps(dict(os.environ)))'"  # fmt: skip
     environment = {k: v for k, v in os.environ.items() if k not in r.environment}
@@ -115,7 +117,7 @@ def test_the_script_sets_what_is_recommended_whatever_the_values(
     r: Recommendation, tmp_path: Path
 ) -> None:
     path = tmp_path / "run.sh"
-    path.write_text(TARGETS["shell"](r, ()))
+    path.write_text(exported("shell", r))
     show = "import json, os; print(json.dumps(dict(os.environ)))"
     done = subprocess.run(
         ["/bin/sh", str(path), sys.executable, "-c", show],
@@ -128,7 +130,7 @@ def test_the_script_sets_what_is_recommended_whatever_the_values(
 
 @each
 def test_a_dockerfile_parser_reads_the_lines(r: Recommendation) -> None:
-    text = "FROM python:3.11-slim\n" + TARGETS["docker"](r, SERVE)
+    text = "FROM python:3.11-slim\n" + exported("docker", r, SERVE)
     parser = DockerfileParser(fileobj=io.BytesIO())
     parser.content = text
     kinds = {line["instruction"] for line in parser.structure}
@@ -139,7 +141,7 @@ def test_a_dockerfile_parser_reads_the_lines(r: Recommendation) -> None:
 
 
 def test_the_image_gets_what_is_preloaded_or_is_not_built() -> None:
-    text = TARGETS["docker"](shipped({**CODE}, {"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}), ())
+    text = exported("docker", shipped({**CODE}, {"LD_PRELOAD": f"{IOMP}:{TCMALLOC}"}))
     assert "--no-install-recommends libtcmalloc-minimal4 g++" in text
     assert "pip install --no-cache-dir intel-openmp" in text
     assert "test -e /usr/local/lib/libiomp5.so || ln -s" in text
@@ -148,7 +150,7 @@ def test_the_image_gets_what_is_preloaded_or_is_not_built() -> None:
 
 
 def test_containers_are_placed_by_docker_run() -> None:
-    text = TARGETS["docker"](shipped(placements=TEAM), ())
+    text = exported("docker", shipped(placements=TEAM))
     assert "# run 2 containers, one instance each:\n" in text
     assert "#   docker run --cpuset-cpus=0-3 --cpuset-mems=0 ...\n" in text
     assert "#   docker run --cpuset-cpus=4-7 --cpuset-mems=1 ...\n" in text
@@ -157,8 +159,8 @@ def test_containers_are_placed_by_docker_run() -> None:
 
 def test_a_librarys_name_runs_nothing_when_the_image_is_built() -> None:
     hostile = "/opt/libiomp5.so;touch owned"
-    text = "FROM python:3.11-slim\n" + TARGETS["docker"](
-        shipped(environment={"LD_PRELOAD": hostile}), ()
+    text = "FROM python:3.11-slim\n" + exported(
+        "docker", shipped(environment={"LD_PRELOAD": hostile}), ()
     )
     parser = DockerfileParser(fileobj=io.BytesIO())
     parser.content = text
@@ -173,18 +175,18 @@ def test_a_librarys_name_runs_nothing_when_the_image_is_built() -> None:
 @pytest.mark.parametrize("target", ["env", "torchserve", "python"])
 def test_a_program_is_refused_where_none_is_started(target: str) -> None:
     with pytest.raises(UsageError, match="starts no program"):
-        TARGETS[target](shipped(), SERVE)
+        exported(target, shipped(), SERVE)
 
 
 def test_a_comment_never_goes_on_in_the_next_line() -> None:
-    text = TARGETS["env"](shipped(environment={"A": "b\\", "ZZ": "1"}), ())
+    text = exported("env", shipped(environment={"A": "b\\", "ZZ": "1"}))
     assert not any(line.endswith("\\") for line in text.splitlines())
     assert "ZZ=1" in text.splitlines()
 
 
 @each
 def test_kubernetes_schema_accepts_the_manifest(r: Recommendation) -> None:
-    text = TARGETS["kubernetes"](r, SERVE)
+    text = exported("kubernetes", r, SERVE)
     manifest = yaml.safe_load(text)
     kubernetes_validate.validate(manifest, "1.30", strict=True)
     pod = manifest["spec"]["template"]["spec"]
@@ -208,7 +210,7 @@ def test_kubernetes_schema_accepts_the_manifest(r: Recommendation) -> None:
 
 def test_memory_is_what_was_seen_with_room_and_a_guess_is_called_one() -> None:
     def memory(r: Recommendation) -> str:
-        text = TARGETS["kubernetes"](r, ())
+        text = exported("kubernetes", r)
         (container,) = yaml.safe_load(text)["spec"]["template"]["spec"]["containers"]
         return str(container["resources"]["limits"]["memory"])
 
@@ -216,12 +218,12 @@ def test_memory_is_what_was_seen_with_room_and_a_guess_is_called_one() -> None:
     assert memory(shipped(memory_bytes=700 << 20, placements=TEAM)) == "512Mi"  # each of two
     unknown = shipped(memory_bytes=None)
     assert memory(unknown) == "4096Mi"
-    assert "is a guess" in TARGETS["kubernetes"](unknown, ())
+    assert "is a guess" in exported("kubernetes", unknown)
 
 
 def test_reserved_huge_pages_are_asked_for_and_the_node_is_told() -> None:
     r = shipped(environment={"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"})
-    text = TARGETS["kubernetes"](r, ())
+    text = exported("kubernetes", r)
     manifest = yaml.safe_load(text)
     kubernetes_validate.validate(manifest, "1.30", strict=True)
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
@@ -236,7 +238,7 @@ def test_systemd_accepts_the_unit(r: Recommendation, tmp_path: Path) -> None:
     if len(r.placements) > 1 or r.packages:
         command = ("/usr/bin/env", *SERVE)
     unit = tmp_path / "tuned.service"
-    text = TARGETS["systemd"](r, command)
+    text = exported("systemd", r, command)
     unit.write_text(text.replace("/usr/local/bin/run.sh", "/usr/bin/env"))
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", str(unit)],
@@ -248,7 +250,7 @@ def test_systemd_accepts_the_unit(r: Recommendation, tmp_path: Path) -> None:
 
 def test_a_word_of_the_program_is_no_line_of_the_unit(tmp_path: Path) -> None:
     words = ("/usr/bin/python3", "-c", "print(1)\nExecStartPre=/bin/false\t\x1b")
-    text = TARGETS["systemd"](shipped(launched=False), words)
+    text = exported("systemd", shipped(launched=False), words)
     lines = [line for line in text.splitlines() if line.startswith("Exec")]
     assert lines == [
         r'ExecStart="/usr/bin/python3" "-c" "print(1)\x0aExecStartPre=/bin/false\x09\x1b"'
@@ -256,7 +258,7 @@ def test_a_word_of_the_program_is_no_line_of_the_unit(tmp_path: Path) -> None:
 
 
 def test_the_unit_places_and_quotes() -> None:
-    text = TARGETS["systemd"](shipped(placements=PLACED, environment={"X": HOSTILE}), SERVE)
+    text = exported("systemd", shipped(placements=PLACED, environment={"X": HOSTILE}), SERVE)
     lines = text.splitlines()
     assert "CPUAffinity=0-3" in lines
     assert "NUMAPolicy=bind" in lines
@@ -265,13 +267,13 @@ def test_the_unit_places_and_quotes() -> None:
     (hostile,) = [line for line in lines if line.startswith('Environment="X=')]
     assert "%%n" in hostile
     assert "\\\\" in hostile
-    team = TARGETS["systemd"](shipped(placements=TEAM), SERVE)
+    team = exported("systemd", shipped(placements=TEAM), SERVE)
     assert 'ExecStart="/usr/local/bin/run.sh" "/usr/bin/python3"' in team
 
 
 @each
 def test_torchserve_is_told_workers_batch_and_compiler(r: Recommendation) -> None:
-    text = TARGETS["torchserve"](r, ())
+    text = exported("torchserve", r)
     config = yaml.safe_load(text)
     assert config["minWorkers"] == config["maxWorkers"] == len(r.placements)
     assert config["batchSize"] == 16
@@ -283,13 +285,13 @@ def test_torchserve_is_told_workers_batch_and_compiler(r: Recommendation) -> Non
 
 def test_the_servers_of_other_frameworks_are_named() -> None:
     with pytest.raises(UsageError, match="--to tfserving"):
-        TARGETS["torchserve"](shipped(framework="tensorflow"), ())
+        exported("torchserve", shipped(framework="tensorflow"))
 
 
 @each
 def test_the_python_file_runs_beside_its_recommendation(r: Recommendation, tmp_path: Path) -> None:
     program = tmp_path / "serve.py"
-    program.write_text(TARGETS["python"](r, ()) + "print(BATCH)\n")
+    program.write_text(exported("python", r) + "print(BATCH)\n")
     if "\n" in r.workload.model:  # a study never writes one that cannot be read
         compile(program.read_text(), "serve.py", "exec")
         return
@@ -335,24 +337,24 @@ def as_server(r: Recommendation) -> Recommendation:
 
 def test_what_a_server_lacks_in_a_manifest_is_said_and_of_no_other() -> None:
     ports = "ports: add yours; the program must listen on 0.0.0.0"
-    assert ports in TARGETS["kubernetes"](as_server(shipped()), ())
-    assert ports not in TARGETS["kubernetes"](shipped(), ())
-    assert "# WorkingDirectory: systemd starts programs in /" in TARGETS["systemd"](shipped(), ())
+    assert ports in exported("kubernetes", as_server(shipped()))
+    assert ports not in exported("kubernetes", shipped())
+    assert "# WorkingDirectory: systemd starts programs in /" in exported("systemd", shipped())
 
 
 def test_batching_that_was_measured_goes_into_the_server_s_own_configuration() -> None:
     from google.protobuf import text_format
 
     settings: dict[str, Value] = {"server.max_wait_ms": 5}
-    script = TARGETS["tfserving"](as_server(shipped(settings, framework="tensorflow")), ())
+    script = exported("tfserving", as_server(shipped(settings, framework="tensorflow")))
     written = script.partition("<<END\n")[2].partition("END\n")[0]
     found = text_format.Parse(written, batching_parameters())
     assert found.batch_timeout_micros.value == 5000
     assert list(found.allowed_batch_sizes) == [1, 2, 4, 8, 16]
     assert "not measured" not in script
-    config = yaml.safe_load(TARGETS["torchserve"](as_server(shipped(settings)), ()))
+    config = yaml.safe_load(exported("torchserve", as_server(shipped(settings))))
     assert (config["batchSize"], config["maxBatchDelay"]) == (16, 5)
-    without = TARGETS["torchserve"](as_server(shipped()), ())
+    without = exported("torchserve", as_server(shipped()))
     assert yaml.safe_load(without)["maxBatchDelay"] == 0
     assert "not measured" not in without
 
@@ -365,7 +367,7 @@ def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_pat
         framework="tensorflow", batch=32,
     )  # fmt: skip
     script, server = tmp_path / "serve.sh", tmp_path / "tensorflow_model_server"
-    script.write_text(TARGETS["tfserving"](r, ()))
+    script.write_text(exported("tfserving", r))
     server.write_text(
         f"#!{sys.executable}\nimport json, os, sys\n"
         "flags = dict(a.partition('=')[::2] for a in sys.argv[1:])\n"
@@ -409,17 +411,54 @@ def test_a_card_is_named_wherever_one_computed(target: str) -> None:
     plain = shipped()
     if target == "tfserving":
         plain = shipped(framework="tensorflow")
-    text = TARGETS[target](on_a_card(plain), ())
+    text = exported(target, on_a_card(plain))
     assert "measured on NVIDIA H100 80GB HBM3 beside A Xeon" in text
     assert "needs an NVIDIA GPU and its driver" in text
-    assert "NVIDIA H100" not in TARGETS[target](plain, ())
+    assert "NVIDIA H100" not in exported(target, plain)
 
 
 def test_a_card_is_asked_for_where_a_target_can() -> None:
-    assert "docker run --gpus 1 ..." in TARGETS["docker"](on_a_card(shipped()), ())
-    manifest = yaml.safe_load(TARGETS["kubernetes"](on_a_card(shipped()), ()))
+    assert "docker run --gpus 1 ..." in exported("docker", on_a_card(shipped()))
+    manifest = yaml.safe_load(exported("kubernetes", on_a_card(shipped())))
     (container,) = manifest["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["limits"]["nvidia.com/gpu"] == 1
     assert "nvidia.com/gpu" not in container["resources"]["requests"]
-    team = comments_of(TARGETS["kubernetes"](on_a_card(shipped(placements=TEAM)), ()))
+    team = comments_of(exported("kubernetes", on_a_card(shipped(placements=TEAM))))
     assert "each replica asks for a GPU of its own" in team
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_export_names_the_file_that_it_exports(target: str, tmp_path: Path) -> None:
+    code: dict[str, Value] = {"tensorflow.frozen": True} if target == "tfserving" else CODE
+    framework = "tensorflow" if target == "tfserving" else "torch"
+    path, out = tmp_path / "recommended.reduced.toml", tmp_path / "out"
+    write_recommendation(path, shipped(code, {"LD_PRELOAD": TCMALLOC}, TEAM, framework=framework))
+    export.main(path, target, out, ())
+    text = out.read_text()
+    assert "recommended.reduced.toml" in text
+    assert "recommended.toml" not in text
+
+
+def test_the_program_applies_the_file_that_was_exported_and_no_other_beside_it(
+    tmp_path: Path,
+) -> None:
+    """A study's files lie side by side: that of the whole study may keep the default."""
+    write_recommendation(tmp_path / "recommended.toml", shipped(launched=False))
+    path = tmp_path / "recommended.reduced.toml"
+    settings: dict[str, Value] = {"fake.layout": "packed"}
+    write_recommendation(path, shipped(settings, framework="fake", launched=False))
+    export.main(path, "python", tmp_path / "serve.py", ())
+    with (tmp_path / "serve.py").open("a") as program:
+        program.write("print(tuned.settings)\n")
+    done = subprocess.run(
+        [sys.executable, "-W", "error", str(tmp_path / "serve.py")],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.splitlines() == ["{'fake.layout': 'packed'}"]
+
+
+def test_what_apply_cannot_do_is_not_promised_of_it() -> None:
+    r = as_server(shipped({"server.max_wait_ms": 5}))
+    assert "the program itself must: server.max_wait_ms=5: answer at the" in exported("env", r)
+    assert "tuner.apply" not in exported("env", r)
+    assert "tuner.apply" in exported("env", as_server(shipped(CODE)))

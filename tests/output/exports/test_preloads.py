@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.output.exports.shipped import FROM_PIP, TCMALLOC
+from tests.output.exports.shipped import FROM_PIP, TCMALLOC, exported
 from tuner.errors import UsageError
 from tuner.output.exports import TARGETS
 from tuner.record.files import read_recommendation, write_recommendation
@@ -22,8 +22,8 @@ FOR_TENSORFLOW = msgspec.structs.replace(
 BY_ITS_PATH = msgspec.structs.replace(FROM_PIP, environment={"LD_PRELOAD": TCMALLOC}, packages={})
 
 
-def exported(target: str) -> str:
-    return TARGETS[target](FOR_TENSORFLOW if target == "tfserving" else FROM_PIP, ())
+def from_pip(target: str) -> str:
+    return exported(target, FOR_TENSORFLOW if target == "tfserving" else FROM_PIP)
 
 
 def installed(folder: Path, package: str, *files: str) -> None:
@@ -52,7 +52,7 @@ def started(
     r: Recommendation, folder: Path, *program: str, **variables: str
 ) -> subprocess.CompletedProcess[str]:
     script = folder / "run.sh"
-    script.write_text(TARGETS["shell"](r, ()))
+    script.write_text(exported("shell", r))
     inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHON", "LD_PRELOAD")}
     return subprocess.run(
         ["/bin/sh", str(script), *program],
@@ -101,14 +101,14 @@ def test_without_the_package_the_script_starts_nothing_and_names_it(tmp_path: Pa
 
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_names_the_package_with_its_version(target: str) -> None:
-    text = exported(target)
+    text = from_pip(target)
     assert "pip install" in text
     assert "cmeel-mimalloc==3.4.3" in text
     assert "intel-openmp==2026.2.0" in text
 
 
 def test_the_image_gets_the_packages_and_what_they_need_themselves() -> None:
-    text = exported("docker")
+    text = from_pip("docker")
     assert "--no-install-recommends libatomic1 \\" in text
     assert "RUN pip install --no-cache-dir cmeel-mimalloc==3.4.3 \\" in text
     assert "ENV LD_PRELOAD=/usr/local/lib/libmimalloc.so:/usr/local/lib/libiomp5.so\n" in text
@@ -116,13 +116,13 @@ def test_the_image_gets_the_packages_and_what_they_need_themselves() -> None:
 
 
 def test_a_unit_leaves_the_search_to_the_script() -> None:
-    text = exported("systemd")
+    text = from_pip("systemd")
     assert 'ExecStart="/usr/local/bin/run.sh" ' in text
     assert "Environment=" not in text
 
 
 def test_the_env_file_tells_the_command_that_finds_them(environment: Path) -> None:
-    (line,) = [text for text in exported("env").splitlines() if "export LD_PRELOAD=" in text]
+    (line,) = [text for text in from_pip("env").splitlines() if "export LD_PRELOAD=" in text]
     assert line.startswith("# ")
     command = line[line.index("export ") :].replace("python3", sys.executable)
     done = subprocess.run(

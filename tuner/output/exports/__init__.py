@@ -1,7 +1,8 @@
 """A recommendation in the words of what it is deployed with: one file per target.
 
-Each target is a function of a recommendation and the program's command line, and returns the whole
-text of a file. What a target cannot express, or needs besides, stands in it as a comment.
+Each target is a function of a recommendation, the program's command line and the name of the
+recommendation's file, and returns the whole text of a file. What a target cannot express, or needs
+besides, stands in it as a comment.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tuner.output.exports import (
 )
 from tuner.record.recommendation import Recommendation
 
-Export = Callable[[Recommendation, Sequence[str]], str]
+Export = Callable[[Recommendation, Sequence[str], str], str]
 
 TARGETS: dict[str, Export] = {
     "env": environment.render,

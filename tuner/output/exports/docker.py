@@ -19,13 +19,15 @@ from tuner.output.exports.preloads import Library, in_image, libraries
 from tuner.record.recommendation import Placement, Recommendation
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return lines that go to the end of a Dockerfile: what is preloaded is so in every RUN."""
     r = recommendation
     needed = libraries(r)
     packages = [library.debian for library in needed if library.debian]
     packages += ["g++"] if needs_compiler(r) else []
-    lines = comments([*heading(r), *program_changes(r), *on_the_node(r), *_versions(r)])
+    lines = comments(
+        [*heading(r, source), *program_changes(r, source), *on_the_node(r), *_versions(r)]
+    )
     if packages:
         lines += [
             "RUN apt-get update \\",

@@ -20,11 +20,11 @@ _LITERAL = re.compile(r"[A-Za-z0-9_./:,=+@%{}-]*")
 """What each of the three takes as it is."""
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the lines; a value that no quoting makes the same for all three is a comment."""
     r = recommendation
     refuse_command("env", command)
-    said = [*notes(r), *_placing(r)]
+    said = [*notes(r, source), *_placing(r)]
     lines = comments(said)
     for name, value in sorted(r.environment.items()):
         if name == PRELOAD and are_found_at_start(r):

@@ -27,7 +27,7 @@ _STEP_MIB = 256
 _UNMEASURED_MIB = 4096
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the manifest: requests are limits, whole CPUs, so that they may be exclusive."""
     r = recommendation
     name = _name(r)
@@ -57,7 +57,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         },
     }
     body: str = yaml.safe_dump(manifest, sort_keys=False, allow_unicode=False)
-    said = [*notes(r), *_kubelet(r)]
+    said = [*notes(r, source), *_kubelet(r)]
     return "".join(f"{line}\n" for line in comments(said)) + body
 
 

@@ -9,6 +9,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.output.exports.preloads import libraries, needed
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.record.workload import CUDA
+from tuner.space.catalogue import is_applied_inside
 from tuner.space.knobs_of.launch import CPUS, MAX_WAIT
 
 _COMPILED = ("torch.compile.mode", "torch.export.mode")
@@ -36,8 +37,8 @@ def max_wait_ms(recommendation: Recommendation) -> int | None:
     return int(settings.get(MAX_WAIT, 0))
 
 
-def heading(recommendation: Recommendation) -> list[str]:
-    """Say what was confirmed, of what and where."""
+def heading(recommendation: Recommendation, source: str) -> list[str]:
+    """Say what was confirmed, of what and where; source: the name of the recommendation's file."""
     r = recommendation
     claim = r.nothing_set
     if r.claim.speedup is not None and not claim:
@@ -49,7 +50,7 @@ def heading(recommendation: Recommendation) -> list[str]:
     told = "for" if r.is_expected else "measured on"
     load = f"{workload.load_in_words()}, batch {workload.batch}"
     return [
-        f"{workload.model}, {workload.framework}, {load}: {claim}",
+        f"{source}: {workload.model}, {workload.framework}, {load}: {claim}",
         f"{told} {_computed(r)}; elsewhere it may differ",
     ]
 
@@ -67,16 +68,16 @@ def _computed(recommendation: Recommendation) -> str:
     return f"{gpus[0]['name']} beside {cpu}" if gpus else cpu
 
 
-def program_changes(recommendation: Recommendation) -> list[str]:
-    """Say what the program itself must do."""
+def program_changes(recommendation: Recommendation, source: str) -> list[str]:
+    """Say what the program itself must do; source: the recommendation's file."""
     lines = [
         f"the program itself must: {setting.knob}={setting.value}: {setting.how}"
         for setting in recommendation.settings
         if setting.needs_code_change
     ]
-    if lines:
+    if any(is_applied_inside(setting.knob) for setting in recommendation.settings):
         told = "or" if recommendation.is_expected else "or, as it was measured"
-        lines.append(f"{told}: tuner.apply('recommended.toml') in the program")
+        lines.append(f"{told}: tuner.apply({source!r}).prepare(model) in the program")
     return lines
 
 
@@ -127,10 +128,13 @@ def placing_command(placement: Placement) -> list[str]:
     return ["numactl", *placed, f"{memory}={nodes}", "--"]
 
 
-def notes(recommendation: Recommendation) -> list[str]:
-    """Return what every file begins with: what it is, and what it needs besides."""
+def notes(recommendation: Recommendation, source: str) -> list[str]:
+    """Return what every file begins with: what it is, and what it needs besides.
+
+    source: the name of the recommendation's file.
+    """
     r = recommendation
-    return [*heading(r), *program_changes(r), *on_the_image(r), *on_the_node(r)]
+    return [*heading(r, source), *program_changes(r, source), *on_the_image(r), *on_the_node(r)]
 
 
 def n_cpus(recommendation: Recommendation) -> int:

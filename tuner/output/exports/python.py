@@ -2,29 +2,35 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from tuner.output.exports.needs import comments, heading, on_the_image, on_the_node, refuse_command
 from tuner.record.recommendation import Recommendation
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
-    """Return the lines of a program that reads recommended.toml beside it."""
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
+    """Return the lines of a program that reads the recommendation's file beside it."""
     r = recommendation
     refuse_command("python", command)
-    notes = [*heading(r), *on_the_image(r), *on_the_node(r)]
+    notes = [
+        *heading(r, source),
+        *on_the_image(r),
+        *on_the_node(r),
+        f"reads {source}: put it beside this",
+    ]
     inside = [s for s in r.settings if s.needs_code_change]
     before = sorted(r.environment)
     if before or any(s.applies == "launch" for s in r.settings):
         notes.append("start it under the launch settings, which no program can give itself:")
-        notes.append("  tune-framework run recommended.toml -- python THIS.py")
+        notes.append(f"  tune-framework run {shlex.quote(source)} -- python THIS.py")
     lines = [
         *comments(notes),
         "from pathlib import Path",
         "",
         "import tuner",
         "",
-        'tuned = tuner.apply(Path(__file__).with_name("recommended.toml"))  # before other work',
+        f"tuned = tuner.apply(Path(__file__).with_name({source!r}))  # before other work",
         "for missing in tuned.missing:",
         '    print(f"not set where this program was started: {missing}")',
         "",

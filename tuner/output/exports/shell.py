@@ -16,12 +16,12 @@ from tuner.record.recommendation import Placement, Recommendation
 from tuner.space.launching import PRELOAD
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the script; the program is its arguments, or the command that is given here."""
     r = recommendation
     names = "|".join(sorted(r.environment.keys() - {PRELOAD}))
     ours = f"grep -vxE '{names}' | " if names else ""
-    said = notes(r)
+    said = notes(r, source)
     lines = [
         "#!/bin/sh",
         "# usage: run.sh PROGRAM [ARGUMENT...]",

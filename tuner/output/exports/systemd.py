@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from tuner.output.exports.needs import (
@@ -16,10 +17,10 @@ _CONTROLS = frozenset(map(chr, range(1, 32)))
 _PROGRAM = ("/usr/bin/python3", "/srv/serve.py")
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the unit; several instances are started by run.sh."""
     r = recommendation
-    said = notes(r)
+    said = notes(r, source)
     words = list(command or _PROGRAM)
     if not command:
         said.append("ExecStart: put your program (export ... -- PROGRAM ARGUMENT...)")
@@ -30,8 +31,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
         if len(r.placements) == 1:
             why = "a unit cannot look for what pip installed"
         said.append(
-            f"{why}: run.sh, beside recommended.toml, does it (or export --to shell); put it where "
-            "ExecStart says:"
+            f"{why}: put what export {shlex.quote(source)} --to shell writes where ExecStart says:"
         )
         said += [f"  {name}={value}" for name, value in sorted(in_a_shell(r).items())]
         placed = [" ".join(placing_command(p)) for p in r.placements]

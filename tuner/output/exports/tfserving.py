@@ -27,7 +27,7 @@ _FLAGS = {
 _TIMEOUT_US = 1000
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the script; its argument is the model's folder.
 
     Raises UsageError for a model of another framework.
@@ -37,7 +37,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     if r.workload.framework != "tensorflow":
         raise UsageError(f"TensorFlow Serving serves TensorFlow models, this is one of "
                          f"{r.workload.framework}; --to torchserve serves PyTorch's")  # fmt: skip
-    said = [*notes(r), *_limits(r)]
+    said = [*notes(r, source), *_limits(r)]
     waited = max_wait_ms(r)
     sizes = served_sizes(r.workload.batch) if waited is not None else ()
     variables = {k: v for k, v in r.environment.items() if k not in _FLAGS}

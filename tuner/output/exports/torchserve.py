@@ -22,7 +22,7 @@ from tuner.record.recommendation import Recommendation
 _MAX_BATCH_DELAY_MS = 100
 
 
-def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
+def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the file: workers, batch, and compiling where TorchServe can be told to.
 
     Its keys: TorchServe's documentation, "Model config" (minWorkers, maxWorkers, batchSize,
@@ -44,7 +44,7 @@ def render(recommendation: Recommendation, command: Sequence[str] = ()) -> str:
     }
     config |= _compiled({s.knob: s.value for s in r.settings})
     body: str = yaml.safe_dump(config, sort_keys=False, allow_unicode=False)
-    said = [*notes(r), *_around(r)]
+    said = [*notes(r, source), *_around(r)]
     return "".join(f"{line}\n" for line in comments(said)) + body
 
 

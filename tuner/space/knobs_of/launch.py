@@ -37,7 +37,7 @@ KNOBS = (
     ),
     Knob(
         MAX_WAIT,
-        Applies.CALL,
+        Applies.PROCESS,
         "longest that a request waits for others, while the batch is not full",
         how="answer at the latest when the oldest request has waited {value} ms for others",
         domain=Domain(at_least=0, at_most=60_000),
