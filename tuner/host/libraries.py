@@ -43,6 +43,11 @@ DEBIAN_PACKAGES = {
 }
 """The Debian and Ubuntu package that brings a library, where one does."""
 
+STANDS_IN = "TUNE_FRAMEWORK_TEST_LIBRARIES"
+"""A variable for tests: a folder that is searched instead of the system's library folders."""
+HIDDEN = "none"
+"""Its value that hides every library of the system."""
+
 _OF_A_SYSTEM = re.compile(r"/(usr/(local/)?)?lib(32|64|x32)?/|/opt/")
 """How the paths of libraries begin that a system's own packages or its administrator installed
 (Filesystem Hierarchy Standard 3.0, 3.9, 3.13, 4.6, 4.9)."""
@@ -52,11 +57,21 @@ _VERSIONED = (*DISTRIBUTIONS, "numpy")
 
 
 def library_folders(root: Path = Path("/")) -> list[Path]:
-    """List where shared libraries may lie, environments first, then Debian's multiarch folders."""
+    """List where shared libraries may lie, environments first, then the system's folders."""
+    if root != Path("/"):
+        return _system_folders(root)
+    own = dict.fromkeys(prefix / "lib" for prefix in _environments())
+    stand_in = os.environ.get(STANDS_IN)
+    if not stand_in:
+        return [*own, *_system_folders(root)]
+    return [*own] if stand_in == HIDDEN else [*own, Path(stand_in)]
+
+
+def _system_folders(root: Path) -> list[Path]:
+    """List the system's library folders, Debian's multiarch ones among them."""
     multiarch = sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu"
-    own = [prefix / "lib" for prefix in _environments()] if root == Path("/") else []
-    system = ["usr/local/lib", f"usr/lib/{multiarch}", "usr/lib64", "usr/lib", f"lib/{multiarch}"]
-    return [*dict.fromkeys(own), *(root / folder for folder in system)]
+    folders = ("usr/local/lib", f"usr/lib/{multiarch}", "usr/lib64", "usr/lib", f"lib/{multiarch}")
+    return [root / folder for folder in folders]
 
 
 def _environments() -> list[Path]:
