@@ -25,6 +25,7 @@ from tuner.output.phrases import (
     worth,
     worth_unknown,
 )
+from tuner.output.evidence import typical
 from tuner.output.price import price
 from tuner.output.values import default_value, ratio, winner_ratio
 from tuner.record.index import Row
@@ -60,6 +61,8 @@ def show(result: Result, folder: Path) -> None:
     console.print()
     headline = f"{result.model_title}, {result.framework}, {result.load_in_words()}: "
     speedup = f"  {ratio(result.speedup)}" if result.speedup else ""
+    if of_launches := typical(result.winners[result.recommended_class]):
+        speedup += f" {of_launches}"
     at_the_price = f"; {price(result)}" if price(result) else ""
     console.print(
         Text.assemble(
