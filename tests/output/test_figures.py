@@ -163,7 +163,8 @@ def labels(element: ElementTree.Element, x: float = 0.0, y: float = 0.0) -> list
     if not text or element.get("opacity") == "0" or "rotate" in moved:
         return []
     wide = 0.55 * float(element.get("font-size", "12px").removesuffix("px")) * len(text)
-    left = {"start": x, "middle": x - wide / 2, "end": x - wide}[element.get("text-anchor", "start")]
+    anchor = element.get("text-anchor", "start")
+    left = {"start": x, "middle": x - wide / 2, "end": x - wide}[anchor]
     return [Label(text, left, left + wide, y)]
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tuner.cli.tables import wide_console
 from tuner.output.caveats import disturbance, faster_still
+from tuner.output.evidence import typical
 from tuner.output.index import best_guide, lines_of, reached, unfinished
 from tuner.output.phrases import (
     against_as_run,
@@ -25,7 +26,6 @@ from tuner.output.phrases import (
     worth,
     worth_unknown,
 )
-from tuner.output.evidence import typical
 from tuner.output.price import price
 from tuner.output.values import default_value, ratio, winner_ratio
 from tuner.record.index import Row

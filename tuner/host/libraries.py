@@ -44,7 +44,7 @@ DEBIAN_PACKAGES = {
 """The Debian and Ubuntu package that brings a library, where one does."""
 
 STANDS_IN = "TUNE_FRAMEWORK_TEST_LIBRARIES"
-"""A variable for tests: a folder that is searched instead of the system's library folders."""
+"""A variable for tests: the one folder in which libraries of the system are searched."""
 HIDDEN = "none"
 """Its value that hides every library of the system."""
 
@@ -57,14 +57,22 @@ _VERSIONED = (*DISTRIBUTIONS, "numpy")
 
 
 def library_folders(root: Path = Path("/")) -> list[Path]:
-    """List where shared libraries may lie, environments first, then the system's folders."""
-    if root != Path("/"):
-        return _system_folders(root)
-    own = dict.fromkeys(prefix / "lib" for prefix in _environments())
-    stand_in = os.environ.get(STANDS_IN)
-    if not stand_in:
-        return [*own, *_system_folders(root)]
-    return [*own] if stand_in == HIDDEN else [*own, Path(stand_in)]
+    """List where shared libraries may lie, environments first, then Debian's multiarch folders."""
+    own = [prefix / "lib" for prefix in _environments()] if root == Path("/") else []
+    return [*dict.fromkeys(own), *_described_folders(root), *_system_folders(root)]
+
+
+def searched_folders(root: Path = Path("/")) -> list[Path]:
+    """List where libraries are searched that a setting can use: tests may hide the system's."""
+    folders = library_folders(root)
+    is_hidden = root == Path("/") and os.environ.get(STANDS_IN)
+    hidden = _system_folders(root) if is_hidden else []
+    return [folder for folder in folders if folder not in hidden]
+
+
+def _described_folders(root: Path) -> list[Path]:
+    named = os.environ.get(STANDS_IN) if root == Path("/") else None
+    return [Path(named)] if named and named != HIDDEN else []
 
 
 def _system_folders(root: Path) -> list[Path]:

@@ -164,7 +164,7 @@ class Stability(msgspec.Struct, frozen=True):
     word: Steadiness
     """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""
     unseen_one_in: int | None = None
-    """N: were one launch in N slow, the rounds would hold none of them with 5 % probability or more.
+    """N: were one launch in N slow, all rounds would miss them with 5 % probability or more.
 
     The smallest such N. None in results of earlier versions."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 RECOMMENDED = "recommended.toml"
@@ -38,9 +37,11 @@ def kind_of(path: Path) -> str:
 
 
 def recommendation_near(path: Path) -> str:
-    """Return the path of a recommendation in, below or beside a path; a pattern if there is none."""
-    is_folder = os.path.isdir(path)  # unlike Path's method, it raises nothing
-    folder = path if is_folder else path.parent
-    below = sorted(folder.glob(f"*/{RECOMMENDED}")) if is_folder else []
-    found = (each for each in (folder / RECOMMENDED, *below) if os.path.isfile(each))
-    return str(next(found, Path("DIR") / RECOMMENDED))
+    """Return the path of a recommendation in, below or beside a path, or how one is named."""
+    try:
+        folder = path if path.is_dir() else path.parent
+        below = sorted(folder.glob(f"*/{RECOMMENDED}")) if folder == path else []
+        found = [each for each in (folder / RECOMMENDED, *below) if each.is_file()]
+    except (OSError, ValueError):  # what may not be looked at, or can be no path
+        found = []
+    return str(found[0] if found else Path("DIR") / RECOMMENDED)

@@ -269,7 +269,7 @@ class Claims:
         return Claim(default, "keep_default", reason)
 
     def _presented(self, challenger: Configuration) -> str:
-        """Name a class's challenger; one that is behind the default is no candidate for anything."""
+        """Name a class's challenger; one that is behind the default is called no candidate."""
         ratio = self._ledger.ratio(challenger)
         is_behind = ratio is not None and ratio < 1
         what = "configuration nearest to the default" if is_behind else "best candidate"

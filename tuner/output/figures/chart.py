@@ -195,7 +195,8 @@ def ratio_axis(field: str, rows: Rows, title: str = "against the default") -> La
 
     rows: what is drawn; their intervals, as `low` and `high`, lie on the axis as well.
     """
-    seen = [row[name] for row in rows for name in (field, "low", "high") if row.get(name)]
+    drawn = [row[name] for row in rows for name in (field, "low", "high") if row.get(name)]
+    seen = [*drawn, *_LEAST_RATIOS]
     return {
         "field": field,
         "type": "quantitative",
@@ -208,7 +209,7 @@ def ratio_axis(field: str, rows: Rows, title: str = "against the default") -> La
         },
         "axis": {
             "format": ".3~g",
-            "values": ratio_ticks(min(seen + [*_LEAST_RATIOS]), max(seen + [*_LEAST_RATIOS])),
+            "values": ratio_ticks(min(seen), max(seen)),
         },
     }
 
