@@ -1,5 +1,6 @@
 # make tune       install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
 # make test       install what the tests need and run them all but those of test-numa
+# make test-bare  run those that depend on libraries, with none of the system's
 # make test-numa  run those that need two NUMA nodes, in a machine under qemu's software emulation
 # make gpu-check  run what needs an NVIDIA GPU, tests and benchmark, into build/gpu: 45 minutes
 # make check      ruff and mypy --strict, as CI runs them
@@ -8,7 +9,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?= --model resnet50 --hw xeon --budget 20m
 
-.PHONY: tune test test-numa gpu-check check format schemas clean
+.PHONY: tune test test-bare test-numa gpu-check check format schemas clean
 
 tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
@@ -18,6 +19,13 @@ test: $(VENV)/test.stamp
 	$(BIN)/python -m pytest -m "not alone and not numa and not gpu" -n 3 --dist loadfile --no-loadscope-reorder --durations 25 || status=1; \
 	$(BIN)/python -m pytest -m alone --durations 5 || status=1; \
 	exit $$status
+
+# what depends on libraries, on a host that has none but those of its Python packages: 3 minutes
+BARE := tests/cli tests/deploy tests/findings tests/host tests/insight tests/output tests/record \
+  tests/space tests/study/test_optimum.py tests/test_api.py tests/test_linting.py tests/test_tuning.py
+test-bare: $(VENV)/test.stamp
+	TUNE_FRAMEWORK_TEST_LIBRARIES=none $(BIN)/python -m pytest -m "not alone and not numa and not gpu" \
+	  -n 3 --dist loadfile --no-loadscope-reorder $(BARE)
 
 # without a kernel the tests are skipped with their reason; qemu: see .ci/run
 test-numa: $(VENV)/test.stamp

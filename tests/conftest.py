@@ -15,10 +15,12 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tests.command import DESIGNED, FINISHED, Here, run
+from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
 from tests.virtual import DRAWS
 from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
+from tuner.host.libraries import STANDS_IN
 from tuner.output import report
 from tuner.output.figures import drawing
 
@@ -109,6 +111,23 @@ def here(
         return subprocess.CompletedProcess(arguments, code, said.out, said.err)
 
     return told
+
+
+@pytest.fixture
+def system_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describe:
+    """Hide the libraries of this host's system, and let it have the named ones instead.
+
+    For the tool in this process and in those that it starts. Packages of this Python stay: the
+    tests install them.
+    """
+
+    def described(*names: str) -> dict[str, str]:
+        folder = tmp_path / "system-libraries"
+        folder.mkdir()
+        monkeypatch.setenv(STANDS_IN, str(folder))
+        return write_libraries(folder, names)
+
+    return described
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def listen(event):
 usual = blas()
 (found,) = tuner.tune(
     "fake@seed=2", framework="fake", hw="fake", budget="7s", out="out", batch=4,
-    fix={{"launch.allocator": "tcmalloc"}}, exclude=["fake.precision"],
+    fix={{"env.FAKE_THREADS": 4}}, exclude=["fake.precision"],
     set={{"fake.layout": ["packed"]}}, numerics="same",
     listen=listen,
 )
@@ -61,7 +61,7 @@ def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
     assert "exclude=['fake.precision']" in command
     assert "seed" not in command.replace("seed=2'", "")  # what is at its default is not told
     stored = json.loads((tmp_path / "out/result.json").read_text())
-    assert stored["winners"]["same"]["configuration"]["launch.allocator"] == "tcmalloc"
+    assert stored["winners"]["same"]["configuration"]["env.FAKE_THREADS"] == 4
     tried = {value for t in stored["trials"] for value in [t["configuration"].get("fake.layout")]}
     assert tried <= {None, "packed"}
     assert "fake.precision" not in {knob for t in stored["trials"] for knob in t["configuration"]}

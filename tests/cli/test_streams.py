@@ -10,6 +10,7 @@ import pytest
 
 from tests.command import HANGS_S, command
 from tests.deploy.recommendations import written
+from tests.host.libraries import Describe
 from tuner.cli.streams import Output
 
 DRY_RUN = ("--model", "fake", "--hw", "fake", "--dry-run", "--json")
@@ -22,7 +23,10 @@ def redirected(redirection: str, *arguments: str, cwd: Path) -> subprocess.Compl
     )  # fmt: skip
 
 
-def test_child_processes_work_where_input_and_errors_are_closed(tmp_path: Path) -> None:
+def test_child_processes_work_where_input_and_errors_are_closed(
+    tmp_path: Path, system_libraries: Describe
+) -> None:
+    system_libraries("tcmalloc", "jemalloc")
     done = redirected("<&- 2>&-", *DRY_RUN, cwd=tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout)["combinations"] == 864

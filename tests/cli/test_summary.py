@@ -6,9 +6,14 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import asdict
 
 from tests.output.test_figures import SAMPLE
 from tuner.cli import summary
+from tuner.findings.stability import stability_of
+from tuner.output.report import render
+from tuner.output.values import ratio
+from tuner.record.course import Stability
 from tuner.record.files import read_result
 from tuner.record.result import Result
 
@@ -57,6 +62,24 @@ def test_what_settings_are_worth_has_its_interval_and_names_what_was_not_measure
         "launch.instances=2 (with launch.placement) 1.20x (in the search); not measured: "
         "torch.compile.mode=default settings of the winners"
     ) in printed(result(PROVED, HINT), tmp_path, capsys)
+
+
+def test_the_headline_says_of_which_launches_the_speedup_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = result()
+    told = {**asdict(stability_of(0, 4)), "unseen_one_in": None}
+    for stability, words in (
+        (stability_of(0, 4), "of typical launches; a slow one in 2 would not have been seen"),
+        (stability_of(0, 18), "of typical launches; a slow one in 7 would not have been seen"),
+        (msgspec.convert(told, Stability), "of typical launches"),  # of an earlier version
+    ):
+        winner = msgspec.structs.replace(shown.winners["same"], stability=stability)
+        shown = msgspec.structs.replace(shown, winners={**shown.winners, "same": winner})
+        head = f"faster than the default {ratio(shown.speedup)} {words}"
+        assert head in printed(shown, tmp_path, capsys)
+        for template in ("report.md.j2", "report.html.j2"):
+            assert f"fresh, interleaved launches ({words})" in render(shown, template)
 
 
 def test_where_no_setting_was_measured_nothing_is_said_of_their_worth(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Here
+from tests.host.libraries import Describe
 from tuner.errors import UsageError
 from tuner.request import parse_duration
 
@@ -77,16 +78,20 @@ def test_spaces_lists_profiles_and_shows_one(here: Here, tmp_path: Path) -> None
     assert json.loads(here("spaces", "xeon", "--json").stdout)["name"] == "xeon"
 
 
-def test_a_dry_run_shows_the_space_and_measures_nothing(here: Here, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("libraries", "n"), [(("tcmalloc", "jemalloc"), 864), ((), 288)])
+def test_a_dry_run_shows_the_space_and_measures_nothing(
+    here: Here, tmp_path: Path, system_libraries: Describe, libraries: tuple[str, ...], n: int
+) -> None:
+    system_libraries(*libraries)
     done = here("--model", "fake", "--hw", "fake", "--dry-run")
     assert done.returncode == 0
-    for expected in ("fake.layout", "plain, blocked, packed", "same as vendor_threads", "864"):
+    for expected in ("fake.layout", "plain, blocked, packed", "same as vendor_threads", str(n)):
         assert expected in done.stdout
     answer = done.stdout.index("the study would lie in")
     assert answer < done.stdout.index("fake.layout")  # the lists come after it
     assert not (tmp_path / "reports").exists()
     data = json.loads(here("--model", "fake", "--hw", "fake", "--dry-run", "--json").stdout)
-    assert data["combinations"] == 864
+    assert data["combinations"] == n
     assert data["folder"].startswith("reports/fake-fake-offline-")
     assert len(data["folder"].rpartition("-")[2]) == 8
 

@@ -15,6 +15,7 @@ import pytest
 
 from tests.command import HANGS_S, MARKER, command, new_marker, run, wait_until_gone
 from tests.deploy.recommendations import recommendation, written
+from tests.host.libraries import Describe
 from tests.space.spaces import machine
 from tuner.deploy.run import CannotRun, become, observe, prepare
 from tuner.host.identity import Host, probe
@@ -23,12 +24,7 @@ from tuner.record.files import write_recommendation
 from tuner.record.recommendation import Placement, Recommendation
 from tuner.space.launching import LaunchPlan
 
-LIBRARIES = probe().libraries
 PYTHON = sys.executable
-
-
-def needs(library: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(library not in LIBRARIES, reason=f"{library} is not installed here")
 
 
 def under(
@@ -61,8 +57,10 @@ def test_streams_are_the_programs_own(tmp_path: Path) -> None:
     assert (done.stdout, done.stderr) == ("through", "")
 
 
-@needs("tcmalloc")
-def test_variables_and_preload_are_in_force_and_said_to_be(tmp_path: Path) -> None:
+def test_variables_and_preload_are_in_force_and_said_to_be(
+    tmp_path: Path, system_libraries: Describe
+) -> None:
+    name = Path(system_libraries("tcmalloc")["tcmalloc"]).name
     code = (
         "import os; print(os.environ['OMP_NUM_THREADS'], "
         "'tcmalloc' in open('/proc/self/maps').read())"
@@ -70,25 +68,27 @@ def test_variables_and_preload_are_in_force_and_said_to_be(tmp_path: Path) -> No
     settings: dict[str, Value] = {"env.OMP_NUM_THREADS": 1, "launch.allocator": "tcmalloc"}
     done = under(tmp_path, settings, PYTHON, "-c", code + "; import time; time.sleep(0.3)")
     assert done.stdout.split() == ["1", "True"]
-    name = Path(LIBRARIES["tcmalloc"]).name
     assert f"in force: {name} loaded\n" in done.stderr
     assert "set: OMP_NUM_THREADS=1\n" in done.stderr
 
 
-@needs("tcmalloc")
-def test_a_program_that_cannot_be_preloaded_is_noticed(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_preloaded_is_noticed(
+    tmp_path: Path, system_libraries: Describe
+) -> None:
+    system_libraries("tcmalloc")
     source, program = tmp_path / "still.c", tmp_path / "still"
     source.write_text("#include <unistd.h>\nint main(void) { return sleep(2); }\n")
-    built = subprocess.run(["cc", "-static", "-o", program, source], check=False)
-    if built.returncode:
-        pytest.skip("no C compiler with a static C library here")
+    try:
+        subprocess.run(["cc", "-static", "-o", program, source], check=True)
+    except (OSError, subprocess.CalledProcessError) as error:
+        pytest.skip(f"no C compiler with a static C library here: {error}")
     done = under(tmp_path, {"launch.allocator": "tcmalloc"}, str(program))
     assert done.returncode == 0
     assert "not in force: libtcmalloc" in done.stderr
 
 
-@needs("tcmalloc")
-def test_of_a_program_that_ended_too_soon_nothing_is_claimed(tmp_path: Path) -> None:
+def test_of_a_program_that_ended_too_soon_nothing_is_claimed(system_libraries: Describe) -> None:
+    system_libraries("tcmalloc")
     host = probe()
     plan = prepare(recommendation({"launch.allocator": "tcmalloc"}, host), host, {}).plans[0]
     ended = subprocess.Popen(["true"])
@@ -98,7 +98,7 @@ def test_of_a_program_that_ended_too_soon_nothing_is_claimed(tmp_path: Path) -> 
     assert line.startswith("not known: libtcmalloc")
 
 
-@needs("libnuma")
+@pytest.mark.skipif("libnuma" not in probe().libraries, reason="libnuma is not installed here")
 def test_a_memory_policy_reaches_the_program(tmp_path: Path) -> None:
     path = written(tmp_path, {"launch.numa_node": 0})
     code = "from tuner.host.numa import memory_policy; print(memory_policy())"

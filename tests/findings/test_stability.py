@@ -59,6 +59,17 @@ def claims(
 
 
 @pytest.mark.parametrize(
+    ("n_rounds", "one_in"), [(1, 2), (4, 2), (6, 3), (9, 4), (12, 5), (18, 7), (60, 21)]
+)
+def test_the_rounds_would_miss_one_launch_in_so_many_and_meet_more_frequent_ones(
+    n_rounds: int, one_in: int
+) -> None:
+    assert stability_of(0, n_rounds).unseen_one_in == one_in
+    assert (1 - 1 / one_in) ** n_rounds >= 0.05
+    assert (1 - 1 / (one_in - 1)) ** n_rounds < 0.05
+
+
+@pytest.mark.parametrize(
     ("n_slower", "n_rounds", "word"),
     [
         (0, 4, "unknown"),

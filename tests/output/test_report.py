@@ -57,19 +57,27 @@ def test_a_baseline_that_crashed_is_not_said_to_lack_time(result: Result, templa
     assert "not measured: crashed: killed by SIGSEGV" in render(result, template)
 
 
+_CONFIRMED = {"speedup": {"point": 0.74, "low": 0.5, "high": 1.1, "confidence": 0.95}}
+_SEEN = {"speedup": None, "search_ratio": 0.74}
+
+
 @pytest.mark.parametrize(
-    ("configuration", "text"),
+    ("configuration", "seen", "text"),
     [
-        ({}, "the default"),
-        ({"workload.batch": 16}, "the default, workload.batch=16"),
-        ({"fake.streams": 2}, "the default; best candidate: fake.streams=2"),
+        ({}, {}, "the default"),
+        ({"workload.batch": 16}, _CONFIRMED, "the default, workload.batch=16"),
+        ({"fake.streams": 2}, {}, "the default; best candidate: fake.streams=2"),
+        ({"fake.streams": 2}, _CONFIRMED, "the default; tried, and not faster: fake.streams=2"),
+        ({"fake.streams": 2}, _SEEN, "the default; tried, and not faster: fake.streams=2"),
     ],
 )
-def test_the_default_is_not_called_a_candidate(
-    result: Result, configuration: dict[str, Any], text: str
+def test_neither_the_default_nor_what_is_slower_is_called_a_candidate(
+    result: Result, configuration: dict[str, Any], seen: dict[str, Any], text: str
 ) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
+    known = {"speedup": {**_CONFIRMED["speedup"], "point": 1.01}, "search_ratio": None}
     data["winners"]["same"] |= {"verdict": "keep_default", "configuration": configuration}
+    data["winners"]["same"] |= known | seen
     lines = render(msgspec.convert(data, Result), "report.md.j2").splitlines()
     row = next(line for line in lines if line.startswith("| same") and "keep the default" in line)
     assert row.split(" | ")[-1] == f"{text} |"

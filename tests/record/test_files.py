@@ -42,3 +42,49 @@ def test_what_is_no_result_is_bad_input(tmp_path: Path) -> None:
         read_recommendation(tmp_path / "r.toml")
     with pytest.raises(UsageError, match=r"cannot read .*/recommended\.toml: No such file"):
         read_recommendation(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("report.html", "is a report"),
+        ("report.md", "is a report"),
+        ("result.json", "is the result of a study"),
+        ("run.sh", "is a launch script"),
+        ("recommended.env", "is a file of environment variables"),
+        ("study.db", "is a database"),
+        ("page.HTML", "is a web page"),
+        ("mine.py", "is a Python program"),
+        ("xeon.toml", "is not a recommendation: Object missing required field"),
+        ("unnamed", "is not a recommendation: Invalid statement (at line 1"),
+    ],
+)
+def test_what_is_given_instead_of_a_recommendation_is_named_and_what_is_needed(
+    tmp_path: Path, name: str, kind: str
+) -> None:
+    """Whatever stands in it: an HTML page was called an invalid statement in line 1."""
+    (tmp_path / name).write_text("title = 'Xeon'" if name == "xeon.toml" else "<html>")
+    needed = "; a recommended*.toml is needed here, for instance {}/recommended.toml"
+    with pytest.raises(UsageError) as refused:
+        read_recommendation(tmp_path / name)
+    assert str(refused.value).startswith(f"{tmp_path / name} {kind}")
+    assert str(refused.value).endswith(needed.format("DIR"))
+    (tmp_path / "recommended.toml").touch()
+    with pytest.raises(UsageError) as refused:
+        read_recommendation(tmp_path / name)
+    assert str(refused.value).endswith(needed.format(tmp_path))
+
+
+def test_of_a_folder_without_a_recommendation_one_below_it_is_named(tmp_path: Path) -> None:
+    below = tmp_path / "resnet50-torch" / "recommended.toml"
+    below.parent.mkdir()
+    below.touch()
+    with pytest.raises(UsageError, match=f"cannot read .*for instance {below}$"):
+        read_recommendation(tmp_path)
+
+
+def test_what_is_given_instead_of_a_result_is_named(tmp_path: Path) -> None:
+    for name, kind in (("report.html", "a report"), ("recommended.same.toml", "a recommendation")):
+        (tmp_path / name).write_text("<html>")
+        with pytest.raises(UsageError, match=f"{name} is {kind}; the result.json of a study"):
+            read_result(tmp_path / name)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
+from tests.host.libraries import Describe
 from tuner.host.identity import probe
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
@@ -71,8 +72,9 @@ class Surfaced:
         return ()
 
 
-@pytest.fixture(scope="module")
-def planned() -> Plan:
+@pytest.fixture
+def planned(system_libraries: Describe) -> Plan:
+    system_libraries("tcmalloc", "jemalloc")
     return plan(Request(model="fake", hardware="fake"), probe())[0]
 
 

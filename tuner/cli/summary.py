@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tuner.cli.tables import wide_console
 from tuner.output.caveats import disturbance, faster_still
-from tuner.output.evidence import drift
+from tuner.output.evidence import drift, typical
 from tuner.output.index import best_guide, lines_of, reached, unfinished
 from tuner.output.phrases import (
     against_as_run,
@@ -61,6 +61,8 @@ def show(result: Result, folder: Path) -> None:
     console.print()
     headline = f"{result.model_title}, {result.framework}, {result.load_in_words()}: "
     speedup = f"  {ratio(result.speedup)}" if result.speedup else ""
+    if of_launches := typical(result.winners[result.recommended_class]):
+        speedup += f" {of_launches}"
     at_the_price = f"; {price(result)}" if price(result) else ""
     console.print(
         Text.assemble(

@@ -5,6 +5,8 @@ A claim is about the mean over launches; who starts a program once a day gets on
 
 from __future__ import annotations
 
+import math
+
 from scipy.special import betaincinv  # scipy.stats takes 0.3 s to import
 
 from tuner.measurement.confirmation import ALPHA
@@ -14,6 +16,8 @@ from tuner.study.claims import Claims
 
 _UNSTABLE_ABOVE = 0.1
 """A launch in ten: who restarts a service now and then meets it."""
+_MISSED = 0.05
+"""Probability from which on slow launches may have been missed."""
 _STABLE_BELOW = 0.2
 """Twice as much: a bound of 10 % would take 24 rounds without a slower launch, and the confirmation
 ends after 18. This one takes 11."""
@@ -34,7 +38,19 @@ def stability_of(n_slower: int, n_rounds: int) -> Stability:
         word = "unstable"
     elif high < _STABLE_BELOW:
         word = "stable"
-    return Stability(n_slower / n_rounds, low, high, n_slower, n_rounds, word)
+    unseen = unseen_one_in(n_rounds)
+    return Stability(n_slower / n_rounds, low, high, n_slower, n_rounds, word, unseen)
+
+
+def unseen_one_in(n_rounds: int) -> int:
+    """Return the smallest N for which slow launches, one in N, may be missed by all rounds.
+
+    A round has one launch of the winner, so that all miss them with probability (1 - 1/N)^n_rounds.
+    What reaches 5 % may happen: 6 % for N = 2 in 4 rounds, 8 % for N = 4 in 9, 6 % for N = 7 in 18.
+    1/N is the upper 95 % limit of a frequency that was seen no time, rounded down (Clopper and
+    Pearson 1934; Hanley and Lippman-Hand 1983, JAMA 249, approximate it by 3 / n_rounds).
+    """
+    return math.ceil(1 / (1 - _MISSED ** (1 / n_rounds)))
 
 
 def stability(claims: Claims, claim: Claim) -> Stability | None:

@@ -18,8 +18,8 @@ from tuner.host.libraries import (
     find_cxx,
     find_libraries,
     find_packaged,
-    library_folders,
     read_versions,
+    searched_folders,
 )
 from tuner.host.limits import Limits, read_limits
 from tuner.host.processor import Processor, read_processor
@@ -312,7 +312,7 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
     faulty = {str(Path(each.path).resolve()) for each in packaged.values() if each.fault}
     libraries = {
         name: path
-        for name, path in find_libraries(library_folders(root)).items()
+        for name, path in find_libraries(searched_folders(root)).items()
         if str(Path(path).resolve()) not in faulty
     }
     gpus = read_gpus(root, os.environ.get("CUDA_VISIBLE_DEVICES") if is_here else None)

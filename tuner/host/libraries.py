@@ -43,6 +43,11 @@ DEBIAN_PACKAGES = {
 }
 """The Debian and Ubuntu package that brings a library, where one does."""
 
+STANDS_IN = "TUNE_FRAMEWORK_TEST_LIBRARIES"
+"""A variable for tests: the one folder in which libraries of the system are searched."""
+HIDDEN = "none"
+"""Its value that hides every library of the system."""
+
 _OF_A_SYSTEM = re.compile(r"/(usr/(local/)?)?lib(32|64|x32)?/|/opt/")
 """How the paths of libraries begin that a system's own packages or its administrator installed
 (Filesystem Hierarchy Standard 3.0, 3.9, 3.13, 4.6, 4.9)."""
@@ -53,10 +58,28 @@ _VERSIONED = (*DISTRIBUTIONS, "numpy")
 
 def library_folders(root: Path = Path("/")) -> list[Path]:
     """List where shared libraries may lie, environments first, then Debian's multiarch folders."""
-    multiarch = sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu"
     own = [prefix / "lib" for prefix in _environments()] if root == Path("/") else []
-    system = ["usr/local/lib", f"usr/lib/{multiarch}", "usr/lib64", "usr/lib", f"lib/{multiarch}"]
-    return [*dict.fromkeys(own), *(root / folder for folder in system)]
+    return [*dict.fromkeys(own), *_described_folders(root), *_system_folders(root)]
+
+
+def searched_folders(root: Path = Path("/")) -> list[Path]:
+    """List where libraries are searched that a setting can use: tests may hide the system's."""
+    folders = library_folders(root)
+    is_hidden = root == Path("/") and os.environ.get(STANDS_IN)
+    hidden = _system_folders(root) if is_hidden else []
+    return [folder for folder in folders if folder not in hidden]
+
+
+def _described_folders(root: Path) -> list[Path]:
+    named = os.environ.get(STANDS_IN) if root == Path("/") else None
+    return [Path(named)] if named and named != HIDDEN else []
+
+
+def _system_folders(root: Path) -> list[Path]:
+    """List the system's library folders, Debian's multiarch ones among them."""
+    multiarch = sysconfig.get_config_var("MULTIARCH") or f"{platform.machine()}-linux-gnu"
+    folders = ("usr/local/lib", f"usr/lib/{multiarch}", "usr/lib64", "usr/lib", f"lib/{multiarch}")
+    return [root / folder for folder in folders]
 
 
 def _environments() -> list[Path]:

@@ -105,6 +105,16 @@ def steadiness(winner: WinnerSection) -> str:
     )
 
 
+def typical(winner: WinnerSection) -> str:
+    """Say of which launches a speedup is; empty if nothing is claimed."""
+    found = winner.stability
+    if found is None:
+        return ""
+    if found.unseen_one_in is None:
+        return "of typical launches"
+    return f"of typical launches; a slow one in {found.unseen_one_in} would not have been seen"
+
+
 def beside(fared: BesideNeighbour) -> str:
     """Write how a configuration fares beside a busy neighbour, against the default there."""
     if fared.interval is not None and fared.interval.low < fared.interval.high:

@@ -22,6 +22,7 @@ from tuner.output.evidence import (
     profiled_how,
     profiles,
     steadiness,
+    typical,
     usage,
 )
 from tuner.output.price import price
@@ -82,8 +83,13 @@ def best_candidate(winner: WinnerSection) -> str:
     """Return what precedes the settings of a class that nothing is recommended for."""
     if winner.verdict == "faster" or not winner.configuration:
         return ""
-    is_default = set(winner.configuration) == {BATCH}
-    return "the default, " if is_default else "the default; best candidate: "
+    if set(winner.configuration) == {BATCH}:
+        return "the default, "
+    reached = winner.search_ratio
+    if reached is None and winner.speedup is not None:
+        reached = winner.speedup.point
+    is_slower = reached is not None and reached < 1
+    return f"the default; {'tried, and not faster' if is_slower else 'best candidate'}: "
 
 
 def is_recommended(result: Result, klass: str) -> bool:
@@ -298,6 +304,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "beside": beside,
     "fared": fared_beside,
     "steadiness": steadiness,
+    "typical": typical,
     "of_search": of_search,
     "profiles": profiles,
     "profiled_how": profiled_how,

@@ -163,6 +163,10 @@ class Stability(msgspec.Struct, frozen=True):
     """Rounds in which both were measured: a launch of each."""
     word: Steadiness
     """unstable: the interval lies above 10 %; stable: below 20 %; unknown: too few rounds tell."""
+    unseen_one_in: int | None = None
+    """N: were one launch in N slow, all rounds would miss them with 5 % probability or more.
+
+    The smallest such N. None in results of earlier versions."""
 
 
 class TrialSection(msgspec.Struct, frozen=True):

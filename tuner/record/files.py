@@ -12,6 +12,7 @@ import msgspec
 import tomli_w
 
 from tuner.errors import StorageFailed, UsageError
+from tuner.record.kinds import RECOMMENDED, kind_of, recommendation_near
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
     Recommendation,
@@ -32,6 +33,18 @@ def in_short(error: Exception) -> str:
     """Return what a decoder says, in no more than a line: it may repeat the whole of a value."""
     text = str(error)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
+def _needed(path: Path) -> str:
+    return f"a recommended*.toml is needed here, for instance {recommendation_near(path)}"
+
+
+def _not_a(what: str, suffix: str, path: Path, error: Exception, needed: str) -> str:
+    """Say what a file is by its name; of one with the right suffix, what the decoder says."""
+    kind = kind_of(path)
+    if kind and path.suffix.lower() != suffix:
+        return f"{path} is {kind}; {needed}"
+    return f"{path} is not a {what}: {in_short(error)}; {needed}"
 
 
 def write_whole(path: Path, text: str, *, executable: bool = False) -> None:
@@ -73,9 +86,9 @@ def read_result(path: Path) -> Result:
             f"there is no result in {path.parent}: {error.strerror}; name a report folder"
         ) from error
     except UNREADABLE as error:
-        raise UsageError(
-            f"{path} is not a result that this version reads: {in_short(error)}"
-        ) from error
+        needed = "the result.json of a study is needed here"
+        what = "result that this version reads"
+        raise UsageError(_not_a(what, ".json", path, error, needed)) from error
     if fault := fault_of_result(found):
         raise UsageError(f"{path} is not a result that this version reads: {fault}")
     return found
@@ -139,17 +152,16 @@ def _without_none(value: Any) -> Any:
 
 def read_recommendation(path: Path) -> Recommendation:
     """Read a `recommended.toml`, or a study's in its folder; raises UsageError if it is not one."""
+    given = path
     if path.is_dir():
-        path /= "recommended.toml"
-    if path.name == "result.json":
-        raise UsageError(f"{path} is a study's result: name {path.with_name('recommended.toml')}")
+        path /= RECOMMENDED
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         found = msgspec.convert(raw, Recommendation)
     except OSError as error:
-        raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        raise UsageError(f"cannot read {path}: {error.strerror}; {_needed(given)}") from error
     except (tomllib.TOMLDecodeError, ValueError, *UNREADABLE) as error:
-        raise UsageError(f"{path} is not a recommendation: {in_short(error)}") from error
+        raise UsageError(_not_a("recommendation", ".toml", path, error, _needed(given))) from error
     if fault := fault_of(found):
         raise UsageError(f"{path} is not a recommendation: {fault}")
     return found

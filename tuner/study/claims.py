@@ -237,11 +237,9 @@ class Claims:
             return Claim(default, "ambiguous", reason)
         best = self._ledger.leaders.challenger(klass)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):
-            return Claim(
-                default, "ambiguous", f"the best candidate is {best.label()}, but {refusal}"
-            )
+            return Claim(default, "ambiguous", f"{self._presented(best)}, but {refusal}")
         if best is not None and (self._ledger.unobservable(best) or not self._is_proven(best)):
-            reason = f"the best candidate, {best.label()}, could not be proved"
+            reason = f"{self._presented(best)}, which could not be proved"
             return Claim(default, "ambiguous", reason)
         lag = self._ledger.leaders.lag(klass)
         scatter = BEHIND * math.sqrt(2) * self.noise.launch_sd
@@ -269,6 +267,13 @@ class Claims:
             reason += f", but launches scatter by {self.noise.launch_sd:.1%} in the confirmation"
             return Claim(default, "ambiguous", reason)
         return Claim(default, "keep_default", reason)
+
+    def _presented(self, challenger: Configuration) -> str:
+        """Name a class's challenger; one that is behind the default is called no candidate."""
+        ratio = self._ledger.ratio(challenger)
+        is_behind = ratio is not None and ratio < 1
+        what = "configuration nearest to the default" if is_behind else "best candidate"
+        return f"the {what} is {challenger.label()}"
 
     def _is_left_out(self, klass: WinnerClass) -> bool:
         finalist = self._finalists[klass]

@@ -8,6 +8,7 @@ https://vega.github.io/vega-lite/docs/, https://www.w3.org/TR/graphics-aria-1.0/
 from __future__ import annotations
 
 import html
+import math
 import re
 from typing import Any, TypeAlias
 
@@ -24,7 +25,12 @@ PURPLE, OLIVE, PINK = "#8a63d2", "#8a7d1a", "#c2559b"
 _MEASURED, _DRAWN = 14, 12
 """Pixels: room is made for larger text than is drawn, because the reader's font may be wider."""
 _NARROW = 500
-"""Pixels; below, legends take two columns."""
+"""Pixels; below, it is drawn for a phone."""
+_FOR_PHONES: Layer = {
+    "legend": {"columns": 2},  # one row would be cut off at the right
+    "axis": {"labelLimit": 190},  # else names leave no room for what is drawn
+    "axisX": {"titleAnchor": "end"},  # a title is longer than its axis
+}
 AXIS = 46
 _BESIDE_PANELS = AXIS + 13
 """Pixels of the axis and the margins of panels that stand above each other."""
@@ -67,14 +73,17 @@ class Chart(msgspec.Struct, frozen=True):
     summary: str
     """What is seen, in a sentence or two: for those who do not see it, and below it for all."""
     spec: Layer
+    narrow: Layer | None = None
+    """The same for phones, where that is not only a matter of width."""
 
 
 def specification(chart: Chart, width: int) -> Layer:
     """Return a chart in Vega-Lite, `width` pixels wide on a screen."""
     spec = {**_THEME, **chart.spec}
-    if width < _NARROW:  # one row of a legend would be cut off at the right
-        legend = {**_THEME["config"]["legend"], "columns": 2}
-        spec["config"] = {**_THEME["config"], "legend": legend}
+    if width < _NARROW:
+        config = _THEME["config"]
+        own = {name: {**config.get(name, {}), **each} for name, each in _FOR_PHONES.items()}
+        spec |= {**(chart.narrow or {}), "config": {**config, **own}}
     if "vconcat" in spec:  # which cannot be fitted as a whole
         spec["vconcat"] = [{**panel, "width": width - _BESIDE_PANELS} for panel in spec["vconcat"]]
     else:
@@ -161,8 +170,33 @@ _LEAST_RATIOS = (0.95, 1.05)
 """The least span of an axis: a difference of a thousandth must not look large."""
 
 
-def ratio_axis(field: str, title: str = "against the default") -> Layer:
-    """Place marks by a ratio: half as fast is as far from 1 as twice as fast."""
+_ABOVE = (1.02, 1.05, 1.1, 1.2, 1.3, 1.4, 1.5, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 300, 1000)
+_BELOW = (0.98, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.07, 0.05, 0.03, 0.02,
+          0.01, 0.003, 0.001)  # fmt: skip
+"""What a tick of a ratio may say, from 1 outwards."""
+_TICKS_APART = 1 / 3.5
+"""Least distance between ticks, as a share of the axis: 30 pixels on a phone, beside long names."""
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Return where an axis from low to high has ticks: at 1, and where their labels have room."""
+    apart = math.log(high / low) * _TICKS_APART
+    ticks = [1.0]
+    for outwards in (_ABOVE, _BELOW):
+        last = 1.0
+        for tick in outwards:
+            if low <= tick <= high and abs(math.log(tick / last)) >= apart:
+                ticks.append(last := tick)
+    return sorted(ticks)
+
+
+def ratio_axis(field: str, rows: Rows, title: str = "against the default") -> Layer:
+    """Place marks by a ratio: half as fast is as far from 1 as twice as fast.
+
+    rows: what is drawn; their intervals, as `low` and `high`, lie on the axis as well.
+    """
+    drawn = [row[name] for row in rows for name in (field, "low", "high") if row.get(name)]
+    seen = [*drawn, *_LEAST_RATIOS]
     return {
         "field": field,
         "type": "quantitative",
@@ -173,7 +207,10 @@ def ratio_axis(field: str, title: str = "against the default") -> Layer:
             "nice": False,
             "padding": 12,
         },
-        "axis": {"format": ".3~g", "tickCount": 6},
+        "axis": {
+            "format": ".3~g",
+            "values": ratio_ticks(min(seen), max(seen)),
+        },
     }
 
 

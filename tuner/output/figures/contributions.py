@@ -23,7 +23,7 @@ def contributions(result: Result) -> Chart | None:
     if not found:
         return None
     rows: Rows = [_row(c) for c in found]
-    x = ratio_axis("ratio", "the winner against itself without the setting")
+    x = ratio_axis("ratio", rows, "the winner against itself without the setting")
     y = {"field": "setting", "type": "nominal", "sort": "-x", "title": None}
     layers = [
         vertical_at(1.0),

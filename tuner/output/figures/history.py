@@ -74,7 +74,7 @@ def _layers(rows: Rows, best: Rows) -> list[Layer]:
     """Draw the trials as points over the line of the best so far."""
     x = {"field": "trial", "type": "quantitative", "title": "trial", "axis": {"format": "d"},
          "scale": {"nice": False, "padding": 8}}  # fmt: skip
-    y = ratio_axis("ratio")
+    y = ratio_axis("ratio", rows)
     kinds = {k: c for k, c in _COLOURS.items() if any(row["kind"] == k for row in rows)}
     return [
         horizontal_at(1.0),

@@ -9,8 +9,8 @@ from tuner.record.result import Result
 
 _BEST, _FASTER, _OTHER = "best tenth", "faster than the default", "others"
 _COLOURS = {_OTHER: GREY, _FASTER: BLUE, _BEST: GREEN}
-_MOST_KNOBS = 10
-_LONGEST = 12
+_MOST_KNOBS, _MOST_ON_PHONES = 10, 3
+_LONGEST = 10
 """Characters of a value beside its axis."""
 _NOT_SET = "(not set)"
 """Not "default", which is the name of a value of some settings."""
@@ -47,18 +47,24 @@ def parallel(result: Result) -> Chart | None:
     ]
     n_left_out = len(varied) - len(knobs)
     more = f" {n_left_out} settings that were tried less are left out." if n_left_out else ""
+    first = knobs[:_MOST_ON_PHONES]
+    if len(first) < len(knobs):
+        more += f" A narrow screen shows the first {len(first)}."
+    of_first = [[row for row in rows if row["knob"] in first] for rows in (lines, labels)]
     return Chart(
         "Settings of everything measured",
         "Each line is a configuration. Where the green ones agree, the best have that in common: "
         "it may matter, or the search may have kept to it." + more,
         {"height": 300, "layer": _layers(lines, labels)},
+        {"layer": _layers(*of_first)},
     )
 
 
 def _layers(lines: Rows, labels: Rows) -> list[Layer]:
     """Draw the configurations, the best above the others, and the values beside the axes."""
     x = {"field": "knob", "type": "nominal", "sort": None, "title": None,
-         "axis": {"labelAngle": -35, "grid": True, "gridOpacity": 0.6}}  # fmt: skip
+         "axis": {"labelAngle": -35, "grid": True, "gridOpacity": 0.6},
+         "scale": {"padding": 1}}  # fmt: skip  # room for the values beside the last one
     y = {
         "field": "height",
         "type": "quantitative",

@@ -29,7 +29,7 @@ def speedups(result: Result) -> Chart:
     """Draw what was confirmed as points with intervals, what only the search saw as rings."""
     rows = _rows(result)
     n_hints = sum(row["from"] == "search" for row in rows)
-    x = ratio_axis("point")
+    x = ratio_axis("point", rows)
     y = {"field": "name", "type": "nominal", "sort": [row["name"] for row in rows], "title": None}
     colour = colours(
         "kind", {k: c for k, c in _COLOURS.items() if any(r["kind"] == k for r in rows)}

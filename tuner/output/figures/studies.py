@@ -33,7 +33,7 @@ def studies(comparison: Comparison) -> Chart | None:
                          "verdict": _WORDS[result.verdict], "told": told})  # fmt: skip
     if not rows:
         return None
-    x = ratio_axis("point")
+    x = ratio_axis("point", rows)
     y = {"field": "study", "type": "nominal", "sort": None, "title": None}
     seen = {v: c for v, c in _COLOURS.items() if any(row["verdict"] == v for row in rows)}
     layers = [
