@@ -94,6 +94,11 @@ UNREAD = (
         value=r"\s*--tf_xla_cpu_global_jit(=\w+)?\s*",
     ),
 )
+ON_BY_DEFAULT = {
+    # https://github.com/tensorflow/tensorflow/releases/tag/v2.9.0
+    "env.TF_ENABLE_ONEDNN_OPTS": "oneDNN is on without it since TensorFlow 2.9 (x86-64 Linux)",
+}
+"""Settings that guides for older versions name, and since when they are needless."""
 
 
 def unread(name: str, value: str) -> Unread | None:
