@@ -11,20 +11,12 @@ from rich.text import Text
 
 from tuner.cli.progress import progress
 from tuner.cli.tables import text_console
+from tuner.deploy.launch_judge import Target
 from tuner.deploy.launched import Gap, NotUnderstood
+from tuner.deploy.lint_finding import Kind, LintFinding, Severity, Why
 from tuner.errors import UsageError
 from tuner.galleries import GUIDELINES
-from tuner.linting import (
-    PROBE_MODEL,
-    Kind,
-    LintFinding,
-    LintReport,
-    Note,
-    Severity,
-    Target,
-    Why,
-    lint,
-)
+from tuner.linting import PROBE_MODEL, LintReport, Note, lint
 from tuner.record.guidelines import read_guidelines
 from tuner.request import Request, parse_size
 from tuner.space.as_run import Cause
@@ -32,7 +24,7 @@ from tuner.space.as_run import Cause
 EXIT_FAULTY = 4
 KINDS: dict[Kind, str] = {
     Kind.CONTRADICTION: "contradicts itself",
-    Kind.UNUSABLE: "cannot be here",
+    Kind.UNUSABLE: "cannot be",
     Kind.BEYOND: "more than there is",
     Kind.MISSPELT: "misspelt",
     Kind.DEAD: "has no effect",
@@ -64,7 +56,7 @@ REASONS: dict[Cause | Why, str] = {
     Cause.DEFAULT: "{detail}",
     Why.SET_TWICE: "line {other_line} sets it otherwise, which this replaces",
     Why.RIVALS: "it and {detail} both bind threads, and one of them wins",
-    Why.NOT_EXPORTED: "it is not exported: programs see it only if the environment holds it already",
+    Why.NOT_EXPORTED: "it is not exported, and programs see it only if it was set before",
     Why.THREADS: "{granter}: threads wait for each other",
     Why.WORKERS: "{granter}: workers wait for each other",
     Why.CPUS: "CPUs {beyond} are not allowed, {allowed} are",
@@ -89,8 +81,8 @@ GAPS: dict[Gap, str] = {
 }
 NOTES: dict[Note, str] = {
     Note.OTHER_HOSTS: "the guidelines were measured on {}, not on such a host",
-    Note.IMAGE: "judged as an image: nothing of this host counts; libraries, nodes and the instruction "
-    "set of its target are not known{}",
+    Note.IMAGE: "judged as an image: nothing of this host counts; libraries, nodes and the "
+    "instruction set of its target are not known{}",
     Note.CONTAINER: "libraries in a container are taken to be where it says",
 }
 _STYLES = {Severity.FAULT: "bold red", Severity.NOTE: ""}

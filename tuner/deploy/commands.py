@@ -5,6 +5,7 @@ Options are told apart by tables: which of a program's options take a value.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -40,7 +41,7 @@ class _Wrapper(msgspec.Struct, frozen=True):
 
 _WRAPPERS = {
     "env": _Wrapper("u unset C chdir S split-string", sets=True),
-    "sudo": _Wrapper("u user g group p prompt C close-from D chdir R chroot T h host r role t type U",
+    "sudo": _Wrapper("u user g group p prompt C close-from D chdir R chroot T h host r role t U",
                      sets=True),
     "doas": _Wrapper("C u"),
     "exec": _Wrapper("a"),
@@ -69,8 +70,8 @@ _CPU_OPTIONS = ("C", "physcpubind")
 _NODE_OPTIONS = ("N", "cpunodebind", "m", "membind", "i", "interleave", "p", "preferred")
 _DOCKER_FLAGS = (
     "d detach i interactive t tty it ti dit P publish-all q quiet rm privileged init read-only "
-    "no-healthcheck oom-kill-disable sig-proxy disable-content-trust use-api-socket tls tlsverify D "
-    "debug"
+    "no-healthcheck oom-kill-disable sig-proxy disable-content-trust use-api-socket tls tlsverify "
+    "D debug"
 )
 """Of docker run, and of docker itself: every other option takes a value."""
 _MPI = ("mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun")
@@ -238,8 +239,8 @@ class Commands:
         return words[at:]
 
     def _shell(self, words: list[Value], line: int) -> None:
-        """Read sh -c CODE, or list nothing of sh FILE."""
-        for option, word in zip(words, words[1:], strict=False):
+        """Read sh -c CODE; list sh FILE."""
+        for option, word in itertools.pairwise(words):
             if re.fullmatch(r"-[a-z]*c", option.text):
                 self._run_code(word, line)
                 return
@@ -286,7 +287,9 @@ class Commands:
         elif option == "cpus":
             inside.limit_cpus(value, line, f"{written} ")
         elif option == "cpu-quota" and value.text.isdecimal():
-            inside.limit_cpus(Value(f"{int(value.text) / 100_000:g}"), line, f"{written} / 100000 = ")
+            inside.limit_cpus(
+                Value(f"{int(value.text) / 100_000:g}"), line, f"{written} / 100000 = "
+            )
         elif option == "cpuset-cpus":
             inside.place(value, line, written)
         elif option == "cpuset-mems":

@@ -80,9 +80,7 @@ def _replace_inherited(stage: _Stage) -> None:
     stage.launched.assignments = [each for each in inherited if each.name not in names] + own
 
 
-def _read(
-    kind: str, value: str, line: int, stage: _Stage, file: LaunchFile, path: Path
-) -> None:
+def _read(kind: str, value: str, line: int, stage: _Stage, file: LaunchFile, path: Path) -> None:
     launched, shell = stage.launched, stage.shell
     if kind == "ENV":
         words = value.split(None, 1)

@@ -52,9 +52,9 @@ def read_launch_file(path: Path) -> LaunchFile:
     if path.suffix == ".properties":
         return _torchserve(text)
     if path.suffix == ".env" or path.name.startswith(".env"):
-        file = LaunchFile([Launched()])
-        take_env(text, file.launched[0])
-        return file
+        launched = Launched()
+        take_env(text, launched)
+        return LaunchFile([launched])
     return _script(path, text)
 
 

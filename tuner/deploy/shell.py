@@ -321,8 +321,8 @@ class Shell:
             else:
                 self.run(text, 0, Path(words[1].text).name)
         elif first == "eval":
-            self.run_inside(Value(" ".join(w.text for w in words[1:]),
-                                   next((w.gap for w in words[1:] if w.gap), None)), line)  # fmt: skip
+            gap = next((word.gap for word in words[1:] if word.gap), None)
+            self.run_inside(Value(" ".join(word.text for word in words[1:]), gap), line)
         elif len(words) > 1 and words[1].text.startswith("=") and is_tuning_variable(first):
             self._launched.note(line, first, Gap.BLANKS, self._name)
         elif own and not writes and _is_blank_before(own[-1], first):
@@ -401,7 +401,9 @@ class Shell:
             else:
                 found += self._pieces(child)
             at = end
-        found.append(_Piece(data[at : len(data) - (1 if is_quoted else 0)].decode(errors="replace")))
+        found.append(
+            _Piece(data[at : len(data) - (1 if is_quoted else 0)].decode(errors="replace"))
+        )
         kept = [each for each in found if each.text or each.gap]
         return [each._replace(is_split=False) for each in kept] if is_quoted else kept
 

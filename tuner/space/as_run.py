@@ -188,7 +188,7 @@ def translate(
         elif knob not in KNOBS and (meant := slip_of(knob, KNOBS)):
             found.remark(knob, value, Cause.MISSPELT, meant)
         elif entry := unread(name, value):
-            found.remark(knob, value, Cause.UNREAD, f"{entry.why} (since {entry.since})")
+            found.remark(knob, value, Cause.UNREAD, entry.told)
         elif name.startswith("OPENBLAS_") and workload.card.form not in OF_PROGRAMS:
             found.remark(knob, value, Cause.NUMPY)
         elif why := without_effect(name, workload.framework, workload.device):
@@ -211,7 +211,8 @@ def judge_values(settings: dict[str, Value], found: Translated, space: Space) ->
         is_count = isinstance(value, int) and value > 0
         if known and not is_count and not any(same(value, number) for number in known):
             found.remark(knob, value, Cause.NO_NUMBER)
-    for knob in list(settings):
+    faulty = {remark.knob for remark in found.remarks}
+    for knob in [knob for knob in settings if knob not in faulty]:
         if fault := fault_of_value(knob, settings[knob]):
             found.remark(knob, settings.pop(knob), Cause.NOT_ALLOWED, fault)
 

@@ -28,8 +28,8 @@ TEAMS_THREAD_LIMIT TOPOLOGY_METHOD TPAUSE USER_LEVEL_MWAIT USE_YIELD VERSION WAR
 """
 _OMP = """
 AFFINITY_FORMAT ALLOCATOR AVAILABLE_DEVICES CANCELLATION DEBUG DEFAULT_DEVICE DISPLAY_AFFINITY
-DISPLAY_ENV DYNAMIC MAX_ACTIVE_LEVELS MAX_TASK_PRIORITY NESTED NUM_TEAMS NUM_THREADS PLACES PROC_BIND
-SCHEDULE STACKSIZE TARGET_OFFLOAD TEAMS_THREAD_LIMIT THREADS_RESERVE THREAD_LIMIT TOOL
+DISPLAY_ENV DYNAMIC MAX_ACTIVE_LEVELS MAX_TASK_PRIORITY NESTED NUM_TEAMS NUM_THREADS PLACES
+PROC_BIND SCHEDULE STACKSIZE TARGET_OFFLOAD TEAMS_THREAD_LIMIT THREADS_RESERVE THREAD_LIMIT TOOL
 TOOL_LIBRARIES TOOL_VERBOSE_INIT WAIT_POLICY
 """
 _GOMP = "CPU_AFFINITY DEBUG OPENACC_DIM SPINCOUNT STACKSIZE"
@@ -62,9 +62,15 @@ class Unread(msgspec.Struct, frozen=True):
     """Of names, as a regular expression."""
     why: str
     since: str
+    """The version from which on; empty: from the first."""
     source: str
     value: str = ".*"
     """A regular expression: another value has an effect."""
+
+    @property
+    def told(self) -> str:
+        """Why, and since when."""
+        return f"{self.why} (since {self.since})" if self.since else self.why
 
 
 UNREAD = (
@@ -83,13 +89,13 @@ UNREAD = (
     Unread(
         "VECLIB_.*",
         "vecLib is a library of macOS",
-        "it was made, by Apple",
+        "",
         "https://developer.apple.com/reference/accelerate/1660528-veclib",
     ),
     Unread(
         "TF_XLA_FLAGS",
         "it only lets XLA cluster on CPUs: --tf_xla_auto_jit=2 beside it makes clusters",
-        "TensorFlow 1.12",
+        "",
         "https://github.com/tensorflow/tensorflow/blob/master/tensorflow/compiler/jit/flags.h",
         value=r"\s*--tf_xla_cpu_global_jit(=\w+)?\s*",
     ),
@@ -121,7 +127,7 @@ def misspelt(name: str, others: Iterable[str] = ()) -> str | None:
 
     others: further names that are read.
     """
-    known = READ | set(others)
+    known = {*READ, *others}
     if name in known or unread(name, ""):
         return None
     family = name.partition("_")[0]
