@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from tuner.host.environment import is_tuning_variable
+from tuner.host.secrets import KEPT_BACK, redacted, stated
 from tuner.record.configuration import VARIABLE_NAME
 
 ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
@@ -141,7 +142,7 @@ class Launched(msgspec.Struct):
 
     def note(self, line: int, text: str, gap: Gap, file: str = "") -> None:
         """Note what is not understood, once."""
-        shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+        shown = _without_secrets(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
         entry = NotUnderstood(line, shown, gap, self.name, file)
         if entry not in self.not_understood:
             self.not_understood.append(entry)
@@ -191,6 +192,18 @@ class Launched(msgspec.Struct):
         sets = any(is_tuning_variable(each.name) for each in self.assignments)
         limits = [*self.cpu_limits, *self.memory_limits, *self.workers]
         return not (sets or self.placements or limits or self.not_understood)
+
+
+_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=([^\s;]+)")
+
+
+def _without_secrets(text: str) -> str:
+    """Return a text with the values of those variables alone that tune, and may be written down."""
+
+    def shown(match: re.Match[str]) -> str:
+        return f"{match[1]}={stated({match[1]: match[2]}).get(match[1], KEPT_BACK)}"
+
+    return redacted(_ASSIGNED.sub(shown, "".join(c if c.isprintable() else " " for c in text)))
 
 
 class LaunchFile(msgspec.Struct):

@@ -80,20 +80,23 @@ class Shell:
         self._assigned: set[str] = set()
         self._above = 0
         self._name = ""
-        self._depth = 0
+        self._reading: list[str] = []
+        """The texts that are being read, each within the one before it."""
         self._commands = Commands(file, launched, folder, self.run_inside)
 
     # ------------------------------------------------------------------ what is read
 
     def run(self, text: str, above: int = 0, name: str = "") -> None:
         """Read commands that begin `above` lines below the file's first; of another file: name."""
-        if self._depth >= _DEEPEST:
+        if len(self._reading) >= _DEEPEST:
             self._launched.note(above + 1, name or text.strip(), Gap.TEXT, self._name)
             return
         outer = self._above, self._name
-        self._above, self._name, self._depth = above, name or self._name, self._depth + 1
+        self._reading.append(text)
+        self._above, self._name = above, name or self._name
         self._statement(_PARSER.parse(text.encode()).root_node)
-        (self._above, self._name), self._depth = outer, self._depth - 1
+        self._above, self._name = outer
+        self._reading.pop()
 
     def end(self) -> None:
         """Mark what no program will see; drop what the script set for its own use."""
@@ -157,9 +160,10 @@ class Shell:
     def _branch(self, node: Node) -> None:
         """Read what runs once, often or never: what it assigns is not certain afterwards."""
         if node.type == "ERROR":
-            token = next((child for child in node.children if not child.is_named), node)
-            self._launched.note(self._line(token), _text(token).split("\n")[0], Gap.SYNTAX,
-                                self._name)  # fmt: skip
+            words = (child for child in node.children if _text(child).isalpha())
+            keyword = next((child for child in words if not child.is_named), node)
+            told = _text(keyword) if keyword is not node else "syntax"  # never a text: a secret
+            self._launched.note(self._line(keyword), told, Gap.SYNTAX, self._name)
         was_certain, outer = self._is_certain, self._assigned
         self._is_certain, self._assigned = False, set()
         variable = node.child_by_field_name("variable")
@@ -268,7 +272,7 @@ class Shell:
         pieces = [] if value is None else self._pieces(value)
         extends = _text(name) in self._expanded
         if _operator(node) == "+=":
-            extends, pieces = True, [*self._value_of(_text(name), _text(name)), *pieces]
+            extends, pieces = True, [*self._value_of(_text(name), f"${{{_text(name)}}}"), *pieces]
         self._take(_text(name), pieces, self._line(node), is_exported=is_exported,
                    command=command, extends=extends)  # fmt: skip
 
@@ -315,11 +319,7 @@ class Shell:
         if first == "set":
             self._set_options([word.text for word in words[1:]])
         elif first in ("source", ".") and len(words) > 1:
-            text = read_beside(self._folder, words[1].text) if words[1].gap is None else None
-            if text is None:
-                self._launched.note(line, words[1].text, Gap.ELSEWHERE, self._name)
-            else:
-                self.run(text, 0, Path(words[1].text).name)
+            self._source(words[1], line)
         elif first == "eval":
             gap = next((word.gap for word in words[1:] if word.gap), None)
             self.run_inside(Value(" ".join(word.text for word in words[1:]), gap), line)
@@ -329,6 +329,14 @@ class Shell:
             self._launched.note(line, _text(own[-1]).rstrip("="), Gap.BLANKS, self._name)
         else:
             self._commands.read(words, line)
+
+    def _source(self, path: Value, line: int) -> None:
+        """Read another script, if it lies beside this one and is not being read."""
+        text = read_beside(self._folder, path.text) if path.gap is None else None
+        if text is None:
+            self._launched.note(line, path.text, Gap.ELSEWHERE, self._name)
+        elif text not in self._reading:
+            self.run(text, 0, Path(path.text).name)
 
     def _set_options(self, options: Sequence[str]) -> None:
         """Note whether `set` has the shell export whatever it sets from here on."""
