@@ -13,6 +13,7 @@ from tuner.deploy.launched import (
     Gap,
     Launched,
     Value,
+    joined,
     read_beside,
     settings_in,
 )
@@ -59,8 +60,4 @@ def interpolated(text: str, values: dict[str, Value]) -> Value:
             parts.append(Value(atom.default, None, atom.name))
         else:
             parts.append(Value(f"${{{atom.name}}}", Gap.NOT_SET_HERE))
-    return Value(
-        "".join(part.text for part in parts),
-        next((part.gap for part in parts if part.gap), None),
-        next((part.unless for part in parts if part.unless), ""),
-    )
+    return joined(parts)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,8 @@ CPU_LIST = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 _NAMED = re.compile(r"(?<![A-Za-z0-9_$])([A-Z][A-Z0-9_]*)\+?=")
 _LONGEST = 2**20
 """Bytes of a file that is read: no launch file has more."""
+LONGEST_VALUE = 4096
+"""Characters of a value that is followed: one that doubles line by line would fill the memory."""
 _SHOWN = 80
 """Characters of a text that is listed as not understood."""
 
@@ -70,6 +72,16 @@ class Value(NamedTuple):
     gap: Gap | None = None
     unless: str = ""
     """The variable that replaces this default where it is set."""
+
+
+def joined(parts: Iterable[Value], name: str = "") -> Value:
+    """Return parts as one value; name: of the variable, in the place of what is too long."""
+    held = list(parts)
+    text = "".join(part.text for part in held)
+    gap = next((part.gap for part in held if part.gap), None)
+    if len(text) > LONGEST_VALUE:
+        return Value(f"${name}", Gap.COMPUTED)
+    return Value(text, gap, next((part.unless for part in held if part.unless), ""))
 
 
 class Assignment(msgspec.Struct, frozen=True):

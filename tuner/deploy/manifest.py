@@ -11,7 +11,7 @@ import yaml
 
 from tuner.deploy.commands import Commands
 from tuner.deploy.env_file import interpolated, read_env
-from tuner.deploy.launched import Assignment, Gap, Launched, LaunchFile, Scope, Value
+from tuner.deploy.launched import Assignment, Gap, Launched, LaunchFile, Scope, Value, joined
 from tuner.errors import UsageError
 from tuner.host.environment import is_tuning_variable
 
@@ -156,7 +156,7 @@ class _Container:
             known = self._values.get(name, Value(f"$({name})", Gap.NOT_SET_HERE))
             replaced = value.text.replace(f"$({name})", known.text)
             value = Value(replaced, value.gap or known.gap, value.unless or known.unless)
-        return value
+        return joined([value], "(...)")
 
     def _environment(self, held: yaml.Node | None) -> None:
         for node in _items(held):

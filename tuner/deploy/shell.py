@@ -17,11 +17,13 @@ from tree_sitter import Language, Node, Parser
 from tuner.deploy.commands import Commands
 from tuner.deploy.launched import (
     ASSIGNMENT,
+    LONGEST_VALUE,
     Assignment,
     Gap,
     Launched,
     LaunchFile,
     Value,
+    joined,
     read_beside,
     settings_in,
 )
@@ -34,6 +36,8 @@ _SIMPLE = ("declaration_command", "unset_command", "variable_assignment", "comma
 """Statements that hold no others."""
 _DEEPEST = 8
 """Files and texts that a script reads within one another."""
+_MOST_PIECES = 200
+"""Parts of a value, known and unknown, that are followed."""
 _PLACERS = re.compile(r"\b(?:taskset|numactl)\b")
 _SHORT = 60
 """Characters of a command whose output is a value, as far as it is shown."""
@@ -49,14 +53,9 @@ class _Piece(NamedTuple):
     """Whether blanks in it part words: it comes from a variable that is not quoted."""
 
 
-def joined(pieces: Iterable[_Piece]) -> Value:
-    """Return pieces as one value."""
-    parts = list(pieces)
-    return Value(
-        "".join(each.text for each in parts),
-        next((each.gap for each in parts if each.gap), None),
-        next((each.unless for each in parts if each.unless), ""),
-    )
+def _value(pieces: Iterable[_Piece], name: str = "") -> Value:
+    """Return pieces as one value; name: of the variable that has it."""
+    return joined((Value(each.text, each.gap, each.unless) for each in pieces), name)
 
 
 class Shell:
@@ -94,9 +93,13 @@ class Shell:
         outer = self._above, self._name
         self._reading.append(text)
         self._above, self._name = above, name or self._name
-        self._statement(_PARSER.parse(text.encode()).root_node)
-        self._above, self._name = outer
-        self._reading.pop()
+        try:
+            self._statement(_PARSER.parse(text.encode()).root_node)
+        except RecursionError:
+            self._launched.note(above + 1, "too many blocks within one another", Gap.SYNTAX)
+        finally:
+            self._above, self._name = outer
+            self._reading.pop()
 
     def end(self) -> None:
         """Mark what no program will see; drop what the script set for its own use."""
@@ -123,7 +126,7 @@ class Shell:
         value = node.child_by_field_name("value") if node is not None else None
         if root.has_error or value is None:
             return Value(text, Gap.SYNTAX if "$" in text else None)
-        return joined(self._pieces(value))
+        return _value(self._pieces(value))
 
     # ------------------------------------------------------------------ statements
 
@@ -286,7 +289,7 @@ class Shell:
         command: int = 0,
         extends: bool = False,
     ) -> None:
-        value = joined(pieces)
+        value = _value(pieces, name)
         if not command:
             self._set(name, pieces)
             if is_exported:
@@ -297,8 +300,14 @@ class Shell:
         )  # fmt: skip
 
     def _set(self, name: str, pieces: list[_Piece]) -> None:
+        size = sum(len(each.text) for each in pieces)
+        is_long = size > LONGEST_VALUE or len(pieces) > _MOST_PIECES
         is_unknown = len(pieces) == 1 and pieces[0].gap is not None
-        self.variables[name] = [_Piece(f"${name}", pieces[0].gap)] if is_unknown else pieces
+        if is_long or is_unknown:
+            gap = Gap.COMPUTED if is_long else pieces[0].gap
+            self.variables[name] = [_Piece(f"${name}", gap)]
+        else:
+            self.variables[name] = pieces
         self._assigned.add(name)
 
     def _command(self, node: Node, *, writes: bool) -> None:
@@ -373,12 +382,12 @@ class Shell:
             for part in parts:
                 if part.isspace():
                     if word:
-                        yield joined(word)
+                        yield _value(word)
                     word = []
                 elif part:
                     word.append(piece._replace(text=part))
         if word or node.type in ("string", "raw_string"):
-            yield joined(word)
+            yield _value(word)
 
     def _pieces(self, node: Node) -> list[_Piece]:
         """Return the parts of a word."""
