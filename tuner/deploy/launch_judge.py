@@ -211,18 +211,18 @@ class LaunchJudge:
     def _judged(self, environment: Mapping[str, Assignment], subject: Subject) -> list[LintFinding]:
         known = self.known(environment)
         remarks = effects(known, self.host, subject.workload, subject.space)
-        possible = {
-            told: effects(known, self.host, subject.workload, subject.wide_space, {knob: library})
+        possible = [
+            (told, effects(known, self.host, subject.workload, subject.wide_space, {knob: library}))
             for (knob, library), told in self._preload.possible.items()
             if PRELOAD in environment
-        }
+        ]
         found = []
         for remark in remarks:
             name = remark.knob.removeprefix("env.")
             if is_of_no_speed(name) and remark.cause is not Cause.MISSPELT:
                 continue
             depends_on = next(
-                (told for told, others in possible.items()
+                (told for told, others in possible
                  if not any(_is_same(remark, other) for other in others)), ""
             )  # fmt: skip
             assignment = environment[name if name in environment else PRELOAD]
