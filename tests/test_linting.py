@@ -142,13 +142,9 @@ def test_a_container_that_a_script_starts_with_options_in_a_variable(here: Here)
 def test_preloads_that_are_appended_in_an_image(here: Here) -> None:
     """None of them is on this host, which does not matter: the image has them."""
     name = "LD_PRELOAD"
-    text = (
-        "FROM x AS base\nFROM base AS serve\nENV KMP_BLOCKTIME=0 MALLOC_CONF=thp:never\n"
-        + "".join(
-            f"ENV {name}=/nowhere/{library}.so${{{name}:+:${{{name}}}}}\n"
-            for library in ("libiomp5", "libown", "libjemalloc")
-        )
-    )
+    text = "FROM x AS base\nFROM base AS serve\nENV KMP_BLOCKTIME=0 MALLOC_CONF=thp:never\n"
+    for library in ("libiomp5", "libown", "libjemalloc"):
+        text += f"ENV {name}=/nowhere/{library}.so${{{name}:+:${{{name}}}}}\n"
     found = linted(here, text, "gpu.Dockerfile", "--image")
     assert faults(found) == {}
     assert notes(found) == {"LD_PRELOAD=/nowhere/libown.so": "unknown_library"}
@@ -208,7 +204,8 @@ def test_services_with_limits_of_their_own(here: Here) -> None:
         here,
         "services:\n  speech:\n    environment:\n    - MKL_NUM_THREADS=${MKL_NUM_THREADS:-8}\n"
         "    deploy: {resources: {limits: {cpus: '1'}}}\n  embed:\n    cpus: 0.5\n"
-        "    cpuset: 0-7\n    command: taskset -c 0-7 python\n    environment: {OMP_NUM_THREADS: 1}\n",
+        "    cpuset: 0-7\n    command: taskset -c 0-7 python\n"
+        "    environment: {OMP_NUM_THREADS: 1}\n",
         "compose.yml",
     )
     assert faults(found) == {
@@ -251,7 +248,8 @@ def test_a_preload_is_known_by_its_name_where_its_folder_is_not(here: Here) -> N
 def test_defaults_are_judged_as_defaults(here: Here) -> None:
     found = linted(
         here,
-        "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-16}\nexport OMP_PROC_BIND=${OMP_PROC_BIND:-true}\n",
+        "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-16}\n"
+        "export OMP_PROC_BIND=${OMP_PROC_BIND:-true}\n",
     )
     assert faults(found) == {"OMP_NUM_THREADS=16": ("threads", 1)}
     (finding,) = [each for each in found["findings"] if each["severity"] == "fault"]
@@ -290,10 +288,13 @@ def test_no_threads_are_no_number(here: Here) -> None:
 
 
 def test_an_image_is_judged_without_this_host(here: Here) -> None:
-    text = "FROM x\nENV OMP_NUM_THREADS=4000 LD_PRELOAD=/nowhere/libtcmalloc.so\nCMD taskset -c 0-4000 x\n"
+    text = (
+        "FROM x\nENV OMP_NUM_THREADS=4000 LD_PRELOAD=/nowhere/libtcmalloc.so\n"
+        "CMD taskset -c 0-4000 x\n"
+    )
     found = linted(here, text, "Dockerfile", "--image")
     assert faults(found) == {} and found["notes"]["image"] == ""
-    assert {what for what in faults(linted(here, text, "Dockerfile", "--cpus", "64"))} == {
+    assert set(faults(linted(here, text, "Dockerfile", "--cpus", "64"))) == {
         "OMP_NUM_THREADS=4000", "taskset 0-4000",
     }  # fmt: skip
     Path("serve.sh").write_text("export LD_PRELOAD=/nowhere/libtcmalloc.so\n")
@@ -305,7 +306,8 @@ def test_an_image_is_judged_without_this_host(here: Here) -> None:
 def test_the_memory_of_the_target(here: Here) -> None:
     text = (
         f"services:\n  a:\n    mem_limit: 8g\n    environment:\n"
-        f"      TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES: {6 * 2**30}\n      LD_PRELOAD: libtcmalloc.so\n"
+        f"      TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES: {6 * 2**30}\n"
+        "      LD_PRELOAD: libtcmalloc.so\n"
     )
     small = linted(here, text, "compose.yaml", "--cpus", "2", "--memory", "4G")
     assert [why for why, _ in faults(small).values()] == ["memory", "memory"]

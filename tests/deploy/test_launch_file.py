@@ -50,7 +50,7 @@ JEMALLOC = "/usr/lib/libjemalloc.so.2"
         ("docker run -e OMP_NUM_THREADS=4 --env KMP_BLOCKTIME=1 image", FOUR_AND_ONE),
         ("mpirun -x OMP_NUM_THREADS=4 prog", {"OMP_NUM_THREADS": "4"}),
         (f"export LD_PRELOAD=$LD_PRELOAD:{JEMALLOC}", {"LD_PRELOAD": f":{JEMALLOC}"}),
-        (f"export LD_PRELOAD={JEMALLOC}${{LD_PRELOAD:+:${{LD_PRELOAD}}}}", {"LD_PRELOAD": JEMALLOC}),
+        ("export LD_PRELOAD=/x.so${LD_PRELOAD:+:${LD_PRELOAD}}", {"LD_PRELOAD": "/x.so"}),
         ("export A=1 \\\n  B=2", {"A": "1", "B": "2"}),
         ("python serve.py --threads=4", {}),
         ("# OMP_NUM_THREADS=4", {}),
