@@ -295,8 +295,8 @@ class LaunchJudge:
         """Return how many CPUs the process has, and what says so; nothing of it may be known."""
         grants: list[tuple[float, str]] = []
         if self.knows_cpus:
-            by = "--cpus" if self._target.cpus is not None else ""
-            grants.append((float(self.host.usable_cpus), by))
+            own = self._target.cpus
+            grants.append((float(self.host.usable_cpus), "") if own is None else (own, "--cpus"))
         grants += [(each.amount, each.by) for each in self._launched.cpu_limits]
         widest: dict[str, int] = {}
         for place in self._launched.placements:

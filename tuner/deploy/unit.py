@@ -54,7 +54,7 @@ def read_unit(path: Path, text: str) -> LaunchFile:
             _start(value, line, file, launched, path.parent, shell)
         else:
             take_property(launched, key, Value(value), line)
-    for drop_in in sorted(path.parent.glob(f"{path.name}.d/*.conf")):
+    for drop_in in sorted((path.parent / f"{path.name}.d").glob("*.conf")):
         launched.note(1, f"{path.name}.d/{drop_in.name}", Gap.ELSEWHERE)
     return file
 
