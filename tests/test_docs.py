@@ -93,8 +93,8 @@ def test_a_command_about_a_study_does_what_it_says(
 ) -> None:
     shutil.copytree(ROOT / "reports/samples", tmp_path / "reports/samples")
     shutil.copytree(finished_study, tmp_path / "reports/study")
-    for name in ("serve.py", "serve.sh"):
-        (tmp_path / name).write_text("")
+    (tmp_path / "serve.py").write_text("")
+    (tmp_path / "serve.sh").write_text("export OMP_SCHEDULE=static\npython serve.py\n")
     shutil.copytree(designed_study, tmp_path / "reports/recorded")
     shutil.copytree(finished_study, tmp_path / "reports/fleet/resnet50")
     tuned = Row("resnet50", "torch", "done", folder="resnet50", verdict="keep_default")

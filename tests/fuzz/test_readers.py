@@ -28,8 +28,10 @@ from tests.fuzz.document import (
 )
 from tests.fuzz.oracle import CONTROL, assert_carried, read_or_refused
 from tests.fuzz.seeds import RESULTS, SPACES, examples, shipped_in
+from tuner.deploy.launch_file import read_launch_file
 from tuner.errors import TuneError
 from tuner.galleries import SEARCH_SPACES
+from tuner.host.topology import parse_cpu_list
 from tuner.output.report import render
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_result, write_recommendation, write_result
@@ -249,3 +251,67 @@ def test_restrictions_are_read_or_refused(set_: list[str], fix: list[str], out: 
     else:
         assert set(found.values) == {text.partition("=")[0] for text in set_}
         assert found.excluded == tuple(out)
+
+
+# ------------------------------------------------------------------------ launch files
+
+_SCRIPT = b"""#!/bin/bash
+N=${THREADS:-4}
+export LD_PRELOAD=/usr/lib/libjemalloc.so${LD_PRELOAD:+:${LD_PRELOAD}}
+if [ -f x ]; then export KMP_AFFINITY="granularity=fine,compact"; fi
+cat > y <<EOF
+OMP_NUM_THREADS=$N
+EOF
+OPTIONS="-e OMP_NUM_THREADS=$N --cpus 2"
+docker run $OPTIONS --name one image sh -c 'taskset -c 0-3 python'
+env $MORE OMP_NUM_THREADS=$((N - 1)) numactl -C 0-1 -m 0 nice -n 5 python serve.py
+bash -c "eval 'export MKL_NUM_THREADS=2'" && source ./more.sh
+"""
+LAUNCH_FILES = {
+    "serve.sh": _SCRIPT,
+    "Dockerfile": b"ARG A=1\nFROM x AS base\nENV OMP_NUM_THREADS=$A \\\n  KMP_BLOCKTIME=0\n"
+    b'FROM base\nRUN echo \'OMP_NUM_THREADS=1\' > x\nCMD ["taskset", "-c", "0", "x"]\n',
+    "x.service": b'[Service]\nEnvironment="OMP_NUM_THREADS=8" A=%i\nCPUAffinity=0-1 4\n'
+    b"CPUQuota=150%\nExecStart=-/usr/bin/env A=${A} \\\n  taskset -c 0-3 x\n",
+    "compose.yaml": b"services:\n  a: &a\n    cpus: 0.5\n    cpuset: '0-3'\n    environment: "
+    b"[OMP_NUM_THREADS=${N:-4}]\n  b:\n    <<: *a\n    command: taskset -c 0 x\n",
+    "pod.yaml": b"containers:\n- name: a\n  resources: {limits: {cpu: 500m}}\n  env:\n"
+    b"  - {name: OMP_NUM_THREADS, value: '$(N)'}\n",
+    "x.env": b"OMP_NUM_THREADS=\"2\" # two\nexport KMP_BLOCKTIME=${T:-1}\nA='x\ny'\n",
+    "config.properties": b"default_workers_per_model=8\ncpu_launcher_args=--node_id 1\n"
+    b'models={\\\n "a": {"1.0": {"minWorkers": 3}}}\n',
+}
+
+
+@pytest.mark.parametrize("name", LAUNCH_FILES)
+@given(st.data())
+@examples(150)
+def test_a_damaged_launch_file_is_read_or_refused(
+    folder: Path, name: str, data: st.DataObject
+) -> None:
+    mutant = data.draw(damaged([Seed(name, LAUNCH_FILES[name])]))
+    found = read_or_refused(read_launch_file, folder / name, mutant.content)
+    for launched in [] if found is None else found.launched:
+        for each in launched.not_understood:
+            assert not CONTROL.search(each.text)
+        for place in launched.placements:
+            assert parse_cpu_list(place.text) is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("deep.sh", "$(" * 20_000),
+        ("deep.sh", "if true; then\n" * 5_000),
+        ("deep.sh", "export A=" + "${A:-" * 5_000 + "}" * 5_000),
+        ("deep.sh", "( " * 5_000 + "export A=1" + " )" * 5_000),
+        ("deep.sh", "A=x\n" + "A=$A$A\n" * 60 + "export OMP_NUM_THREADS=$A\n"),
+        ("deep.yaml", "a: " + "[" * 5_000),
+        ("deep.yaml", "a: &a [x,x]\n" + "".join(f"b{i}: &b{i} [*a,*a]\n" for i in range(50))),
+        ("config.properties", "models=" + '{"a":' * 5_000),
+        ("Dockerfile", "FROM x\nCMD " + "[" * 5_000),
+        ("x.service", "[Service]\nExecStart=taskset " + "f" * 5_000 + " x\n"),
+    ],
+)
+def test_no_launch_file_is_too_deep_or_grows(folder: Path, name: str, text: str) -> None:
+    read_or_refused(read_launch_file, folder / name, text.encode())

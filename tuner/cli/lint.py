@@ -1,4 +1,4 @@
-"""tune-framework lint FILE: what of a launch file is dead, contradictory or missing here."""
+"""tune-framework lint FILE: what of a launch file is ineffective, contradictory or missing."""
 
 from __future__ import annotations
 
@@ -11,15 +11,81 @@ from rich.text import Text
 
 from tuner.cli.progress import progress
 from tuner.cli.tables import text_console
+from tuner.deploy.launch_judge import Target
+from tuner.deploy.launched import Gap, NotUnderstood
+from tuner.deploy.lint_finding import Kind, LintFinding, Severity, Why
 from tuner.errors import UsageError
 from tuner.galleries import GUIDELINES
-from tuner.linting import PROBE_MODEL, WORDS, Linted, Slip, lint
+from tuner.linting import PROBE_MODEL, LintReport, Note, lint
 from tuner.record.guidelines import read_guidelines
-from tuner.request import Request
+from tuner.request import Request, parse_size
+from tuner.space.as_run import Cause
 
 EXIT_FAULTY = 4
-_STYLES = {"contradiction": "bold red", "unusable": "bold red", "beyond": "bold red",
-           "dead": "bold yellow", "hurts": "bold yellow"}  # fmt: skip
+KINDS: dict[Kind, str] = {
+    Kind.CONTRADICTION: "contradicts itself",
+    Kind.UNUSABLE: "cannot be",
+    Kind.BEYOND: "more than there is",
+    Kind.MISSPELT: "misspelt",
+    Kind.DEAD: "has no effect",
+    Kind.HURTS: "a guideline advises against it",
+    Kind.MISSED: "a guideline is missed",
+    Kind.DEPENDS: "may have no effect",
+    Kind.REDUNDANT: "needless",
+    Kind.ASIDE: "serves other programs",
+    Kind.UNKNOWN: "not judged",
+}
+REASONS: dict[Cause | Why, str] = {
+    Cause.NOT_WRITTEN_DOWN: "its value is not written down",
+    Cause.EMPTY: "it is empty",
+    Cause.BAD_NAME: "no shell can set such a name",
+    Cause.MISSPELT: "nothing reads it: {detail} is meant",
+    Cause.UNREAD: "{detail}",
+    Cause.IRRELEVANT: "{detail}",
+    Cause.NUMPY: "numpy's own threads serve no framework",
+    Cause.NEEDS_OPENMP: "only libiomp5 and libomp read KMP_*, and neither is preloaded",
+    Cause.NO_FILE: "there is no file that can be read",
+    Cause.UNKNOWN_LIBRARY: "it is no allocator or OpenMP runtime that is known here",
+    Cause.LOADED_BEFORE: "{detail} is loaded before it",
+    Cause.NOT_FOUND: "no {detail} is found in the folders of libraries",
+    Cause.NO_NUMBER: "it is no number above 0",
+    Cause.NOT_ALLOWED: "{detail}",
+    Cause.NOT_HERE: "{detail}",
+    Cause.INEFFECTIVE: "{detail}",
+    Cause.OVERRIDDEN: "{detail}{at} is another name of it, and wins",
+    Cause.DEFAULT: "{detail}",
+    Why.SET_TWICE: "line {other_line} sets it otherwise, which this replaces",
+    Why.RIVALS: "it and {detail} both bind threads, and one of them wins",
+    Why.NOT_EXPORTED: "it is not exported, and programs see it only if it was set before",
+    Why.THREADS: "{granter}: threads wait for each other",
+    Why.WORKERS: "{granter}: workers wait for each other",
+    Why.CPUS: "CPUs {beyond} are not allowed, {allowed} are",
+    Why.NODES: "there is no NUMA node {beyond}; there are {allowed}",
+    Why.MEMORY: "there are {gib:.1f} GiB",
+    Why.NO_LIBRARY: "no folder of libraries holds a file of that name",
+    Why.PRELOAD: "it depends on {detail}",
+    Why.GUIDELINE: "{detail}",
+}
+GAPS: dict[Gap, str] = {
+    Gap.COMPUTED: "its value is computed when it is started",
+    Gap.NOT_SET_HERE: "a value that this file does not set",
+    Gap.BRANCH: "its value differs between branches",
+    Gap.WORDS: "it may hold settings",
+    Gap.PROGRAM: "it may place the program, or set variables",
+    Gap.LAUNCHER: "it sets threads or CPUs by rules of its own",
+    Gap.ELSEWHERE: "another file, which does not lie beside this one",
+    Gap.SYNTAX: "the file's grammar does not allow it here",
+    Gap.BLANKS: "blanks around =",
+    Gap.TEXT: "in a text that is passed on",
+    Gap.CPUS: "no list or number is known of it",
+}
+NOTES: dict[Note, str] = {
+    Note.OTHER_HOSTS: "the guidelines were measured on {}, not on such a host",
+    Note.IMAGE: "judged as an image: nothing of this host counts; libraries, nodes and the "
+    "instruction set of its target are not known{}",
+    Note.CONTAINER: "libraries in a container are taken to be where it says",
+}
+_STYLES = {Severity.FAULT: "bold red", Severity.NOTE: ""}
 
 
 def main(
@@ -29,6 +95,9 @@ def main(
     frameworks: list[str],
     rules: Path | None,
     *,
+    is_image: bool,
+    cpus: float | None,
+    memory: str | None,
     as_json: bool,
 ) -> None:
     """Print the findings; exits with 4 where something is wrong."""
@@ -42,37 +111,84 @@ def main(
         hardware=hardware,
         frameworks=tuple(dict.fromkeys(frameworks)),
     )
+    target = Target(is_image, cpus, None if memory is None else parse_size(memory))
     where = rules or (GUIDELINES if GUIDELINES.is_file() else None)
     guidelines = None if where is None else read_guidelines(where)
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
-        found = lint(path, request, guidelines, listen)
+        found = lint(path, request, guidelines, target, listen)
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(found), indent=2).decode() + "\n")
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(_data(found)), indent=2).decode())
+        sys.stdout.write("\n")
     else:
         _show(found)
     if found.faults:
         raise typer.Exit(EXIT_FAULTY)
 
 
-def _show(found: Linted) -> None:
+def reason(finding: LintFinding) -> str:
+    """Write why a finding is one."""
+    by = f"{finding.detail} grants" if finding.detail else "there are"
+    text = REASONS[finding.why].format(
+        detail=finding.detail,
+        other_line=finding.other_line,
+        at=f" in line {finding.other_line}" if finding.other_line else "",
+        granter=f"{by} {finding.granted:g} CPUs" if finding.granted else by,
+        beyond=finding.beyond,
+        allowed=finding.allowed,
+        gib=(finding.granted or 0.0) / 2**30,
+    )
+    return f"{finding.value} unless {finding.unless} is set; {text}" if finding.unless else text
+
+
+def subject(finding: LintFinding) -> str:
+    """Write what a finding is about, as the file has it."""
+    if not finding.value:
+        return finding.name
+    joint = "" if finding.name.endswith("=") else "=" if finding.name.isupper() else " "
+    return f"{finding.name}{joint}{finding.value}"
+
+
+def _data(found: LintReport) -> dict[str, object]:
+    """Return a report as JSON has it: its data, and each finding's sentence beside it."""
+    data: dict[str, object] = msgspec.to_builtins(found)
+    data["findings"] = [
+        {**msgspec.to_builtins(each), "what": subject(each), "reason": reason(each)}
+        for each in found.findings
+    ]
+    return data
+
+
+def _show(found: LintReport) -> None:
     console = text_console()
-    for slip in found.slips:
-        console.print(Text(_place(slip)), Text(WORDS[slip.kind], style=_STYLES.get(slip.kind, "")),
-                      Text(f": {slip.what}"), sep="", soft_wrap=True)  # fmt: skip
-        console.print(Text(f"    {slip.evidence}", style="dim"), soft_wrap=True)
-    for line, text in found.not_understood:
-        console.print(Text(f"line {line}: not understood: {text}", style="dim"), soft_wrap=True)
-    for note in found.notes:
-        console.print(Text(f"note: {note}", style="dim"), soft_wrap=True)
-    n = found.n_settings
+    for finding in found.findings:
+        console.print(
+            Text(_place(finding)),
+            Text(KINDS[finding.kind], style=_STYLES[finding.severity]),
+            Text(f": {subject(finding)}"),
+            sep="",
+            soft_wrap=True,
+        )
+        console.print(Text(f"    {reason(finding)}", style="dim"), soft_wrap=True)
+    for entry in found.not_understood:
+        told = f"{_place(entry)}not understood: {entry.text} ({GAPS[entry.gap]})"
+        console.print(Text(told, style="dim"), soft_wrap=True)
+    for note, detail in found.notes.items():
+        shown = f"; it has {detail} CPUs" if note is Note.IMAGE and detail else detail
+        console.print(Text(f"note: {NOTES[note].format(shown)}", style="dim"), soft_wrap=True)
+    console.print(Text(_summary(found)), soft_wrap=True)
+
+
+def _summary(found: LintReport) -> str:
+    """Write the last line: nothing is called right that was not understood."""
+    n, faults, left = found.n_settings, len(found.faults), len(found.not_understood)
     told = f"{n} tuning variable{'' if n == 1 else 's'} read, for {' and '.join(found.frameworks)}"
-    if not n and not found.faults:
-        told += " (is it a launch file?)"
-    faults = len(found.faults)
     what = f"{faults} fault{'' if faults == 1 else 's'}" if faults else "nothing wrong"
-    console.print(Text(f"{told}: {what}"), soft_wrap=True)
+    if left:
+        what += f" in what was understood; {left} {'is' if left == 1 else 'are'} not understood"
+    return f"{told}: {what}"
 
 
-def _place(slip: Slip) -> str:
-    where = f"{slip.container}, " if slip.container else ""
-    return f"{where}line {slip.line}: " if slip.line else where
+def _place(entry: LintFinding | NotUnderstood) -> str:
+    where = f"{entry.where}, " if entry.where else ""
+    where += f"{entry.file}, " if entry.file else ""
+    return f"{where}line {entry.line}: " if entry.line else where

@@ -293,10 +293,27 @@ def lint(
         Path | None,
         typer.Option("--guidelines", parser=paths.path, help="A guidelines.json, or its folder."),
     ] = None,
+    image: Annotated[
+        bool, typer.Option("--image", help="It runs elsewhere: nothing of this host counts.")
+    ] = False,
+    cpus: Annotated[
+        float | None, typer.Option(min=0.01, max=9999, help="CPUs of the target.")
+    ] = None,
+    memory: Annotated[str | None, typer.Option(help="Memory of the target: 4G.")] = None,
     json: AsJson = False,
 ) -> None:
-    """Say what of a launch file is dead, contradictory or missing here; executes nothing of it."""
+    """Say what of a launch file is ineffective, contradictory or missing; executes nothing."""
     with handled():
         from tuner.cli import lint
 
-        lint.main(file, model, hw, framework or [], rules, as_json=json)
+        lint.main(
+            file,
+            model,
+            hw,
+            framework or [],
+            rules,
+            is_image=image,
+            cpus=cpus,
+            memory=memory,
+            as_json=json,
+        )

@@ -17,6 +17,7 @@ _PREFIXES = tuple(
             "VECLIB_",
             "NUMEXPR_",
             "DNNL_",
+            "MKLDNN_",
             "ONEDNN_",
             "ZENDNN_",
             "ZENDNNL_",

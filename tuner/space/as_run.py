@@ -6,9 +6,11 @@ Whoever deploys with it needs to know what that costs or gains.
 
 from __future__ import annotations
 
+import enum
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -25,27 +27,108 @@ from tuner.space.launching import PRELOAD
 from tuner.space.resolved_knob import UNSET, ResolvedKnob, same
 from tuner.space.restrictions import slip_of
 from tuner.space.space import Space
+from tuner.space.variables import ON_BY_DEFAULT, unread
 
 AS_RUN = "as_you_run_it"
 _SOURCE = "the environment that this study was begun in"
+NOTHING: Mapping[str, str] = MappingProxyType({})
 _NUMBER = re.compile(r"0|[1-9]\d{0,8}")
-LEFT_OUT = "left out, for "
-"""How the reasons begin for which a variable is not measured, whatever its effect may be."""
-NO_FILE = "there is no file that can be read"
-NO_NUMBER = " is no number of threads or the like"
 
 
-class _Translated:
+class Cause(enum.StrEnum):
+    """Why a variable is not simply a setting."""
+
+    NOT_WRITTEN_DOWN = "not_written_down"
+    """Its value may be a secret."""
+    EMPTY = "empty"
+    BAD_NAME = "bad_name"
+    MISSPELT = "misspelt"
+    UNREAD = "unread"
+    """Nothing reads it any more, or with this value."""
+    IRRELEVANT = "irrelevant"
+    """Another framework or device reads it, or it says nothing about speed."""
+    NUMPY = "numpy"
+    """It serves numpy and no framework."""
+    NEEDS_OPENMP = "needs_openmp"
+    """Only libiomp5 and libomp read it."""
+    NO_FILE = "no_file"
+    UNKNOWN_LIBRARY = "unknown_library"
+    LOADED_BEFORE = "loaded_before"
+    """Another library of its kind stands before it."""
+    NOT_FOUND = "not_found"
+    """No such library is in the folders of libraries."""
+    STANDS_IN = "stands_in"
+    """The host's own copy of a library is measured."""
+    NO_NUMBER = "no_number"
+    NOT_ALLOWED = "not_allowed"
+    """No library takes the value."""
+    NOT_HERE = "not_here"
+    """The value asks for what this host does not have."""
+    INEFFECTIVE = "ineffective"
+    """Nothing changes beside the other settings, or in this framework."""
+    OVERRIDDEN = "overridden"
+    """Another name of the same setting wins, with another value."""
+    DEFAULT = "default"
+    """It is so without being set."""
+
+
+DEAD = (Cause.EMPTY, Cause.UNREAD, Cause.IRRELEVANT, Cause.NUMPY, Cause.NEEDS_OPENMP, Cause.NO_FILE,
+        Cause.LOADED_BEFORE)  # fmt: skip
+"""Without effect here; LEFT_OUT: not measured, whatever the effect may be."""
+LEFT_OUT = (Cause.NOT_WRITTEN_DOWN, Cause.BAD_NAME, Cause.MISSPELT, Cause.UNKNOWN_LIBRARY,
+            Cause.NOT_ALLOWED)  # fmt: skip
+IMPOSSIBLE = (Cause.NOT_FOUND, Cause.NO_NUMBER)
+_TEXTS = {
+    Cause.NOT_WRITTEN_DOWN: "left out, for its value is not written down",
+    Cause.EMPTY: "it is empty",
+    Cause.BAD_NAME: "left out, for no shell can set such a name",
+    Cause.MISSPELT: "left out, for it seems a slip of {detail}",
+    Cause.UNREAD: "{detail}",
+    Cause.IRRELEVANT: "{detail}",
+    Cause.NUMPY: "numpy's own threads serve no framework",
+    Cause.NEEDS_OPENMP: "only libiomp5 and libomp read KMP_*, and neither is preloaded",
+    Cause.NO_FILE: "there is no file that can be read",
+    Cause.UNKNOWN_LIBRARY: "left out, for it is no allocator or OpenMP runtime that is known here",
+    Cause.LOADED_BEFORE: "{detail} is loaded before it",
+    Cause.NOT_FOUND: "no {detail} is found in the folders of libraries here",
+    Cause.NOT_ALLOWED: "left out, for {detail}",
+}
+
+
+class Remark(msgspec.Struct, frozen=True):
+    """What is to be said of a variable."""
+
+    knob: str
+    value: Value | None
+    """None: it is not written down."""
+    cause: Cause
+    detail: str = ""
+
+    @property
+    def text(self) -> str:
+        """What a table says of it."""
+        if self.cause is Cause.STANDS_IN:
+            return self.detail
+        shown = self.knob if self.value is None else f"{self.knob}={self.value}"
+        if self.cause is Cause.NO_NUMBER:
+            return f"{shown} is no number of threads or the like, and cannot be measured"
+        return f"{shown}: {_TEXTS[self.cause].format(detail=self.detail)}"
+
+
+class Translated(msgspec.Struct):
     """What an environment comes to in settings, and what of it is not among them."""
 
-    def __init__(self) -> None:
-        self.settings: dict[str, Value] = {}
-        self.dead: list[str] = []
-        """What has no effect here, each with the reason."""
-        self.left_out: list[str] = []
-        """What may have an effect and is not measured, each with the reason."""
-        self.substituted: list[str] = []
-        self.impossible = ""
+    settings: dict[str, Value] = {}
+    """By the names of the environment."""
+    remarks: list[Remark] = []
+
+    def remark(self, knob: str, value: Value | None, cause: Cause, detail: str = "") -> None:
+        """Say something of a variable."""
+        self.remarks.append(Remark(knob, value, cause, detail))
+
+    def texts(self, causes: Collection[Cause]) -> list[str]:
+        """Return what is said for one of these causes."""
+        return [remark.text for remark in self.remarks if remark.cause in causes]
 
 
 def as_run(
@@ -62,58 +145,129 @@ def as_run(
     """
     if not environment:
         return None
-    found = _translated(environment, host, workload, space)
+    found = translate(environment, host, workload, space)
     settings = space.unaliased(found.settings)
-    impossible = found.impossible or _no_number(settings, space)
-    for knob in list(settings):
-        if fault := fault_of_value(knob, settings[knob]):
-            found.left_out.append(f"{knob}={settings.pop(knob)}: {LEFT_OUT}{fault}")
-    if not settings and found.left_out:
-        impossible = impossible or found.left_out[0]
+    judge_values(settings, found, space)
+    left_out = found.texts(LEFT_OUT)
+    impossible = [*found.texts(IMPOSSIBLE), *(left_out if not settings else [])]
     if impossible:
-        return unusable(AS_RUN, _SOURCE, impossible)
+        return unusable(AS_RUN, _SOURCE, impossible[0])
     free = [knob for knob in settings if knob.startswith("env.")]
     baseline = resolve_one(AS_RUN, _SOURCE, settings, host, workload, space, earlier, free=free)
     if not baseline.is_applicable:
         return baseline
     return msgspec.structs.replace(
         baseline,
-        dead_settings=(*found.left_out, *found.dead, *baseline.dead_settings),
-        substituted=(*found.substituted, *baseline.substituted),
+        dead_settings=(*left_out, *found.texts(DEAD), *baseline.dead_settings),
+        substituted=(*found.texts((Cause.STANDS_IN,)), *baseline.substituted),
     )
 
 
-def _translated(
-    environment: Mapping[str, str], host: Host, workload: Workload, space: Space
-) -> _Translated:
-    found = _Translated()
+def translate(
+    environment: Mapping[str, str],
+    host: Host,
+    workload: Workload,
+    space: Space,
+    preloaded: Mapping[str, str] = NOTHING,
+) -> Translated:
+    """Translate tuning variables into settings, each under its own name.
+
+    preloaded: libraries by their knob that are loaded besides.
+    """
+    found = Translated({knob: name for knob, name in preloaded.items() if knob in space.by_id})
     for name, value in environment.items():
         knob = f"env.{name}"
         if value == KEPT_BACK:
-            found.left_out.append(f"{knob}: {LEFT_OUT}its value is not written down")
+            found.remark(knob, None, Cause.NOT_WRITTEN_DOWN)
         elif not value:
-            found.dead.append(f"{knob}=: it is empty")
+            found.remark(knob, "", Cause.EMPTY)
         elif name == PRELOAD:
             _translate_preload(value, host, found)
         elif not is_known(knob):
-            found.left_out.append(f"{knob}={value}: {LEFT_OUT}no shell can set such a name")
+            found.remark(knob, value, Cause.BAD_NAME)
         elif knob not in KNOBS and (meant := slip_of(knob, KNOBS)):
-            found.left_out.append(f"{knob}={value}: {LEFT_OUT}it seems a slip of {meant}")
-        elif why := _without_effect(name, workload):
-            found.dead.append(f"{knob}={value}: {why}")
+            found.remark(knob, value, Cause.MISSPELT, meant)
+        elif entry := unread(name, value):
+            found.remark(knob, value, Cause.UNREAD, entry.told)
+        elif name.startswith("OPENBLAS_") and workload.card.form not in OF_PROGRAMS:
+            found.remark(knob, value, Cause.NUMPY)
+        elif why := without_effect(name, workload.framework, workload.device):
+            found.remark(knob, value, Cause.IRRELEVANT, why)
         else:
             found.settings[knob] = int(value) if _NUMBER.fullmatch(value) else value
     for knob in [k for k in found.settings if k.startswith("env.KMP_") and k not in space.by_id]:
         if not _reads_kmp(found.settings, space):
-            why = "only libiomp5 and libomp read KMP_*, and neither is preloaded"
-            found.dead.append(f"{knob}={found.settings.pop(knob)}: {why}")
+            found.remark(knob, found.settings.pop(knob), Cause.NEEDS_OPENMP)
     return found
 
 
-def _without_effect(name: str, workload: Workload) -> str:
-    if name.startswith("OPENBLAS_") and workload.card.form not in OF_PROGRAMS:
-        return "numpy's own threads serve no framework"
-    return without_effect(name, workload.framework, workload.device)
+def judge_values(settings: dict[str, Value], found: Translated, space: Space) -> None:
+    """Remark on values that cannot be, and take those out that no library takes.
+
+    settings: under the names of the space.
+    """
+    for knob, value in settings.items():
+        known = _numbers(space.by_id.get(knob))
+        is_count = isinstance(value, int) and value > 0
+        if known and not is_count and not any(same(value, number) for number in known):
+            found.remark(knob, value, Cause.NO_NUMBER)
+    faulty = {remark.knob for remark in found.remarks}
+    for knob in [knob for knob in settings if knob not in faulty]:
+        if fault := fault_of_value(knob, settings[knob]):
+            found.remark(knob, settings.pop(knob), Cause.NOT_ALLOWED, fault)
+
+
+def effects(
+    environment: Mapping[str, str],
+    host: Host,
+    workload: Workload,
+    space: Space,
+    preloaded: Mapping[str, str] = NOTHING,
+) -> list[Remark]:
+    """Return what is to be said of each variable, under the name that the environment has for it.
+
+    preloaded: libraries by their knob that are loaded besides.
+    """
+    found = translate(environment, host, workload, space, preloaded)
+    own, settings = found.settings, space.unaliased(found.settings)
+    names = _names(own, settings, space)
+    for knob, value in own.items():
+        resolved = space.by_id.get(knob)
+        target = knob if knob in settings or resolved is None else resolved.alias_of
+        winner = names.get(target, knob)
+        if winner != knob and not same(settings.get(target, value), value):
+            found.remark(knob, value, Cause.OVERRIDDEN, winner.removeprefix("env."))
+    judged = Translated()
+    judge_values(settings, judged, space)
+    for knob, value in list(settings.items()):
+        resolved = space.by_id.get(knob)
+        if resolved is None and not knob.startswith("env."):
+            found.remark(PRELOAD, value, Cause.IRRELEVANT, "not read by this framework")
+        elif resolved is not None:
+            gone = (why for dropped, why in resolved.dropped if dropped == value)
+            if why := next(gone, ""):
+                judged.remark(knob, settings.pop(knob), Cause.NOT_HERE, why)
+            elif knob in ON_BY_DEFAULT and same(value, resolved.default):
+                judged.remark(knob, value, Cause.DEFAULT, ON_BY_DEFAULT[knob])
+    for knob, why in space.dead(settings, is_literal=True):
+        judged.remark(knob, settings[knob], Cause.INEFFECTIVE, why)
+    renamed = [msgspec.structs.replace(remark, knob=names.get(remark.knob, remark.knob))
+               for remark in judged.remarks]  # fmt: skip
+    return [each for each in found.remarks if each.cause is not Cause.STANDS_IN] + renamed
+
+
+def _names(own: Mapping[str, Value], settings: Mapping[str, Value], space: Space) -> dict[str, str]:
+    """Return by which of its names each setting got its value: PyTorch reads MKL_NUM_THREADS.
+
+    own: settings by their own names. settings: by those of the space.
+    """
+    names = {knob: knob for knob in own}
+    for knob in own:
+        resolved = space.by_id.get(knob)
+        target = "" if resolved is None or knob in settings else resolved.alias_of
+        if target in settings and (target not in own or (resolved and resolved.is_stronger)):
+            names[target] = knob
+    return names
 
 
 def _reads_kmp(settings: Mapping[str, Value], space: Space) -> bool:
@@ -122,40 +276,30 @@ def _reads_kmp(settings: Mapping[str, Value], space: Space) -> bool:
     return settings.get(OPENMP, default) in PRELOADED[OPENMP]
 
 
-def _translate_preload(value: str, host: Host, found: _Translated) -> None:
-    """Translate LDPRELOAD: known allocators and OpenMP runtimes are settings, others none.
+def _translate_preload(value: str, host: Host, found: Translated) -> None:
+    """Translate LD_PRELOAD: known allocators and OpenMP runtimes are settings, others none.
 
     The dynamic linker splits it at colons and spaces, and passes over a file that is not there.
     """
     for path in re.split(r"[:\s]+", value.strip(": ")):
-        shown = f"{PRELOAD}={path}"
+        if not path:
+            continue
         name = library_named(path)
         knob = next((k for k, names in PRELOADED.items() if name in names), None)
         if "/" in path and "$" not in path and not os.access(path, os.R_OK):
-            found.dead.append(f"{shown}: {NO_FILE}")
+            found.remark(PRELOAD, path, Cause.NO_FILE)
         elif name is None or knob is None:
-            found.left_out.append(
-                f"{shown}: {LEFT_OUT}it is no allocator or OpenMP runtime that is known here"
-            )
+            found.remark(PRELOAD, path, Cause.UNKNOWN_LIBRARY)
         elif knob in found.settings:
-            found.dead.append(f"{shown}: {found.settings[knob]} is loaded before it")
+            found.remark(PRELOAD, path, Cause.LOADED_BEFORE, str(found.settings[knob]))
         elif name not in host.libraries:
-            found.impossible = f"{shown}: no {name} is found in the folders of libraries here"
+            found.remark(PRELOAD, path, Cause.NOT_FOUND, name)
         else:
             found.settings[knob] = name
             here = host.libraries[name]
             if "/" in path and os.path.realpath(path) != os.path.realpath(here):
-                found.substituted.append(f"{knob}={name} ({here}) stands in for {path}")
-
-
-def _no_number(settings: Mapping[str, Value], space: Space) -> str:
-    """Return what is no number where the space counts; empty if there is nothing of the kind."""
-    for knob, value in settings.items():
-        known = _numbers(space.by_id.get(knob))
-        is_count = isinstance(value, int) and value > 0
-        if known and not is_count and not any(same(value, number) for number in known):
-            return f"{knob}={value}{NO_NUMBER}, and cannot be measured"
-    return ""
+                told = f"{knob}={name} ({here}) stands in for {path}"
+                found.remark(PRELOAD, path, Cause.STANDS_IN, told)
 
 
 def _numbers(knob: ResolvedKnob | None) -> list[Value]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import difflib
 import math
 import re
 from collections.abc import Iterable
@@ -12,29 +11,15 @@ from typing import Literal
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
-from tuner.host.environment import is_tuning_variable
 from tuner.record.configuration import Value
 from tuner.space.catalogue import KNOBS, describe, is_known
 from tuner.space.resolved_knob import UNSET, fault_of_setting
+from tuner.space.variables import misspelt
 
 _WHOLE = re.compile(r"[+-]?[0-9]+")
 _NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)(e[+-]?[0-9]+)?", re.IGNORECASE)
 _LONGEST = 19
 """A whole number of fewer characters fits into 64 bits."""
-_NEARLY = 0.85
-"""Names this similar (difflib's ratio) are taken for a slip of the keyboard."""
-
-_NO_SLIPS = (
-    "env.KMP_FORKJOIN_BARRIER",
-    "env.KMP_PLAIN_BARRIER",
-    "env.KMP_REDUCTION_BARRIER",
-    "env.MIMALLOC_ALLOW_LARGE_OS_PAGES",
-    "env.OMP_NUM_TEAMS",
-    "env.OMP_TEAMS_THREAD_LIMIT",
-    "env.TF_CPU_ENABLE_ONEDNN_OPTS",
-)
-"""Variables that libraries read, named nearly as others of the same library."""
-
 NOT_A_SETTING = {
     "env.LD_PRELOAD": "use launch.allocator and launch.openmp",
     "env.PATH": "the measured process is found by it",
@@ -143,17 +128,12 @@ def check_consistent(restrictions: Restrictions) -> None:
 
 
 def slip_of(knob: str, known: Iterable[str]) -> str | None:
-    """Return the known name that an unknown variable's seems to be a slip of, or None.
-
-    One of another library is none, however near: MKL_DYNAMIC is not OMP_DYNAMIC.
-    """
-    if knob in _NO_SLIPS:
+    """Return the known name that an unknown variable's seems to be a slip of, or None."""
+    if not knob.startswith("env."):
         return None
-    library = knob.partition("_")[0]
-    others = [name for name in known if name.startswith("env.")]
-    if is_tuning_variable(knob.removeprefix("env.")):
-        others = [name for name in others if name.partition("_")[0] == library]
-    return next(iter(difflib.get_close_matches(knob, others, n=1, cutoff=_NEARLY)), None)
+    names = (name.removeprefix("env.") for name in known if name.startswith("env."))
+    meant = misspelt(knob.removeprefix("env."), names)
+    return None if meant is None else f"env.{meant}"
 
 
 def check_known(restrictions: Restrictions, knobs: Iterable[str]) -> None:
