@@ -315,6 +315,7 @@ class Session(LoadedModel):
             input_types=tuple(str(a.dtype) for a in arrays),
             parameter_bytes=sum(p.n_bytes for p in parameters),
             parameters_sha256=facts.fingerprint(parameters),
+            parameter_ranks=tuple(sorted({len(p.shape) for p in parameters})),
             macs=macs,
             macs_by=macs_by,
         )
