@@ -7,7 +7,7 @@ from collections import defaultdict
 import msgspec
 
 from tuner.host.identity import Host
-from tuner.insight.combining import best_combination
+from tuner.insight.combining import best_combination, may_gain
 from tuner.insight.facts import HOST_FACTS, facts_of, host_in_words
 from tuner.insight.predict import SURE, foretold, known_by_itself, known_of, settable
 from tuner.output.guidelines import (
@@ -22,10 +22,13 @@ from tuner.record.configuration import Configuration
 from tuner.record.guidelines import Failure, Found, Guidelines, StudyOf
 from tuner.record.interval import Interval
 from tuner.record.journal import WinnerClass
+from tuner.record.outcome import Outcome
 from tuner.record.recommendation import Expected
 from tuner.space.baselines import resolve_one
-from tuner.space.catalogue import allowed_in, fault_of_value, is_known
+from tuner.space.catalogue import allowed_in, describe, fault_of_value, is_known
 from tuner.space.design import Factors
+from tuner.space.knob import Applies
+from tuner.study.trial_run import Fault
 
 _NOTHING_GAINS = f"nothing that can be set here gains with a probability of {SURE:.0%}"
 
@@ -42,6 +45,8 @@ class Advised(msgspec.Struct, frozen=True):
     """The names of those behind it."""
     beware: list[str] = []
     """Where something of it failed, and what is not set for that, in words."""
+    factors: tuple[str, ...] = ()
+    """What was combined; nothing where a study's configuration is taken as it is."""
 
 
 class Adviser:
@@ -52,22 +57,54 @@ class Adviser:
         self._plan, self._host, self._guidelines = plan, host, guidelines
         self._here = host_in_words(host.identity())
         self._facts = facts_of(workload.card, plan.facts, host.identity())
-        self._known = known_of(guidelines, workload.framework, self._facts)
         self._factors = Factors(plan.profile, host, workload, plan.facts, plan.space)
         self._same = sorted(
             (study for study in guidelines.studies if self._is_same(study)),
             key=lambda study: study.created,
             reverse=True,
         )
+        if self._same and "call_s" in self._same[0].facts:  # over many slices, and not three calls
+            self._facts["call_s"] = self._same[0].facts["call_s"]
+        self._known = known_of(
+            guidelines, workload.framework, self._facts, plan.facts.parameters_sha256
+        )
+        self._failed: list[tuple[str, ...]] = []
+        """Factors that failed together in a trial run here."""
+        self._faults: dict[Configuration, str] = {}
+        """What failed in one, and how."""
 
     def advise(self, klass: WinnerClass) -> Advised:
         """Return what was found, else what its own effects say, else what rules expect."""
         return self._looked_up(klass) or self._by_its_effects(klass) or self._predicted(klass)
 
+    def rule_out(self, advised: Advised, fault: Fault) -> None:
+        """Take note that advice failed in a trial run: what it is due to is not advised again.
+
+        Settings that did not take effect are to blame; of what crashed or answered wrongly, those
+        that change the program; else all of them together.
+        """
+        is_of_program = fault.ending.outcome in (Outcome.CRASHED, Outcome.WRONG_OUTPUT)
+        entries = [each for each in self._factors.here if each.name in advised.factors]
+        blamed = [
+            entry
+            for entry in entries
+            if set(entry.settings) & set(fault.ineffective)
+            or (
+                is_of_program
+                and any(describe(knob).applies is not Applies.LAUNCH for knob in entry.settings)
+            )
+        ] or entries
+        if blamed:
+            self._failed.append(tuple(entry.name for entry in blamed))
+        knobs = {knob for entry in blamed for knob in entry.settings}
+        settings = advised.configuration.settings
+        told = [f"{k}={v}" for k, v in settings if k in knobs or not blamed]
+        self._faults[advised.configuration] = f"{', '.join(told)} failed here, {fault}"
+
     def notes(self) -> list[str]:
         """Return what whoever uses it should know."""
         known, here, guidelines = self._known, self._here, self._guidelines
-        found = []
+        found = [f"{told}; the next best is advised" for told in self._faults.values()]
         if unlike := [name for name in known.strange if name not in HOST_FACTS]:
             told = "; ".join(fact_in_words(name, self._facts[name]) for name in unlike)
             found.append(
@@ -81,6 +118,10 @@ class Adviser:
         found += [f"{name} cannot be set here: {why}"
                   for name, why in left_out if name in known.rules]  # fmt: skip
         settable_here = {entry.name for entry in self._factors.here}
+        for setting in known.distant.keys() & settable_here:
+            told = "; ".join(fact_in_words(n, self._facts[n]) for n in known.distant[setting])
+            found.append(f"{setting} is not set: the few models that it was measured in are not of "
+                         f"this size ({told}): tune it")  # fmt: skip
         untold = settable_here - set(settable(known, self._factors.here))
         if cut := sorted(untold & known.rules.keys()):
             found.append(f"{', '.join(cut)}: how the cores are shared out was measured on hosts "
@@ -122,7 +163,7 @@ class Adviser:
                 return Advised("looked_up", Configuration(), None, [told], [study.name])
             for name, found in study.winners.items():
                 made = self._same_here(found, klass) if found.verdict == "faster" else None
-                if made is None or found.speedup is None:
+                if made is None or found.speedup is None or made in self._faults:
                     continue
                 if name == klass:
                     return Advised("looked_up", made, found.speedup, [confirmed], [study.name])
@@ -148,7 +189,7 @@ class Adviser:
     def _by_its_effects(self, klass: WinnerClass) -> Advised | None:
         """Return what the designed part of a study of this very model, on such a host, makes sure.
 
-        But for what failed there, or holds it. None where there is no such study.
+        But for what failed, or holds it. None where there is no such study, or nothing of it runs.
         """
         study = next((study for study in self._same if study.effects), None)
         if study is None:
@@ -157,28 +198,33 @@ class Adviser:
         itself = known_by_itself(study, freedom, self._known)
         there = f"the study {study.name} of {study.created[:10]} on {study.host}"
         told = [f"{there}, by the effects in its designed part:"]
-        failed = [each for same in self._same for each in same.failed]
+        failed = [*self._failed, *(each for same in self._same for each in same.failed)]
         best = best_combination(self._factors, itself, klass, failed)
+        if best is None and self._failed:
+            return None  # what gained there does not run here
         if best is None:
             told.append(_NOTHING_GAINS)
             return Advised("looked_up", Configuration(), None, told, [study.name])
         configuration, prediction = best
         told += [sentence(rule).partition(" on average")[0] for rule in prediction.rules]
-        return Advised("looked_up", configuration, prediction.speedup, told, [study.name])
+        return Advised("looked_up", configuration, prediction.speedup, told, [study.name],
+                       factors=prediction.factors)  # fmt: skip
 
     def _predicted(self, klass: WinnerClass) -> Advised:
         """Return the combination that is expected to be fastest of those that can be set here."""
         known, guidelines = self._known, self._guidelines
         never_ran = self._never_ran()
         failed = [each for s in guidelines.studies if self._is_of(s) for each in s.failed if each]
-        failed += [[name] for name in never_ran]
+        failed += [*([name] for name in never_ran), *map(list, self._failed)]
         best = best_combination(self._factors, known, klass, failed)
         if best is None:
             why = "no rule about such a model has families enough behind it"
             if known.elsewhere:
                 why = "all that is known of such a model was measured on one other host"
             told = [_NOTHING_GAINS if known.rules else why]
-            return Advised("predicted", Configuration(), None, told, [], [*never_ran.values()])
+            is_open = may_gain(self._factors, known, klass, failed)
+            verdict: Expected = "not_known" if is_open else "predicted"
+            return Advised(verdict, Configuration(), None, told, [], [*never_ran.values()])
         configuration, prediction = best
         told = [
             sentence(rule) + measured_elsewhere(rule, guidelines, self._here)
@@ -192,7 +238,8 @@ class Adviser:
         ]
         beware += never_ran.values()
         studies = sorted({name for rule in prediction.rules for name in rule.studies})
-        return Advised("predicted", configuration, prediction.speedup, told, studies, beware)
+        return Advised("predicted", configuration, prediction.speedup, told, studies, beware,
+                       prediction.factors)  # fmt: skip
 
     def _never_ran(self) -> dict[str, str]:
         """Return the settings with which nothing ran in this very model, on any host; in words."""

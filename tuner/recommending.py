@@ -14,7 +14,8 @@ from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
 from tuner.output.recommended import write_recommendations
 from tuner.plan import Plan, plan
-from tuner.record.events import Listener
+from tuner.record.configuration import Configuration
+from tuner.record.events import Listener, PhaseBegins, unheard
 from tuner.record.files import make_folder
 from tuner.record.guidelines import Guidelines, read_guidelines
 from tuner.record.journal import WinnerClass
@@ -32,9 +33,13 @@ from tuner.request import Request, check_request
 from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
+from tuner.study.trial_run import TrialRun, trial_runs
 
 PATIENCE_S = 600.0
 """In which a model must have loaded."""
+TRIAL_S = 180.0
+"""In which all that is recommended must have been built and called once. TorchInductor compiles
+resnet50 in a minute on two cores; what takes longer than this is replaced by what does not."""
 
 
 class Recommended(msgspec.Struct, frozen=True):
@@ -63,7 +68,7 @@ def read_rules(path: Path | None) -> Guidelines:
 
 
 def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> list[Recommended]:
-    """Build the model, ask the guidelines, and write what they say, for every framework.
+    """Build the model, ask the guidelines, and write what they say and what runs, per framework.
 
     Raises UsageError where they say nothing of a framework, else as plan does.
     """
@@ -76,7 +81,7 @@ def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> lis
     shipped = WinnerClass.REDUCED if is_reduced else WinnerClass.SAME
     folders = [_folder(each, is_given=request.out is not None) for each in plans]
     return [
-        _recommend_one(each, folder, guidelines, host, shipped)
+        _recommend_one(each, folder, guidelines, host, shipped, listen)
         for each, folder in zip(plans, folders, strict=True)
     ]
 
@@ -104,17 +109,37 @@ def _folder(plan: Plan, *, is_given: bool) -> Path:
 
 
 def _recommend_one(
-    plan: Plan, folder: Path, guidelines: Guidelines, host: Host, shipped: WinnerClass
+    plan: Plan,
+    folder: Path,
+    guidelines: Guidelines,
+    host: Host,
+    shipped: WinnerClass,
+    listen: Listener,
 ) -> Recommended:
     workload = plan.workload
     adviser = Adviser(plan, host, guidelines)
-    advised = {klass: adviser.advise(klass) for klass in WinnerClass}
+    listen(PhaseBegins("trial", "what is recommended is built and called once"))
+    with trial_runs(workload, plan.facts, plan.objective, host, TRIAL_S, unheard) as trial:
+        advised = {klass: _that_runs(adviser, klass, trial) for klass in WinnerClass}
     notes = adviser.notes()
     ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}
     make_folder(folder)
     write_recommendations(folder, ready, shipped)
     batch = int(advised[shipped].configuration.get(BATCH) or workload.card.reference_batch)
     return Recommended(workload.framework, batch, folder, shipped, advised, notes)
+
+
+def _that_runs(adviser: Adviser, klass: WinnerClass, trial: TrialRun) -> Advised:
+    """Return the best advice that runs here; the default runs in any case."""
+    while True:
+        advised = adviser.advise(klass)
+        fault = trial.fault(advised.configuration)
+        if fault is None:
+            return advised
+        adviser.rule_out(advised, fault)
+        if trial.is_over:
+            why = f"nothing that is recommended ran here within {TRIAL_S:.0f} s"
+            return Advised("not_known", Configuration(), None, [why])
 
 
 def _to_ship(

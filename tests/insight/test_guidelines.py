@@ -4,6 +4,7 @@ import copy
 import json
 import math
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ import pytest
 
 import tuner
 from tests.command import DESIGNED, Here, result_of, run
+from tuner import recommending
 from tuner.host.identity import probe
+from tuner.insight import calibration
+from tuner.insight.calibration import Calibration
 from tuner.insight.prior import as_earlier
 from tuner.plan import plan
+from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
 from tuner.record.guidelines import (
     GUIDELINES_SCHEMA,
@@ -40,6 +45,41 @@ MODEL = Model(title="Unseen", task="none", kind="{kind}", family="mlp",
 def fake() -> Surface:
     return Surface(seed=3, noise=0.003)
 """
+
+
+@pytest.fixture
+def as_shipped() -> None:
+    """Have intervals as real models need them."""
+
+
+@pytest.fixture(autouse=True)
+def adds_up(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The fake's effects add up and are the same everywhere, but for its noise."""
+    if "as_shipped" in request.fixturenames:
+        return
+    exact = Calibration(0.0, 77, 87, [], "")
+    monkeypatch.setattr(calibration, "shipped", lambda: exact)
+
+
+class Untried:
+    """A trial run in which everything runs."""
+
+    is_over = False
+
+    def fault(self, configuration: Configuration) -> None:
+        """Find none."""
+
+
+@pytest.fixture
+def tried() -> None:
+    """Have what is recommended launched."""
+
+
+@pytest.fixture(autouse=True)
+def untried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spare the launches of what is recommended, but where they are what is tested."""
+    if "tried" not in request.fixturenames:
+        monkeypatch.setattr(recommending, "trial_runs", lambda *_: nullcontext(Untried()))
 
 
 def write_model(kind: str = "other") -> str:
@@ -106,7 +146,7 @@ def test_rules_meet_the_truth(studies: Path) -> None:
 
 
 def test_files_hold_what_their_schemas_say_and_teach_the_same_again(
-    studies: Path, here: Here
+    studies: Path, here: Here, as_shipped: None
 ) -> None:
     rules = studies / "rules"
     schema = json.loads(GUIDELINES_SCHEMA.read_text())
@@ -176,11 +216,65 @@ def test_what_another_host_alone_taught_is_not_set_here(studies: Path, here: Her
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)
     for advised in found["advised"].values():
-        assert (advised["verdict"], advised["configuration"]) == ("predicted", {})
+        assert (advised["verdict"], advised["configuration"]) == ("not_known", {})
         assert "was measured on one other host" in advised["rests_on"][0]
+    told = read_recommendation(Path("rec")).nothing_set
+    assert told.startswith("not known") and "a study of this model tells" in told
     (note,) = [note for note in found["notes"] if "alone" in note]
     assert "threads, compile" in note
     assert "measured on Another with AVX2, 2 cores alone, so not set on" in note
+
+
+FAULTY = """
+from tuner.worker.frameworks.fake import Surface
+from tuner.worker.gallery import Features, Model
+
+MODEL = Model(title="Unseen", task="none", kind="other", family="mlp",
+              inputs=(Features(16),), reference_batch=4, batches=(4, 16), n_classes=32)
+
+
+def fake() -> Surface:
+    return Surface(seed=3, noise=0.003, faults="{}")
+"""
+
+
+@pytest.mark.parametrize("fault", ["crash", "ignored", "wrong_output"])
+def test_what_does_not_run_here_is_replaced_by_the_next_best(
+    studies: Path, here: Here, tried: None, fault: str
+) -> None:
+    given = ("--hw", "fake", "--guidelines", str(studies / "rules"), "--numerics", "reduced",
+             "--out", "rec", "--json")  # fmt: skip
+    (whole,) = json.loads(here("recommend", "--model", write_model(), *given).stdout)
+    assert whole["advised"]["reduced"]["configuration"].items() >= {
+        ("fake.compile", "fast"), ("fake.precision", "bf16"),
+    }  # fmt: skip
+    Path("faulty.py").write_text(FAULTY.format(f"fake.compile=fast:{fault}"))
+    done = here("recommend", "--model", "faulty.py", *given)
+    assert done.returncode == 0, done.stderr
+    (found,) = json.loads(done.stdout)
+    advised = found["advised"]["reduced"]
+    assert (advised["verdict"], advised["configuration"]) == (
+        "predicted", {"fake.precision": "bf16"},
+    )  # fmt: skip
+    assert found["advised"]["same"]["configuration"] == {}
+    told = [note for note in found["notes"] if "failed here" in note]
+    assert told and all("fake.compile=fast" in note for note in told)
+    assert all("the next best is advised" in note for note in told)
+    assert {f"note: {note}" for note in told} <= set(
+        read_recommendation(Path("rec")).claim.rests_on
+    )
+
+
+def test_a_trial_run_is_over_in_time(
+    studies: Path, here: Here, tried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recommending, "TRIAL_S", 0.0)
+    done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
+                str(studies / "rules"), "--out", "rec")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("fake: not known: nothing is set\n")
+    assert "rests on: nothing that is recommended ran here within 0 s" in done.stdout
+    assert "find out, with a study: tune-framework --model unseen.py" in done.stdout
 
 
 def test_from_python_it_is_the_same(studies: Path, here: Here) -> None:
@@ -249,7 +343,9 @@ def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up
     assert "confirmed there as launch_only; of same it decided nothing" in advised["rests_on"][0]
 
 
-def test_recordings_teach_in_a_folder_of_any_name(studies: Path, here: Here) -> None:
+def test_recordings_teach_in_a_folder_of_any_name(
+    studies: Path, here: Here, as_shipped: None
+) -> None:
     shutil.copytree(studies / "rules" / "studies", "kept")
     Path("kept/other.json").write_text('{"name": "no recording"}')
     done = here("guidelines", "kept", "--out", "again", "--json")
@@ -260,8 +356,12 @@ def test_recordings_teach_in_a_folder_of_any_name(studies: Path, here: Here) -> 
 
 
 def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for study in kept["studies"]:
+        study["parameters_sha256"] = "of another"  # the fake's models have one architecture
+    Path("others.json").write_text(json.dumps(kept))
     done = here("recommend", "--model", write_model(kind="cnn"), "--hw", "fake", "--guidelines",
-                str(studies / "rules"), "--out", "rec")  # fmt: skip
+                "others.json", "--out", "rec")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "unlike all that was measured (the model is of the kind cnn)" in done.stdout
 

@@ -5,16 +5,26 @@ import math
 
 import msgspec
 import numpy as np
+import pytest
 
+from tuner.insight import calibration
+from tuner.insight.calibration import Calibration
 from tuner.insight.predict import SURE, WITH, Known, foretold, known_of, ranked, settable
 from tuner.insight.rules import Seen, distil
-from tuner.record.guidelines import GUIDELINES_VERSION, Condition, Guidelines, Rule, StudyOf
+from tuner.record.guidelines import GUIDELINES_VERSION, Condition, Fact, Guidelines, Rule, StudyOf
 from tuner.space.profile import FactorEntry
 
 FAMILIES = 8
 MEANS = {"compile": 0.3, "autocast": 0.1, "layout": -0.05, f"compile{WITH}autocast": 0.2,
          f"compile{WITH}layout": 0.15}  # fmt: skip
 SPREAD = 0.05
+
+
+@pytest.fixture(autouse=True)
+def adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In these tests rules know all there is; what they do not know is tested by itself."""
+    exact = Calibration(0.0, 1, 1, [], "")
+    monkeypatch.setattr(calibration, "shipped", lambda: exact)
 
 
 def rules(random: np.random.Generator) -> Known:
@@ -51,6 +61,20 @@ def test_intervals_hold_what_a_model_of_another_family_does() -> None:
         truth = sum(MEANS[name] + random.normal(0, SPREAD) for name in names)
         held += foretold_.speedup.low <= math.exp(truth) <= foretold_.speedup.high
     assert 0.86 <= held / n <= 0.96
+
+
+def test_what_rules_do_not_know_of_themselves_is_in_the_interval() -> None:
+    """A gain on another host differs by 10 % from what all families agree on."""
+    random, beyond = np.random.default_rng(2), 0.1
+    held = {0.0: 0, beyond: 0}
+    for _ in range(300):
+        known = rules(random).rules
+        truth = MEANS["compile"] + random.normal(0, SPREAD) + random.normal(0, beyond)
+        for sd in held:
+            speedup = foretold(known, ["compile"], sd).speedup
+            held[sd] += speedup.low <= math.exp(truth) <= speedup.high
+    assert held[0.0] / 300 < 0.75
+    assert 0.86 <= held[beyond] / 300 <= 0.97
 
 
 def test_the_best_of_all_combinations_is_chosen() -> None:
@@ -149,6 +173,39 @@ def test_of_a_host_unlike_all_that_was_measured_only_what_is_about_models_is_kno
     alike = known_of(given, "torch", {"kind": "cnn", "host_cores": 4.0})
     assert alike.rules.keys() == {told.setting, "a", "b"}
     assert settable(alike, factors) == ["a", "b"]
+
+
+def measured(family: str, macs: float, **others: Fact) -> StudyOf:
+    """Return a study of a model whose call takes so many multiply-accumulates."""
+    return StudyOf(
+        name=family, created="", tool_version="0", model=family, framework="torch", family=family,
+        parameters_sha256=family, facts={"kind": "cnn", "macs_per_call": macs, **others},
+        host="here", fingerprint="1", versions={}, winners={}, effects={"everywhere": (0.1, 0.01)},
+    )  # fmt: skip
+
+
+def test_what_few_families_taught_is_said_of_models_of_their_size_alone() -> None:
+    """As bf16, which speeds up large products and slows down small ones."""
+    families = [measured(str(i), 10.0**9) for i in range(3)]
+    families += [measured(str(i), 10.0**6) for i in range(3, FAMILIES)]
+    (told, *_) = rules(np.random.default_rng(6)).rules.values()
+    names = [study.name for study in families]
+    wide = msgspec.structs.replace(told, setting="everywhere", studies=names)
+    few = msgspec.structs.replace(told, setting="bf16", n_families=3, studies=names[:3])
+    given = msgspec.structs.replace(guidelines([wide, few]), studies=families)
+    large = known_of(given, "torch", {"kind": "cnn", "macs_per_call": 3e8})
+    assert large.rules.keys() == {"everywhere", "bf16"} and not large.distant
+    small = known_of(given, "torch", {"kind": "cnn", "macs_per_call": 1e6})
+    assert small.rules.keys() == {"everywhere"} and not small.strange
+    assert small.distant == {"bf16": ["macs_per_call"]}
+
+
+def test_a_model_that_was_measured_is_not_unlike_all_that_was() -> None:
+    """Its call may have been timed badly here: 3.99 s of resnet50, which takes 0.27 s."""
+    given = msgspec.structs.replace(guidelines([]), studies=[measured("a", 1e9, call_s=0.27)])
+    facts: dict[str, Fact] = {"kind": "cnn", "macs_per_call": 1e9, "call_s": 3.99}
+    assert known_of(given, "torch", facts).strange == ["call_s"]
+    assert known_of(given, "torch", facts, architecture="a").strange == []
 
 
 def test_what_one_host_alone_taught_is_said_of_that_host_alone() -> None:

@@ -6,9 +6,11 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from benchmarks.guideline_coverage import estimate, gains_below
 from tests.command import Here
 from tests.worker.workers import needs
 from tuner.galleries import GUIDELINES
+from tuner.insight.calibration import shipped
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.record.guidelines import (
     GUIDELINES_SCHEMA,
@@ -19,6 +21,7 @@ from tuner.record.guidelines import (
 
 ROOT = Path(__file__).parent.parent.parent
 STUDIES = ROOT / "reports" / "studies"
+ROUNDS = ROOT / "benchmarks" / "rounds"
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +41,20 @@ def test_what_ships_is_distilled_from_the_recordings(recordings: list[Recording]
     for one, other in zip(shipped.rules, again.rules, strict=True):
         assert one.mean == pytest.approx(other.mean, abs=1e-6)
         assert one.spread == pytest.approx(other.spread, rel=1e-3)
+        assert one.expected.high == pytest.approx(other.expected.high, rel=1e-3)
+
+
+def test_how_far_predictions_err_is_what_the_rounds_say(recordings: list[Recording]) -> None:
+    gains = [gain for gain in gains_below(ROUNDS, recordings) if gain.is_recommended]
+    kept = shipped()
+    assert kept.unexplained_sd == pytest.approx(estimate(gains), abs=0.001)
+    assert kept.n_gains == len(gains)
+    assert kept.rounds == list(dict.fromkeys(gain.rounds for gain in gains))
+    # before: 59 of 87, of tcmalloc alone 1 of 10
+    held = sum(gain.is_held(kept.unexplained_sd) for gain in gains)
+    alone = [g for g in gains if (g.framework, g.factors) == ("torch", ("allocator",))]
+    assert held >= kept.held > 0.85 * len(gains)
+    assert sum(gain.is_held(kept.unexplained_sd) for gain in alone) >= 0.9 * len(alone)
 
 
 def test_recordings_are_of_models_and_families_enough(recordings: list[Recording]) -> None:

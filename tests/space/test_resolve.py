@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.space.spaces import (
@@ -117,6 +118,19 @@ def test_every_choice_of_a_live_knob_is_a_neighbour_of_the_default(
 def test_layout_is_no_knob_for_a_model_without_images(tmp_path: Path) -> None:
     torch = resolved(machine(tmp_path, cores=8), "torch", TORCH_DEFAULTS, kind="transformer")
     assert torch.canonical({"torch.memory_format": "channels_last"}) == Configuration()
+
+
+@pytest.mark.parametrize(("ranks", "is_live"), [((), True), ((1, 2, 4), True), ((1, 2, 3), False)])
+def test_layout_is_no_knob_where_no_weights_are_of_images(
+    tmp_path: Path, ranks: tuple[int, ...], is_live: bool
+) -> None:
+    """A network of one-dimensional convolutions is of the kind cnn, too."""
+    profile, facts = load_profile("auto", SEARCH_SPACES), model(TORCH_DEFAULTS)
+    facts = msgspec.structs.replace(facts, parameter_ranks=ranks)
+    host, asked = machine(tmp_path, cores=8), workload("torch", "cnn")
+    torch = resolve_space(profile, host, asked, facts, Restrictions())
+    made = torch.canonical({"torch.memory_format": "channels_last"})
+    assert (made != Configuration()) is is_live
 
 
 def test_values_that_do_not_exist_here_are_dropped_with_the_reason(tmp_path: Path) -> None:

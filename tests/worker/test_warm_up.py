@@ -11,6 +11,7 @@ from tuner.record.load import Load
 from tuner.record.protocol import Measure
 from tuner.worker.frameworks import Work
 from tuner.worker.scenarios import SCENARIOS, Scenario
+from tuner.worker.scenarios.timing import fastest
 
 
 class Calls(Clock):
@@ -49,6 +50,18 @@ def test_a_steady_model_is_warm_soon(seconds: float, calls: int) -> None:
     assert found.is_steady
     assert found.call_s == pytest.approx(seconds)
     assert calls <= clock.calls <= calls + 2
+
+
+@pytest.mark.parametrize(
+    ("durations", "seconds"),
+    [((3.99, 0.27, 0.27), 0.27), ((4.0, 3.0), 3.0), ((0.3, 0.2, 0.1), 0.1)],
+)
+def test_one_call_that_a_busy_host_slows_down_does_not_time_a_model(
+    durations: tuple[float, ...], seconds: float
+) -> None:
+    clock = Calls(iter(durations))
+    assert fastest(clock.call, clock.clock) == pytest.approx(seconds)
+    assert clock.calls == len(durations)
 
 
 def test_a_model_that_speeds_up_is_waited_for() -> None:

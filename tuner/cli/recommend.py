@@ -14,9 +14,9 @@ from tuner.advising import Advised
 from tuner.api import recommend
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
+from tuner.insight.calibration import shipped
 from tuner.output.values import ratio
 from tuner.recommending import Recommended
-from tuner.record.interval import Interval
 
 
 def main(model: str, *, as_json: bool, **given: Any) -> None:
@@ -45,19 +45,21 @@ def _lines(found: Recommended, model: str) -> Sequence[str]:
 
     model: as it was named.
     """
-    shipped = found.advised[found.shipped]
-    lines = [f"{found.framework}: {_told(shipped)}"]
-    if shipped.configuration.settings and shipped.speedup is not None:
-        lines.append(f"  {_meant(shipped.speedup, found.batch)}")
-    lines += [f"  rests on: {each}" for each in shipped.rests_on]
-    lines += [f"  beware: {each}" for each in shipped.beware]
-    for klass, advised in found.advised.items():
-        if advised.configuration != shipped.configuration:
-            lines.append(f"  {klass}: {_told(advised)}")
+    advised = found.advised[found.shipped]
+    lines = [f"{found.framework}: {_told(advised)}"]
+    if advised.configuration.settings and advised.speedup is not None:
+        lines.append(f"  {_meant(advised, found.batch)}")
+    lines += [f"  rests on: {each}" for each in advised.rests_on]
+    lines += [f"  beware: {each}" for each in advised.beware]
+    for klass, other in found.advised.items():
+        if other.configuration != advised.configuration:
+            lines.append(f"  {klass}: {_told(other)}")
     lines += [f"  note: {note}" for note in found.notes]
     path = shlex.quote(str(found.folder / "recommended.toml"))
     lines.append(f"  settings: {path}")
-    if shipped.configuration.settings:
+    if advised.verdict == "not_known":
+        lines.append(f"  find out, with a study: tune-framework --model {shlex.quote(model)}")
+    if advised.configuration.settings:
         named = f" --model {shlex.quote(model)}" if _is_there(model) else ""
         lines.append(f"  prove it here, in ten minutes: tune-framework verify {path}{named}")
         lines.append(f"  start a program so: tune-framework run {path} -- python serve.py")
@@ -71,17 +73,22 @@ def _is_there(model: str) -> bool:
     return Path(f"{path}.py" if is_function else head).exists()
 
 
-def _meant(speedup: Interval, batch: int) -> str:
-    """Say what the number is of, and what its bounds are."""
+def _meant(advised: Advised, batch: int) -> str:
+    """Say what the number is of, what its bounds are, and how often such bounds held."""
+    speedup, held = advised.speedup, shipped()
+    assert speedup is not None
     text = (
         f"times the default's throughput, at batch {batch}; in brackets what holds with "
         f"{speedup.confidence:.0%}"
     )
+    if advised.verdict == "predicted":
+        text += f" (of fresh gains they held {held.held} of {held.n_gains})"
     return f"{text}: it may as well be slower" if speedup.low < 1 else text
 
 
 def _told(advised: Advised) -> str:
     word = advised.verdict.replace("_", " ")
     if not advised.configuration.settings:
-        return f"{word}: keep the default"
+        is_known = advised.verdict != "not_known"
+        return f"{word}: keep the default" if is_known else f"{word}: nothing is set"
     return f"{word} {ratio(advised.speedup)}: {advised.configuration.label()}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tuner.insight.predict import Known, Prediction, ranked, settable
+from tuner.insight.predict import Known, Prediction, every_combination, ranked, settable
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import allowed_in
@@ -21,12 +21,35 @@ def best_combination(
     for prediction in ranked(known, settable(known, factors.here)):
         if not prediction.factors:
             break  # what is left may as well be slower
-        if any(set(each) <= set(prediction.factors) for each in failed):
+        if has_failed(prediction.factors, failed):
             continue
         configuration = configuration_of(factors, prediction, klass)
         if configuration is not None:
             return configuration, prediction
     return None
+
+
+def may_gain(
+    factors: Factors, known: Known, klass: WinnerClass, failed: Sequence[Sequence[str]] = ()
+) -> bool:
+    """Tell whether anything that a class allows gains on average by the rules, or no rule says.
+
+    If not, the default is expected to be the fastest.
+    """
+    allowed = [
+        each.name
+        for each in factors.here
+        if allowed_in(klass, factors.together([each.name]).configuration)
+    ]
+    if not set(allowed) <= set(settable(known, factors.here)) & known.rules.keys():
+        return True
+    every = every_combination(known, allowed)
+    return any(e.speedup.point > 1 and not has_failed(e.factors, failed) for e in every)
+
+
+def has_failed(together: Sequence[str], failed: Sequence[Sequence[str]]) -> bool:
+    """Tell whether settings hold some that failed together."""
+    return any(set(each) <= set(together) for each in failed)
 
 
 def configuration_of(

@@ -51,9 +51,12 @@ class Pooled(NamedTuple):
         """SD of the effect in a model of another family."""
         return math.sqrt(self.error**2 + self.between**2 + self.within**2)
 
-    def expected(self, confidence: float = 0.9) -> tuple[float, float]:
-        """Return where the effect in a model of another family lies with this probability."""
-        return self._around(self.spread, confidence)
+    def expected(self, confidence: float = 0.9, unexplained_sd: float = 0.0) -> tuple[float, float]:
+        """Return where the effect in a model of another family lies with this probability.
+
+        unexplained_sd: by how much such predictions err beyond that (calibration.py).
+        """
+        return self._around(math.hypot(self.spread, unexplained_sd), confidence)
 
     def _around(self, sd: float, confidence: float) -> tuple[float, float]:
         if self.n_families < 2:

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 from scipy.special import stdtrit
 
+from tuner.insight import calibration
 from tuner.insight.facts import HOST, HOST_CORES, HOST_FACTS, unlike
 from tuner.insight.rules import LEAST_FAMILIES
 from tuner.record.guidelines import Condition, Fact, Guidelines, Rule, StudyOf
@@ -21,6 +22,8 @@ SURE = 0.8
 """Probability of gaining anything that a combination needs to be recommended. By averages alone,
 families left out lose as often as they gain: effects differ more between families than averages are
 large (benchmarks/guidelines.py)."""
+_FEW = 0.5
+"""Share of a framework's families: a rule of no more speaks of models of about their size."""
 _LEAST = math.log(1.01)
 """A setting that adds less is not worth shipping."""
 
@@ -54,18 +57,28 @@ class Known(msgspec.Struct, frozen=True):
     """Facts of it, or of the host, that nothing measured comes near to."""
     elsewhere: dict[str, str] = {}
     """Settings whose rules are of one other host alone: that host, in words."""
+    distant: dict[str, list[str]] = {}
+    """Settings of which few families tell: the facts in which the model is unlike all of those."""
 
 
-def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) -> Known:
+def known_of(
+    guidelines: Guidelines, framework: str, facts: Mapping[str, Fact], architecture: str = ""
+) -> Known:
     """Return what guidelines say of a model on a host.
 
     Of a model unlike all that was measured: only what holds of every kind; of such a host: only
-    what holds of every one. What was measured on one host alone is said of that one: bf16, worth
+    what holds of every one. A rule that few of the families taught speaks only of models of about
+    their size: bf16 made large products 1.5x to 2x as fast, and a small tabular network 0.76x.
+    What was measured on one host alone is said of that one: bf16, worth
     1.7x on the only host that taught it, halved the speed of the next one that has it
     (benchmarks/README.md).
+    architecture: the model's parameters_sha256; one that was measured is like itself.
     """
     own = [rule for rule in guidelines.rules if rule.framework == framework]
-    strange = unlike(facts, (s.facts for s in guidelines.studies if s.framework == framework))
+    studies = {s.name: s for s in guidelines.studies if s.framework == framework}
+    strange = unlike(facts, (study.facts for study in studies.values()))
+    if architecture in {study.parameters_sha256 for study in studies.values()} - {""}:
+        strange = [name for name in strange if name in HOST_FACTS]
     about = {
         rule.setting: rule
         for rule in own
@@ -74,15 +87,21 @@ def known_of(guidelines: Guidelines, framework: str, facts: Mapping[str, Fact]) 
         or (rule.condition.holds(facts) and not _is_beyond(rule.condition, strange))
     }
     here = facts.get(HOST)
-    host_of = {study.name: study.host for study in guidelines.studies}
-    elsewhere = {}
+    sizes = {n: v for n, v in facts.items() if n not in HOST_FACTS and not isinstance(v, str)}
+    few = _FEW * len({study.family for study in studies.values() if study.effects})
+    elsewhere, distant = {}, {}
     for setting, rule in about.items():
-        hosts = {host_of[name] for name in rule.studies if name in host_of}
+        taught = [studies[name] for name in rule.studies if name in studies]
+        hosts = {study.host for study in taught}
         if here is not None and len(hosts) == 1 and here not in hosts:
             elsewhere[setting] = hosts.pop()
-    rules = {name: rule for name, rule in about.items() if name not in elsewhere}
+        elif rule.n_families <= few and (
+            unlike_these := unlike(sizes, (study.facts for study in taught))
+        ):
+            distant[setting] = unlike_these
+    rules = {n: rule for n, rule in about.items() if n not in {*elsewhere, *distant}}
     untold = {rule.setting for rule in own if WITH in rule.setting} - rules.keys()
-    return Known(rules, frozenset(untold), strange, elsewhere)
+    return Known(rules, frozenset(untold), strange, elsewhere, distant)
 
 
 def known_by_itself(study: StudyOf, freedom: int, known: Known) -> Known:
@@ -127,37 +146,48 @@ def _is_beyond(condition: Condition, strange: Iterable[str]) -> bool:
     return any(name not in HOST_FACTS for name in strange)
 
 
-def every_combination(known: Known, allowed: Collection[str]) -> list[Prediction]:
+def every_combination(
+    known: Known, allowed: Collection[str], unexplained_sd: float | None = None
+) -> list[Prediction]:
     """Return what rules expect of every combination of the allowed factors that they speak of.
 
     What rules say of factors and pairs adds up. Not of two whose doing together is not told.
+    unexplained_sd: as foretold() has it.
     """
     told = [name for name in allowed if name in known.rules]
     return [
-        foretold(known.rules, chosen)
+        foretold(known.rules, chosen, unexplained_sd)
         for n in range(len(told) + 1)
         for chosen in itertools.combinations(told, n)
         if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
     ]
 
 
-def ranked(known: Known, allowed: Collection[str]) -> list[Prediction]:
+def ranked(
+    known: Known, allowed: Collection[str], unexplained_sd: float | None = None
+) -> list[Prediction]:
     """Return the combinations of the allowed factors, first the one that is worth most.
 
     Less _LEAST for each setting. What comes after none at all is better left alone.
     """
-    every = every_combination(known, allowed)
+    every = every_combination(known, allowed, unexplained_sd)
     return sorted(
         every, key=lambda each: math.log(each.worth) - _LEAST * len(each.factors), reverse=True
     )
 
 
-def foretold(rules: Mapping[str, Rule], factors: Sequence[str]) -> Prediction:
-    """Return what rules expect of some factors together."""
+def foretold(
+    rules: Mapping[str, Rule], factors: Sequence[str], unexplained_sd: float | None = None
+) -> Prediction:
+    """Return what rules expect of some factors together.
+
+    unexplained_sd: by how much such predictions err beyond what their rules know; None: what ships.
+    """
     here = set(factors)
     used = [rule for setting, rule in rules.items() if set(setting.split(WITH)) <= here]
     mean = math.fsum(rule.mean for rule in used)
-    spread = math.sqrt(math.fsum(rule.spread**2 for rule in used))
+    beyond = calibration.shipped().unexplained_sd if unexplained_sd is None else unexplained_sd
+    spread = math.sqrt(math.fsum(rule.spread**2 for rule in used) + beyond**2)
     half = less = 0.0
     if used:
         freedom = min(rule.n_families for rule in used) - 1

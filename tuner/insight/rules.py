@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from tuner.insight import calibration
 from tuner.insight.facts import HOST, HOST_CORES, HOST_ISA
 from tuner.insight.pooling import Observation, pool
 from tuner.record.guidelines import Advice, Condition, Fact, Rule
@@ -75,7 +76,7 @@ def _rule(
         pooled.spread,
         pooled.n_families,
         _ratio(pooled.mean, (low, high), 0.95),
-        _ratio(pooled.mean, pooled.expected(), 0.9),
+        _ratio(pooled.mean, pooled.expected(0.9, calibration.shipped().unexplained_sd), 0.9),
         advice,
         {
             name: math.exp(statistics.fmean(s.value for s in seen if s.family == name))

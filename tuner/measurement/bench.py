@@ -178,6 +178,13 @@ class Bench:
             ]
         return records
 
+    def try_out(self, configuration: Configuration, purpose: Purpose) -> LaunchRecord:
+        """Launch a configuration and compare its outputs, without a slice.
+
+        A failure is the record's ending, never an exception.
+        """
+        return self._steps.conclude(self.launcher.start(configuration, purpose), checks=True)
+
     def may_profile(self, configuration: Configuration) -> bool:
         """Tell whether a configuration was neither profiled, nor tried in vain in this session."""
         return self._steps.may_profile(configuration)

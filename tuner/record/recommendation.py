@@ -21,14 +21,15 @@ from tuner.record.workload import CPU, OF_PROGRAMS
 RECOMMENDATION_VERSION = 1
 
 
-Expected = Literal["predicted", "looked_up"]
-EXPECTED = ("predicted", "looked_up")
+Expected = Literal["predicted", "looked_up", "not_known"]
+EXPECTED = ("predicted", "looked_up", "not_known")
 """The verdicts of claims of which nothing was measured here: by rules of other models, or by what a
-study of this model found on such a host."""
+study of this model found on such a host; not_known where neither says what to set."""
 WITHOUT_SETTINGS = {
     "keep_default": "keep the default: nothing that was tried is faster",
     "ambiguous": "not decided: nothing was confirmed to be faster, so that nothing is set",
-    "predicted": "keep the default: the guidelines advise no setting",
+    "predicted": "keep the default: the guidelines expect no setting to be faster",
+    "not_known": "not known: the guidelines do not say what to set; a study of this model tells",
     "looked_up": "keep the default: a study of this model on such a host found nothing faster",
 }
 """What a recommendation without settings says, by its claim's verdict."""

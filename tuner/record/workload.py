@@ -175,6 +175,8 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     parameters_sha256: str = ""
     """Over names and shapes of the trainable tensors, in their order: models of one architecture
     share it, whatever their weights. Empty where there are none."""
+    parameter_ranks: tuple[int, ...] = ()
+    """How many dimensions trainable tensors have, each number once; empty where it is not known."""
     macs: int | None = None
     """Multiply-accumulates of a call, per sample; None where nothing counts them."""
     macs_by: str = ""

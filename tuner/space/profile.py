@@ -58,6 +58,7 @@ WORKLOAD_FACTS = (
     "workload.reference_batch",
     "workload.batches",
     "workload.width",
+    "workload.has_images",
     "workload.form",
 )
 INSTANCE_FACTS = (

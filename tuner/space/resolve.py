@@ -23,6 +23,8 @@ from tuner.space.space import Space
 
 _WAITS_MS: tuple[str | int | float | bool | ValueEntry, ...] = (1, 2, 5, 10, 20)
 _ONE_PROCESS = "all requests go to one process: other instances would idle"
+_IMAGE_RANK = 4
+"""Dimensions of a convolution's weights over images: channels out and in, height, width."""
 
 
 def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
@@ -35,6 +37,7 @@ def workload_facts(workload: Workload, model: ModelFacts) -> dict[str, Any]:
         "workload.reference_batch": workload.card.reference_batch,
         "workload.batches": workload.card.batches,
         "workload.width": model.graph_width,
+        "workload.has_images": not model.parameter_ranks or _IMAGE_RANK in model.parameter_ranks,
         "workload.form": workload.card.form,
     }
 

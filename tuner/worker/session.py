@@ -337,6 +337,7 @@ class Session(LoadedModel):
             input_types=tuple(TEXTS if a.dtype.kind in "US" else str(a.dtype) for a in arrays),
             parameter_bytes=sum(p.n_bytes for p in parameters),
             parameters_sha256=facts.fingerprint(parameters),
+            parameter_ranks=tuple(sorted({len(p.shape) for p in parameters})),
             macs=macs,
             macs_by=macs_by,
             own_settings=own_settings,

@@ -1,0 +1,119 @@
+"""Whether a configuration runs here at all: one launch of it, its outputs compared once.
+
+What rules of other models recommend may not build for this one, may not take effect in it, or may
+change its outputs. That costs one launch to find out, and no measurement.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+
+from tuner.host.identity import Host
+from tuner.measurement.asking import Waiting
+from tuner.measurement.bench import Bench
+from tuner.measurement.describe import make_reference
+from tuner.measurement.launcher import bench_of_processes
+from tuner.record.configuration import Configuration
+from tuner.record.events import Listener
+from tuner.record.launch import Purpose
+from tuner.record.objective import Objective
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.store import Store
+from tuner.record.workload import ModelFacts, Workload
+from tuner.space.launching import gpu_of
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Why a configuration cannot be recommended here."""
+
+    ending: Ending
+    ineffective: tuple[str, ...] = ()
+    """Knobs that did not take effect."""
+
+    def __str__(self) -> str:
+        return f"{self.ending.outcome.replace('_', ' ')}: {self.ending.reason}"
+
+
+class TrialRun:
+    """Launches of one workload's configurations, one each."""
+
+    def __init__(
+        self, store: Store, bench: Bench, make: Callable[[], None], left_s: Callable[[], float]
+    ) -> None:
+        """make: writes the reference that outputs are compared with."""
+        self._store, self._bench, self._make, self._left_s = store, bench, make, left_s
+        self._faults: dict[Configuration, Fault | None] = {Configuration(): None}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        return self._left_s() <= 0
+
+    def fault(self, configuration: Configuration) -> Fault | None:
+        """Return why it does not run here with outputs like the default's; None if it does."""
+        if configuration not in self._faults:
+            self._faults[configuration] = self._tried(configuration)
+        return self._faults[configuration]
+
+    def _tried(self, configuration: Configuration) -> Fault | None:
+        if self.is_over:
+            return Fault(Ending(Outcome.TIMED_OUT, "no time was left to try it"))
+        if not self._store.reference_path.exists():
+            self._make()
+        record = self._bench.try_out(configuration, Purpose.ANCHOR)
+        ending = record.ending or Ending(Outcome.INTERRUPTED, "it did not end")
+        if ending.outcome is Outcome.MEASURED:
+            return None
+        read_back = record.prepared.read_back if record.prepared else ()
+        return Fault(ending, tuple(item.knob for item in read_back if not item.in_force))
+
+
+@contextmanager
+def trial_runs(
+    workload: Workload,
+    facts: ModelFacts,
+    objective: Objective,
+    host: Host,
+    seconds: float,
+    listen: Listener,
+) -> Iterator[TrialRun]:
+    """Yield what launches configurations of a workload, in a folder that is deleted afterwards.
+
+    seconds: that all launches may take together, the reference of the default's outputs included.
+    What cannot be built with nothing set raises as make_reference() does.
+    """
+    began = time.monotonic()
+
+    def left_s() -> float:
+        return seconds - (time.monotonic() - began)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="tune-framework-") as folder,
+        Store(Path(folder) / "study", is_kept=False) as store,
+    ):
+        bench = bench_of_processes(
+            store, host, workload, facts, objective, listen,
+            session=1, seed=0, seconds_left=left_s, waiting_s=0.0, is_cut=True,
+        )  # fmt: skip
+
+        def make() -> None:
+            make_reference(
+                workload.model,
+                workload.framework,
+                workload.seed,
+                store.reference_path,
+                workload.card.n_reference_inputs(),
+                Waiting(left_s(), listen, is_strict=True),
+                gpu_of(workload.device, host),
+            )
+
+        try:
+            yield TrialRun(store, bench, make, left_s)
+        finally:
+            bench.close()
