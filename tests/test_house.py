@@ -105,6 +105,7 @@ def test_what_applies_inside_a_program_knows_records_and_one_adapter_only() -> N
     assert {name for name in rooms if not name.startswith("tuner.record.")} == {
         "tuner.errors",
         "tuner.host.identity",  # of an index, that of this kind of host
+        "tuner.space.catalogue",
         "tuner.space.chosen",
         "tuner.space.recommended",
         ADAPTERS,

@@ -3,7 +3,7 @@
     import tuner
 
     tuned = tuner.apply("recommended.toml")   # before any work of the framework
-    model = tuned.prepare(model)              # layout, precision, compiler
+    model = tuned.prepare(model)              # layout, precision, compiler: called as before
     outputs = model(images)
 
 What was measured is what is applied: the same adapter (worker/frameworks/) that prepared the
@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 import shlex
 import warnings
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from tuner.record.recommendation import Recommendation
 from tuner.space.catalogue import is_applied_inside
 from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
-from tuner.worker.frameworks import Framework
+from tuner.worker.frameworks import Framework, prepared
 from tuner.worker.frameworks import framework as adapter_for
 
 _LAUNCH = "launch"
@@ -52,32 +51,22 @@ class Applied:
         self._adapter = adapter
         self._is_prepared = False
 
-    def prepare(self, model: Any) -> Callable[..., Any]:
+    def prepare(self, model: Any) -> Any:
         """Return the model in the layout, precision and form that were confirmed.
 
         model: a torch.nn.Module, or a keras.Model; it is changed in place where the settings say
-        so, and moved to the GPU where that was measured, as its inputs are. The result takes the
-        model's inputs in order and computes without gradients. The first call for each shape of
-        inputs compiles, where a compiler was confirmed.
+        so, and moved to the GPU where that was measured, as its inputs are. The result is of the
+        model's class, shares its state, takes and returns what the model does, and computes
+        without gradients. The first call of each kind of inputs compiles, where a compiler was
+        confirmed; what no form is built for runs in the model itself, with a warning.
         Raises UsageError at a second model: layouts and compilers are settings of the process.
         """
         if self._is_prepared:
             raise UsageError("prepare() was called before: a process serves one tuned model")
         self._is_prepared = True
-        adapter = self._adapter
-        adapter.build.adopt(model)
-        adapter.build.place(self.settings)
-        functions: dict[tuple[Any, ...], Callable[..., Any]] = {}
-
-        def tuned(*inputs: Any) -> Any:
-            given = tuple(adapter.work.given(tensor) for tensor in inputs)
-            shapes = tuple((tuple(tensor.shape), str(tensor.dtype)) for tensor in given)
-            with adapter.work.running():
-                if shapes not in functions:
-                    functions[shapes] = adapter.work.function(given)
-                return functions[shapes](*given)
-
-        return tuned
+        self._adapter.build.adopt(model)
+        self._adapter.build.place(self.settings)
+        return prepared(self._adapter)
 
 
 def apply(path: str | os.PathLike[str], *, model: str = "", framework: str = "") -> Applied:

@@ -16,6 +16,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.workload import CPU, INFERENCE, Parameter
+from tuner.worker.frameworks.prepared import Arguments, Caller
 from tuner.worker.graph import Node
 
 Array = npt.NDArray[Any]
@@ -97,11 +98,22 @@ class OnTheCpu:
 class Work(Protocol):
     """What is timed: the calls of a placed model, in one mode."""
 
-    def given(self, tensor: Any) -> Any:
-        """Return an input of the framework's own in the precision and layout that is set."""
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return a call's arguments in the precision and layout that is set, and their kind."""
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
-        """Return the model as a function of such inputs, in the form that is set."""
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return the model as a function of such arguments, in the form that is set."""
+
+    @property
+    def model(self) -> Callable[..., Any]:
+        """The placed model, which takes any arguments that it ever took."""
+
+    @property
+    def folds_weights(self) -> bool:
+        """Whether a form that was built keeps the weights that the model then had."""
+
+    def prepared(self, call: Caller) -> Any:
+        """Return what is the model to a program, but for its calls."""
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind inputs, trace and freeze; return a call that ends when its outputs are ready."""
@@ -203,3 +215,10 @@ def framework(name: str, mode: str = INFERENCE, device: str = CPU) -> Framework:
     path, attribute = FRAMEWORKS[name].adapter
     adapter: Framework = getattr(importlib.import_module(path), attribute)(mode, device)
     return adapter
+
+
+def prepared(adapter: Framework) -> Any:
+    """Return the adapter's placed model as a program calls it: in forms, where they are built."""
+    from tuner.worker.frameworks.calls import Calls
+
+    return adapter.work.prepared(Calls(adapter.work))

@@ -30,6 +30,7 @@ from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
 from tuner.worker.frameworks import Array, DrawsAnew, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
+from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
 from tuner.worker.graph import Node
 
 _SAFE_BYTES = 8 << 30
@@ -162,13 +163,27 @@ class FakeInference:
         self.now = 0.0
         self.n_calls = 0
 
-    def given(self, tensor: Any) -> Any:
-        """Return an input as it is."""
-        return tensor
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return them as they are."""
+        return Arguments(args, kwargs)
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         """Return the model as a function of its input."""
         return self._forward
+
+    @property
+    def model(self) -> Callable[..., Any]:
+        """The one function that there is."""
+        return self._forward
+
+    @property
+    def folds_weights(self) -> bool:
+        """There are none to change."""
+        return False
+
+    def prepared(self, call: Caller) -> Any:
+        """Return a surface that can be called."""
+        return CalledInstead(self._build.surface, call)
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Return a call that takes virtual time."""

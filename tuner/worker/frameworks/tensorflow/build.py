@@ -29,6 +29,8 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
     context: Any
     """The module tensorflow.python.eager.context, which makes the eager context."""
     model: Any
+    as_given: Any
+    """The adopted model as its author calls it, with a dictionary of inputs where it takes one."""
 
     def __init__(self) -> None:
         self.settings: dict[str, Value] = {}
@@ -70,6 +72,7 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
 
         Raises UsageError for a model that was built before the Keras policy was set.
         """
+        self.as_given = model
         policy = self.settings.get("tensorflow.keras_policy")
         if isinstance(model, self.tf.keras.Model):
             if policy and model.dtype_policy.name != policy:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -10,6 +10,14 @@ import numpy as np
 
 from tuner.worker.frameworks import Array, OnTheClock
 from tuner.worker.frameworks.outputs import no_output, not_comparable
+from tuner.worker.frameworks.prepared import (
+    Arguments,
+    CalledInstead,
+    Caller,
+    Unfit,
+    changing,
+    seen_as,
+)
 from tuner.worker.frameworks.tensorflow.build import TensorFlowBuild
 from tuner.worker.frameworks.tensorflow.executed import Execution, collected
 
@@ -24,7 +32,6 @@ class TensorFlowInference(OnTheClock):
         """What the graphs of the last new function were when it was first called."""
         self.n_variables = 0
         """Those that the last function captured."""
-        self._structure: Any = None
 
     @property
     def _tf(self) -> Any:
@@ -42,23 +49,86 @@ class TensorFlowInference(OnTheClock):
             self.execution = collected(self._build.context.context(), lambda: function(*tensors))
         return lambda: function(*tensors)
 
-    def given(self, tensor: Any) -> Any:
-        """Return an input as the function takes it."""
-        return self._tf.convert_to_tensor(tensor)
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return a call's arguments as tensors, and their kind; a form is one for inference."""
+        tf = self._tf
+        if not tf.executing_eagerly():
+            return Arguments(args, kwargs, unfit=Unfit.IN_A_GRAPH)
+        if kwargs.get("training"):
+            return Arguments(args, kwargs, unfit=Unfit.TRAINING)
+        if any(isinstance(x, tf.keras.KerasTensor) for x in tf.nest.flatten((args, kwargs))):
+            return Arguments(args, kwargs, unfit=Unfit.IN_A_GRAPH)
+        if isinstance(self.model, tf.keras.Model):
+            kwargs = {**kwargs, "training": False}
+        leaves = tf.nest.flatten((args, kwargs))
+        tensors = (tf.Tensor, tf.Variable, np.ndarray, np.generic)
+        taken = [tf.convert_to_tensor(x) if isinstance(x, tensors) else x for x in leaves]
+        args, kwargs = tf.nest.pack_sequence_as((args, kwargs), taken)
+        if not any(map(tf.is_tensor, taken)):
+            return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail="inputs without tensors")
+        for leaf in taken:
+            if not isinstance(leaf, tf.Tensor | _CONSTANTS):
+                told = f"an argument that is a {type(leaf).__name__}"
+                return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail=told)
+        kinds = tuple((tuple(x.shape), x.dtype) if tf.is_tensor(x) else (type(x), x) for x in taken)
+        structure = tf.nest.map_structure(lambda _: 0, (args, kwargs))
+        return Arguments(args, kwargs, (repr(structure), kinds))
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
-        """Return the model as a function of tensors of these shapes, with the model's outputs."""
-        traced = self.traced(tensors)
-        if not self._build.settings.get("tensorflow.frozen"):
-            return traced
-        nest = self._tf.nest
-        structure = nest.map_structure(lambda part: None if part is None else 0, self._structure)
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return the model as a function of such arguments, with the model's outputs."""
+        nest, model, given = self._tf.nest, self.model, (tuple(args), dict(kwargs))
+        leaves = nest.flatten(given)
+        places = [i for i, leaf in enumerate(leaves) if self._tf.is_tensor(leaf)]
 
-        def packed(*given: Any) -> Any:  # freezing flattens the outputs into a list, without None
-            parts = iter(nest.flatten(traced(*given)))
+        def forward(*tensors: Any) -> Any:
+            whole = list(leaves)
+            for i, tensor in zip(places, tensors, strict=True):
+                whole[i] = tensor
+            args, kwargs = nest.pack_sequence_as(given, whole)
+            return model(*args, **kwargs)
+
+        traced, outputs = self._trace([leaves[i] for i in places], forward)
+        structure = nest.map_structure(lambda part: None if part is None else 0, outputs)
+        freezes = self._build.settings.get("tensorflow.frozen")
+
+        def called(*args: Any, **kwargs: Any) -> Any:
+            found = nest.flatten((args, kwargs))
+            result = traced(*(found[i] for i in places))
+            if not freezes:
+                return result
+            # freezing flattens the outputs into a list, without None
+            parts = iter(nest.flatten(result))
             return nest.map_structure(lambda p: None if p is None else next(parts), structure)
 
-        return packed
+        return called
+
+    @property
+    def model(self) -> Any:
+        """The model as its author calls it."""
+        return self._build.as_given
+
+    @property
+    def folds_weights(self) -> bool:
+        """Whether variables are constants of the graph."""
+        return bool(self._build.settings.get("tensorflow.frozen"))
+
+    def prepared(self, call: Caller) -> Any:
+        """Return a Keras model of the model's own class, or a function, whose calls are others."""
+        model = self.model
+        if not isinstance(model, self._tf.keras.Model):
+            return CalledInstead(model, call)
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return call(args, kwargs)
+
+        # predict() makes calls one by one, in no graph of Keras's, and keeps what it makes apart
+        # from what the model itself keeps in the state that both share
+        kept: dict[str, Any] = {}
+        functions = {name: _kept_in(kept, name) for name in _KERAS_FUNCTIONS}
+        eagerly = property(lambda self: True, lambda self, value: None)
+        own = {"__call__": __call__, "run_eagerly": eagerly, **functions}
+        own |= {name: changing(type(model), name, call) for name in _CHANGING}
+        return seen_as(model, own)
 
     def _key(self, tensors: Sequence[Any]) -> tuple[Any, ...]:
         """Return what a concrete function is made for: a placed model, and shapes and types."""
@@ -69,34 +139,37 @@ class TensorFlowInference(OnTheClock):
         """Return the concrete function for tensors of these shapes, traced once for each."""
         key = self._key(tensors)
         if key not in self._functions:
-            self._functions[key] = self._trace(tensors)
+            model = self._build.model
+
+            def forward(*x: Any) -> Any:
+                return model(x[0] if len(x) == 1 else list(x), training=False)
+
+            self._functions[key], _ = self._trace(tensors, forward)
         traced: Callable[..., Any] = self._functions[key]
         return traced
 
-    def _trace(self, tensors: Sequence[Any]) -> Any:
+    def _trace(self, tensors: Sequence[Any], forward: Callable[..., Any]) -> tuple[Any, Any]:
         """Trace one concrete function; freeze it, and compile it with XLA, where that is set.
 
-        Freezing inlines the function and loses its jit_compile, so XLA goes around the frozen one.
+        Return it and the structure of its outputs, which a frozen one has lost. Freezing inlines
+        the function and loses its jit_compile, so XLA goes around the frozen one.
         """
         freezes = bool(self._build.settings.get("tensorflow.frozen"))
         compiles = bool(self._build.settings.get("tensorflow.jit_compile"))
         specs = [self._tf.TensorSpec(t.shape, t.dtype) for t in tensors]
-
-        def forward(*x: Any) -> Any:
-            return self._build.model(x[0] if len(x) == 1 else list(x), training=False)
 
         def concrete(function: Any, jit: bool) -> Any:
             traced = self._tf.function(function, jit_compile=jit or None, autograph=False)
             return traced.get_concrete_function(*specs)
 
         function = concrete(forward, compiles and not freezes)
-        self._structure = function.structured_outputs
+        structure = function.structured_outputs
         if freezes:
             function = frozen(function)
             if compiles:
                 function = concrete(function, True)
         self.n_variables = len(function.variables)
-        return function
+        return function, structure
 
     def outputs(self, result: Any) -> list[Array]:
         """Flatten tensors, sequences and mappings in the order of tf.nest, without None."""
@@ -122,6 +195,20 @@ class TensorFlowInference(OnTheClock):
     def running(self) -> Iterator[None]:
         """Nothing to enter: precision and compilation are in the graph."""
         yield
+
+
+_CONSTANTS = bool | int | float | str | bytes | None
+"""Arguments that are no tensors and are part of a function that is traced."""
+_KERAS_FUNCTIONS = ("predict_function", "test_function", "train_function")
+"""Attributes where Keras keeps what predict(), evaluate() and fit() call."""
+
+_CHANGING = ("load_weights", "set_weights")
+"""Methods of Keras models that change weights."""
+
+
+def _kept_in(kept: dict[str, Any], name: str) -> property:
+    """Return an attribute that is kept in a dictionary; None at first."""
+    return property(lambda self: kept.get(name), lambda self, made: kept.update({name: made}))
 
 
 def _name(dtype: Any) -> Any:

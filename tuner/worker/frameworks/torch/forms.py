@@ -1,7 +1,8 @@
-"""The forms in which a PyTorch model can run: from a placed model to a function of tensors.
+"""The forms in which a PyTorch model can run: from a placed model to a function of its arguments.
 
-Each form turns the model into a function of tensors and can tell whether calls run in that form. A
-compiler that fell back to eager execution says nothing of it otherwise.
+Each form takes what the model takes and returns what it returns: keywords, dictionaries, tuples,
+data classes, None. It can tell whether calls run in that form: a compiler that fell back to eager
+execution says nothing of it otherwise.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Protocol
 
 from tuner.record.configuration import Value
 from tuner.record.launch import ReadBack
+from tuner.worker.frameworks.torch.flattened import Flattened
 
 COMPILE, CPP_WRAPPER = "torch.compile.mode", "torch.compile.cpp_wrapper"
 PACKAGES = "TUNE_FRAMEWORK_PACKAGES"
@@ -31,8 +33,16 @@ KNOBS = (COMPILE, AUTOTUNE, CPP_WRAPPER, JIT, EXPORT)
 class Form(Protocol):
     """One way to run a model."""
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
-        """Return a function of tensors like these; compiling may wait until the first call."""
+    is_built: bool
+    """Whether functions are built for shapes and structures; else any arguments will do."""
+
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return a function of arguments like these; compiling may wait until the first call.
+
+        Like these: of the same structure, with tensors of the same shapes and types, contiguous
+        ones or with their channels last as they were given, and with the same constants.
+        Raises UsageError for outputs that the form cannot return.
+        """
 
     def read_back(self) -> list[ReadBack]:
         """Tell what form the calls really have."""
@@ -59,10 +69,12 @@ def _others(*but: str) -> list[ReadBack]:
 
 
 class _Eager:
+    is_built = False
+
     def __init__(self, model: Any) -> None:
         self._model = model
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         model: Callable[..., Any] = self._model
         return model
 
@@ -72,6 +84,8 @@ class _Eager:
 
 class _Compiled:
     """torch.compile; freezing, tuning and the C++ wrapper are TorchInductor's own switches."""
+
+    is_built = True
 
     def __init__(self, torch: Any, model: Any, settings: Mapping[str, Value]) -> None:
         import torch._inductor.config as inductor
@@ -85,7 +99,7 @@ class _Compiled:
         # each batch size gets its static graph, as in a deployment that has only one
         self._compiled = torch.compile(model, dynamic=False)
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         compiled: Callable[..., Any] = self._compiled
         return compiled
 
@@ -143,21 +157,28 @@ def _source(module: Any) -> str:
 class _Script:
     """TorchScript: traced at the batch size, parameters folded in; optionally oneDNN's layouts."""
 
+    is_built = True
+
     def __init__(self, torch: Any, model: Any, settings: Mapping[str, Value]) -> None:
         self._torch = torch
         self._model = model
         self._mode = str(settings[JIT])
         self._scripted: Any = None
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         jit = self._torch.jit
-        scripted: Callable[..., Any] = jit.freeze(
-            jit.trace(self._model, tuple(tensors), check_trace=False)
-        )
+        if isinstance(self._model, jit.ScriptModule):  # of itself it takes and returns structures
+            function: Callable[..., Any] = self._frozen(self._model)
+            return function
+        flat = Flattened(self._torch, self._model, args, kwargs)
+        traced = jit.trace(flat.module, flat.tensors, check_trace=False)
+        return flat.with_structure(self._frozen(traced))
+
+    def _frozen(self, module: Any) -> Any:
+        self._scripted = self._torch.jit.freeze(module)
         if self._mode == "optimize":
-            scripted = jit.optimize_for_inference(scripted)
-        self._scripted = scripted
-        return scripted
+            self._scripted = self._torch.jit.optimize_for_inference(self._scripted)
+        return self._scripted
 
     def read_back(self) -> list[ReadBack]:
         graph = str(self._scripted.graph)
@@ -171,21 +192,24 @@ class _Script:
 class _AheadOfTime:
     """torch.export and AOTInductor; the package is kept beside the compiler's cache."""
 
+    is_built = True
+
     def __init__(self, torch: Any, model: Any, settings: Mapping[str, Value]) -> None:
         self._torch = torch
         self._model = model
         self._settings = settings
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
         from torch._inductor import aoti_compile_and_package, aoti_load_package
 
         kept = os.environ.get(PACKAGES)
+        flat = Flattened(self._torch, self._model, args, kwargs)
         with tempfile.TemporaryDirectory(dir=kept) as folder:
             package = Path(folder) / "model.pt2"
             if kept:
-                package = Path(kept) / self._name(tensors)
+                package = Path(kept) / self._name(flat.tensors)
             if not package.exists():
-                exported = self._torch.export.export(self._model, tuple(tensors))
+                exported = self._torch.export.export(flat.module, flat.tensors)
                 made = aoti_compile_and_package(
                     exported, package_path=str(Path(folder) / "made.pt2")
                 )
@@ -194,14 +218,16 @@ class _AheadOfTime:
         # unpacked below /tmp and removed by its destructor, which a killed process never runs
         for library in self._mapped():
             shutil.rmtree(_unpacked_folder(library), ignore_errors=True)
-        return function
+        return flat.with_structure(function)
 
     def _name(self, tensors: Sequence[Any]) -> str:
         """Name a kept package by all that its code may depend on: settings, shapes and types.
 
-        A study has one model and one set of weights; elsewhere nothing is kept.
+        A study has one model, one set of weights and one structure of arguments; elsewhere nothing
+        is kept.
         """
-        key = repr((sorted(self._settings.items()), [(t.shape, t.dtype) for t in tensors]))
+        shapes = [(t.shape, t.dtype) for t in tensors]
+        key = repr(("flattened", sorted(self._settings.items()), shapes))
         return f"aoti-{hashlib.sha256(key.encode()).hexdigest()[:16]}.pt2"
 
     def _mapped(self) -> set[Path]:

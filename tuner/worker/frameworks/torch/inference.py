@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import functools
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from tuner.worker.frameworks import Array, OnTheClock
 from tuner.worker.frameworks.outputs import tensors_in
+from tuner.worker.frameworks.prepared import Arguments, Caller, Unfit, changing, seen_as
 from tuner.worker.frameworks.torch.build import TorchBuild
+from tuner.worker.frameworks.torch.flattened import CONSTANTS
+from tuner.worker.frameworks.torch.forms import GRAPHS
+
+_CHANGING = ("load_state_dict", "_apply")
+"""Methods of modules that change weights; to(), half() and their like go through the second."""
 
 
 def fault_of(tensor: Any) -> str:
@@ -31,23 +38,95 @@ class TorchInference(OnTheClock):
         """What `program` bound last: the call that evidence is taken from."""
 
     def given(self, tensor: Any) -> Any:
-        """Return an input in the precision and layout that the placed model takes."""
+        """Return an input in the precision and layout that the placed model takes.
+
+        Code that was compiled ahead of time reads any tensor as if it lay like the first one: what
+        is not contiguous is copied for all built forms.
+        """
         torch = self._build.torch
         tensor = self._build.device.placed(tensor)
         if self._build.dtype is not None and tensor.is_floating_point():
             tensor = tensor.to(self._build.dtype)
         if tensor.ndim == 4 and self._build.is_channels_last:
             return tensor.contiguous(memory_format=torch.channels_last)
-        return tensor
+        is_dense = tensor.layout is torch.strided and not tensor.is_quantized
+        return tensor.contiguous() if self._build.form.is_built and is_dense else tensor
 
-    def function(self, tensors: Sequence[Any]) -> Callable[..., Any]:
-        """Return the model as a function of tensors of these shapes, in the form that is set."""
-        return self._build.form.function(tensors)
+    def function(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Callable[..., Any]:
+        """Return the model as a function of such arguments, in the form that is set."""
+        function = self._build.form.function(args, kwargs)
+        if not self._build.settings.get(GRAPHS):
+            return function
+        torch = self._build.torch
+
+        def kept(*args: Any, **kwargs: Any) -> Any:  # the next call overwrites a graph's outputs
+            result = function(*args, **kwargs)
+            return torch.utils._pytree.tree_map_only(torch.Tensor, torch.clone, result)
+
+        return kept
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Arguments:
+        """Return a call's arguments in the placed model's precision and layout, and their kind.
+
+        Where the model runs as it is, eager, all calls are of one kind.
+        """
+        torch, model = self._build.torch, self._build.model
+        if torch.compiler.is_compiling() or torch.jit.is_tracing():
+            return Arguments(args, kwargs, unfit=Unfit.IN_A_GRAPH)
+        structure: Hashable = len(args)
+        if not kwargs and all(map(torch.is_tensor, args)):
+            leaves = args = tuple(map(self.given, args))
+        else:
+            trees = torch.utils._pytree
+            taken, structure = trees.tree_flatten((args, kwargs))
+            leaves = tuple(self.given(x) if torch.is_tensor(x) else x for x in taken)
+            if any(a is not b for a, b in zip(leaves, taken, strict=True)):
+                args, kwargs = trees.tree_unflatten(leaves, structure)
+        if model.training:
+            return Arguments(args, kwargs, unfit=Unfit.TRAINING)
+        if not self._build.form.is_built:
+            return Arguments(args, kwargs)
+        if not any(map(torch.is_tensor, leaves)):
+            return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail="inputs without tensors")
+        constants = (*CONSTANTS, torch.dtype, torch.device)
+        for leaf in leaves:
+            if not (torch.is_tensor(leaf) or isinstance(leaf, constants)):
+                told = f"an argument that is a {type(leaf).__name__}"
+                return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail=told)
+        kinds = tuple(
+            (x.shape, x.dtype, x.device) if torch.is_tensor(x) else (type(x), x) for x in leaves
+        )
+        return Arguments(args, kwargs, (structure, kinds))
+
+    @property
+    def model(self) -> Any:
+        """The placed module."""
+        return self._build.model
+
+    @property
+    def folds_weights(self) -> bool:
+        """Whether one is built at all: compilers and tracers may fold weights."""
+        return self._build.form.is_built
+
+    def prepared(self, call: Caller) -> Any:
+        """Return a module of the model's own class, whose calls are others.
+
+        What wraps calls of the model (hooks, a __call__ of its class) is part of the form.
+        """
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:
+            return call(args, kwargs)
+
+        kind = type(self.model)
+        if forward := getattr(kind, "forward", None):  # TorchScript's classes have none
+            functools.update_wrapper(__call__, forward)  # programs look at its parameters
+        changes = {name: changing(kind, name, call) for name in _CHANGING}
+        return seen_as(self.model, {"__call__": __call__, "forward": __call__, **changes})
 
     def program(self, arrays: Sequence[Array]) -> Callable[[], Any]:
         """Bind tensors that lie on the device; a call returns when its outputs are ready there."""
         tensors = tuple(self.given(self._build.torch.from_numpy(array)) for array in arrays)
-        function = self.function(tensors)
+        function = self._build.form.function(tensors, {})
         call = self._build.device.ended(self._build.torch, lambda: function(*tensors))
         self.last_call = call
         return call
