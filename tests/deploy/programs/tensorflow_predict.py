@@ -47,7 +47,7 @@ with warnings.catch_warnings(record=True) as told:
     np.testing.assert_allclose(fast(x), model(x), atol=1e-5)
     assert not np.allclose(fast(x), expected)
 
-    class Around(layers.Layer):
+    class Around(tf.keras.layers.Layer):
         """A frozen part of what is trained."""
 
         def call(self, x, training=None):
