@@ -21,6 +21,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.guidelines import read_guidelines
+from tuner.record.headers import without_names
 from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
 from tuner.record.load import SCENARIOS, served_batches
@@ -80,6 +81,10 @@ class Plan(msgspec.Struct, frozen=True):
         facts = self.facts
         return 1.0 + facts.import_s + facts.build_s + 12 * facts.call_s + 3.0
 
+    def stand_in(self) -> Configuration | None:
+        """Return what answers where a server with nothing set does not; None where that does."""
+        return Configuration.of(self.facts.answers_with) if self.facts.answers_with else None
+
 
 def plan(
     request: Request, host: Host, listen: Listener = unheard, *, is_strict: bool = False
@@ -102,7 +107,9 @@ def plan(
     if request.program is not None:
         ref, card = find_program(request.program, waiting())
     elif (served := request.service) is not None:
-        ref, card = find_service(served.command, served.url, served.requests, waiting())
+        ref, card = find_service(
+            served.command, served.url, served.requests, served.headers, waiting()
+        )
     else:
         ref, card = find_model(
             request.model,
@@ -198,7 +205,7 @@ def _plan_one(
         "objective": fingerprint(objective.identity()),
         "hardware": fingerprint(_hardware(host, profile.device)),
         "versions": fingerprint({**host.versions, **facts.versions}),
-        "workload": fingerprint(msgspec.to_builtins(workload)),
+        "workload": fingerprint(_identity(workload)),
         "space": fingerprint([describe(space), [msgspec.to_builtins(b) for b in baselines]]),
     }
     design = None
@@ -252,6 +259,14 @@ def _hardware(host: Host, device: str) -> dict[str, Any]:
     """Return what of a host's hardware changes results: its cards not, where the CPU computes."""
     identity = {k: v for k, v in host.identity().items() if k != "versions"}
     return identity if device != CPU else {**identity, "gpus": []}
+
+
+def _identity(workload: Workload) -> dict[str, Any]:
+    """Return what tells two workloads apart; as older versions wrote it where nothing is new."""
+    found: dict[str, Any] = msgspec.to_builtins(workload)
+    headers = workload.model.headers
+    found["model"].pop("headers")
+    return {**found, "headers": without_names(headers)} if headers else found
 
 
 def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:

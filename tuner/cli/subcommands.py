@@ -16,6 +16,7 @@ from tuner.cli.options import (
     AllowPickle,
     Batch,
     Frameworks,
+    HeaderTexts,
     Hw,
     Inputs,
     NumericsName,
@@ -146,6 +147,7 @@ def verify(
     serve: ServeCommand = None,
     url: Url = None,
     requests: Requests = None,
+    header: HeaderTexts = None,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
     ] = False,
@@ -166,7 +168,7 @@ def verify(
             inputs,
             trace,
             budget,
-            service=(serve, url, requests),
+            service=(serve, url, requests, header or []),
             allow_pickle=allow_pickle,
             quick=quick,
             as_json=json,

@@ -26,7 +26,7 @@ def main(
     trace: Path | None,
     budget: str | None,
     *,
-    service: tuple[str | None, str | None, Path | None],
+    service: tuple[str | None, str | None, Path | None, list[str]],
     allow_pickle: bool,
     quick: bool,
     as_json: bool,

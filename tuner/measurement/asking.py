@@ -91,6 +91,8 @@ def ask(
         finally:
             worker.close()
     if isinstance(reply, Failed):
+        if reply.outcome is Outcome.TIMED_OUT:  # of a server: it is there, and silent
+            raise NothingMeasured(f"nothing can be measured: {reply.reason}")
         is_said = reply.outcome is Outcome.NOT_APPLICABLE  # in words of our own
         raise UsageError(reply.reason if is_said else f"the model fails: {reply.reason}")
     return reply

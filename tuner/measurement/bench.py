@@ -46,15 +46,18 @@ class Bench:
         launcher: Launcher,
         quiet: Quiet,
         draw: random.Random,
+        stand_in: Configuration | None = None,
     ) -> None:
-        """draw: the order of what takes turns."""
+        """draw: the order of what takes turns. stand_in: what paces where the default does not
+        answer.
+        """
         self.store = store
         self.launcher = launcher
         self._card = card
         self._objective = objective
         self._random = draw
         self._steps = Steps(store, card, objective, launcher, quiet, draw)
-        self.pacer = Pacer(store, launcher, self._steps.slice)
+        self.pacer = Pacer(store, launcher, self._steps.slice, stand_in or Configuration())
 
     @property
     def n_shapes(self) -> int:

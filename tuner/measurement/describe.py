@@ -11,14 +11,16 @@ import re
 import shlex
 import shutil
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.measurement.asking import Waiting, ask
 from tuner.record.configuration import Value
+from tuner.record.headers import Headers
 from tuner.record.protocol import (
     Cards,
     Describe,
@@ -46,6 +48,7 @@ _APPLICATION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?")
 
 
 PATIENT = Waiting()
+_NOTHING_SET: Mapping[str, Value] = MappingProxyType({})
 
 
 def read_cards(
@@ -178,19 +181,19 @@ def find_program(text: str, waiting: Waiting = PATIENT) -> tuple[ModelRef, Model
 
 
 def find_service(
-    text: str, url: str, requests: Path, waiting: Waiting = PATIENT
+    text: str, url: str, requests: Path, headers: Headers = (), waiting: Waiting = PATIENT
 ) -> tuple[ModelRef, ModelCard]:
     """Take a server as typed for what is tuned, and start it once to see which framework it uses.
 
     url: where it answers; requests: a file or folder of them.
-    Raises UsageError for one that cannot be started, or does not answer.
+    Raises UsageError for one that cannot be started, or answers with something else than a success.
     """
     typed = _program_as_typed("--serve", text, "uvicorn app:app --port {port}")
     _check_writable(requests)
-    ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()))
+    ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()), headers=headers)
     card = read_cards([ref], waiting)[0]
     if card.fault:
-        is_of_requests = card.fault.startswith("--requests ")
+        is_of_requests = card.fault.startswith(("--requests ", "--header "))
         raise UsageError(card.fault if is_of_requests else f"--serve: {card.fault}")
     return ref, card
 
@@ -248,13 +251,16 @@ def make_reference(
     n_inputs: int = N_CHECK_REDUCED,
     waiting: Waiting = PATIENT,
     gpu: str = "",
+    settings: Mapping[str, Value] = _NOTHING_SET,
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
     n_inputs: how many outputs of the default are kept to compare with. gpu: the UUID of the card
-    that computes; empty for the CPU.
+    that computes; empty for the CPU. settings: of a server that does not answer without them.
     """
-    order = MakeReference(ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu))
+    order = MakeReference(
+        ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu), dict(settings)
+    )
     reply = ask(order, [ref], waiting, gpu, then=KeepWeights())
     assert isinstance(reply, ReferenceMade)
 

@@ -167,6 +167,8 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     n_inputs: int
     """How many inputs the default's outputs are kept for."""
     device: str = CPU
+    settings: dict[str, Value] = {}
+    """Of a server that does not answer with nothing set: the variables under which it does."""
 
 
 class KeepWeights(msgspec.Struct, frozen=True, tag="keep_weights"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.headers import Headers
 from tuner.record.load import SCENARIOS, Scenario
 
 INFERENCE = "inference"
@@ -42,6 +43,8 @@ class ModelRef(msgspec.Struct, frozen=True):
     url: str = ""
     """Where the program answers the requests in `inputs`, {port} in it; empty for one that times
     itself."""
+    headers: Headers = ()
+    """What requests bring beside their content, as typed: no secret, but its variable's name."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
@@ -152,6 +155,10 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """Multiply-accumulates of a call, per sample; None where nothing counts them."""
     macs_by: str = ""
     """Who counted them."""
+    silence: str = ""
+    """Why a server does not answer with nothing set; empty where it does."""
+    answers_with: dict[str, Value] = {}
+    """Settings under which such a server answers: its outputs are the reference then."""
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -20,7 +20,8 @@ from tuner.study.study import Study
 def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: str) -> None:
     """Make sure that the reference is there, whole; warn where it had to be made again.
 
-    gpu: the UUID of the card that computes; empty for the CPU.
+    gpu: the UUID of the card that computes; empty for the CPU. What stands in for a default that
+    does not answer makes the reference as well.
 
     Raises UsageError where the model's outputs cannot be compared, NothingMeasured where the model
     does not get as far.
@@ -41,6 +42,7 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: s
             n_inputs,
             waiting,
             gpu,
+            {} if study.ledger.stand_in is None else study.ledger.stand_in.as_dict(),
         )
         if noted or store.launches:  # a launch begins by restoring it
             study.notes.warn(

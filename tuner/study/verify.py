@@ -148,6 +148,7 @@ class _Trial:
     ) -> None:
         self._recommendation = recommendation
         self._workload = workload
+        self._facts = facts
         self._seconds = seconds
         self._store = store
         self._listen = listen
@@ -207,6 +208,7 @@ class _Trial:
             workload.card.n_reference_inputs(),
             Waiting(self._left_s(), self._listen, is_strict=True),
             gpu_of(workload.device, self._host),
+            self._facts.answers_with,
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
@@ -230,6 +232,10 @@ class _Trial:
         )  # fmt: skip
         default, tuned = round_worths(records, self._objective)
         self._records.append((records[0], records[1]))
+        if self._facts.silence and _is(records[0], Outcome.TIMED_OUT) and _was_measured(records[1]):
+            self._kept.append((False, tuned is not None))
+            self._listen(TimeLeft(self._left_s()))
+            return
         if self._objective.slo is not None and all(map(_was_measured, records)):
             self._kept.append((default is not None, tuned is not None))
             if default is None or tuned is None:

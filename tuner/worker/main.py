@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from tuner.errors import TuneError, UsageError
+from tuner.errors import Silent, TuneError, UsageError
 from tuner.host.numa import NumaError
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
@@ -159,6 +159,8 @@ def _failure(session: AnySession | None, error: Exception) -> Failed:
         return Failed(Outcome.OUT_OF_MEMORY, reason)
     if isinstance(error, NumaError | UsageError):
         return Failed(Outcome.NOT_APPLICABLE, str(error))
+    if isinstance(error, Silent):
+        return Failed(Outcome.TIMED_OUT, str(error))
     if isinstance(error, TuneError):
         return Failed(Outcome.CRASHED, str(error))
     return Failed(Outcome.CRASHED, reason)

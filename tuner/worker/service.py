@@ -12,14 +12,14 @@ the search goes by. With one, requests arrive whatever became of those before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from tuner import supervisor
-from tuner.errors import UsageError, WorkerFailed
+from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
@@ -51,7 +51,7 @@ from tuner.record.protocol import (
 from tuner.record.serving import Level, Served
 from tuner.record.workload import ModelFacts, ModelRef
 from tuner.worker import answers
-from tuner.worker.asking import Body, Client, Overrun, clock, read_bodies
+from tuner.worker.asking import Body, Client, Overrun, clock, read_requests
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting, memory_of
@@ -65,6 +65,9 @@ _GROWS, _FLAT = 1.05, 2
 """By so much more callers must raise the rate; where they do not so many times in a row, there is
 nothing left to raise. Once: two callers fill no batch of a server that is busy with the first."""
 _SEVERAL, _UNDER_LOAD_S = 8, 0.5
+_CURES: Mapping[str, Sequence[Mapping[str, Value]]] = {"torch": ({"env.OMP_NUM_THREADS": 1},)}
+"""By framework: settings under which a server may answer that does not with nothing set. OpenMP's
+pool does not survive a fork: with one thread none is started (pytorch/pytorch#49555)."""
 _N_CHECKED = 32
 """Requests whose answers are compared, evenly spread over all."""
 
@@ -104,10 +107,11 @@ class ServiceSession:
 
     def _start(self, ref: ModelRef) -> float:
         """Start the server; return the seconds until it answers."""
-        self._bodies = read_bodies(Path(ref.inputs))
+        requests = read_requests(ref)
+        self._bodies = requests.bodies
         self._server = Server(ref, list(self._settings), self._placed, LOG.resolve())
         self._tell(f"waiting for {self._server.url}")
-        self._client = Client(self._server.url, self._bodies)
+        self._client = Client(self._server.url, requests)
         return self._server.until_ready(self._client, self._seen, self._tell)
 
     def prepare(self, order: Prepare) -> Compiled:
@@ -243,7 +247,11 @@ class ServiceSession:
         return [i * len(self._bodies) // n for i in range(n)]
 
     def make_reference(self, order: MakeReference) -> None:
-        """Ask two servers for every answer twice, with nothing set, and write them."""
+        """Ask two servers for every answer twice, with nothing set, and write them.
+
+        Where that does not answer, under the settings with which it does.
+        """
+        self._set_variables(order.settings)
         answered = []
         for _ in range(2):  # what differs from process to process is no answer either
             self._start(order.model)
@@ -260,26 +268,64 @@ class ServiceSession:
         """A server's are its own."""
 
     def describe(self, order: Describe) -> ModelFacts:
-        """Start it with nothing set; raises UsageError if it cannot be tuned."""
+        """Start it with nothing set; raises UsageError if it cannot be tuned.
+
+        If that does not answer, start it under what may cure it; raises Silent where nothing does.
+        """
         self._framework = order.framework
-        start_s = self._start(order.model)
+        silence, cure = "", dict[str, Value]()
+        try:
+            start_s = self._start(order.model)
+        except Silent as silent:
+            silence = str(silent)
+            defaults = self._observed()
+            self.close()
+            start_s, cure = self._start_cured(order.model, silent)
+        else:
+            defaults = self._observed()
         warm = until_steady(self._ask_next, clock)
         found = ModelFacts(
             n_parameters=0,
             input_shapes=(),
             versions={},
-            effective_defaults={
-                item.knob: item.observed for item in self._read_back() if item.observed is not None
-            },
+            effective_defaults=defaults,
             unread=variables.unread(order.framework, libraries=self._seen.libraries),
             graph_width=0.0,
             graph_fault="a server shows no graph",
             import_s=0.0,
             build_s=start_s,
             call_s=warm.call_s,
+            silence=silence,
+            answers_with=cure,
         )
         self.close()
         return found
+
+    def _observed(self) -> dict[str, Value]:
+        return {item.knob: item.observed for item in self._read_back() if item.observed is not None}
+
+    def _start_cured(self, ref: ModelRef, silent: Silent) -> tuple[float, dict[str, Value]]:
+        """Start a server that is silent under what may cure it; return the seconds, and the cure.
+
+        Raises Silent where nothing does.
+        """
+        tried = ""
+        for cure in _CURES.get(self._framework, ()):
+            shown = self._set_variables(cure)
+            self._tell(f"the server does not answer: trying {shown}")
+            try:
+                return self._start(ref), dict(cure)
+            except Silent:
+                self.close()
+                tried += f"; nor does it with {shown}"
+        raise Silent(f"{silent}{tried}") from silent
+
+    def _set_variables(self, settings: Mapping[str, Value]) -> str:
+        """Start servers under variables from now on; return them as a shell takes them."""
+        variables = {knob.removeprefix("env."): str(value) for knob, value in settings.items()}
+        self._settings = dict(settings)
+        self._placed = Placed(variables, rank=0, n_instances=1)
+        return " ".join(f"{name}={value}" for name, value in variables.items())
 
     def serve(self, order: Serve) -> Answered:
         """Answer nobody: LoadGen knows no HTTP."""
