@@ -70,9 +70,10 @@ def tune(
     """Find the fastest settings of a model on this machine, and write its report.
 
     The arguments are the command line's options (tune-framework --help). model: a name of the
-    gallery or a path; serve, url, requests and header stand in its place. framework: one or several; every installed one that has the model if empty.
-    budget: seconds, or "90s", "10m", "1h30m", over all frameworks. out: folder of the study.
-    set: the values of a knob to search. listen: is called with every event (tuner.record.events).
+    gallery or a path; serve, url, requests and header stand in its place. framework: one or
+    several; every installed one that has the model if empty. budget: seconds, or "90s", "10m",
+    "1h30m", over all frameworks. out: folder of the study. set: the values of a knob to search.
+    listen: is called with every event (tuner.record.events).
     Returns, for each framework, its folder and result, or the error that ended its study.
     Raises UsageError before anything is measured, NothingMeasured where no framework has a result.
     """

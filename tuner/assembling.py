@@ -50,7 +50,8 @@ def study_of(
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
     ledger = Ledger(store, reference, batches, plan.objective, plan.stand_in())
-    costs = Costs(store, ledger, replication(CONFIRM, plan.workload.card))
+    confirming = replication(CONFIRM, plan.workload.card)
+    costs = Costs(store, ledger, confirming, plan.least_launch_s())
     bench = bench_of_processes(
         store,
         host,

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
 from tuner.insight.prior import as_earlier
@@ -81,6 +82,14 @@ class Plan(msgspec.Struct, frozen=True):
         facts = self.facts
         return 1.0 + facts.import_s + facts.build_s + 12 * facts.call_s + 3.0
 
+    def least_launch_s(self) -> float:
+        """Return the seconds that a launch of the default takes at the least: its shortest slices.
+
+        Of a program that runs for 15 s, 45: one run to fill caches, and two that count.
+        """
+        facts = self.facts
+        return facts.import_s + facts.build_s + 3 * facts.call_s
+
     def stand_in(self) -> Configuration | None:
         """Return what answers where a server with nothing set does not; None where that does."""
         return Configuration.of(self.facts.answers_with) if self.facts.answers_with else None
@@ -104,10 +113,13 @@ def plan(
 
     if request.hardware != AUTO:  # what cannot be is said before a model is loaded
         check_device(choose_profile(request.hardware, host), host)
+    if not is_strict and (request.program is not None or request.service is not None):
+        _check_budget(request.budget_s, OFFERED)  # of which one is started to be looked at
+    facts: dict[str, ModelFacts] = {}
     if request.program is not None:
-        ref, card = find_program(request.program, waiting())
+        ref, card, facts = find_program(request.program, waiting())
     elif (served := request.service) is not None:
-        ref, card = find_service(
+        ref, card, facts = find_service(
             served.command, served.url, served.requests, served.headers, waiting()
         )
     else:
@@ -129,6 +141,8 @@ def plan(
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
+    if not is_strict:
+        _check_budget(request.budget_s, frameworks)
     meant = (*frameworks, *request.together)
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
@@ -141,11 +155,33 @@ def plan(
         card = msgspec.structs.replace(card, reference_batch=1, batches=batches)
     several = len(frameworks) > 1
     plans = [
-        _plan_one(request, host, profile, ref, card, framework, waiting(), several=several)
+        _plan_one(
+            request,
+            host,
+            profile,
+            ref,
+            card,
+            framework,
+            waiting(),
+            facts.get(framework),
+            several=several,
+        )
         for framework in frameworks
     ]
     _refuse_without_effect(plans, request.restrictions)
     return plans
+
+
+def _check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
+    """Raise UsageError for a budget that ends before anything is measured."""
+    entries = [FRAMEWORKS[name] for name in frameworks]
+    slowest = max(entries, key=lambda entry: entry.least_budget_s)
+    if budget_s < slowest.least_budget_s:
+        raise UsageError(
+            f"--budget {budget_s:g}s is too short to measure anything: importing {slowest.title} "
+            "alone may take 20 s, and the default is launched after that; give "
+            f"{slowest.least_budget_s:.0f}s at the least, and some minutes for a verdict"
+        )
 
 
 def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
@@ -182,9 +218,11 @@ def _plan_one(
     card: ModelCard,
     framework: str,
     waiting: Waiting,
+    facts: ModelFacts | None,
     *,
     several: bool,
 ) -> Plan:
+    """Resolve one framework's study. facts: None of a model that has to be described first."""
     workload = Workload(
         ref,
         framework,
@@ -196,7 +234,8 @@ def _plan_one(
     )
     objective = objective_of(request)
     gpu = gpu_of(profile.device, host)
-    facts = describe_model(ref, framework, request.seed, waiting, gpu)
+    if facts is None:
+        facts = describe_model(ref, framework, request.seed, waiting, gpu)
     space = resolve_space(profile, host, workload, facts, request.restrictions)
     baselines = resolve_baselines(profile, host, workload, facts, space)
     factors = Factors(profile, host, workload, facts, space)

@@ -141,7 +141,7 @@ class _Question:
     def hung(self, log: Path) -> str:
         """Say where the worker hangs, by the stacks in its log; keep the log for the rest."""
         text = log.read_text(errors="replace")
-        is_code = not any(model.url for model in self._models)  # else it waits in ours
+        is_code = not any(model.command for model in self._models)  # else it waits in ours
         frame = innermost_frame(text, [model.path for model in self._models]) if is_code else ""
         kept = ""
         try:

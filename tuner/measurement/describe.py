@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
@@ -26,8 +27,10 @@ from tuner.record.protocol import (
     Describe,
     KeepWeights,
     ListModels,
+    LookAt,
     MakeReference,
     ReferenceMade,
+    Seen,
 )
 from tuner.record.workload import (
     CPU,
@@ -168,21 +171,26 @@ def _check_writable(path: Path) -> None:
         )
 
 
-def find_program(text: str, waiting: Waiting = PATIENT) -> tuple[ModelRef, ModelCard]:
+class Found(NamedTuple):
+    """A user's own program or server, which was started once."""
+
+    ref: ModelRef
+    card: ModelCard
+    facts: dict[str, ModelFacts]
+    """By framework: of those that it uses."""
+
+
+def find_program(text: str, waiting: Waiting = PATIENT) -> Found:
     """Take a program as typed for what is tuned, and run it once to see which framework it uses.
 
     Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
     """
-    ref = _program_as_typed("--command", text, "python bench.py")
-    card = read_cards([ref], waiting)[0]
-    if card.fault:
-        raise UsageError(f"--command: {card.fault}")
-    return ref, card
+    return _started("--command", _program_as_typed("--command", text, "python bench.py"), waiting)
 
 
 def find_service(
     text: str, url: str, requests: Path, headers: Headers = (), waiting: Waiting = PATIENT
-) -> tuple[ModelRef, ModelCard]:
+) -> Found:
     """Take a server as typed for what is tuned, and start it once to see which framework it uses.
 
     url: where it answers; requests: a file or folder of them.
@@ -191,11 +199,16 @@ def find_service(
     typed = _program_as_typed("--serve", text, "uvicorn app:app --port {port}")
     _check_writable(requests)
     ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()), headers=headers)
-    card = read_cards([ref], waiting)[0]
-    if card.fault:
-        is_of_requests = card.fault.startswith(("--requests ", "--header "))
-        raise UsageError(card.fault if is_of_requests else f"--serve: {card.fault}")
-    return ref, card
+    return _started("--serve", ref, waiting)
+
+
+def _started(option: str, ref: ModelRef, waiting: Waiting) -> Found:
+    reply = ask(LookAt(ref), [ref], waiting)
+    assert isinstance(reply, Seen)
+    if fault := reply.card.fault:
+        is_of_another = fault.startswith(("--requests ", "--header "))
+        raise UsageError(fault if is_of_another else f"{option}: {fault}")
+    return Found(ref, reply.card, reply.facts)
 
 
 def _program_as_typed(option: str, text: str, example: str) -> ModelRef:

@@ -75,7 +75,7 @@ def bench_of_processes(
     )
     quiet = Quiet(store, listen, waiting_s, seconds_left)
     stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
-    return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in)
+    return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in, seconds_left)
 
 
 class ProcessLauncher:

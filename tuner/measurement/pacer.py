@@ -25,8 +25,10 @@ class Pacer:
         take_slice: Callable[[Launch], None],
         configuration: Configuration,
     ) -> None:
-        """take_slice: has a launch take a slice and wait. configuration: the default, or what
-        stands in for one that does not answer.
+        """Prepare a pacer.
+
+        take_slice: has a launch take a slice and wait. configuration: the default, or what stands
+        in for one that does not answer.
         """
         self._store = store
         self._configuration = configuration
@@ -70,6 +72,10 @@ class Pacer:
             record.slices and record.request.configuration == self._configuration
             for record in self._store.launches.values()
         )
+
+    def do_without(self, why: str) -> None:
+        """Start none any more."""
+        self.why_none = why
 
     @property
     def is_running(self) -> bool:

@@ -30,7 +30,7 @@ def parse_headers(typed: Iterable[str]) -> Headers:
         name, value = name.strip(), value.strip()
         if not colon or not _NAME.fullmatch(name):
             raise UsageError(
-                '--header is not "Name: value"; write for instance --header "X-API-Key: env:API_KEY"'
+                '--header is not "Name: value"; write for instance "X-API-Key: env:API_KEY"'
             )
         if not value or not value.isprintable():
             raise UsageError(f"--header {name}: its value is empty, or holds control characters")

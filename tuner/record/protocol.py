@@ -40,6 +40,12 @@ class ListModels(msgspec.Struct, frozen=True, tag="list_models"):
     """Whether a file with variants has a card for each; else one of what is named."""
 
 
+class LookAt(msgspec.Struct, frozen=True, tag="look_at"):
+    """Start a user's own program or server with nothing set, and tell what it is."""
+
+    model: ModelRef
+
+
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
     """Build a model with the default settings and tell its facts."""
 
@@ -184,6 +190,7 @@ class Quit(msgspec.Struct, frozen=True, tag="quit"):
 
 Command: TypeAlias = (
     ListModels
+    | LookAt
     | Describe
     | MakeReference
     | KeepWeights
@@ -210,6 +217,15 @@ class Cards(msgspec.Struct, frozen=True, tag="cards"):
     """The answer to ListModels, in the same order."""
 
     cards: tuple[ModelCard, ...]
+
+
+class Seen(msgspec.Struct, frozen=True, tag="seen"):
+    """The answer to LookAt."""
+
+    card: ModelCard
+    """It says what is wrong, where there are no facts."""
+    facts: dict[str, ModelFacts]
+    """By framework."""
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage"):
@@ -248,6 +264,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Reply: TypeAlias = (
     Hello
     | Cards
+    | Seen
     | ModelFacts
     | ReferenceMade
     | Stage

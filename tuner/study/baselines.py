@@ -131,6 +131,17 @@ def _has_time(study: Study, configuration: Configuration, kept_s: float) -> bool
     return Schedule(study).has_time_before_confirming(configuration, kept_s)
 
 
+def _is_needed(study: Study, configuration: Configuration) -> bool:
+    """Tell whether a configuration is measured whatever the time.
+
+    The default once, and what stands in for it; at further batches while any time is left.
+    """
+    if not is_default(configuration):
+        return configuration == study.ledger.stand_in
+    is_first = not any(map(is_default, study.ledger.tried()))
+    return is_first or study.budget.left_s() > study.costs.least_launch_s
+
+
 def _fails_at(study: Study, batch: int) -> bool:
     return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
 
@@ -147,8 +158,7 @@ def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> None:
         while waiting and len(group) < study.most_together:
             configuration, source = waiting.pop(0)
             kept_s = sum(study.costs.launch_s(c) for c, _ in group)
-            is_needed = is_default(configuration) or configuration == study.ledger.stand_in
-            if is_needed or _has_time(study, configuration, kept_s):
+            if _is_needed(study, configuration) or _has_time(study, configuration, kept_s):
                 group.append((configuration, source))
         configurations = [configuration for configuration, _ in group]
         records = study.measure_several(configurations, Purpose.BASELINE) if group else []

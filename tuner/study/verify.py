@@ -185,6 +185,8 @@ class _Trial:
         self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
         self._interval: Interval | None = None
         self._failure: Ending | None = None
+        self._silent: LaunchRecord | None = None
+        """Of a default that answers no request: it is not waited for again in every round."""
 
     def _arm(self, settings: dict[str, Value], batch: int) -> Configuration:
         """Return a configuration at a batch; unset is the model's own reference batch."""
@@ -226,13 +228,18 @@ class _Trial:
     def _round(self, number: int) -> None:
         claim = self._recommendation.claim
         noise = _UNKNOWN if claim.launch_sd is None else Scatter(claim.launch_sd, claim.launch_sd)
-        records = self.bench.measure_round(
-            self._arms, number, Purpose.CONFIRM, noise=noise,
+        silent = [] if self._silent is None else [self._silent]
+        records = silent + self.bench.measure_round(
+            self._arms[len(silent) :], number, Purpose.CONFIRM, noise=noise,
             seconds=max(1.0, self._left_s() / max(1, LOOKS[0] - number + 1)), checks=number == 1,
         )  # fmt: skip
         default, tuned = round_worths(records, self._objective)
         self._records.append((records[0], records[1]))
-        if self._facts.silence and _is(records[0], Outcome.TIMED_OUT) and _was_measured(records[1]):
+        if self._facts.silence and _is(records[0], Outcome.TIMED_OUT):
+            self._silent = records[0]
+            if not _was_measured(records[1]):
+                self._note_failure(records[1])
+                return
             self._kept.append((False, tuned is not None))
             self._listen(TimeLeft(self._left_s()))
             return

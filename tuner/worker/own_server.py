@@ -16,12 +16,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from tuner import supervisor
-from tuner.errors import Silent, UsageError, WorkerFailed
+from tuner.errors import Silent, WorkerFailed
 from tuner.frameworks import FRAMEWORKS
 from tuner.host.secrets import redacted
 from tuner.record.headers import without_names
 from tuner.record.protocol import Placed
-from tuner.record.workload import SERVICE, ModelCard, ModelRef
+from tuner.record.workload import ModelRef
 from tuner.worker.asking import (
     WATCHED_EVERY_S,
     Body,
@@ -30,10 +30,9 @@ from tuner.worker.asking import (
     Refused,
     Unreachable,
     clock,
-    read_requests,
 )
 from tuner.worker.evidence.program import Sighting
-from tuner.worker.program import card_of_started, environment_of_program
+from tuner.worker.program import environment_of_program
 
 PORT = "{port}"
 _LOOK_EVERY_S = 0.05
@@ -147,10 +146,7 @@ class Server:
                     tell(f"waiting for {self.url}, which takes the request and has not answered")
                     is_told = True
                 return
-            raise Silent(
-                f"{self.shown} takes requests at {self.url} and does not answer: {did}"
-                f"{self._last_line()}"
-            )
+            raise Silent(f"{self.shown} takes requests at {self.url} and does not answer: {did}")
 
         return look
 
@@ -229,30 +225,7 @@ def _is_forked(pid: int) -> bool:
         return False
 
 
-def card_of_service(ref: ModelRef, tell: Callable[[str], None]) -> ModelCard:
-    """Start a server once to see which framework it uses; the card carries what is wrong.
-
-    tell: takes what is waited for.
-    """
-    seen = Sighting()
-    try:
-        requests = read_requests(ref)
-        server = Server(ref, (), None, LOG.resolve())
-        client = Client(server.url, requests)
-        try:
-            server.until_ready(client, seen, tell)
-        except Silent:  # what may answer is looked for when it is described
-            if not seen.frameworks():
-                raise
-        finally:
-            client.close()
-            server.kill()
-    except (UsageError, WorkerFailed) as error:
-        return card_of_started(ref, SERVICE, seen, "", str(error))
-    return card_of_started(ref, SERVICE, seen, _digest(ref, requests.bodies), "")
-
-
-def _digest(ref: ModelRef, bodies: Sequence[Body]) -> str:
+def digest_of(ref: ModelRef, bodies: Sequence[Body]) -> str:
     """Return the SHA-256 over the files that the command names, and over the requests."""
     digest = hashlib.sha256(ref.url.encode())
     for word in ref.command:

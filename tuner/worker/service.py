@@ -38,7 +38,6 @@ from tuner.record.protocol import (
     Answered,
     Begin,
     Check,
-    Describe,
     Idle,
     MakeReference,
     Measure,
@@ -46,16 +45,18 @@ from tuner.record.protocol import (
     Placed,
     Prepare,
     Profile,
+    Seen,
     Serve,
 )
 from tuner.record.serving import Level, Served
-from tuner.record.workload import ModelFacts, ModelRef
+from tuner.record.workload import SERVICE, ModelFacts, ModelRef
 from tuner.worker import answers
 from tuner.worker.asking import Body, Client, Overrun, clock, read_requests
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting, memory_of
-from tuner.worker.own_server import LOG, Server
+from tuner.worker.own_server import LOG, Server, digest_of
+from tuner.worker.program import card_of_started, observed
 from tuner.worker.scenarios.line import due_of
 from tuner.worker.scenarios.timing import Begun, slice_of, until_steady
 from tuner.worker.session import WrongOutput
@@ -86,7 +87,8 @@ class ServiceSession:
         self._placed: Placed | None = None
         self._settings: dict[str, Value] = {}
         self._framework = ""
-        self._seen = Sighting()
+        self.seen = Sighting()
+        """What was seen of the server's processes, those that were killed included."""
         self._bodies: list[Body] = []
         self._reference_path = Path()
         self._next = 0
@@ -112,7 +114,7 @@ class ServiceSession:
         self._server = Server(ref, list(self._settings), self._placed, LOG.resolve())
         self._tell(f"waiting for {self._server.url}")
         self._client = Client(self._server.url, requests)
-        return self._server.until_ready(self._client, self._seen, self._tell)
+        return self._server.until_ready(self._client, self.seen, self._tell)
 
     def prepare(self, order: Prepare) -> Compiled:
         """Post the first requests of the load."""
@@ -127,7 +129,7 @@ class ServiceSession:
         warm = until_steady(self._ask_next, clock)
         with suppress(Overrun):  # as under load, so that memory is what it takes then
             self._client.closed_loop(_SEVERAL, _UNDER_LOAD_S)
-        self._seen.look(self._server.pid)
+        self.seen.look(self._server.pid)
         peak, private = memory_of(self._own_pids())
         return Prepared(
             first_call_s=warm.call_s,
@@ -136,22 +138,22 @@ class ServiceSession:
             is_steady=warm.is_steady,
             memory_peak_bytes=peak,
             memory_private_bytes=private,
-            read_back=tuple(self._read_back()),
-            cpus=tuple(sorted(self._seen.cpus)),
+            read_back=tuple(self._read_back(self._framework)),
+            cpus=tuple(sorted(self.seen.cpus)),
         )
 
     def _ask_next(self) -> None:
         self._next += 1
         self._client.answer(self._next)
 
-    def _read_back(self) -> list[ReadBack]:
-        found = self._seen.read_back(self._settings)
+    def _read_back(self, framework: str) -> list[ReadBack]:
+        found = self.seen.read_back(self._settings)
         known = {item.knob for item in found}
         return found + variables.of_environment(
             self._settings,
             known,
-            self._framework,
-            self._seen.libraries,
+            framework,
+            self.seen.libraries,
             self._server.environment(),
         )
 
@@ -260,49 +262,51 @@ class ServiceSession:
         answers.write(Path(order.path), answered)
 
     def close(self) -> None:
-        """Kill the server."""
-        self._server.kill()
-        self._client.close()
+        """Kill the server, if one was started."""
+        with suppress(AttributeError):
+            self._server.kill()
+            self._client.close()
 
     def keep_weights(self) -> None:
         """A server's are its own."""
 
-    def describe(self, order: Describe) -> ModelFacts:
-        """Start it with nothing set; raises UsageError if it cannot be tuned.
+    def facts_of(self, ref: ModelRef) -> dict[str, ModelFacts]:
+        """Start it with nothing set, and return what is known of it, by framework.
 
         If that does not answer, start it under what may cure it; raises Silent where nothing does.
         """
-        self._framework = order.framework
         silence, cure = "", dict[str, Value]()
         try:
-            start_s = self._start(order.model)
+            start_s = self._start(ref)
         except Silent as silent:
             silence = str(silent)
-            defaults = self._observed()
+            defaults = self._defaults()
             self.close()
-            start_s, cure = self._start_cured(order.model, silent)
+            start_s, cure = self._start_cured(ref, silent)
         else:
-            defaults = self._observed()
+            defaults = self._defaults()
         warm = until_steady(self._ask_next, clock)
-        found = ModelFacts(
-            n_parameters=0,
-            input_shapes=(),
-            versions={},
-            effective_defaults=defaults,
-            unread=variables.unread(order.framework, libraries=self._seen.libraries),
-            graph_width=0.0,
-            graph_fault="a server shows no graph",
-            import_s=0.0,
-            build_s=start_s,
-            call_s=warm.call_s,
-            silence=silence,
-            answers_with=cure,
-        )
-        self.close()
-        return found
+        return {
+            framework: ModelFacts(
+                n_parameters=0,
+                input_shapes=(),
+                versions={},
+                effective_defaults=defaults[framework],
+                unread=variables.unread(framework, libraries=self.seen.libraries),
+                graph_width=0.0,
+                graph_fault="a server shows no graph",
+                import_s=0.0,
+                build_s=start_s,
+                call_s=warm.call_s,
+                silence=silence,
+                answers_with=cure,
+            )
+            for framework in self.seen.frameworks()
+        }
 
-    def _observed(self) -> dict[str, Value]:
-        return {item.knob: item.observed for item in self._read_back() if item.observed is not None}
+    def _defaults(self) -> dict[str, dict[str, Value]]:
+        """Return what is in force where nothing is set, by framework."""
+        return {each: observed(self._read_back(each)) for each in self.seen.frameworks()}
 
     def _start_cured(self, ref: ModelRef, silent: Silent) -> tuple[float, dict[str, Value]]:
         """Start a server that is silent under what may cure it; return the seconds, and the cure.
@@ -310,7 +314,7 @@ class ServiceSession:
         Raises Silent where nothing does.
         """
         tried = ""
-        for cure in _CURES.get(self._framework, ()):
+        for cure in (cure for each in self.seen.frameworks() for cure in _CURES.get(each, ())):
             shown = self._set_variables(cure)
             self._tell(f"the server does not answer: trying {shown}")
             try:
@@ -338,3 +342,16 @@ class ServiceSession:
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises here."""
         return (MemoryError,)
+
+
+def look_at_server(ref: ModelRef, tell: Callable[[str], None], orders: Orders) -> Seen:
+    """Start a server once to see which framework it uses, and how long it takes to answer."""
+    session = ServiceSession(tell, orders)
+    try:
+        facts = session.facts_of(ref)
+        digest = digest_of(ref, read_requests(ref).bodies)
+    except (UsageError, WorkerFailed) as error:
+        return Seen(card_of_started(ref, SERVICE, session.seen, "", str(error)), {})
+    finally:
+        session.close()
+    return Seen(card_of_started(ref, SERVICE, session.seen, digest, ""), facts)
