@@ -226,6 +226,32 @@ def test_a_compiler_that_fell_back_is_not_in_force(folder: Path) -> None:
 
 
 @torch
+def test_compiled_code_is_kept_apart_by_the_threads_that_it_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 2.13 TorchInductor's cache gave code for one thread to a process with two."""
+    import torch
+    import torch._inductor.codecache as codecache
+    from torch._inductor import config
+
+    from tuner.worker.frameworks.torch.forms import _Compiled
+
+    for name in ("freezing", "max_autotune", "cpp_wrapper"):
+        monkeypatch.setattr(config, name, getattr(config, name))
+    keys = set()
+    tag = torch.compiler.config.cache_key_tag
+    try:
+        for n_threads in (1, 2):
+            monkeypatch.setattr(torch, "get_num_threads", lambda n=n_threads: n)
+            _Compiled(torch, torch.nn.Linear(2, 2), {"torch.compile.mode": "default"})
+            keys.add(torch.compiler.config.cache_key_tag)
+    finally:
+        torch.compiler.config.cache_key_tag = tag
+    assert len(keys) == 2
+    assert "cache_key_tag" in inspect.getsource(codecache.FxGraphHashDetails)
+
+
+@torch
 def test_a_switched_off_compiler_is_not_in_force(told: Ask) -> None:
     read_back = told("torch", OVERRIDDEN, OVERRIDING).read_back()
     assert read_back["torch.compile.mode"].observed == "off"
