@@ -1,8 +1,10 @@
 """`import tuner` in a program of one's own: tune and verify, as the command line does it."""
 
+import functools
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +99,28 @@ def test_a_file_that_is_none_cannot_be_verified(tmp_path: Path) -> None:
         tuner.verify(tmp_path / "nowhere.toml")
     with pytest.raises(UsageError, match="quick is a budget of 60 s"):
         tuner.verify(tmp_path / "nowhere.toml", quick=True, budget="5m")
+
+
+def test_a_server_is_named_in_the_place_of_a_model_headers_included() -> None:
+    server: dict[str, Any] = {
+        "serve": "uvicorn app:app --port {port}",
+        "url": "http://127.0.0.1:{port}/",
+    }
+    with pytest.raises(UsageError, match="not given: --requests"):
+        tuner.tune(**server)
+    with pytest.raises(UsageError, match="one of them"):
+        tuner.tune("resnet50", **server, requests="requests.jsonl")
+    with pytest.raises(UsageError, match="name a model, or a server"):
+        tuner.tune()
+    calls: tuple[Callable[..., Any], ...] = (
+        tuner.tune,
+        functools.partial(tuner.verify, "recommended.toml"),
+    )
+    for call in calls:
+        with pytest.raises(UsageError, match="NOWHERE_SET is not set"):
+            call(**server, requests="requests.jsonl", header=["X-Key: env:NOWHERE_SET"])
+        with pytest.raises(UsageError, match="header is a sequence"):
+            call(**server, requests="requests.jsonl", header="X-Key: env:NOWHERE_SET")
 
 
 def test_where_no_framework_has_a_result_it_raises(tmp_path: Path) -> None:

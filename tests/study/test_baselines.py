@@ -274,3 +274,16 @@ def test_where_a_launch_takes_as_long_as_the_budget_the_default_is_launched_once
     study.ledger.batches = (4, 16, 32, 64)
     measure_baselines(study)
     assert [c.get(BATCH) for c in study.ledger.tried()] == batches
+
+
+def test_a_budget_that_holds_few_launches_has_none_for_a_pacer(
+    store: Store, tmp_path: Path
+) -> None:
+    """It would cost as much as the default, beside which there is nothing to compare."""
+    study = new_study(store, tmp_path, 60.0)
+    study.costs.least_launch_s = 18.0
+    study.start_pacer()
+    assert not study.bench.pacer.is_running
+    assert study.most_together == 1
+    (said,) = [n.text for n in store.all(WarningNoted)]
+    assert "the budget holds too few launches" in said

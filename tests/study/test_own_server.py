@@ -141,8 +141,9 @@ def test_a_server_that_is_silent_by_default_gets_rates_and_keeps_its_secret(
     (tmp_path / "requests.jsonl").write_text("{}\n")
     marker, key = new_marker(), "open sesame 1001"
     done = run(
-        "--serve", f"{sys.executable} forked.py {{port}}", *ASKED[2:], "--header", "X-Key: env:SHOP",
-        "--hw", "auto", "--framework", "torch", "--slo", "p99=250ms", "--budget", "45s",
+        "--serve", f"{sys.executable} forked.py {{port}}", *ASKED[2:],
+        "--header", "X-Key: env:SHOP", "--hw", "auto", "--framework", "torch",
+        "--slo", "p99=250ms", "--budget", "45s",
         "--out", "out", "--json", "--set", "env.OMP_NUM_THREADS=1,2",
         cwd=tmp_path, environment={MARKER: marker, "SHOP": key},
     )  # fmt: skip

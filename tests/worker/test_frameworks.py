@@ -1,5 +1,6 @@
 """One contract for every framework, on real ones; and a dead variant of each knob."""
 
+import inspect
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -226,6 +227,7 @@ def test_a_compiler_that_fell_back_is_not_in_force(folder: Path) -> None:
 
 
 @torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, as TorchInductor is imported
 def test_compiled_code_is_kept_apart_by_the_threads_that_it_is_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
