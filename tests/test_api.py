@@ -1,8 +1,10 @@
 """`import tuner` in a program of one's own: tune and verify, as the command line does it."""
 
+import functools
 import json
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -100,6 +102,28 @@ def test_a_file_that_is_none_cannot_be_verified(tmp_path: Path) -> None:
     for share in (0, 1.5, float("nan"), "150%"):
         with pytest.raises(UsageError, match="of the claimed gain cannot be asked for"):
             tuner.verify(tmp_path / "nowhere.toml", at_least=share)
+
+
+def test_a_server_is_named_in_the_place_of_a_model_headers_included() -> None:
+    server: dict[str, Any] = {
+        "serve": "uvicorn app:app --port {port}",
+        "url": "http://127.0.0.1:{port}/",
+    }
+    with pytest.raises(UsageError, match="not given: --requests"):
+        tuner.tune(**server)
+    with pytest.raises(UsageError, match="one of them"):
+        tuner.tune("resnet50", **server, requests="requests.jsonl")
+    with pytest.raises(UsageError, match="name a model, or a server"):
+        tuner.tune()
+    calls: tuple[Callable[..., Any], ...] = (
+        tuner.tune,
+        functools.partial(tuner.verify, "recommended.toml"),
+    )
+    for call in calls:
+        with pytest.raises(UsageError, match="NOWHERE_SET is not set"):
+            call(**server, requests="requests.jsonl", header=["X-Key: env:NOWHERE_SET"])
+        with pytest.raises(UsageError, match="header is a sequence"):
+            call(**server, requests="requests.jsonl", header="X-Key: env:NOWHERE_SET")
 
 
 def test_where_no_framework_has_a_result_it_raises(tmp_path: Path) -> None:

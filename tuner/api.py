@@ -23,8 +23,8 @@ from tuner.recommending import PATIENCE_S, Recommended, read_rules
 from tuner.recommending import recommend as recommend_request
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
-from tuner.record.load import OFFLINE
-from tuner.request import Request, checked_share, parse_duration, parse_share
+from tuner.record.load import OFFLINE, SERVER
+from tuner.request import Request, checked_share, parse_duration, parse_share, service_of
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
@@ -36,8 +36,12 @@ _Path = str | os.PathLike[str]
 
 
 def tune(
-    model: _Path,
+    model: _Path = "",
     *,
+    serve: str | None = None,
+    url: str | None = None,
+    requests: _Path | None = None,
+    header: Sequence[str] = (),
     framework: str | Sequence[str] = (),
     hw: _Path = "auto",
     budget: str | float = "10m",
@@ -48,7 +52,7 @@ def tune(
     tolerance: float | None = None,
     allow_pickle: bool = False,
     numerics: Numerics = "both",
-    scenario: str = OFFLINE,
+    scenario: str | None = None,
     callers: int | None = None,
     slo: str = "",
     trace: _Path | None = None,
@@ -67,17 +71,22 @@ def tune(
     """Find the fastest settings of a model on this machine, and write its report.
 
     The arguments are the command line's options (tune-framework --help). model: a name of the
-    gallery or a path. framework: one or several; every installed one that has the model if empty.
-    budget: seconds, or "90s", "10m", "1h30m", over all frameworks. out: folder of the study.
-    set: the values of a knob to search. listen: is called with every event (tuner.record.events).
+    gallery or a path; serve, url, requests and header stand in its place. framework: one or
+    several; every installed one that has the model if empty. budget: seconds, or "90s", "10m",
+    "1h30m", over all frameworks. out: folder of the study. set: the values of a knob to search.
+    listen: is called with every event (tuner.record.events).
     Returns, for each framework, its folder and result, or the error that ended its study.
     Raises UsageError before anything is measured, NothingMeasured where no framework has a result.
     """
     given = {k: v for k, v in locals().items() if k != "listen"}
     frameworks = (framework,) if isinstance(framework, str) else tuple(framework)
-    _refuse_single({"exclude": exclude, "learn_from": learn_from, **(set or {})})
+    _refuse_single({"exclude": exclude, "learn_from": learn_from, "header": header, **(set or {})})
+    service = service_of(serve, url, _path(requests), header)
+    if (service is None) == (model == ""):
+        raise UsageError("name a model, or a server by serve, url and requests; one of them")
     request = Request(
         model=os.fspath(model),
+        service=service,
         hardware=os.fspath(hw),
         frameworks=tuple(dict.fromkeys(frameworks)),
         budget_s=_seconds(budget),
@@ -94,7 +103,7 @@ def tune(
             tuple(exclude),
             numerics,
         ),
-        scenario=scenario,
+        scenario=scenario or (OFFLINE if service is None else SERVER),
         callers=callers,
         slo=slo,
         trace=_path(trace),
@@ -161,6 +170,10 @@ def verify(
     model: _Path | None = None,
     inputs: _Path | None = None,
     trace: _Path | None = None,
+    serve: str | None = None,
+    url: str | None = None,
+    requests: _Path | None = None,
+    header: Sequence[str] = (),
     allow_pickle: bool = False,
     budget: str | float | None = None,
     quick: bool = False,
@@ -178,11 +191,18 @@ def verify(
         raise UsageError(f"quick is a budget of {QUICK_S:.0f} s; leave out budget={budget!r}")
     seconds = QUICK_S if quick else _seconds("10m" if budget is None else budget)
     where = None if model is None else os.fspath(model)
+    _refuse_single({"header": header})
     share = parse_share(at_least) if isinstance(at_least, str) else at_least
     proof = Proof(
-        Path(recommended), seconds, where, _path(inputs), allow_pickle, trace=_path(trace),
-        at_least=None if share is None else checked_share(share),
-    )  # fmt: skip
+        Path(recommended),
+        seconds,
+        where,
+        _path(inputs),
+        allow_pickle,
+        _path(trace),
+        service_of(serve, url, _path(requests), header),
+        None if share is None else checked_share(share),
+    )
     return prove(proof, listen or unheard)
 
 
@@ -204,8 +224,9 @@ def _call(given: Mapping[str, Any]) -> str:
     """Write the call that repeats a study, without what is at its default."""
     defaults = tune.__kwdefaults__ or {}
     told = {k: v for k, v in given.items() if k != "model" and v != defaults[k]}
-    others = "".join(f", {name}={_written(value)}" for name, value in told.items())
-    return f"tuner.tune({_written(given['model'])}{others})"
+    named = [] if given["model"] == "" else [_written(given["model"])]
+    others = [f"{name}={_written(value)}" for name, value in told.items()]
+    return f"tuner.tune({', '.join(named + others)})"
 
 
 def _written(value: object) -> str:

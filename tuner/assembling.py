@@ -49,8 +49,9 @@ def study_of(
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    ledger = Ledger(store, reference, batches, plan.objective)
-    costs = Costs(store, ledger, replication(CONFIRM, plan.workload.card))
+    ledger = Ledger(store, reference, batches, plan.objective, plan.stand_in())
+    confirming = replication(CONFIRM, plan.workload.card)
+    costs = Costs(store, ledger, confirming, plan.least_launch_s())
     bench = bench_of_processes(
         store,
         host,
@@ -125,7 +126,7 @@ def bounded(study: Study, plan: Plan, request: Request, host: Host, session: int
         waiting_s=0.0,
     )
     try:
-        slo = fix_bound(study.store, bench, trace_of(request))
+        slo = fix_bound(study.store, bench, trace_of(request), plan.stand_in())
     finally:
         bench.close()
     told = f"{slo.name} within {1000 * slo.seconds:.3g} ms"

@@ -12,6 +12,7 @@ TuneError                    what happened, with what value, and what to do
 ├── StudyDamaged             files of a study are lost on which it rests       exit 1
 ├── CannotRun                `run` cannot start the program (deploy/run.py)    exit 125-127
 └── WorkerFailed             a measured process broke, with its outcome       (an outcome)
+    └── Silent               a server takes requests and never answers       (an outcome)
 Interrupted                  Ctrl-C or SIGTERM: resumable                      exit 130
 """
 
@@ -85,6 +86,10 @@ class StudyDamaged(TuneError):
 
 class WorkerFailed(TuneError):
     """The measured process ended or answered wrongly; carries the log's last lines."""
+
+
+class Silent(WorkerFailed):
+    """A server takes requests and does not answer; the message says what probably happened."""
 
 
 class Interrupted(KeyboardInterrupt):

@@ -37,6 +37,9 @@ class FrameworkEntry(msgspec.Struct, frozen=True):
     it."""
     devices: tuple[str, ...] = ("cpu",)
     """What this tool can measure it on."""
+    least_budget_s: float = 0.0
+    """The smallest budget of a study with it: importing it may take 20 s on a slow host, and the
+    default is launched after that."""
     is_virtual: bool = False
     """Whether its clock is its own: seconds that it tells have not passed."""
 
@@ -67,6 +70,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
             library="libtorch_cpu.so",
             install="pip install 'tune-framework[torch]'",
             devices=("cpu", "cuda"),
+            least_budget_s=30.0,
         ),
         "tensorflow": FrameworkEntry(
             title="TensorFlow",
@@ -79,6 +83,7 @@ FRAMEWORKS: Mapping[str, FrameworkEntry] = MappingProxyType(
             model_packages=("keras", "tensorflow"),
             library="libtensorflow_",
             install="pip install 'tune-framework[tensorflow]'",
+            least_budget_s=30.0,
         ),
         "fake": FrameworkEntry(
             title="the fake framework",

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from tuner.errors import UsageError
+from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
 from tuner.insight.prior import as_earlier
@@ -21,6 +22,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
 from tuner.record.guidelines import read_guidelines
+from tuner.record.headers import without_names
 from tuner.record.journal import DesignFixed, StudyOpened
 from tuner.record.lines import check_folder, opened_in
 from tuner.record.load import SCENARIOS, served_batches
@@ -81,6 +83,18 @@ class Plan(msgspec.Struct, frozen=True):
         facts = self.facts
         return 1.0 + facts.import_s + facts.build_s + 12 * facts.call_s + 3.0
 
+    def least_launch_s(self) -> float:
+        """Return the seconds that a launch of the default takes at the least: its shortest slices.
+
+        Of a program that runs for 15 s, 45: one run to fill caches, and two that count.
+        """
+        facts = self.facts
+        return facts.import_s + facts.build_s + 3 * facts.call_s
+
+    def stand_in(self) -> Configuration | None:
+        """Return what answers where a server with nothing set does not; None where that does."""
+        return Configuration.of(self.facts.answers_with) if self.facts.answers_with else None
+
 
 def plan(
     request: Request, host: Host, listen: Listener = unheard, *, is_strict: bool = False
@@ -100,10 +114,15 @@ def plan(
 
     if request.hardware != AUTO:  # what cannot be is said before a model is loaded
         check_device(choose_profile(request.hardware, host), host)
+    if not is_strict and (request.program is not None or request.service is not None):
+        _check_budget(request.budget_s, OFFERED)  # of which one is started to be looked at
+    facts: dict[str, ModelFacts] = {}
     if request.program is not None:
-        ref, card = find_program(request.program, waiting())
+        ref, card, facts = find_program(request.program, waiting())
     elif (served := request.service) is not None:
-        ref, card = find_service(served.command, served.url, served.requests, waiting())
+        ref, card, facts = find_service(
+            served.command, served.url, served.requests, served.headers, waiting()
+        )
     else:
         ref, card = find_model(
             request.model,
@@ -124,6 +143,8 @@ def plan(
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
+    if not is_strict:
+        _check_budget(request.budget_s, frameworks)
     meant = (*frameworks, *request.together)
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
@@ -137,11 +158,34 @@ def plan(
         card = msgspec.structs.replace(card, reference_batch=1, batches=batches)
     several = len(frameworks) > 1
     plans = [
-        _plan_one(request, host, profile, ref, card, framework, waiting(), listen, several=several)
+        _plan_one(
+            request,
+            host,
+            profile,
+            ref,
+            card,
+            framework,
+            waiting(),
+            facts.get(framework),
+            listen,
+            several=several,
+        )
         for framework in frameworks
     ]
     _refuse_without_effect(plans, request.restrictions)
     return plans
+
+
+def _check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
+    """Raise UsageError for a budget that ends before anything is measured."""
+    entries = [FRAMEWORKS[name] for name in frameworks]
+    slowest = max(entries, key=lambda entry: entry.least_budget_s)
+    if budget_s < slowest.least_budget_s:
+        raise UsageError(
+            f"--budget {budget_s:g}s is too short to measure anything: importing {slowest.title} "
+            "alone may take 20 s, and the default is launched after that; give "
+            f"{slowest.least_budget_s:.0f}s at the least, and some minutes for a verdict"
+        )
 
 
 def _refuse_without_effect(plans: list[Plan], restrictions: Restrictions) -> None:
@@ -178,10 +222,12 @@ def _plan_one(
     card: ModelCard,
     framework: str,
     waiting: Waiting,
+    facts: ModelFacts | None,
     listen: Listener,
     *,
     several: bool,
 ) -> Plan:
+    """Resolve one framework's study. facts: None of a model that has to be described first."""
     workload = Workload(
         ref,
         framework,
@@ -193,7 +239,8 @@ def _plan_one(
     )
     objective = objective_of(request)
     gpu = gpu_of(profile.device, host)
-    facts = describe_model(ref, framework, request.seed, waiting, gpu)
+    if facts is None:
+        facts = describe_model(ref, framework, request.seed, waiting, gpu)
     for text in warnings_of(facts):
         listen(Warned(text))
     space = resolve_space(profile, host, workload, facts, request.restrictions)
@@ -204,7 +251,7 @@ def _plan_one(
         "objective": fingerprint(objective.identity()),
         "hardware": fingerprint(_hardware(host, profile.device)),
         "versions": fingerprint({**host.versions, **facts.versions}),
-        "workload": fingerprint(msgspec.to_builtins(workload)),
+        "workload": fingerprint(_identity(workload)),
         "space": fingerprint([describe(space), [msgspec.to_builtins(b) for b in baselines]]),
     }
     design = None
@@ -258,6 +305,14 @@ def _hardware(host: Host, device: str) -> dict[str, Any]:
     """Return what of a host's hardware changes results: its cards not, where the CPU computes."""
     identity = {k: v for k, v in host.identity().items() if k != "versions"}
     return identity if device != CPU else {**identity, "gpus": []}
+
+
+def _identity(workload: Workload) -> dict[str, Any]:
+    """Return what tells two workloads apart; as older versions wrote it where nothing is new."""
+    found: dict[str, Any] = msgspec.to_builtins(workload)
+    headers = workload.model.headers
+    found["model"].pop("headers")
+    return {**found, "headers": without_names(headers)} if headers else found
 
 
 def _begun_in(request: Request, folder: Path, identity: str) -> dict[str, str]:

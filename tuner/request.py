@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
+import os
 import re
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -15,6 +16,8 @@ import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
+from tuner.host.secrets import hold_back, names_a_secret, redacted
+from tuner.record.headers import Headers, filled, parse_headers, variables_of
 from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, USUAL_QUANTILE, Slo, Trace
 from tuner.record.objective import GOALS, Bound, Objective
 from tuner.record.trace import check_length, read_trace
@@ -80,6 +83,8 @@ class Service(msgspec.Struct, frozen=True):
     """Where it answers, on the loopback interface, {port} in it."""
     requests: Path
     """A file of requests, or a folder with a file for each."""
+    headers: Headers = ()
+    """What each request brings as well; secrets by the names of their variables."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -204,18 +209,40 @@ def _check_arrivals(request: Request) -> None:
         check_length(trace, slo)
 
 
-def service_of(serve: str | None, url: str | None, requests: Path | None) -> Service | None:
+def service_of(
+    serve: str | None,
+    url: str | None,
+    requests: Path | None,
+    headers: Sequence[str] = (),
+) -> Service | None:
     """Return a server as typed; raises UsageError where a part of it is not."""
     parts = {"--serve": serve, "--url": url, "--requests": requests}
-    if all(part is None for part in parts.values()):
+    if all(part is None for part in parts.values()) and not headers:
         return None
+    given = _headers_of(headers)
     if serve is None or url is None or requests is None:
         lacking = " and ".join(name for name, part in parts.items() if part is None)
         raise UsageError(
             "a server is tuned by --serve COMMAND --url ADDRESS --requests FILE together; "
             f"not given: {lacking}"
         )
-    return Service(serve, url, requests)
+    return Service(serve, url, requests, given)
+
+
+def _headers_of(typed: Sequence[str]) -> Headers:
+    """Read headers, whose secrets must stand in the environment: what is typed is kept."""
+    headers = parse_headers(typed)
+    hold_back(variables_of(headers))
+    filled(headers, os.environ)
+    for name, value in headers:
+        is_secret = names_a_secret(name) and not variables_of([(name, value)])
+        if is_secret or redacted(value) != value:
+            raise UsageError(
+                f"--header {name}: its value looks like a secret, and what is typed is written "
+                f'into reports: put it into a variable, and write "{name}: env:VARIABLE" '
+                '("Bearer env:VARIABLE" where a word comes before it)'
+            )
+    return headers
 
 
 def _check_service(service: Service, scenario: str) -> None:

@@ -33,6 +33,7 @@ from tuner.record.events import (
     Listener,
     StudyBegins,
     StudyEnds,
+    TimeLeft,
     ToldBeforehand,
     Warned,
 )
@@ -177,6 +178,8 @@ def run_study(
         budget = Budget(session.budget_s, store.used_before_s + overhead_s, is_over=is_finished)
         store.used_s = budget.used_s
         listen(_begins(store, plan, session))
+        if not is_finished:  # describing the model has used some
+            listen(TimeLeft(budget.left_s()))
         if is_finished:
             _say_again(store, request, session, budget_s, listen)
         elif not sessions and not store.all(EarlierNoted):  # a kill may have come in between

@@ -38,6 +38,10 @@ CASES = {
         "--at-least '0.9' is not a percentage: write 90%",
     ),
     "no duration": (("--model", "fake", "--budget", "soon"), "write 90s, 10m or 1h"),
+    "a budget that importing uses up": (
+        ("--command", "python bench.py", "--budget", "2s"),
+        "importing PyTorch alone may take 20 s, and the default is launched after that; give 30s",
+    ),
     "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
     "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),
     "a batch beyond all memory": (

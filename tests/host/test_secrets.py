@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.host.secrets import redact_file, redacted
+from tuner.host import secrets
+from tuner.host.secrets import hold_back, redact_file, redacted
 
 SECRETS = {"DB_PASSWORD": "correct horse", "HF_TOKEN": "hf_abcdef", "HOME": "/home/me",
            "PIN_SECRET": "1234", "TF_API_KEY_LIKE_KNOB": "0.123456"}  # fmt: skip
@@ -25,6 +26,17 @@ SECRETS = {"DB_PASSWORD": "correct horse", "HF_TOKEN": "hf_abcdef", "HOME": "/ho
 )
 def test_secrets_are_left_out_and_the_rest_stays(text: str, kept: str) -> None:
     assert redacted(text, SECRETS) == kept
+
+
+def test_a_variable_that_holds_a_secret_by_the_users_word_is_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever its name and its length; a longer secret is not left half when it holds another."""
+    monkeypatch.setattr(secrets, "_HELD_BACK", set())
+    known = {"SHOP": "abc", "SHOP_2": "abcdef"}
+    assert redacted("abc abcdef", known) == "abc abcdef"
+    hold_back(known)
+    assert redacted("abc abcdef", known) == "*** (SHOP) *** (SHOP_2)"
 
 
 def test_a_log_is_written_anew_whatever_its_bytes(

@@ -44,6 +44,14 @@ def test_a_launch_has_its_slices_between_those_of_the_pacer(bench_of: Maker) -> 
     assert names == ["pacer", *["arm", "pacer"] * len(record.slices)]
 
 
+def test_a_launch_that_outlasts_the_budget_takes_one_slice_and_no_pacers(bench_of: Maker) -> None:
+    """It is measured once it has begun; what more slices would tell is not worth the excess."""
+    record = measured(bench_of(seconds_left=0.0), fake__layout="packed")
+    assert record.ending is not None
+    assert record.ending.outcome is Outcome.MEASURED
+    assert len(record.slices) == 1
+
+
 def test_outputs_are_checked_once_and_after_the_last_slice(bench_of: Maker) -> None:
     bench = bench_of()
     first = measured(bench, fake__precision="bf16")

@@ -7,17 +7,19 @@ import pytest
 
 from tests.study.studies import BASELINE, Scripted, new_study
 from tests.study.test_minimise import add
+from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
 from tuner.record.events import BestSoFar, Event
 from tuner.record.journal import PhaseDone, WarningNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.budget import Budget
-from tuner.study.compared import never_launched, unmeasured_baselines
+from tuner.study.compared import confirmation_arms, never_launched, unmeasured_baselines
 from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()
@@ -203,3 +205,85 @@ def test_time_is_kept_for_a_confirmation_once_there_is_something_to_confirm(
     assert [b.name for b in never_launched(study)] == [*filter(None, missing.split(", "))]
     add(store, ANOTHER, 1.0)  # by a later phase
     assert [b.name for b in never_launched(study)] == [*filter(None, missing.split(", "))][:-1]
+
+
+STAND_IN = Configuration.of({"fake.layout": "packed"})
+
+
+class DefaultIsSilent(TenSecondsEach):
+    """A study of what answers no request with nothing set."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        record = add(self.store, configuration, 1.0)
+        if configuration == DEFAULT:
+            record.slices.clear()
+            record.ending = Ending(Outcome.TIMED_OUT, "it takes requests and does not answer")
+        return record
+
+
+def test_a_default_that_never_answers_is_an_outcome_and_what_does_is_measured(
+    store: Store, tmp_path: Path
+) -> None:
+    study = new_study(store, tmp_path, 100_000.0, DefaultIsSilent)
+    study.ledger.stand_in = STAND_IN
+    measure_baselines(study)
+    outcomes = [(t.configuration, t.ending.outcome) for t in study.ledger.trials()]
+    assert outcomes == [
+        (DEFAULT, Outcome.TIMED_OUT),
+        (STAND_IN, Outcome.MEASURED),
+        (BASELINE, Outcome.MEASURED),
+    ]
+    (said,) = [n.text for n in store.all(WarningNoted) if "answers no request" in n.text]
+    assert f"outputs are compared with those under {STAND_IN.label()}" in said
+    ledger = study.ledger
+    assert ledger.default_is_silent
+    assert ledger.ratio(BASELINE) is None
+    assert ledger.leaders.beats_default(STAND_IN)
+    assert study.contenders.contender(WinnerClass.SAME) in (STAND_IN, BASELINE)
+    # no round waits for the default
+    assert confirmation_arms(study, [BASELINE], at_reference=True) == [STAND_IN, BASELINE]
+
+
+def test_a_default_that_fails_where_nothing_stands_in_for_it_ends_the_study(
+    store: Store, tmp_path: Path
+) -> None:
+    with pytest.raises(NothingMeasured, match="does not answer"):
+        measure_baselines(new_study(store, tmp_path, 100_000.0, DefaultIsSilent))
+
+
+class UsedUp(Unused):
+    """A budget that launches use up."""
+
+    store: Store
+
+    def used_s(self) -> float:
+        return LAUNCH_S * len(self.store.launches)
+
+
+@pytest.mark.parametrize(("budget_s", "batches"), [(15.0, [None]), (35.0, [None, 16, 32])])
+def test_where_a_launch_takes_as_long_as_the_budget_the_default_is_launched_once(
+    store: Store, tmp_path: Path, budget_s: float, batches: list[int | None]
+) -> None:
+    """Not at every batch whatever the time: a budget is overdrawn by one launch at the most."""
+    study = new_study(store, tmp_path, budget_s, TenSecondsEach)
+    study.budget = UsedUp(budget_s)
+    study.budget.store = store
+    study.costs.least_launch_s = LAUNCH_S
+    study.ledger.batches = (4, 16, 32, 64)
+    measure_baselines(study)
+    assert [c.get(BATCH) for c in study.ledger.tried()] == batches
+
+
+def test_a_budget_that_holds_few_launches_has_none_for_a_pacer(
+    store: Store, tmp_path: Path
+) -> None:
+    """It would cost as much as the default, beside which there is nothing to compare."""
+    study = new_study(store, tmp_path, 60.0)
+    study.costs.least_launch_s = 18.0
+    study.start_pacer()
+    assert not study.bench.pacer.is_running
+    assert study.most_together == 1
+    (said,) = [n.text for n in store.all(WarningNoted)]
+    assert "the budget holds too few launches" in said

@@ -21,6 +21,7 @@ from tuner.record.launch import (
 )
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.study.claim import of_silence
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
 
@@ -421,3 +422,21 @@ def test_where_the_search_found_nothing_in_too_much_noise_it_is_not_a_percentage
     rounds(store, gain=0.0, n=4, noise=1.5)
     reason = claims(store).claim(WinnerClass.LAUNCH_ONLY).reason
     assert reason.endswith("in the search, but the host was too noisy for a verdict")
+
+
+@pytest.mark.parametrize(
+    ("own", "verdict", "told"),
+    [
+        ((4, 4), "faster", "the default answers no request"),
+        ((3, 4), "ambiguous", "kept within the bound in 3 of 4 rounds"),
+        ((2, 2), "ambiguous", "a claim needs 4 rounds"),
+    ],
+)
+def test_what_answers_where_the_default_does_not_is_claimed_without_a_ratio(
+    own: tuple[int, int], verdict: str, told: str
+) -> None:
+    found = of_silence(TUNED, own)
+    assert found is not None
+    assert (found.verdict, found.speedup) == (verdict, None)
+    assert told in found.reason
+    assert of_silence(TUNED, (0, 0)) is None

@@ -101,6 +101,71 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
         assert done.returncode == 2 and "name it yourself" in done.stderr
 
 
+FORKED = """
+import json, mmap, os, sys, threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+with open("libtorch_cpu.so", "wb+") as library:  # the name by which a framework is known
+    library.write(bytes(4096))
+    library.flush()
+    held = mmap.mmap(library.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+
+    def do_POST(self):
+        if os.environ.get("OMP_NUM_THREADS") != "1":
+            threading.Event().wait()  # as OpenMP's pool after a fork
+        self.rfile.read(int(self.headers["Content-Length"]))
+        print("asked with", self.headers["X-Key"], flush=True)
+        self.send_response(200)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"42")
+
+
+server = ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler)
+if os.fork():
+    threading.Event().wait()
+server.serve_forever()
+"""
+
+
+def test_a_server_that_is_silent_by_default_gets_rates_and_keeps_its_secret(
+    tmp_path: Path,
+) -> None:
+    """Under the real supervisor, which leaves nothing of what hangs."""
+    (tmp_path / "forked.py").write_text(FORKED)
+    (tmp_path / "requests.jsonl").write_text("{}\n")
+    marker, key = new_marker(), "open sesame 1001"
+    done = run(
+        "--serve", f"{sys.executable} forked.py {{port}}", *ASKED[2:],
+        "--header", "X-Key: env:SHOP", "--hw", "auto", "--framework", "torch",
+        "--slo", "p99=250ms", "--budget", "45s",
+        "--out", "out", "--json", "--set", "env.OMP_NUM_THREADS=1,2",
+        cwd=tmp_path, environment={MARKER: marker, "SHOP": key},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert marked_processes(marker) == []
+    result = result_of(done.stdout)
+    jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
+    assert (result["default_meets_slo"], result["speedup"]) == (False, None)
+    assert "threads do not survive a fork" in result["default_silence"]
+    outcomes = {json.dumps(t["configuration"]): t["outcome"] for t in result["trials"]}
+    assert outcomes["{}"] == "timed_out"
+    assert outcomes['{"env.OMP_NUM_THREADS": 1}'] == "measured"
+    report = (tmp_path / "out/report.md").read_text()
+    assert "answers no request" in report
+    assert "1.00x" not in report.partition("## ")[0]
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"asked with *** (SHOP)" in path.read_bytes() for path in files)
+    for path in files:
+        assert key.encode() not in path.read_bytes(), path
+    assert key not in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -118,6 +183,8 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
         (("--serve", "no-such-program", *ASKED[2:]), "there is no program no-such-program"),
         (("--serve", "", *ASKED[2:]), "--serve is empty"),
         ((*ASKED[:5], "none.jsonl"), "none.jsonl cannot be read"),
+        ((*ASKED, "--header", "X-Key: env:NOWHERE_SET"), "NOWHERE_SET is not set"),
+        (("--model", "resnet50", "--header", "A: b"), "not given: --serve and --url"),
         (
             ("--serve", f"{sys.executable} -c 'print(1)'", *ASKED[2:]),
             "is to stay in the foreground",

@@ -1,5 +1,6 @@
 """One contract for every framework, on real ones; and a dead variant of each knob."""
 
+import inspect
 import re
 import shutil
 from collections.abc import Callable, Mapping
@@ -223,6 +224,33 @@ def test_a_compiler_that_fell_back_is_not_in_force(folder: Path) -> None:
         assert item.observed == "off"
         assert not item.in_force
     shutil.rmtree(folder / "never", ignore_errors=True)
+
+
+@torch
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch's, as TorchInductor is imported
+def test_compiled_code_is_kept_apart_by_the_threads_that_it_is_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Before 2.13 TorchInductor's cache gave code for one thread to a process with two."""
+    import torch
+    import torch._inductor.codecache as codecache
+    from torch._inductor import config
+
+    from tuner.worker.frameworks.torch.forms import _Compiled
+
+    for name in ("freezing", "max_autotune", "cpp_wrapper"):
+        monkeypatch.setattr(config, name, getattr(config, name))
+    keys = set()
+    tag = torch.compiler.config.cache_key_tag
+    try:
+        for n_threads in (1, 2):
+            monkeypatch.setattr(torch, "get_num_threads", lambda n=n_threads: n)
+            _Compiled(torch, torch.nn.Linear(2, 2), {"torch.compile.mode": "default"})
+            keys.add(torch.compiler.config.cache_key_tag)
+    finally:
+        torch.compiler.config.cache_key_tag = tag
+    assert len(keys) == 2
+    assert "cache_key_tag" in inspect.getsource(codecache.FxGraphHashDetails)
 
 
 @torch

@@ -8,7 +8,7 @@ import pytest
 from tests.worker.workers import Launched, needs
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
-from tuner.measurement.describe import describe_model, find_program
+from tuner.measurement.describe import find_program
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 from tuner.record.load import OFFLINE, Load
@@ -79,9 +79,9 @@ def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path, program: s
 
 @needs("torch")
 def test_what_is_known_of_a_program_with_nothing_set(program: str) -> None:
-    ref, card = find_program(program)
+    ref, card, known = find_program(program)
     assert ref.name == "bench"
-    facts = describe_model(ref, card.frameworks[0], 0)
+    facts = known[card.frameworks[0]]
     assert facts.effective_defaults["launch.allocator"] == "glibc"
     assert facts.call_s > 0.1
     ids = knob_ids(load_profile("auto", SEARCH_SPACES), card.frameworks, card.form)

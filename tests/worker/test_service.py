@@ -8,16 +8,17 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.worker.workers import needs
 from tuner import supervisor
-from tuner.errors import UsageError, WorkerFailed
+from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.record.configuration import Value
 from tuner.record.edge import alone_s, crossing, most_answered
 from tuner.record.launch import Slice, packed
 from tuner.record.load import Batching, Load, Offer, Slo
-from tuner.record.protocol import Begin, Measure, Measured, Placed, Prepare
+from tuner.record.protocol import Begin, MakeReference, Measure, Measured, Placed, Prepare
 from tuner.record.serving import Level, Served
 from tuner.record.workload import ModelRef
 from tuner.worker import answers, own_server, service
@@ -26,25 +27,37 @@ from tuner.worker.asking import (
     Client,
     Overrun,
     Refused,
+    Requests,
     Unreachable,
     read_bodies,
+    read_requests,
 )
 from tuner.worker.company import Orders
 from tuner.worker.evidence.program import Sighting
-from tuner.worker.own_server import Server, card_of_service
-from tuner.worker.service import ServiceSession
+from tuner.worker.own_server import Server
+from tuner.worker.service import ServiceSession, look_at_server
 
 SERVER = """
 import json, os, subprocess, sys, threading, time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 port, mode = int(sys.argv[1]), sys.argv[2]
+PARTS = "multipart/form-data; boundary=tunes"
 lock, n = threading.Lock(), 0
 if mode == "exits":
     print("no model here")
     sys.exit(3)
 if mode == "torch":
     import torch
+if mode == "forks":  # maps the library by which a framework is known, and hangs as after a fork
+    import mmap
+    with open("libtorch_cpu.so", "wb+") as library:
+        library.write(bytes(4096))
+        library.flush()
+        held = mmap.mmap(library.fileno(), 4096, prot=mmap.PROT_READ | mmap.PROT_EXEC)
+is_stuck = mode == "silent" or mode == "forks" and os.environ.get("OMP_NUM_THREADS") != "1"
+if is_stuck and os.fork():
+    threading.Event().wait()
 if mode == "late":
     time.sleep(0.5)
 if mode == "daemons":
@@ -58,7 +71,12 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         global n
         body = self.rfile.read(int(self.headers["Content-Length"]))
+        if is_stuck:
+            threading.Event().wait()
         is_busy = mode == "sheds" and lock.locked()
+        until = time.monotonic() + (1.2 if mode == "works" else 0)
+        while time.monotonic() < until:
+            pass
         with lock:  # one at a time
             n += 1
             time.sleep(0.02)
@@ -66,9 +84,16 @@ class Handler(BaseHTTPRequestHandler):
         code = 503 if mode == "loads" and n < 3 else code
         code = 429 if is_busy else code
         code = 302 if mode == "redirects" else code
+        if mode == "asks for a key" and self.headers["X-Key"] != "sesame":
+            print(f"no {self.headers['X-Key']}", flush=True)
+            code = 401
+        if mode == "takes parts" and self.headers.get_all("Content-Type") != [PARTS]:
+            code = 422
         if code == 500:
             print("KeyError: 'text'", file=sys.stderr, flush=True)
         said = json.dumps({"got": len(body), "score": 0.5 + n * 1e-9, "id": n}).encode()
+        if code == 401:
+            said = f"not {self.headers['X-Key']}".encode()
         self.send_response(code)
         if code == 302:
             self.send_header("Location", "http://example.com/")
@@ -99,7 +124,7 @@ class Running:
     def __init__(self, folder: Path, mode: str) -> None:
         self.ref = written(folder, mode)
         self.server = Server(self.ref, (), None, folder / "log")
-        self.client = Client(self.server.url, read_bodies(Path(self.ref.inputs)))
+        self.client = Client(self.server.url, read_requests(self.ref))
         self.told: list[str] = []
 
     def until_ready(self) -> float:
@@ -158,6 +183,97 @@ def test_a_refusal_under_load_is_a_failure(running: Running) -> None:
         running.client.closed_loop(4, 0.5)
 
 
+@pytest.fixture
+def stuck_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_server, "_STUCK_S", 0.6)
+
+
+@pytest.mark.parametrize("running", ["silent"], indirect=True)
+def test_a_server_that_takes_requests_and_never_answers_is_not_called_absent(
+    running: Running, stuck_soon: None
+) -> None:
+    with pytest.raises(Silent) as raised:
+        running.until_ready()
+    assert "takes requests at http://127.0.0.1:" in str(raised.value)
+    assert "its processes have done nothing" in str(raised.value)
+    assert "nobody" not in str(raised.value)
+    assert any("which takes the request and has not answered" in text for text in running.told)
+
+
+@pytest.mark.parametrize("running", ["works"], indirect=True)
+def test_a_server_that_works_on_its_first_answer_is_waited_for(
+    running: Running, stuck_soon: None
+) -> None:
+    """It computes for longer than one that is stuck is given."""
+    assert running.until_ready() > 0.6
+
+
+@pytest.mark.parametrize("mode", ["forks", "silent"])
+def test_a_server_that_hangs_after_a_fork_is_looked_at_under_what_cures_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stuck_soon: None, mode: str
+) -> None:
+    monkeypatch.setattr(service, "LOG", tmp_path / "log")
+    (tmp_path / "log").touch()
+    ref = written(tmp_path, mode)
+    with open(os.devnull, "rb", buffering=0) as nobody:
+        found = look_at_server(ref, lambda _: None, Orders(nobody))
+        if mode == "silent":  # and no framework is seen, whose cure could be tried
+            assert found.facts == {}
+            assert "takes requests" in found.card.fault
+            return
+        assert found.card.fault == ""
+        facts = found.facts["torch"]
+        assert facts.answers_with == {"env.OMP_NUM_THREADS": 1}
+        assert "threads do not survive a fork" in facts.silence
+        assert facts.effective_defaults.get("env.OMP_NUM_THREADS") != 1, "that of the cure"
+        session = ServiceSession(lambda _: None, Orders(nobody))
+        path = tmp_path / "reference.npz"
+        settings = facts.answers_with
+        session.make_reference(MakeReference(ref, "torch", 0, str(path), 2, settings=settings))
+        assert path.exists()
+
+
+def test_a_key_is_sent_and_never_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keyed = msgspec.structs.replace(
+        written(tmp_path, "asks for a key"), headers=(("X-Key", "env:SHOP"),)
+    )
+    server = Server(keyed, (), None, tmp_path / "log")
+    try:
+        for value, is_right in (("sesame", True), ("open!", False)):
+            monkeypatch.setenv("SHOP", value)
+            client = Client(server.url, read_requests(keyed))
+            if is_right:
+                server.until_ready(client, Sighting(), lambda _: None)
+            else:
+                with pytest.raises(Refused) as raised:
+                    server.until_ready(client, Sighting(), lambda _: None)
+                assert "answered 401" in str(raised.value)
+                assert "--header 'NAME: env:VARIABLE'" in str(raised.value)
+                assert value not in str(raised.value)
+                assert "*** (SHOP)" in str(raised.value)
+            client.close()
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize("running", ["takes parts"], indirect=True)
+def test_a_content_type_with_its_boundary_stands_in_the_place_of_the_files(
+    running: Running, tmp_path: Path
+) -> None:
+    with pytest.raises(Refused, match="is the content type right"):
+        running.until_ready()
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts/0.bin").write_bytes(b"--tunes\r\n\r\nhello\r\n--tunes--\r\n")
+    headers = (("content-type", "multipart/form-data; boundary=tunes"),)
+    ref = msgspec.structs.replace(running.ref, inputs=str(tmp_path / "parts"), headers=headers)
+    client = Client(running.server.url, read_requests(ref))
+    assert client.answer(0)
+    client.close()
+    (tmp_path / "parts/1.bin").write_bytes(b"--other\r\n")
+    with pytest.raises(UsageError, match=r"1\.bin has no line --tunes"):
+        read_requests(ref)
+
+
 def test_more_callers_wait_longer_and_get_no_more(running: Running) -> None:
     running.until_ready()
     alone, seconds = running.client.closed_loop(1, 0.3)
@@ -180,7 +296,8 @@ def test_latency_counts_from_the_moment_at_which_a_request_was_due(running: Runn
 def test_nobody_there_is_unreachable() -> None:
     with socket.socket() as held:
         held.bind(("127.0.0.1", 0))
-        client = Client(f"http://127.0.0.1:{held.getsockname()[1]}/", read_bodies(Path(__file__)))
+        url = f"http://127.0.0.1:{held.getsockname()[1]}/"
+        client = Client(url, Requests(read_bodies(Path(__file__)), {}))
         with pytest.raises(Unreachable, match="gave no answer"):
             client.answer(0)
         client.close()
@@ -239,8 +356,9 @@ def test_a_launch_tells_what_is_in_force_in_the_server_and_takes_turns(
 def test_a_server_without_a_framework_has_nothing_to_tune(
     running: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_server, "LOG", tmp_path / "log")
-    card = card_of_service(running.ref, running.told.append)
+    monkeypatch.setattr(service, "LOG", tmp_path / "log")
+    with open(os.devnull, "rb", buffering=0) as nobody:
+        card = look_at_server(running.ref, running.told.append, Orders(nobody)).card
     assert "loads neither PyTorch nor TensorFlow" in card.fault
     assert card.form == "service"
 

@@ -46,7 +46,7 @@ def _found(model: str, inputs: Path | None) -> tuple[ModelRef, ModelCard]:
 @functools.cache
 def _found_program(program: str) -> tuple[ModelRef, ModelCard]:
     """Run a program once to see what it is, and not again for every launch."""
-    return find_program(program)
+    return find_program(program)[:2]
 
 
 class Launched:

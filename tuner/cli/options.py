@@ -74,6 +74,14 @@ Requests = Annotated[
         "or a folder of them.",
     ),
 ]
+HeaderTexts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--header",
+        help='With --serve: "NAME: VALUE", sent with every request; may be repeated. A secret is '
+        'named by its variable: "X-API-Key: env:API_KEY".',
+    ),
+]
 Inputs = Annotated[
     Path | None,
     typer.Option(parser=paths.path, help="Recorded inputs, samples first: a NumPy .npz or .npy."),

@@ -17,6 +17,7 @@ from tuner.cli.options import (
     Batch,
     BatchDim,
     Frameworks,
+    HeaderTexts,
     Hw,
     Inputs,
     NumericsName,
@@ -147,6 +148,7 @@ def verify(
     serve: ServeCommand = None,
     url: Url = None,
     requests: Requests = None,
+    header: HeaderTexts = None,
     allow_pickle: Annotated[
         bool, typer.Option("--allow-pickle", help="Trust the model file, as when it was tuned.")
     ] = False,
@@ -176,7 +178,7 @@ def verify(
             trace,
             budget,
             at_least,
-            service=(serve, url, requests),
+            service=(serve, url, requests, header or []),
             allow_pickle=allow_pickle,
             quick=quick,
             as_json=json,

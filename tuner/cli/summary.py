@@ -118,7 +118,9 @@ def _table(result: Result) -> Table:
     table.add_column("")
     table.add_column("speedup, 95 % interval", no_wrap=True)
     table.add_column("")
-    table.add_row("default", "1.00x", default_value(result))
+    table.add_row(
+        "default", "-" if result.default_meets_slo is False else "1.00x", default_value(result)
+    )
     for baseline in result.baselines:
         shown = f"{baseline.search_ratio:.2f}x in the search" if baseline.search_ratio else "-"
         if baseline.speedup:

@@ -44,6 +44,7 @@ def main(
     serve: str | None,
     url: str | None,
     requests: Path | None,
+    headers: list[str],
     hardware: str,
     frameworks: list[str],
     scenario: str | None,
@@ -75,7 +76,7 @@ def main(
     """Read the request; then say what it would do, or do it."""
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
-    service = service_of(serve, url, requests)
+    service = service_of(serve, url, requests, headers)
     of_models = {
         "batch": batch, "batch-dim": batch_dim, "inputs": inputs, "tolerance": tolerance
     }  # fmt: skip

@@ -27,7 +27,7 @@ def main(
     budget: str | None,
     at_least: str | None,
     *,
-    service: tuple[str | None, str | None, Path | None],
+    service: tuple[str | None, str | None, Path | None, list[str]],
     allow_pickle: bool,
     quick: bool,
     as_json: bool,

@@ -64,7 +64,7 @@ def assemble(study: Study, context: Context) -> Result:
     card = context.workload.card
     wall_s = study.budget.used_s()
     phases = {str(note.phase): note.reason for note in store.all(PhaseDone)}
-    meets = default_meets(claims)
+    meets = default_meets(claims, is_silent=ledger.default_is_silent)
     found = Result(
         schema_version=SCHEMA_VERSION,
         tool_version=__version__,
@@ -117,6 +117,7 @@ def assemble(study: Study, context: Context) -> Result:
         model_facts=_model(context),
         callers=context.workload.callers,
         default_meets_slo=meets,
+        default_silence=context.facts.silence if ledger.default_is_silent else "",
         ahead=ahead(study, claims, klass),
         price_per_hour=context.price_per_hour,
     )

@@ -74,8 +74,13 @@ def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
     return statistics.fmean(shares) if shares else None
 
 
-def default_meets(claims: Claims) -> bool | None:
-    """Tell whether the default kept within the bound in every round; None where no round tells."""
+def default_meets(claims: Claims, *, is_silent: bool) -> bool | None:
+    """Tell whether the default kept within the bound in every round; None where no round tells.
+
+    A default that answers no request takes part in none, and does not.
+    """
+    if is_silent:
+        return False
     met, n = claims.rounds.n_met(claims.default)
     return None if claims.objective.slo is None or not n else met == n
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tuner.host.environment import is_tuning_variable, tuning_variables
@@ -25,6 +25,8 @@ _IN_ADDRESS = re.compile(
     re.IGNORECASE,
 )
 _HIDDEN = "***"
+_HELD_BACK: set[str] = set()
+"""Variables whose values are secrets in this process, whatever their names."""
 KEPT_BACK = _HIDDEN
 """Stands for the value of a tuning variable that is not written down."""
 _OUR_OWN = ("KMP_DUPLICATE_LIB_OK", "True")
@@ -33,12 +35,30 @@ _LONGEST = 1000
 """Characters of a tuning variable's value: a longer one is no setting to put into a table."""
 
 
+def hold_back(names: Iterable[str]) -> None:
+    """Treat the values of these variables as secrets from now on, in this process."""
+    _HELD_BACK.update(names)
+
+
+def names_a_secret(header: str) -> bool:
+    """Tell whether the value of a header is a secret, by its name."""
+    name = header.replace("-", "_")
+    return bool(_TELLING.search(name)) or "cookie" in name.lower()
+
+
 def redacted(text: str, environment: Mapping[str, str] = os.environ) -> str:
     """Return a text without secrets."""
-    for name, value in environment.items():
-        if len(value) >= _SHORTEST and _TELLING.search(name) and not is_tuning_variable(name):
-            text = text.replace(value, f"{_HIDDEN} ({name})")
+    secrets = [(value, name) for name, value in environment.items() if _is_secret(name, value)]
+    for value, name in sorted(secrets, key=lambda pair: -len(pair[0])):  # one may hold another
+        text = text.replace(value, f"{_HIDDEN} ({name})")
     return _IN_ADDRESS.sub(_HIDDEN, text)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    if name in _HELD_BACK:
+        return bool(value)
+    is_telling = len(value) >= _SHORTEST and _TELLING.search(name)
+    return bool(is_telling) and not is_tuning_variable(name)
 
 
 def stated(environment: Mapping[str, str]) -> dict[str, str]:

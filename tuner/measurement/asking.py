@@ -91,6 +91,8 @@ def ask(
         finally:
             worker.close()
     if isinstance(reply, Failed):
+        if reply.outcome is Outcome.TIMED_OUT:  # of a server: it is there, and silent
+            raise NothingMeasured(f"nothing can be measured: {reply.reason}")
         is_said = reply.outcome is Outcome.NOT_APPLICABLE  # in words of our own
         raise UsageError(reply.reason if is_said else f"the model fails: {reply.reason}")
     return reply
@@ -139,7 +141,7 @@ class _Question:
     def hung(self, log: Path) -> str:
         """Say where the worker hangs, by the stacks in its log; keep the log for the rest."""
         text = log.read_text(errors="replace")
-        is_code = not any(model.url for model in self._models)  # else it waits in ours
+        is_code = not any(model.command for model in self._models)  # else it waits in ours
         frame = innermost_frame(text, [model.path for model in self._models]) if is_code else ""
         kept = ""
         try:

@@ -46,15 +46,22 @@ class Bench:
         launcher: Launcher,
         quiet: Quiet,
         draw: random.Random,
+        stand_in: Configuration | None = None,
+        seconds_left: Callable[[], float] = lambda: math.inf,
     ) -> None:
-        """draw: the order of what takes turns."""
+        """Put a bench together.
+
+        draw: the order of what takes turns. stand_in: what paces where the default never answers.
+        seconds_left: of the budget: past its end, a launch takes one slice and no more.
+        """
+        self._seconds_left = seconds_left
         self.store = store
         self.launcher = launcher
         self._card = card
         self._objective = objective
         self._random = draw
         self._steps = Steps(store, card, objective, launcher, quiet, draw)
-        self.pacer = Pacer(store, launcher, self._steps.slice)
+        self.pacer = Pacer(store, launcher, self._steps.slice, stand_in or Configuration())
 
     @property
     def n_shapes(self) -> int:
@@ -85,20 +92,33 @@ class Bench:
     ) -> LaunchRecord:
         """Measure a launch by itself, each slice between two of the pacer while there is one."""
         launch.pause()
-        self.pacer.pace(launch)
+        self._pace(launch)
         while launch.goes_on and (
             (is_in_round and self._is_unsettled(launch))
-            or self._wants_slice(launch, planned, noise)
+            or (
+                self._wants_slice(launch, planned, noise)
+                and (is_in_round or self._has_time_for_a_slice(launch))
+            )
         ):
             self._steps.await_quiet(launch.record.slices[-1:])
             self._steps.slice(launch)
-            self.pacer.pace(launch)
+            self._pace(launch)
             clean = launch.record.clean_slice
             if clean is not None and self._objective.of_slice(clean) < hopeless_below:
                 return launch.finish(self._pruned(clean, hopeless_below))
         if beside_neighbour:
             self._steps.beside([launch])
         return self._steps.conclude(launch, checks=checks, profiles=profiles)
+
+    def _pace(self, launch: Launch) -> None:
+        """Take a slice of the pacer beside a launch, if it ends within the budget."""
+        if self._seconds_left() > self.pacer.slice_s:
+            self.pacer.pace(launch)
+
+    def _has_time_for_a_slice(self, launch: Launch) -> bool:
+        """Tell whether a slice and the pacer's end within the budget; the first is always taken."""
+        needed_s = launch.slice_s + self.pacer.slice_s
+        return not launch.record.slices or self._seconds_left() > needed_s
 
     def _is_unsettled(self, launch: Launch, *, in_haste: bool = False) -> bool:
         """Tell whether a launch of a round has not done yet what its value rests on."""

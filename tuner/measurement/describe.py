@@ -11,21 +11,26 @@ import re
 import shlex
 import shutil
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple
 
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
 from tuner.measurement.asking import Waiting, ask
 from tuner.record.configuration import Value
+from tuner.record.headers import Headers
 from tuner.record.protocol import (
     Cards,
     Describe,
     KeepWeights,
     ListModels,
+    LookAt,
     MakeReference,
     ReferenceMade,
+    Seen,
 )
 from tuner.record.workload import (
     CPU,
@@ -46,6 +51,7 @@ _APPLICATION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?")
 
 
 PATIENT = Waiting()
+_NOTHING_SET: Mapping[str, Value] = MappingProxyType({})
 
 
 def read_cards(
@@ -172,34 +178,44 @@ def _check_writable(path: Path) -> None:
         )
 
 
-def find_program(text: str, waiting: Waiting = PATIENT) -> tuple[ModelRef, ModelCard]:
+class Found(NamedTuple):
+    """A user's own program or server, which was started once."""
+
+    ref: ModelRef
+    card: ModelCard
+    facts: dict[str, ModelFacts]
+    """By framework: of those that it uses."""
+
+
+def find_program(text: str, waiting: Waiting = PATIENT) -> Found:
     """Take a program as typed for what is tuned, and run it once to see which framework it uses.
 
     Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
     """
-    ref = _program_as_typed("--command", text, "python bench.py")
-    card = read_cards([ref], waiting)[0]
-    if card.fault:
-        raise UsageError(f"--command: {card.fault}")
-    return ref, card
+    return _started("--command", _program_as_typed("--command", text, "python bench.py"), waiting)
 
 
 def find_service(
-    text: str, url: str, requests: Path, waiting: Waiting = PATIENT
-) -> tuple[ModelRef, ModelCard]:
+    text: str, url: str, requests: Path, headers: Headers = (), waiting: Waiting = PATIENT
+) -> Found:
     """Take a server as typed for what is tuned, and start it once to see which framework it uses.
 
     url: where it answers; requests: a file or folder of them.
-    Raises UsageError for one that cannot be started, or does not answer.
+    Raises UsageError for one that cannot be started, or answers with something else than a success.
     """
     typed = _program_as_typed("--serve", text, "uvicorn app:app --port {port}")
     _check_writable(requests)
-    ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()))
-    card = read_cards([ref], waiting)[0]
-    if card.fault:
-        is_of_requests = card.fault.startswith("--requests ")
-        raise UsageError(card.fault if is_of_requests else f"--serve: {card.fault}")
-    return ref, card
+    ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()), headers=headers)
+    return _started("--serve", ref, waiting)
+
+
+def _started(option: str, ref: ModelRef, waiting: Waiting) -> Found:
+    reply = ask(LookAt(ref), [ref], waiting)
+    assert isinstance(reply, Seen)
+    if fault := reply.card.fault:
+        is_of_another = fault.startswith(("--requests ", "--header "))
+        raise UsageError(fault if is_of_another else f"{option}: {fault}")
+    return Found(ref, reply.card, reply.facts)
 
 
 def _program_as_typed(option: str, text: str, example: str) -> ModelRef:
@@ -256,14 +272,23 @@ def make_reference(
     waiting: Waiting = PATIENT,
     gpu: str = "",
     sample_seed: int = 0,
+    settings: Mapping[str, Value] = _NOTHING_SET,
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
     n_inputs: how many outputs of the default are kept to compare with. gpu: the UUID of the card
     that computes; empty for the CPU. sample_seed: which elements of large outputs are kept.
+    settings: of a server that does not answer without them.
     """
     order = MakeReference(
-        ref, framework, seed, str(path.absolute()), n_inputs, _device(gpu), sample_seed
+        ref,
+        framework,
+        seed,
+        str(path.absolute()),
+        n_inputs,
+        _device(gpu),
+        sample_seed,
+        dict(settings),
     )
     reply = ask(order, [ref], waiting, gpu, then=KeepWeights())
     assert isinstance(reply, ReferenceMade)

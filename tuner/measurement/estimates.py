@@ -109,6 +109,7 @@ class Estimates:
         self._levels: dict[int, float] = {}
         self._records: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
         self._scores: dict[Configuration, float | None] = {}
+        self._paced_by: set[Configuration] = set()
         for record in launches.values():
             slices = clean_slices(record)
             if not slices or record.request.purpose in UNPACED:
@@ -116,6 +117,7 @@ class Estimates:
             if record.request.purpose is Purpose.PACER:
                 series = [s.at for s in slices], [self._worth(s) for s in slices]
                 self._blocks[record.request.id] = series
+                self._paced_by.add(record.request.configuration)
                 self._levels[record.request.id] = statistics.fmean(series[1])
             elif counts(record):
                 self._records[record.request.configuration].append(record)
@@ -155,7 +157,7 @@ class Estimates:
         xy, xx = _PRIOR_BETA * prior, prior
         for configuration, records in self._records.items():
             by_block: dict[int, list[tuple[float, float]]] = defaultdict(list)
-            if configuration == Configuration():
+            if configuration in self._paced_by:
                 for block, level in self._levels.items():
                     by_block[block].append((level, 0.0))
             for record in records:

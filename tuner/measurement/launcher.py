@@ -74,7 +74,8 @@ def bench_of_processes(
         search_ratio=search_ratio,
     )
     quiet = Quiet(store, listen, waiting_s, seconds_left)
-    return Bench(store, workload.card, objective, launcher, quiet, draw)
+    stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
+    return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in, seconds_left)
 
 
 class ProcessLauncher:

@@ -19,10 +19,19 @@ class Pacer:
     """Started when it is first needed, replaced when it dies, given up where it may not stay."""
 
     def __init__(
-        self, store: Store, launcher: Launcher, take_slice: Callable[[Launch], None]
+        self,
+        store: Store,
+        launcher: Launcher,
+        take_slice: Callable[[Launch], None],
+        configuration: Configuration,
     ) -> None:
-        """take_slice: has a launch take a slice and wait."""
+        """Prepare a pacer.
+
+        take_slice: has a launch take a slice and wait. configuration: the default, or what stands
+        in for one that does not answer.
+        """
         self._store = store
+        self._configuration = configuration
         self._launcher = launcher
         self._take_slice = take_slice
         self._launch: Launch | None = None
@@ -42,7 +51,7 @@ class Pacer:
 
     def _start(self) -> Launch | None:
         """Start the pacer and let it wait; None, with the reason noted, if it may not stay."""
-        pacer = self._launcher.start(Configuration(), Purpose.PACER)
+        pacer = self._launcher.start(self._configuration, Purpose.PACER)
         pacer.pause()
         if (ending := pacer.record.ending) is not None:
             if not self._was_default_measured():
@@ -60,9 +69,13 @@ class Pacer:
 
     def _was_default_measured(self) -> bool:
         return any(
-            record.slices and record.request.configuration == Configuration()
+            record.slices and record.request.configuration == self._configuration
             for record in self._store.launches.values()
         )
+
+    def do_without(self, why: str) -> None:
+        """Start none any more."""
+        self.why_none = why
 
     @property
     def is_running(self) -> bool:

@@ -19,6 +19,7 @@ from tuner.space.knobs_of.launch import BATCH
 
 _ANY_PROGRAM = "python serve.py"
 _OF_A_SERVER = ("--serve", "--url", "--requests")
+_ALSO_OF_A_SERVER = ("--header",)
 _OF_A_FILE = ("--model",)
 
 
@@ -48,7 +49,7 @@ def to_apply(result: Result) -> list[str]:
     if any(map(is_applied_inside, winner)):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
     elif result.model_facts is not None and result.model_facts.form == SERVICE:
-        if given := _options_as_given(result.command, _OF_A_SERVER):
+        if given := _options_as_given(result.command, _OF_A_SERVER, _ALSO_OF_A_SERVER):
             lines.append(f"tune-framework verify recommended.toml {given}")
     elif result.model_facts is None or result.model_facts.form != PROGRAM:
         named = _options_as_given(result.command, _OF_A_FILE)
@@ -65,18 +66,22 @@ def _is_file(named: str) -> bool:
     return "/" in typed or "." in typed
 
 
-def _options_as_given(command: str, options: Sequence[str]) -> str:
+def _options_as_given(command: str, options: Sequence[str], more: Sequence[str] = ()) -> str:
     """Return options that name what was tuned, from the command that tuned it.
 
-    Empty where one is not there, and of a study that a program began.
+    more: those that need not be there, and may be repeated. Empty where another is not there, and
+    of a study that a program began.
     """
     if not command.startswith("tune-framework "):
         return ""
-    words = [part for word in shlex.split(command) for part in _option_and_value(word, options)]
+    known = (*options, *more)
+    words = [part for word in shlex.split(command) for part in _option_and_value(word, known)]
     given = {option: value for option, value in pairwise(words) if option in options}
     if len(given) < len(options):
         return ""
-    return " ".join(f"{option} {shlex.quote(given[option])}" for option in options)
+    pairs = [(option, given[option]) for option in options]
+    pairs += [pair for pair in pairwise(words) if pair[0] in more]
+    return " ".join(f"{option} {shlex.quote(value)}" for option, value in pairs)
 
 
 def _option_and_value(word: str, options: Sequence[str]) -> list[str]:

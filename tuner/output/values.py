@@ -40,6 +40,8 @@ def default_value(result: Result) -> str:
     """Write the default's value with its interval and its batch; else that it has none."""
     interval = value_of(result.default)
     serving = result.default.serving
+    if result.default_silence:
+        return "answers no request"
     if serving is not None and not serving.n_met:
         return "within the bound at no rate that was tried"
     if interval is None and (hint := result.default.search_value) is not None:

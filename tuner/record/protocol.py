@@ -40,6 +40,12 @@ class ListModels(msgspec.Struct, frozen=True, tag="list_models"):
     """Whether a file with variants has a card for each; else one of what is named."""
 
 
+class LookAt(msgspec.Struct, frozen=True, tag="look_at"):
+    """Start a user's own program or server with nothing set, and tell what it is."""
+
+    model: ModelRef
+
+
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
     """Build a model with the default settings and tell its facts."""
 
@@ -174,6 +180,8 @@ class MakeReference(msgspec.Struct, frozen=True, tag="make_reference"):
     device: str = CPU
     sample_seed: int = 0
     """Which elements of large outputs are kept."""
+    settings: dict[str, Value] = {}
+    """Of a server that does not answer with nothing set: the variables under which it does."""
 
 
 class KeepWeights(msgspec.Struct, frozen=True, tag="keep_weights"):
@@ -189,6 +197,7 @@ class Quit(msgspec.Struct, frozen=True, tag="quit"):
 
 Command: TypeAlias = (
     ListModels
+    | LookAt
     | Describe
     | MakeReference
     | KeepWeights
@@ -215,6 +224,15 @@ class Cards(msgspec.Struct, frozen=True, tag="cards"):
     """The answer to ListModels, in the same order."""
 
     cards: tuple[ModelCard, ...]
+
+
+class Seen(msgspec.Struct, frozen=True, tag="seen"):
+    """The answer to LookAt."""
+
+    card: ModelCard
+    """It says what is wrong, where there are no facts."""
+    facts: dict[str, ModelFacts]
+    """By framework."""
 
 
 class Stage(msgspec.Struct, frozen=True, tag="stage"):
@@ -253,6 +271,7 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 Reply: TypeAlias = (
     Hello
     | Cards
+    | Seen
     | ModelFacts
     | ReferenceMade
     | Stage

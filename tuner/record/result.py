@@ -334,6 +334,8 @@ class Result(msgspec.Struct, frozen=True):
     is no speedup, but the highest rate of each. None where there is no bound."""
     ahead: list[Ahead] = []
     """In the order of the confirmation's arms. Empty in results of earlier versions."""
+    default_silence: str = ""
+    """Why a server of the user's answers no request with nothing set; empty where it does."""
 
     def load_in_words(self) -> str:
         """Say how work arrives."""

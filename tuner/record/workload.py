@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tuner.record.configuration import Value
+from tuner.record.headers import Headers
 from tuner.record.load import SCENARIOS, Scenario
 
 INFERENCE = "inference"
@@ -48,6 +49,8 @@ class ModelRef(msgspec.Struct, frozen=True):
     """The only batch that the model is called with; None for those that it states."""
     batch_dim: int | None = None
     """Which dimension of its inputs is the batch; None for the one that it states, or the first."""
+    headers: Headers = ()
+    """What requests bring beside their content, as typed: no secret, but its variable's name."""
 
     def label(self) -> str:
         """Name it as it is typed: NAME or NAME-VARIANT, @key=value,..."""
@@ -183,6 +186,10 @@ class ModelFacts(msgspec.Struct, frozen=True, tag="facts"):
     """Who counted them."""
     own_settings: tuple[OwnSetting, ...] = ()
     """What the model's own code sets of what is tuned."""
+    silence: str = ""
+    """Why a server does not answer with nothing set; empty where it does."""
+    answers_with: dict[str, Value] = {}
+    """Settings under which such a server answers: its outputs are the reference then."""
 
 
 class Workload(msgspec.Struct, frozen=True):

@@ -31,7 +31,8 @@ def measure_baselines(study: Study) -> None:
     And then, at the others at which the default does not fail, the best of each winner class and
     how the user runs it: what is behind at one batch seldom leads at another, and the search looks
     there too.
-    Whether a baseline works where the default does not is left to the search, and warned of.
+    Whether a baseline works where the default does not is left to the search, and warned of. Where
+    the default is a server that answers no request, what stands in for it is measured beside it.
     Nothing but the first baseline is measured that would eat what the confirmation needs, if that
     has a chance. Raises NothingMeasured if the default cannot be measured.
     """
@@ -44,7 +45,9 @@ def measure_baselines(study: Study) -> None:
     ledger = study.ledger
     _measure(study, [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches])
     best = ledger.leaders.default_at_best()
-    if best is None:
+    if ledger.default_is_silent:
+        _measure_stand_in(study)
+    elif best is None:
         reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
         raise NothingMeasured(
             "the default configuration cannot be measured: "
@@ -67,7 +70,8 @@ def measure_baselines(study: Study) -> None:
     klass_of = {b.name: winner_class(b.configuration) for b in ranked}
     first_of_class = {klass_of[b.name]: b for b in reversed(ranked)}.values()
     leaders = dict.fromkeys([*first_of_class, *(b for b in chosen if b.configuration == own)])
-    working = [b for b in ledger.batches if not _fails_at(study, b)]
+    is_silent = ledger.default_is_silent
+    working = [b for b in ledger.batches if is_silent or not _fails_at(study, b)]
     if chosen and len(working) < len(ledger.batches):
         failing = ", ".join(str(b) for b in ledger.batches if b not in working)
         study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
@@ -82,9 +86,25 @@ def measure_baselines(study: Study) -> None:
     study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
 
 
-def _batch_to_begin_with(study: Study, best: tuple[Configuration, float]) -> int:
+def _measure_stand_in(study: Study) -> None:
+    """Measure what answers in the place of the default, and say what follows for the claims."""
+    stand_in = study.ledger.stand_in
+    assert stand_in is not None
+    study.notes.warn(
+        f"the default answers no request; {stand_in.label()} does. There is no speedup over what "
+        "does not answer, but the rates of what does; outputs are compared with those under "
+        f"{stand_in.label()}, and the search's scores are relative to it"
+    )
+    if study.space.contains(stand_in):
+        _measure(study, [(stand_in, "stand-in")])
+
+
+def _batch_to_begin_with(study: Study, best: tuple[Configuration, float] | None) -> int:
     """Return the smallest batch at which the default is not told apart from its best."""
-    ledger, (leader, score) = study.ledger, best
+    ledger = study.ledger
+    if best is None:
+        return ledger.reference_batch
+    leader, score = best
     for batch in sorted(ledger.batches):
         default = ledger.at_batch(Configuration(), batch)
         found = None if ledger.eligible.is_beyond(default) else ledger.score(default)
@@ -111,6 +131,17 @@ def _has_time(study: Study, configuration: Configuration, kept_s: float) -> bool
     return Schedule(study).has_time_before_confirming(configuration, kept_s)
 
 
+def _is_needed(study: Study, configuration: Configuration) -> bool:
+    """Tell whether a configuration is measured whatever the time.
+
+    The default once, and what stands in for it; at further batches while any time is left.
+    """
+    if not is_default(configuration):
+        return configuration == study.ledger.stand_in
+    is_first = not any(map(is_default, study.ledger.tried()))
+    return is_first or study.budget.left_s() > study.costs.least_launch_s
+
+
 def _fails_at(study: Study, batch: int) -> bool:
     return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
 
@@ -127,7 +158,7 @@ def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> None:
         while waiting and len(group) < study.most_together:
             configuration, source = waiting.pop(0)
             kept_s = sum(study.costs.launch_s(c) for c, _ in group)
-            if is_default(configuration) or _has_time(study, configuration, kept_s):
+            if _is_needed(study, configuration) or _has_time(study, configuration, kept_s):
                 group.append((configuration, source))
         configurations = [configuration for configuration, _ in group]
         records = study.measure_several(configurations, Purpose.BASELINE) if group else []

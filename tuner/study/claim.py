@@ -54,6 +54,22 @@ def of_misses(
     return Claim(configuration, "faster", reason, n)
 
 
+def of_silence(configuration: Configuration, own: tuple[int, int]) -> Claim | None:
+    """Say what holds where the default answers no request at all; None of an arm in no round.
+
+    own: in how many rounds the arm kept within the bound, and took part.
+    """
+    met, n = own
+    if n == 0:
+        return None
+    if met < n:
+        return of_misses(configuration, own, (0, 0))
+    told = f"it kept within the bound in all of {n} rounds, and the default answers no request"
+    if n < LOOKS[0]:
+        return Claim(configuration, "ambiguous", f"{told}; a claim needs {LOOKS[0]} rounds", n)
+    return Claim(configuration, "faster", told, n)
+
+
 def explain(verdict: Verdict, floor: float) -> str:
     """Say in words what a verdict rests on."""
     height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"

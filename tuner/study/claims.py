@@ -25,7 +25,7 @@ from tuner.record.journal import ArmsChosen, WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default
-from tuner.study.claim import AHEAD, ALONE, Claim, explain, of_misses
+from tuner.study.claim import AHEAD, ALONE, Claim, explain, of_misses, of_silence
 from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
 from tuner.study.rounds import Rounds
@@ -200,9 +200,11 @@ class Claims:
 
     def _of_misses(self, configuration: Configuration) -> Claim | None:
         """Say what holds where a server's bound was missed in a round; None where it was not."""
-        found = of_misses(
-            configuration, self.rounds.n_met(configuration), self.rounds.n_met(self.default)
-        )
+        met = self.rounds.n_met(configuration)
+        if self._ledger.default_is_silent:
+            found = of_silence(configuration, met)
+        else:
+            found = of_misses(configuration, met, self.rounds.n_met(self.default))
         if found is None or found.verdict != "faster":
             return found
         value, rate = self.rounds.value(configuration), self.rounds.rate(configuration)

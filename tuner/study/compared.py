@@ -140,7 +140,9 @@ def confirmation_arms(
     """
     ledger = study.ledger
     default = ledger.leaders.default_at_best()
-    arms = [default[0] if default else Configuration()]
+    first = default[0] if default else Configuration()
+    # a default that never answers would have every round wait for it
+    arms = [ledger.stand_in if ledger.default_is_silent and ledger.stand_in else first]
     for batch in ledger.batches:
         at_batch = ledger.at_batch(Configuration(), batch)
         if ledger.eligible.over_bound(at_batch):
@@ -153,5 +155,5 @@ def confirmation_arms(
             arms.append(candidate)
             at_batch = ledger.at_batch(candidate, ledger.reference_batch)
             if at_reference:
-                arms += [at_batch, Configuration()]
+                arms += [at_batch, *([] if ledger.default_is_silent else [Configuration()])]
     return list(dict.fromkeys(arms))

@@ -30,8 +30,15 @@ SAFETY = 1.25
 class Costs:
     """Estimates of seconds of the wall clock."""
 
-    def __init__(self, store: Store, ledger: Ledger, confirming: Replication = CONFIRM) -> None:
-        """confirming: how often a confirming launch is sliced."""
+    def __init__(
+        self,
+        store: Store,
+        ledger: Ledger,
+        confirming: Replication = CONFIRM,
+        least_launch_s: float = 0.0,
+    ) -> None:
+        """confirming: how often a confirming launch is sliced. least_launch_s: of the default."""
+        self.least_launch_s = least_launch_s
         self._launches = store.launches
         self._ledger = ledger
         self._confirming = confirming

@@ -22,21 +22,25 @@ TIMES = 5
 _SLICES = 4
 
 
-def fix_bound(store: Store, bench: Bench, trace: Trace | None) -> Slo:
+def fix_bound(
+    store: Store, bench: Bench, trace: Trace | None, stand_in: Configuration | None = None
+) -> Slo:
     """Measure the default, note the bound of the study and return it.
 
     bench: measures the same workload in the scenario single-stream. trace: of the requests.
+    stand_in: what is measured in the place of a default that does not answer.
     Raises NothingMeasured where the default cannot be measured.
     """
-    launch = bench.launcher.start(Configuration(), Purpose.BOUND)
+    whose = "the default" if stand_in is None else stand_in.label()
+    launch = bench.launcher.start(stand_in or Configuration(), Purpose.BOUND)
     for _ in range(_SLICES):
         launch.take_slice(store.next_slice_index(), SLICE_S)
     record = launch.finish()
     if not record.slices:
         why = "" if record.ending is None else f"{record.ending.outcome}: {record.ending.reason}"
-        raise NothingMeasured(f"the default cannot be measured, one request at a time: {why}")
+        raise NothingMeasured(f"{whose} cannot be measured, one request at a time: {why}")
     median_s = statistics.median(seconds for s in record.slices for seconds in s.call_s)
-    told = f"{TIMES} times the default's {1000 * median_s:.3g} ms for one request at a time"
+    told = f"{TIMES} times {whose}'s {1000 * median_s:.3g} ms for one request at a time"
     slo = Slo(USUAL_QUANTILE, TIMES * median_s, told, trace)
     store.add(SloFixed(slo))
     return slo

@@ -88,6 +88,8 @@ class Leaders:
         """
         default = self.default_at_best()
         best = self._best_other(klass, allows, rank)
+        if best is not None and self._ledger.default_is_silent:
+            return best[0]
         if best is None or default is None:
             return None
         lag = default[1] - best[1]
@@ -111,11 +113,13 @@ class Leaders:
         return None if best is None else (best, scores[best])
 
     def beats_default(self, configuration: Configuration) -> bool:
-        """Tell whether a configuration scored above the default at its best batch."""
+        """Tell whether a configuration scored above the default at its best batch.
+
+        Whatever answers is better than a default that does not.
+        """
         default, score = self.default_at_best(), self._ledger.score(configuration)
-        return (
-            not is_default(configuration)
-            and default is not None
-            and score is not None
-            and score > default[1]
-        )
+        if is_default(configuration) or score is None:
+            return False
+        if self._ledger.default_is_silent:
+            return True
+        return default is not None and score > default[1]

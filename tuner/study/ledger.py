@@ -28,8 +28,11 @@ class Ledger:
         reference_batch: int,
         batches: tuple[int, ...],
         objective: Objective = THROUGHPUT,
+        stand_in: Configuration | None = None,
     ) -> None:
+        """stand_in: answers where the default was found not to; None where the default does."""
         self._store = store
+        self.stand_in = stand_in
         self.objective = objective
         self.reference_batch = reference_batch
         self.version = 0
@@ -55,6 +58,10 @@ class Ledger:
         self.default_is_late = self.objective.slo is not None and self._is_default_late()
         """Whether requests take longer than the bound in the default although nobody is before
         them in line."""
+        self.default_is_silent = (
+            self.stand_in is not None and self.leaders.default_at_best() is None
+        )
+        """Whether the default is a server that answers no request: nothing is compared with it."""
 
     def _is_default_late(self) -> bool:
         records = (r for r in self._store.launches.values() if is_default(r.request.configuration))

@@ -87,7 +87,7 @@ def why_not(study: Study, configuration: Configuration) -> str:
     """Say why a configuration must not be recommended; empty if nothing speaks against it."""
     echoed = study.ledger.unobservable(configuration)
     shorter = study.removals(configuration)
-    unseen = [k for k in shorter if k in echoed and study.ledger.score(shorter[k]) is None]
+    unseen = [k for k in shorter if k in echoed and is_unmeasured(study, shorter[k])]
     if unseen:
         return (
             f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "

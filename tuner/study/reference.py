@@ -24,7 +24,8 @@ from tuner.study.study import Study
 def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: str) -> None:
     """Make sure that the reference is there, whole; warn where it had to be made again.
 
-    gpu: the UUID of the card that computes; empty for the CPU.
+    gpu: the UUID of the card that computes; empty for the CPU. What stands in for a default that
+    does not answer makes the reference as well.
 
     Raises UsageError where the model's outputs cannot be compared, NothingMeasured where the model
     does not get as far.
@@ -47,6 +48,7 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: s
             waiting,
             gpu,
             sample_seed_of(store),
+            {} if study.ledger.stand_in is None else study.ledger.stand_in.as_dict(),
         )
         if is_whole:
             study.notes.warn(

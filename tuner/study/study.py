@@ -34,6 +34,8 @@ TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 MOST_AT_ONCE = 4
 """Launches prepared side by side, however many cores there are: each is decided on without what the
 others will tell, of what works and of what it costs."""
+_FEW_LAUNCHES = 5
+"""Launches of the default: with less time than these take, nothing is launched beside it."""
 HOPELESS = 0.5
 """Share of the default's speed: a proposal slower than this is not measured to its end."""
 _CLEARLY_WORSE = 0.1
@@ -83,8 +85,15 @@ class Study:
         return preference_of(self.ledger.objective)
 
     @property
+    def is_short_of_time(self) -> bool:
+        """Whether hardly more than the default fits: its launch, a pacer's and another, paced."""
+        return self.budget.left_s() < _FEW_LAUNCHES * self.costs.least_launch_s
+
+    @property
     def most_together(self) -> int:
         """How many launches are decided on before the first of them is measured, at the most."""
+        if self.is_short_of_time:
+            return 1
         return min(MOST_AT_ONCE, self.bench.launcher.most_together)
 
     def measure(
@@ -161,6 +170,8 @@ class Study:
         """
         if self.bench.pacer.is_running:
             return
+        if self.is_short_of_time:
+            self.bench.pacer.do_without("the budget holds too few launches")
         if not self.bench.pacer.block():
             self.notes.warn(
                 f"no pacer stays resident ({self.bench.pacer.why_none}): search scores carry the "

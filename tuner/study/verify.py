@@ -154,6 +154,7 @@ class _Trial:
         self._at_least = at_least
         self._recommendation = recommendation
         self._workload = workload
+        self._facts = facts
         self._seconds = seconds
         self._store = store
         self._listen = listen
@@ -193,6 +194,8 @@ class _Trial:
         """Of every round, in the order of the arms."""
         self._failure: Ending | None = None
         self._fails_alone: bool | None = None
+        self._silent: LaunchRecord | None = None
+        """Of a default that answers no request: it is not waited for again in every round."""
 
     def _arm(self, settings: dict[str, Value], batch: int) -> Configuration:
         """Return a configuration at a batch; unset is the model's own reference batch."""
@@ -217,6 +220,7 @@ class _Trial:
             Waiting(self._left_s(), self._listen, is_strict=True),
             gpu_of(workload.device, self._host),
             secrets.randbits(56),  # what the study's sample left out may be wrong
+            self._facts.answers_with,
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside
@@ -241,16 +245,20 @@ class _Trial:
 
     def _round(self, n_before: int) -> None:
         """Measure both arms; n_before: rounds that were made."""
-        records = self._measure(self._arms, n_before)
+        silent = [] if self._silent is None else [self._silent]
+        records = silent + self._measure(self._arms[len(silent) :], n_before)
         default, tuned = round_worths(records, self._objective)
         pair = records[0], records[1]
         self._records.append(pair)
         self._listen(TimeLeft(self._left_s()))
+        if self._facts.silence and _is(pair[0], Outcome.TIMED_OUT):
+            self._silent = pair[0]
         if self._objective.slo is not None:
-            kept = self._kept(records[0], default), self._kept(records[1], tuned)
-            self._in_time.append(InTime(*kept, is_busy(pair)))
+            kept = self._kept(pair[0], default) if self._silent is None else False
+            self._in_time.append(InTime(kept, self._kept(pair[1], tuned), is_busy(pair)))
         if default is None or tuned is None:
-            if failed := [record for record in records if not _was_measured(record)]:
+            failed = [r for r in pair if r is not self._silent and not _was_measured(r)]
+            if failed:
                 self._note_failure(failed[0], n_before)
             return
         self._defaults.append(default)

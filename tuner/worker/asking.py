@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import mimetypes
+import os
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -16,6 +17,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from tuner.errors import UsageError, WorkerFailed
+from tuner.host.secrets import hold_back, redacted
+from tuner.record.headers import CONTENT_TYPE, boundary, filled, variables_of
+from tuner.record.workload import ModelRef
 
 clock = time.monotonic
 """The one on which instances agree when to begin (worker/company.py)."""
@@ -23,11 +27,16 @@ _MOST_CONNECTIONS = 256
 """At the same time; requests beyond wait here, and the clock runs."""
 _KEPT_OPEN_S = 1.0
 """Idle connections: servers close them after some seconds, and what is posted just then is lost."""
+WATCHED_EVERY_S = 0.25
 _TOO_MUCH = (429, 503)
 TURNED_AWAY_S = 3600.0
 """What a request is said to have taken that was turned away: more than any bound."""
 _MOST_REQUESTS, _MOST_BYTES = 1000, 1 << 26
 _LINES = (".jsonl", ".ndjson")
+_KEY = "; give what it asks for with --header 'NAME: env:VARIABLE'"
+_TYPE = "; is the content type right? --header 'Content-Type: TYPE' names another"
+_HINTS = {401: _KEY, 403: _KEY, 415: _TYPE, 422: _TYPE}
+"""By the status of an answer: what may mend it."""
 _SHOWN = 200
 _T = TypeVar("_T")
 
@@ -58,11 +67,13 @@ class Overrun(WorkerFailed):
     """A server turned a request away, as those do that have too much to do."""
 
 
-def read_bodies(path: Path) -> list[Body]:
+def read_bodies(path: Path, content_type: str = "") -> list[Body]:
     """Read what is posted: each line of a .jsonl, any other file as it is, or those of a folder.
 
-    Raises UsageError where there is nothing, or too much.
+    content_type: of all of them; empty where files tell by their names. Raises UsageError where
+    there is nothing, or too much, or a body without the parts that its content type announces.
     """
+    parted_by = boundary(content_type)
     try:
         files = sorted(p for p in path.iterdir() if p.is_file()) if path.is_dir() else [path]
         if sum(file.stat().st_size for file in files) > _MOST_BYTES:
@@ -76,7 +87,11 @@ def read_bodies(path: Path) -> list[Body]:
     if len(found) > _MOST_REQUESTS:
         raise UsageError(f"--requests {path} holds {len(found)} requests; take {_MOST_REQUESTS} at "
                          "the most: they are sent again and again")  # fmt: skip
-    return found
+    for body in found if parted_by is not None else ():
+        if f"--{parted_by}".encode() not in body.content:
+            raise UsageError(f"--requests {path}: {body.name} has no line --{parted_by}, the "
+                             "boundary that --header Content-Type names")  # fmt: skip
+    return [body._replace(type=content_type or body.type) for body in found]
 
 
 def _bodies_of(path: Path) -> list[Body]:
@@ -96,12 +111,29 @@ def _bodies_of(path: Path) -> list[Body]:
     return found
 
 
+class Requests(NamedTuple):
+    """What a server is asked."""
+
+    bodies: list[Body]
+    headers: dict[str, str]
+    """What each brings beside its content type."""
+
+
+def read_requests(ref: ModelRef) -> Requests:
+    """Read what a server is asked, secrets from the environment; raises UsageError."""
+    hold_back(variables_of(ref.headers))
+    sent = filled(ref.headers, os.environ)
+    headers = {name: value for name, value in sent.items() if name.lower() != CONTENT_TYPE}
+    kind = next((value for name, value in sent.items() if name not in headers), "")
+    return Requests(read_bodies(Path(ref.inputs), kind), headers)
+
+
 class Client:
     """Posts requests to an address."""
 
-    def __init__(self, url: str, bodies: Sequence[Body]) -> None:
+    def __init__(self, url: str, requests: Requests) -> None:
         self.url = url
-        self._bodies = bodies
+        self._bodies, self._headers = requests
         self._loop = asyncio.new_event_loop()
 
     def close(self) -> None:
@@ -111,6 +143,23 @@ class Client:
     def answer(self, number: int) -> bytes:
         """Post one request and return its answer; raises WorkerFailed where that is none."""
         return self._run(lambda ask: ask(number))
+
+    def first_answer(self, meanwhile: Callable[[], None]) -> bytes:
+        """Post the first request, and return its answer; raises WorkerFailed where that is none.
+
+        meanwhile: called a few times a second until it is there; what it raises ends the waiting.
+        """
+
+        async def watched(ask: _Ask) -> bytes:
+            asked = asyncio.ensure_future(ask(0))
+            try:
+                while not (await asyncio.wait({asked}, timeout=WATCHED_EVERY_S))[0]:
+                    meanwhile()
+                return asked.result()
+            finally:
+                asked.cancel()
+
+        return self._run(watched)
 
     def answers(self, numbers: Sequence[int]) -> list[bytes]:
         """Post some requests, one after the other, and return the answers."""
@@ -198,7 +247,7 @@ class Client:
             async with session.post(
                 self.url,
                 data=body.content,
-                headers={"Content-Type": body.type},
+                headers={**self._headers, "Content-Type": body.type},
                 allow_redirects=False,
             ) as answer:
                 content: bytes = await answer.read()
@@ -212,8 +261,8 @@ class Client:
         if status in _TOO_MUCH:
             raise Overrun(f"{self.url} answered {status} to {body.name}")
         if not 200 <= status < 300:
-            said = " ".join(content.decode(errors="replace").split())[:_SHOWN]
-            told = f": {said}" if said else ""
+            said = redacted(" ".join(content.decode(errors="replace").split()))[:_SHOWN]
+            told = (f": {said}" if said else "") + _HINTS.get(status, "")
             raise Refused(f"{self.url} answered {status} to {body.name}{told}", status)
         return content
 

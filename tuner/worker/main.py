@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 import msgspec
 
-from tuner.errors import TuneError, UsageError
+from tuner.errors import Silent, TuneError, UsageError
 from tuner.host.numa import NumaError
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
@@ -31,6 +31,7 @@ from tuner.record.protocol import (
     Hello,
     KeepWeights,
     ListModels,
+    LookAt,
     MakeReference,
     Measure,
     Prepare,
@@ -38,6 +39,7 @@ from tuner.record.protocol import (
     Quit,
     ReferenceMade,
     Reply,
+    Seen,
     Serve,
     Stage,
     WarmUp,
@@ -72,8 +74,11 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
         try:
             if isinstance(command, ListModels):
-                cards = [_cards(ref, command.each_variant, say) for ref in command.models]
+                cards = [_cards(ref, command.each_variant) for ref in command.models]
                 tell(Cards(tuple(itertools.chain.from_iterable(cards))))
+                continue
+            if isinstance(command, LookAt):
+                tell(_seen(command.model, say, orders))
                 continue
             session = session or _session_for(command, say, orders)
             tell(_answer(session, command))
@@ -85,23 +90,21 @@ def serve(commands: BinaryIO, replies: BinaryIO) -> None:
             return
 
 
-def _cards(ref: ModelRef, each_variant: bool, say: Callable[[str], None]) -> list[ModelCard]:
-    if ref.command:
-        return [_card_of_command(ref, say)]
+def _cards(ref: ModelRef, each_variant: bool) -> list[ModelCard]:
     return cards_of(ref) if each_variant else [card_of(ref)]
 
 
 # what serves a user's own command is imported where there is one: every launch waits for imports
 
 
-def _card_of_command(ref: ModelRef, say: Callable[[str], None]) -> ModelCard:
+def _seen(ref: ModelRef, say: Callable[[str], None], orders: Orders) -> Seen:
     if ref.url:
-        from tuner.worker.own_server import card_of_service
+        from tuner.worker.service import look_at_server
 
-        return card_of_service(ref, say)
-    from tuner.worker.program import card_of_program
+        return look_at_server(ref, say, orders)
+    from tuner.worker.program import look_at_program
 
-    return card_of_program(ref)
+    return look_at_program(ref)
 
 
 def _session_of_command(ref: ModelRef, tell: Callable[[str], None], orders: Orders) -> AnySession:
@@ -117,14 +120,14 @@ def _session_of_command(ref: ModelRef, tell: Callable[[str], None], orders: Orde
 def _session_for(command: Command, tell: Callable[[str], None], orders: Orders) -> AnySession:
     """Return what serves a launch: its first command names the model, or the program."""
     match command:
-        case Begin(model=ref) | Describe(model=ref) | MakeReference(model=ref) if ref.command:
+        case Begin(model=ref) | MakeReference(model=ref) if ref.command:
             return _session_of_command(ref, tell, orders)
     return Session(tell, orders)
 
 
 def _answer(session: AnySession, command: Command) -> Reply:
     match command:
-        case Describe():
+        case Describe() if isinstance(session, Session):
             return session.describe(command)
         case MakeReference():
             session.make_reference(command)
@@ -159,6 +162,8 @@ def _failure(session: AnySession | None, error: Exception) -> Failed:
         return Failed(Outcome.OUT_OF_MEMORY, reason)
     if isinstance(error, NumaError | UsageError):
         return Failed(Outcome.NOT_APPLICABLE, str(error))
+    if isinstance(error, Silent):
+        return Failed(Outcome.TIMED_OUT, str(error))
     if isinstance(error, TuneError):
         return Failed(Outcome.CRASHED, str(error))
     return Failed(Outcome.CRASHED, reason)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import re
 import shlex
@@ -10,23 +11,39 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tuner import supervisor
-from tuner.errors import UsageError, WorkerFailed
+from tuner.errors import Silent, WorkerFailed
+from tuner.frameworks import FRAMEWORKS
 from tuner.host.secrets import redacted
+from tuner.record.headers import without_names
 from tuner.record.protocol import Placed
-from tuner.record.workload import SERVICE, ModelCard, ModelRef
-from tuner.worker.asking import Body, Client, Overrun, Refused, Unreachable, clock, read_bodies
+from tuner.record.workload import ModelRef
+from tuner.worker.asking import (
+    WATCHED_EVERY_S,
+    Body,
+    Client,
+    Overrun,
+    Refused,
+    Unreachable,
+    clock,
+)
 from tuner.worker.evidence.program import Sighting
-from tuner.worker.program import card_of_started, environment_of_program
+from tuner.worker.program import environment_of_program
 
 PORT = "{port}"
 _LOOK_EVERY_S = 0.05
 _LOADING_S = 120.0
-"""In which a server that is there may answer that what is asked for is not there yet."""
+"""In which a server that is there may answer that what is asked for is not there yet, or work on
+its first answer."""
+_STUCK_S = 10.0
+"""A server that owes its first answer, and whose processes have done nothing for so long, waits for
+what will not come. One that loads or computes uses a processor or a disk."""
+_WORKING = 0.05
+"""Share of one CPU from which on processes work: a server that waits wakes up now and then."""
 _SILENT_S = 300.0
 """In which it is to listen."""
 _NOT_YET = (404, 502, 503)
@@ -80,7 +97,7 @@ class Server:
             seen.look(self.pid)
             self.check_alive()
             try:
-                client.answer(0)
+                client.first_answer(self._watching(seen, tell))
             except Unreachable as unreachable:
                 if clock() - began > _SILENT_S:
                     raise WorkerFailed(
@@ -104,6 +121,44 @@ class Server:
                 tell(f"waiting for {self.url}, {state}")
                 told = state
             time.sleep(_LOOK_EVERY_S)
+
+    def _watching(self, seen: Sighting, tell: Callable[[str], None]) -> Callable[[], None]:
+        """Return what looks at the server while it owes its first answer.
+
+        That raises Silent where there is nothing to wait for.
+        """
+        began, idle_since, used_s, is_told = clock(), clock(), math.inf, False
+
+        def look() -> None:
+            nonlocal idle_since, used_s, is_told
+            seen.look(self.pid)
+            self.check_alive()
+            now, before_s = clock(), used_s
+            used_s, is_running = _activity((self.pid, *supervisor.descendants(self.pid)))
+            if is_running or used_s - before_s > _WORKING * WATCHED_EVERY_S:
+                idle_since = now
+            if now - idle_since > _STUCK_S:
+                did = f"its processes have done nothing for {_STUCK_S:.0f} s{self._forked(seen)}"
+            elif now - began > _LOADING_S:
+                did = f"its processes have worked for {_LOADING_S:.0f} s"
+            else:
+                if not is_told:
+                    tell(f"waiting for {self.url}, which takes the request and has not answered")
+                    is_told = True
+                return
+            raise Silent(f"{self.shown} takes requests at {self.url} and does not answer: {did}")
+
+        return look
+
+    def _forked(self, seen: Sighting) -> str:
+        """Say that a process was forked that had loaded a framework, if one was; else nothing."""
+        if not any(map(_is_forked, supervisor.descendants(self.pid))) or not seen.frameworks():
+            return ""
+        title = FRAMEWORKS[seen.frameworks()[0]].title
+        return (
+            f"; they were forked from a process in which {title} may have started threads (as "
+            "gunicorn --preload does), and threads do not survive a fork"
+        )
 
     def environment(self) -> dict[str, str]:
         """Return the variables that it was started under."""
@@ -138,27 +193,39 @@ class Server:
         self._claim.close()
 
 
-def card_of_service(ref: ModelRef, tell: Callable[[str], None]) -> ModelCard:
-    """Start a server once to see which framework it uses; the card carries what is wrong.
+def _activity(pids: Iterable[int]) -> tuple[float, bool]:
+    """Return the processor seconds that processes have used, and whether a thread of theirs runs.
 
-    tell: takes what is waited for.
+    One that waits for a disk runs as well.
     """
-    seen = Sighting()
-    try:
-        bodies = read_bodies(Path(ref.inputs))
-        server = Server(ref, (), None, LOG.resolve())
-        client = Client(server.url, bodies)
+    ticks, is_running = 0, False
+    for pid in pids:
         try:
-            server.until_ready(client, seen, tell)
-        finally:
-            client.close()
-            server.kill()
-    except (UsageError, WorkerFailed) as error:
-        return card_of_started(ref, SERVICE, seen, "", str(error))
-    return card_of_started(ref, SERVICE, seen, _digest(ref, bodies), "")
+            fields = _stat(Path(f"/proc/{pid}/stat"))
+            ticks += int(fields[11]) + int(fields[12])  # utime, stime
+            threads = list(Path(f"/proc/{pid}/task").iterdir())
+            is_running = is_running or any(_stat(each / "stat")[0] in "RD" for each in threads)
+        except OSError:  # gone meanwhile
+            continue
+    return ticks / os.sysconf("SC_CLK_TCK"), is_running
 
 
-def _digest(ref: ModelRef, bodies: Sequence[Body]) -> str:
+def _stat(path: Path) -> list[str]:
+    """Return what proc(5) has of a process or a thread behind its name: its state first."""
+    return path.read_text(errors="replace").rpartition(")")[2].split()
+
+
+def _is_forked(pid: int) -> bool:
+    """Tell whether a process runs what its parent runs, without having been started anew."""
+    try:
+        own = Path(f"/proc/{pid}")
+        parent = Path(f"/proc/{_stat(own / 'stat')[1]}")
+        return (own / "cmdline").read_bytes() == (parent / "cmdline").read_bytes()
+    except OSError:
+        return False
+
+
+def digest_of(ref: ModelRef, bodies: Sequence[Body]) -> str:
     """Return the SHA-256 over the files that the command names, and over the requests."""
     digest = hashlib.sha256(ref.url.encode())
     for word in ref.command:
@@ -169,6 +236,8 @@ def _digest(ref: ModelRef, bodies: Sequence[Body]) -> str:
                 digest.update(Path(path).read_bytes())
     for body in bodies:
         digest.update(body.content)
+    if ref.headers:
+        digest.update(repr(without_names(ref.headers)).encode())
     return digest.hexdigest()
 
 

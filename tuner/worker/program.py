@@ -23,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import IO
 
@@ -42,12 +42,12 @@ from tuner.record.protocol import (
     Answered,
     Begin,
     Check,
-    Describe,
     MakeReference,
     Measure,
     Measured,
     Prepare,
     Profile,
+    Seen,
     Serve,
 )
 from tuner.record.workload import PROGRAM, SERVICE, ModelCard, ModelFacts, ModelRef
@@ -106,15 +106,8 @@ class ProgramSession:
             is_steady=True,
             memory_peak_bytes=_children_peak_bytes(),
             memory_private_bytes=0,  # between its runs a program holds nothing
-            read_back=tuple(self._read_back(self._seen)),
+            read_back=tuple(_read_back(self._seen, self._settings, self._framework)),
             cpus=tuple(sorted(self._seen.cpus)),
-        )
-
-    def _read_back(self, seen: Sighting) -> list[ReadBack]:
-        found = seen.read_back(self._settings)
-        known = {item.knob for item in found}
-        return found + variables.of_environment(
-            self._settings, known, self._framework, seen.libraries
         )
 
     def measure(self, order: Measure) -> Measured:
@@ -152,43 +145,45 @@ class ProgramSession:
     def keep_weights(self) -> None:
         """A program's are its own."""
 
-    def describe(self, order: Describe) -> ModelFacts:
-        """Run once with nothing set; raises UsageError if it cannot be tuned."""
-        self._tell("running the program")
-        self._framework = order.framework
-        seen = Sighting()
-        made = _first_run(order.model, seen)
-        return ModelFacts(
+    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
+        """Name what an exhausted memory raises here."""
+        return (MemoryError,)
+
+
+def look_at_program(ref: ModelRef) -> Seen:
+    """Run a program once to see which framework it uses, and how long it takes."""
+    seen = Sighting()
+    try:
+        made = _run(ref, seen)
+    except WorkerFailed as error:
+        return Seen(card_of_started(ref, PROGRAM, seen, _digest(ref), str(error)), {})
+    facts = {
+        framework: ModelFacts(
             n_parameters=0,
             input_shapes=(),
             versions={},
-            effective_defaults={
-                item.knob: item.observed
-                for item in self._read_back(seen)
-                if item.observed is not None
-            },
-            unread=variables.unread(order.framework, libraries=seen.libraries),
+            effective_defaults=observed(_read_back(seen, {}, framework)),
+            unread=variables.unread(framework, libraries=seen.libraries),
             graph_width=0.0,
             graph_fault="a program shows no graph",
             import_s=0.0,
             build_s=0.0,
             call_s=made.wall_s,
         )
+        for framework in seen.frameworks()
+    }
+    return Seen(card_of_started(ref, PROGRAM, seen, _digest(ref), ""), facts)
 
-    def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
-        """Name what an exhausted memory raises here."""
-        return (MemoryError,)
+
+def _read_back(seen: Sighting, settings: Mapping[str, Value], framework: str) -> list[ReadBack]:
+    found = seen.read_back(settings)
+    known = {item.knob for item in found}
+    return found + variables.of_environment(settings, known, framework, seen.libraries)
 
 
-def card_of_program(ref: ModelRef) -> ModelCard:
-    """Run a program once to see which framework it uses; the card carries what is wrong."""
-    seen = Sighting()
-    fault = ""
-    try:
-        _first_run(ref, seen)
-    except UsageError as error:
-        fault = str(error)
-    return card_of_started(ref, PROGRAM, seen, _digest(ref), fault)
+def observed(items: Iterable[ReadBack]) -> dict[str, Value]:
+    """Return what is in force, of what could be seen."""
+    return {item.knob: item.observed for item in items if item.observed is not None}
 
 
 def card_of_started(ref: ModelRef, form: str, seen: Sighting, digest: str, fault: str) -> ModelCard:
@@ -220,13 +215,6 @@ def _digest(ref: ModelRef) -> str:
         if path.is_file():
             digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _first_run(ref: ModelRef, seen: Sighting) -> Run:
-    try:
-        return _run(ref, seen)
-    except WorkerFailed as error:
-        raise UsageError(str(error)) from error
 
 
 def _run(ref: ModelRef, seen: Sighting | None = None, settings: Collection[str] = ()) -> Run:

@@ -12,14 +12,14 @@ the search goes by. With one, requests arrive whatever became of those before.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 
 from tuner import supervisor
-from tuner.errors import UsageError, WorkerFailed
+from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.host.interference import Watch
 from tuner.host.numa import apply_memory_policy
 from tuner.record.configuration import Value
@@ -38,7 +38,6 @@ from tuner.record.protocol import (
     Answered,
     Begin,
     Check,
-    Describe,
     Idle,
     MakeReference,
     Measure,
@@ -46,16 +45,18 @@ from tuner.record.protocol import (
     Placed,
     Prepare,
     Profile,
+    Seen,
     Serve,
 )
 from tuner.record.serving import Level, Served
-from tuner.record.workload import ModelFacts, ModelRef
+from tuner.record.workload import SERVICE, ModelFacts, ModelRef
 from tuner.worker import answers
-from tuner.worker.asking import Body, Client, Overrun, clock, read_bodies
+from tuner.worker.asking import Body, Client, Overrun, clock, read_requests
 from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting, memory_of
-from tuner.worker.own_server import LOG, Server
+from tuner.worker.own_server import LOG, Server, digest_of
+from tuner.worker.program import card_of_started, observed
 from tuner.worker.scenarios.line import due_of
 from tuner.worker.scenarios.timing import Begun, slice_of, until_steady
 from tuner.worker.session import WrongOutput
@@ -65,6 +66,9 @@ _GROWS, _FLAT = 1.05, 2
 """By so much more callers must raise the rate; where they do not so many times in a row, there is
 nothing left to raise. Once: two callers fill no batch of a server that is busy with the first."""
 _SEVERAL, _UNDER_LOAD_S = 8, 0.5
+_CURES: Mapping[str, Sequence[Mapping[str, Value]]] = {"torch": ({"env.OMP_NUM_THREADS": 1},)}
+"""By framework: settings under which a server may answer that does not with nothing set. OpenMP's
+pool does not survive a fork: with one thread none is started (pytorch/pytorch#49555)."""
 _N_CHECKED = 32
 """Requests whose answers are compared, evenly spread over all."""
 
@@ -83,7 +87,8 @@ class ServiceSession:
         self._placed: Placed | None = None
         self._settings: dict[str, Value] = {}
         self._framework = ""
-        self._seen = Sighting()
+        self.seen = Sighting()
+        """What was seen of the server's processes, those that were killed included."""
         self._bodies: list[Body] = []
         self._reference_path = Path()
         self._next = 0
@@ -104,11 +109,12 @@ class ServiceSession:
 
     def _start(self, ref: ModelRef) -> float:
         """Start the server; return the seconds until it answers."""
-        self._bodies = read_bodies(Path(ref.inputs))
+        requests = read_requests(ref)
+        self._bodies = requests.bodies
         self._server = Server(ref, list(self._settings), self._placed, LOG.resolve())
         self._tell(f"waiting for {self._server.url}")
-        self._client = Client(self._server.url, self._bodies)
-        return self._server.until_ready(self._client, self._seen, self._tell)
+        self._client = Client(self._server.url, requests)
+        return self._server.until_ready(self._client, self.seen, self._tell)
 
     def prepare(self, order: Prepare) -> Compiled:
         """Post the first requests of the load."""
@@ -123,7 +129,7 @@ class ServiceSession:
         warm = until_steady(self._ask_next, clock)
         with suppress(Overrun):  # as under load, so that memory is what it takes then
             self._client.closed_loop(_SEVERAL, _UNDER_LOAD_S)
-        self._seen.look(self._server.pid)
+        self.seen.look(self._server.pid)
         peak, private = memory_of(self._own_pids())
         return Prepared(
             first_call_s=warm.call_s,
@@ -132,22 +138,22 @@ class ServiceSession:
             is_steady=warm.is_steady,
             memory_peak_bytes=peak,
             memory_private_bytes=private,
-            read_back=tuple(self._read_back()),
-            cpus=tuple(sorted(self._seen.cpus)),
+            read_back=tuple(self._read_back(self._framework)),
+            cpus=tuple(sorted(self.seen.cpus)),
         )
 
     def _ask_next(self) -> None:
         self._next += 1
         self._client.answer(self._next)
 
-    def _read_back(self) -> list[ReadBack]:
-        found = self._seen.read_back(self._settings)
+    def _read_back(self, framework: str) -> list[ReadBack]:
+        found = self.seen.read_back(self._settings)
         known = {item.knob for item in found}
         return found + variables.of_environment(
             self._settings,
             known,
-            self._framework,
-            self._seen.libraries,
+            framework,
+            self.seen.libraries,
             self._server.environment(),
         )
 
@@ -243,7 +249,11 @@ class ServiceSession:
         return [i * len(self._bodies) // n for i in range(n)]
 
     def make_reference(self, order: MakeReference) -> None:
-        """Ask two servers for every answer twice, with nothing set, and write them."""
+        """Ask two servers for every answer twice, with nothing set, and write them.
+
+        Where that does not answer, under the settings with which it does.
+        """
+        self._set_variables(order.settings)
         answered = []
         for _ in range(2):  # what differs from process to process is no answer either
             self._start(order.model)
@@ -252,34 +262,74 @@ class ServiceSession:
         answers.write(Path(order.path), answered)
 
     def close(self) -> None:
-        """Kill the server."""
-        self._server.kill()
-        self._client.close()
+        """Kill the server, if one was started."""
+        with suppress(AttributeError):
+            self._server.kill()
+            self._client.close()
 
     def keep_weights(self) -> None:
         """A server's are its own."""
 
-    def describe(self, order: Describe) -> ModelFacts:
-        """Start it with nothing set; raises UsageError if it cannot be tuned."""
-        self._framework = order.framework
-        start_s = self._start(order.model)
+    def facts_of(self, ref: ModelRef) -> dict[str, ModelFacts]:
+        """Start it with nothing set, and return what is known of it, by framework.
+
+        If that does not answer, start it under what may cure it; raises Silent where nothing does.
+        """
+        silence, cure = "", dict[str, Value]()
+        try:
+            start_s = self._start(ref)
+        except Silent as silent:
+            silence = str(silent)
+            defaults = self._defaults()
+            self.close()
+            start_s, cure = self._start_cured(ref, silent)
+        else:
+            defaults = self._defaults()
         warm = until_steady(self._ask_next, clock)
-        found = ModelFacts(
-            n_parameters=0,
-            input_shapes=(),
-            versions={},
-            effective_defaults={
-                item.knob: item.observed for item in self._read_back() if item.observed is not None
-            },
-            unread=variables.unread(order.framework, libraries=self._seen.libraries),
-            graph_width=0.0,
-            graph_fault="a server shows no graph",
-            import_s=0.0,
-            build_s=start_s,
-            call_s=warm.call_s,
-        )
-        self.close()
-        return found
+        return {
+            framework: ModelFacts(
+                n_parameters=0,
+                input_shapes=(),
+                versions={},
+                effective_defaults=defaults[framework],
+                unread=variables.unread(framework, libraries=self.seen.libraries),
+                graph_width=0.0,
+                graph_fault="a server shows no graph",
+                import_s=0.0,
+                build_s=start_s,
+                call_s=warm.call_s,
+                silence=silence,
+                answers_with=cure,
+            )
+            for framework in self.seen.frameworks()
+        }
+
+    def _defaults(self) -> dict[str, dict[str, Value]]:
+        """Return what is in force where nothing is set, by framework."""
+        return {each: observed(self._read_back(each)) for each in self.seen.frameworks()}
+
+    def _start_cured(self, ref: ModelRef, silent: Silent) -> tuple[float, dict[str, Value]]:
+        """Start a server that is silent under what may cure it; return the seconds, and the cure.
+
+        Raises Silent where nothing does.
+        """
+        tried = ""
+        for cure in (cure for each in self.seen.frameworks() for cure in _CURES.get(each, ())):
+            shown = self._set_variables(cure)
+            self._tell(f"the server does not answer: trying {shown}")
+            try:
+                return self._start(ref), dict(cure)
+            except Silent:
+                self.close()
+                tried += f"; nor does it with {shown}"
+        raise Silent(f"{silent}{tried}") from silent
+
+    def _set_variables(self, settings: Mapping[str, Value]) -> str:
+        """Start servers under variables from now on; return them as a shell takes them."""
+        variables = {knob.removeprefix("env."): str(value) for knob, value in settings.items()}
+        self._settings = dict(settings)
+        self._placed = Placed(variables, rank=0, n_instances=1)
+        return " ".join(f"{name}={value}" for name, value in variables.items())
 
     def serve(self, order: Serve) -> Answered:
         """Answer nobody: LoadGen knows no HTTP."""
@@ -292,3 +342,16 @@ class ServiceSession:
     def out_of_memory_errors(self) -> tuple[type[BaseException], ...]:
         """Name what an exhausted memory raises here."""
         return (MemoryError,)
+
+
+def look_at_server(ref: ModelRef, tell: Callable[[str], None], orders: Orders) -> Seen:
+    """Start a server once to see which framework it uses, and how long it takes to answer."""
+    session = ServiceSession(tell, orders)
+    try:
+        facts = session.facts_of(ref)
+        digest = digest_of(ref, read_requests(ref).bodies)
+    except (UsageError, WorkerFailed) as error:
+        return Seen(card_of_started(ref, SERVICE, session.seen, "", str(error)), {})
+    finally:
+        session.close()
+    return Seen(card_of_started(ref, SERVICE, session.seen, digest, ""), facts)

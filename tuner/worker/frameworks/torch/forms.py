@@ -90,6 +90,10 @@ class _Compiled:
     def __init__(self, torch: Any, model: Any, settings: Mapping[str, Value]) -> None:
         import torch._inductor.config as inductor
 
+        # TorchInductor writes the number of threads into what it compiles, and before PyTorch 2.13
+        # its cache does not tell them apart (pytorch/pytorch#167463): code for one thread would be
+        # measured under two
+        torch.compiler.config.cache_key_tag = f"{torch.get_num_threads()} threads"
         self._settings = settings
         self._mode = str(settings[COMPILE])
         inductor.freezing = self._mode == "freezing"
