@@ -50,7 +50,7 @@ def unseen_one_in(n_rounds: int) -> int:
     1/N is the upper 95 % limit of a frequency that was seen no time, rounded down (Clopper and
     Pearson 1934; Hanley and Lippman-Hand 1983, JAMA 249, approximate it by 3 / n_rounds).
     """
-    return math.ceil(1 / (1 - float(_MISSED ** (1 / n_rounds))))
+    return math.ceil(1 / (1 - math.pow(_MISSED, 1 / n_rounds)))
 
 
 def stability(claims: Claims, claim: Claim) -> Stability | None:
