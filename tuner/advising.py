@@ -7,6 +7,7 @@ from collections import defaultdict
 import msgspec
 
 from tuner.host.identity import Host
+from tuner.insight import calibration
 from tuner.insight.combining import best_combination, may_gain
 from tuner.insight.facts import HOST_FACTS, facts_of, host_in_words
 from tuner.insight.predict import SURE, foretold, known_by_itself, known_of, settable
@@ -47,6 +48,9 @@ class Advised(msgspec.Struct, frozen=True):
     """Where something of it failed, and what is not set for that, in words."""
     factors: tuple[str, ...] = ()
     """What was combined; nothing where a study's configuration is taken as it is."""
+    held: tuple[int, int] | None = None
+    """How many gains such intervals held in fresh rounds, of how many; None where that was measured
+    of nothing like this model."""
 
 
 class Adviser:
@@ -239,7 +243,12 @@ class Adviser:
         beware += never_ran.values()
         studies = sorted({name for rule in prediction.rules for name in rule.studies})
         return Advised("predicted", configuration, prediction.speedup, told, studies, beware,
-                       prediction.factors)  # fmt: skip
+                       prediction.factors, self._held())  # fmt: skip
+
+    def _held(self) -> tuple[int, int] | None:
+        known = calibration.shipped()
+        is_unlike = any(name not in HOST_FACTS for name in self._known.strange)
+        return None if is_unlike else (known.held, known.n_gains)
 
     def _never_ran(self) -> dict[str, str]:
         """Return the settings with which nothing ran in this very model, on any host; in words."""

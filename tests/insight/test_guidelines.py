@@ -364,6 +364,10 @@ def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
                 "others.json", "--out", "rec")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "unlike all that was measured (the model is of the kind cnn)" in done.stdout
+    assert "which it does not resemble" in done.stdout
+    like = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
+                "others.json", "--out", "rec")  # fmt: skip
+    assert "(of 87 fresh gains such brackets held 77)" in like.stdout
 
 
 @pytest.mark.parametrize(

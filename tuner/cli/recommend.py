@@ -14,7 +14,6 @@ from tuner.advising import Advised
 from tuner.api import recommend
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
-from tuner.insight.calibration import shipped
 from tuner.output.values import ratio
 from tuner.recommending import Recommended
 
@@ -75,14 +74,16 @@ def _is_there(model: str) -> bool:
 
 def _meant(advised: Advised, batch: int) -> str:
     """Say what the number is of, what its bounds are, and how often such bounds held."""
-    speedup, held = advised.speedup, shipped()
+    speedup = advised.speedup
     assert speedup is not None
     text = (
         f"times the default's throughput, at batch {batch}; in brackets what holds with "
         f"{speedup.confidence:.0%}"
     )
-    if advised.verdict == "predicted":
-        text += f" (of fresh gains they held {held.held} of {held.n_gains})"
+    if advised.held is not None:
+        text += " (of {1} fresh gains such brackets held {0})".format(*advised.held)
+    elif advised.verdict == "predicted":
+        text += " if it behaves like the models that were measured, which it does not resemble"
     return f"{text}: it may as well be slower" if speedup.low < 1 else text
 
 

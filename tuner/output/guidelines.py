@@ -41,7 +41,11 @@ _FACTS = {
 }
 _UNITS = {
     "parameter_bytes": (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0)),
-    "macs_per_call": (("G multiply-accumulates", 1e9), ("M multiply-accumulates", 1e6)),
+    "macs_per_call": (
+        ("G multiply-accumulates", 1e9),
+        ("M multiply-accumulates", 1e6),
+        ("multiply-accumulates", 1.0),
+    ),
     "call_s": (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)),
 }
 _RELATIONS = {"<=": "up to", ">": "more than", "==": "", "!=": "not"}
