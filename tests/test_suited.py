@@ -149,7 +149,7 @@ def test_what_cannot_be_measured_on_a_card_is_one_line(
     environment = {STANDS_IN: str(RECORDINGS / recording) if recording else os.devnull}
     if recording is None:
         environment = {"CUDA_VISIBLE_DEVICES": "-1"}
-    done = run("--model", "fc", "--hw", "cuda", "--framework", framework, "--budget", "10s",
+    done = run("--model", "fc", "--hw", "cuda", "--framework", framework, "--budget", "40s",
                cwd=tmp_path, environment=environment)  # fmt: skip
     assert done.returncode == 2
     assert said in done.stderr

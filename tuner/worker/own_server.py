@@ -70,6 +70,7 @@ class Server:
         self.url = ref.url.replace(PORT, port)
         self.shown = shlex.join(ref.command)
         self._log = log
+        self._is_killed = False
         given = {} if placed is None else placed.environment
         self._environment = {**environment_of_program(settings), **given, "PORT": port}
         with log.open("ab") as output:
@@ -185,7 +186,10 @@ class Server:
         return f" (its last line: {redacted(words[-1])[:200]})" if words else ""
 
     def kill(self) -> None:
-        """Kill it, and what it has started."""
+        """Kill it, and what it has started; once: its number may be another's by then."""
+        if self._is_killed:
+            return
+        self._is_killed = True
         for pid in (*reversed(supervisor.descendants(self.pid)), self.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

@@ -263,7 +263,7 @@ class ServiceSession:
 
     def close(self) -> None:
         """Kill the server, if one was started."""
-        with suppress(AttributeError):
+        if hasattr(self, "_server"):
             self._server.kill()
             self._client.close()
 
@@ -275,23 +275,21 @@ class ServiceSession:
 
         If that does not answer, start it under what may cure it; raises Silent where nothing does.
         """
-        silence, cure = "", dict[str, Value]()
+        silence, cure, in_force = "", dict[str, Value](), dict[str, dict[str, Value]]()
         try:
             start_s = self._start(ref)
         except Silent as silent:
-            silence = str(silent)
-            defaults = self._defaults()
+            silence, in_force = str(silent), self._in_force()  # not what the cure sets
             self.close()
             start_s, cure = self._start_cured(ref, silent)
-        else:
-            defaults = self._defaults()
         warm = until_steady(self._ask_next, clock)
+        in_force = {**self._in_force(), **in_force}
         return {
             framework: ModelFacts(
                 n_parameters=0,
                 input_shapes=(),
                 versions={},
-                effective_defaults=defaults[framework],
+                effective_defaults=in_force[framework],
                 unread=variables.unread(framework, libraries=self.seen.libraries),
                 graph_width=0.0,
                 graph_fault="a server shows no graph",
@@ -304,8 +302,8 @@ class ServiceSession:
             for framework in self.seen.frameworks()
         }
 
-    def _defaults(self) -> dict[str, dict[str, Value]]:
-        """Return what is in force where nothing is set, by framework."""
+    def _in_force(self) -> dict[str, dict[str, Value]]:
+        """Return what is in force by now, by framework."""
         return {each: observed(self._read_back(each)) for each in self.seen.frameworks()}
 
     def _start_cured(self, ref: ModelRef, silent: Silent) -> tuple[float, dict[str, Value]]:
