@@ -307,11 +307,19 @@ def _hardware(host: Host, device: str) -> dict[str, Any]:
     return identity if device != CPU else {**identity, "gpus": []}
 
 
+_ADDED = ("batch", "batch_dim")
+"""Fields that older versions did not have: None is what they meant."""
+
+
 def _identity(workload: Workload) -> dict[str, Any]:
     """Return what tells two workloads apart; as older versions wrote it where nothing is new."""
     found: dict[str, Any] = msgspec.to_builtins(workload)
     headers = workload.model.headers
     found["model"].pop("headers")
+    for part in (found["model"], found["card"]):
+        for name in _ADDED:
+            if part.get(name) is None:
+                part.pop(name, None)
     return {**found, "headers": without_names(headers)} if headers else found
 
 
