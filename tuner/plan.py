@@ -115,7 +115,8 @@ def plan(
     if request.hardware != AUTO:  # what cannot be is said before a model is loaded
         check_device(choose_profile(request.hardware, host), host)
     if not is_strict and (request.program is not None or request.service is not None):
-        _check_budget(request.budget_s, OFFERED)  # of which one is started to be looked at
+        least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
+        _check_seconds(request.budget_s, least_s, "a framework takes")  # it is started to be described
     facts: dict[str, ModelFacts] = {}
     if request.program is not None:
         ref, card, facts = find_program(request.program, waiting())
@@ -177,14 +178,19 @@ def plan(
 
 
 def _check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
-    """Raise UsageError for a budget that ends before anything is measured."""
+    """Raise UsageError for a budget that ends before each framework has measured something."""
     entries = [FRAMEWORKS[name] for name in frameworks]
-    slowest = max(entries, key=lambda entry: entry.least_budget_s)
-    if budget_s < slowest.least_budget_s:
+    names = " and ".join(entry.title for entry in entries if entry.least_budget_s)
+    names += " takes" if len(entries) == 1 else " takes, for each,"
+    _check_seconds(budget_s, sum(entry.least_budget_s for entry in entries), names)
+
+
+def _check_seconds(budget_s: float, least_s: float, import_takes: str) -> None:
+    if budget_s < least_s:
         raise UsageError(
-            f"--budget {budget_s:g}s is too short to measure anything: importing {slowest.title} "
-            "alone may take 20 s, and the default is launched after that; give "
-            f"{slowest.least_budget_s:.0f}s at the least, and some minutes for a verdict"
+            f"--budget {budget_s:g}s is too short to measure anything: to import {import_takes} up "
+            f"to 20 s, and the default is launched after that; give at least {least_s:.0f}s, and "
+            "some minutes for a verdict"
         )
 
 

@@ -40,7 +40,13 @@ CASES = {
     "no duration": (("--model", "fake", "--budget", "soon"), "write 90s, 10m or 1h"),
     "a budget that importing uses up": (
         ("--command", "python bench.py", "--budget", "2s"),
-        "importing PyTorch alone may take 20 s, and the default is launched after that; give 30s",
+        "to import a framework takes up to 20 s, and the default is launched after that; give at "
+        "least 30s",
+    ),
+    "a budget that suffices for one of two frameworks": (
+        ("--model", "resnet50", "--hw", "auto", "--budget", "40s"),
+        "to import PyTorch and TensorFlow takes, for each, up to 20 s, and the default is launched after "
+        "that; give at least 60s",
     ),
     "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
     "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),
