@@ -116,7 +116,7 @@ def plan(
         check_device(choose_profile(request.hardware, host), host)
     if not is_strict and (request.program is not None or request.service is not None):
         least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
-        _check_seconds(request.budget_s, least_s, "a framework takes")  # it is started to be described
+        _check_seconds(request.budget_s, least_s, "a framework takes")
     facts: dict[str, ModelFacts] = {}
     if request.program is not None:
         ref, card, facts = find_program(request.program, waiting())

@@ -45,8 +45,8 @@ CASES = {
     ),
     "a budget that suffices for one of two frameworks": (
         ("--model", "resnet50", "--hw", "auto", "--budget", "40s"),
-        "to import PyTorch and TensorFlow takes, for each, up to 20 s, and the default is launched after "
-        "that; give at least 60s",
+        "to import PyTorch and TensorFlow takes, for each, up to 20 s, and the default is launched "
+        "after that; give at least 60s",
     ),
     "negative duration": (("--model", "fake", "--budget", "0s"), "is not a duration"),
     "no batch": (("--model", "fake", "--batch", "0"), "'--batch'"),
