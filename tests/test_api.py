@@ -27,7 +27,7 @@ def blas():
 
 def listen(event):
     kinds.append(type(event).__name__)
-    if kinds[-1] == "TimeLeft":
+    if kinds[-1] == "LaunchDone":
         threads.update(blas())
 
 usual = blas()

@@ -20,7 +20,10 @@ def test_a_reference_of_an_earlier_version_is_made_again_and_that_is_said(tmp_pa
     ref, card = find_model("fake", MODELS)
     with Store(tmp_path) as store:
         store.add(StudyOpened("of this study", {}, "now", "0"))
-        study = cast(Any, SimpleNamespace(store=store, notes=Notes(store, lambda _: None)))
+        ledger = SimpleNamespace(stand_in=None)
+        study = cast(
+            Any, SimpleNamespace(store=store, notes=Notes(store, lambda _: None), ledger=ledger)
+        )
         np.savez(store.reference_path, np.zeros((32, 32), np.float32))
         for _ in range(2):  # as a resumed study does, each time
             provide_reference(study, Workload(ref, "fake", "offline", card), PATIENT, "")

@@ -1,6 +1,7 @@
 """The rounds of a verification, on launches that are written down: failures, servers, arrivals."""
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
@@ -93,7 +94,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Verificatio
         monkeypatch.setattr(verifying, "bench_of_processes", lambda *_, **__: bench)
         monkeypatch.setattr(verifying, "make_reference", lambda *_: None)
         shipped = of_host(recommendation({"env.MY_MODE": "fast"}, host, "fake"), slo)
-        facts = cast(ModelFacts, None)  # asked of by benches alone
+        facts = cast(ModelFacts, SimpleNamespace(silence="", answers_with={}))
         found = verifying.verify(shipped, workload("fake"), facts, host, 60.0, lambda _: None)
         return found, bench
 
