@@ -171,12 +171,14 @@ def estimate(gains: Sequence[Gain]) -> float:
     return math.exp(float(best.x))
 
 
+HELD_APART = "other hosts and families"
+"""What is kept with the estimate: the strictest."""
 Apart = Callable[[Gain, Gain], bool]
 """Whether the first is apart from the second, so that it may calibrate its interval."""
 APART: dict[str, Apart] = {
     "other hosts": lambda a, b: a.host != b.host,
     "other families": lambda a, b: a.family != b.family,
-    "other hosts and families": lambda a, b: a.host != b.host and a.family != b.family,
+    HELD_APART: lambda a, b: a.host != b.host and a.family != b.family,
 }
 
 
@@ -247,8 +249,8 @@ def main() -> None:
     alone = [g for g in gains if (g.framework, g.factors) == ("torch", ("allocator",))]
     tell("  tcmalloc alone, torch", alone, sd)
     tell("all that rules foretell", everything, sd)
-    for name, apart in APART.items():
-        held = held_apart(gains, apart)
+    told = {name: held_apart(gains, apart) for name, apart in APART.items()}
+    for name, held in told.items():
         print(
             f"calibrated on {name}: {sum(held)} of {len(held)} held ({statistics.fmean(held):.0%})"
         )
@@ -257,7 +259,8 @@ def main() -> None:
             print(f"    {host}: {sum(here)} of {len(here)}")
     if given.write:
         kept = Calibration(
-            round(sd, 3), sum(held), len(held), list(dict.fromkeys(g.rounds for g in gains)),
+            round(sd, 3), sum(told[HELD_APART]), len(gains),
+            list(dict.fromkeys(g.rounds for g in gains)),
             f"python -m benchmarks.guideline_coverage {given.folder} --recordings "
             f"{given.recordings} --write {given.write}",
         )  # fmt: skip

@@ -9,7 +9,7 @@ import msgspec
 from tuner.host.identity import Host
 from tuner.insight import calibration
 from tuner.insight.combining import best_combination, may_gain
-from tuner.insight.facts import HOST_FACTS, facts_of, host_in_words
+from tuner.insight.facts import HOST, HOST_FACTS, facts_of, host_in_words
 from tuner.insight.predict import SURE, foretold, known_by_itself, known_of, settable
 from tuner.output.guidelines import (
     fact_in_words,
@@ -50,7 +50,7 @@ class Advised(msgspec.Struct, frozen=True):
     """What was combined; nothing where a study's configuration is taken as it is."""
     held: tuple[int, int] | None = None
     """How many gains such intervals held in fresh rounds, of how many; None where that was measured
-    of nothing like this model."""
+    of nothing like this model, or on no host like this one."""
 
 
 class Adviser:
@@ -108,7 +108,7 @@ class Adviser:
     def notes(self) -> list[str]:
         """Return what whoever uses it should know."""
         known, here, guidelines = self._known, self._here, self._guidelines
-        found = [f"{told}; the next best is advised" for told in self._faults.values()]
+        found = [f"{told}; it is not advised" for told in self._faults.values()]
         if unlike := [name for name in known.strange if name not in HOST_FACTS]:
             told = "; ".join(fact_in_words(name, self._facts[name]) for name in unlike)
             found.append(
@@ -246,8 +246,9 @@ class Adviser:
                        prediction.factors, self._held())  # fmt: skip
 
     def _held(self) -> tuple[int, int] | None:
+        """Return what the rounds say of such intervals, which were of other hosts, but alike."""
         known = calibration.shipped()
-        is_unlike = any(name not in HOST_FACTS for name in self._known.strange)
+        is_unlike = any(name != HOST for name in self._known.strange)
         return None if is_unlike else (known.held, known.n_gains)
 
     def _never_ran(self) -> dict[str, str]:

@@ -30,10 +30,10 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.request import Request, check_request
-from tuner.space.catalogue import describe
+from tuner.space.catalogue import allowed_in, describe
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
-from tuner.study.trial_run import TrialRun, trial_runs
+from tuner.study.trial_run import TimeIsUp, TrialRun, trial_runs
 
 PATIENCE_S = 600.0
 """In which a model must have loaded."""
@@ -120,8 +120,8 @@ def _recommend_one(
     adviser = Adviser(plan, host, guidelines)
     listen(PhaseBegins("trial", "what is recommended is built and called once"))
     with trial_runs(workload, plan.facts, plan.objective, host, TRIAL_S, unheard) as trial:
-        advised = {klass: _that_runs(adviser, klass, trial) for klass in WinnerClass}
-    notes = adviser.notes()
+        advised, untried = _that_run(adviser, trial)
+    notes = [*untried, *adviser.notes()]
     ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}
     make_folder(folder)
     write_recommendations(folder, ready, shipped)
@@ -129,17 +129,67 @@ def _recommend_one(
     return Recommended(workload.framework, batch, folder, shipped, advised, notes)
 
 
+def _that_run(adviser: Adviser, trial: TrialRun) -> tuple[dict[WinnerClass, Advised], list[str]]:
+    """Return the best advice of each class that runs here, and a note where nothing can be tried.
+
+    Once the time is up, what ran of a narrower class stands for the wider ones.
+    """
+    advised: dict[WinnerClass, Advised] = {}
+    try:
+        for klass in WinnerClass:
+            advised[klass] = _that_runs(adviser, klass, trial)
+    except TimeIsUp as up:
+        if up.is_by_default:
+            why = f"not tried here: the default alone takes longer than {TRIAL_S:.0f} s"
+            note = f"{why}; of what is predicted, settings of the launch alone are set"
+            return {klass: _untried(adviser, klass, why) for klass in WinnerClass}, [note]
+        in_time = _within_the_time(next(reversed(advised.values()), None))
+        advised = {klass: advised.get(klass, in_time) for klass in WinnerClass}
+    return advised, []
+
+
 def _that_runs(adviser: Adviser, klass: WinnerClass, trial: TrialRun) -> Advised:
-    """Return the best advice that runs here; the default runs in any case."""
+    """Return the best advice that runs here; the default runs in any case.
+
+    Raises TimeIsUp once nothing more can be tried.
+    """
     while True:
         advised = adviser.advise(klass)
         fault = trial.fault(advised.configuration)
         if fault is None:
             return advised
         adviser.rule_out(advised, fault)
-        if trial.is_over:
-            why = f"nothing that is recommended ran here within {TRIAL_S:.0f} s"
-            return Advised("not_known", Configuration(), None, [why])
+        if trial.is_over:  # the default is not the next best: what is better may only take longer
+            raise TimeIsUp
+
+
+def _within_the_time(ran: Advised | None) -> Advised:
+    """Return the advice for the classes that the time did not suffice for.
+
+    ran: that of the widest class before them.
+    """
+    if ran is None or not ran.configuration.settings:
+        return _not_known(f"nothing that is recommended ran here within {TRIAL_S:.0f} s")
+    told = f"nothing beyond it ran here within {TRIAL_S:.0f} s"
+    return msgspec.structs.replace(ran, rests_on=[*ran.rests_on, told])
+
+
+def _untried(adviser: Adviser, klass: WinnerClass, why: str) -> Advised:
+    """Return the advice of a class that is worth giving where nothing can be tried.
+
+    That is what a study of the very model found; else no more than settings of the launch, which
+    leave the program as it is.
+    """
+    narrowest = WinnerClass.LAUNCH_ONLY
+    advised = adviser.advise(klass)
+    if advised.verdict == "looked_up" or allowed_in(narrowest, advised.configuration):
+        return advised
+    less = adviser.advise(narrowest)
+    return less if less.configuration.settings else _not_known(why)
+
+
+def _not_known(why: str) -> Advised:
+    return Advised("not_known", Configuration(), None, [why])
 
 
 def _to_ship(

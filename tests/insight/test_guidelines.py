@@ -6,7 +6,8 @@ import math
 import shutil
 from contextlib import nullcontext
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import jsonschema
 import numpy as np
@@ -15,6 +16,7 @@ import pytest
 import tuner
 from tests.command import DESIGNED, Here, result_of, run
 from tuner import recommending
+from tuner.errors import NothingMeasured
 from tuner.host.identity import probe
 from tuner.insight import calibration
 from tuner.insight.calibration import Calibration
@@ -28,10 +30,14 @@ from tuner.record.guidelines import (
     read_guidelines,
 )
 from tuner.record.journal import TRANSFERRED
+from tuner.record.launch import Purpose
+from tuner.record.outcome import Ending, Outcome
 from tuner.request import Request
 from tuner.space.design import Factors
+from tuner.study.trial_run import TrialRun
 from tuner.worker.frameworks.fake.surface import Surface
 
+NOT_ALIKE = "of models and hosts like those that were measured, which is not so here"
 FAMILIES = ("cnn", "encoder", "decoder", "recommendation", "recurrent")
 SURFACE = Surface(seed=3, noise=0.003)
 MODEL = """
@@ -80,6 +86,34 @@ def untried(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Spare the launches of what is recommended, but where they are what is tested."""
     if "tried" not in request.fixturenames:
         monkeypatch.setattr(recommending, "trial_runs", lambda *_: nullcontext(Untried()))
+
+
+def let_try(monkeypatch: pytest.MonkeyPatch, slow: str, left_s: float = 0.0) -> list[Configuration]:
+    """Have trial runs end in the time as told, with no process; return what will be launched.
+
+    slow: a knob with which a launch is given up; "default": the reference is.
+    left_s: of the time, after that.
+    """
+    time_s, launched, reference = [180.0], list[Configuration](), Path("reference")
+
+    def make() -> None:
+        if slow == "default":
+            time_s[0] = left_s
+            raise NothingMeasured("nothing can be measured: given up")
+        reference.touch()
+
+    def try_out(configuration: Configuration, _: Purpose) -> SimpleNamespace:
+        launched.append(configuration)
+        ending = Ending(Outcome.MEASURED)
+        if slow in configuration.as_dict():
+            time_s[0] = left_s
+            ending = Ending(Outcome.TIMED_OUT, "slow")
+        return SimpleNamespace(ending=ending, prepared=None)
+
+    store, bench = SimpleNamespace(reference_path=reference), SimpleNamespace(try_out=try_out)
+    trial = TrialRun(cast(Any, store), cast(Any, bench), make, lambda: time_s[0])
+    monkeypatch.setattr(recommending, "trial_runs", lambda *_: nullcontext(trial))
+    return launched
 
 
 def write_model(kind: str = "other") -> str:
@@ -259,7 +293,7 @@ def test_what_does_not_run_here_is_replaced_by_the_next_best(
     assert found["advised"]["same"]["configuration"] == {}
     told = [note for note in found["notes"] if "failed here" in note]
     assert told and all("fake.compile=fast" in note for note in told)
-    assert all("the next best is advised" in note for note in told)
+    assert all("it is not advised" in note for note in told)
     assert {f"note: {note}" for note in told} <= set(
         read_recommendation(Path("rec")).claim.rests_on
     )
@@ -275,6 +309,97 @@ def test_a_trial_run_is_over_in_time(
     assert done.stdout.startswith("fake: not known: nothing is set\n")
     assert "rests on: nothing that is recommended ran here within 0 s" in done.stdout
     assert "find out, with a study: tune-framework --model unseen.py" in done.stdout
+
+
+def threads_gain(studies: Path) -> str:
+    """Write guidelines by which threads alone gain, too."""
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for rule in kept["rules"]:
+        if rule["setting"] == "threads":
+            rule.update(mean=0.3, spread=0.01)
+    Path("threads_gain.json").write_text(json.dumps(kept))
+    return "threads_gain.json"
+
+
+def configurations(found: dict[str, Any]) -> list[dict[str, Any]]:
+    return [advised["configuration"] for advised in found["advised"].values()]
+
+
+def test_what_ran_of_a_narrower_class_is_kept_when_the_time_is_up(
+    studies: Path, here: Here, tried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("--model", write_model(), "--hw", "fake", "--guidelines", threads_gain(studies),
+             "--numerics", "reduced", "--out", "rec", "--json")  # fmt: skip
+    launched = let_try(monkeypatch, slow="fake.compile")
+    (found,) = json.loads(here("recommend", *given).stdout)
+    launch_only, same, reduced = found["advised"].values()
+    threads = {"env.FAKE_THREADS": 4}
+    assert configurations(found) == [threads, threads, threads]
+    assert launch_only["verdict"] == same["verdict"] == reduced["verdict"] == "predicted"
+    for wider in (same, reduced):
+        assert wider["rests_on"] == [
+            *launch_only["rests_on"], "nothing beyond it ran here within 180 s",
+        ]  # fmt: skip
+    (narrow, compiled) = (each.as_dict() for each in launched)
+    assert narrow == threads and "fake.compile" in compiled
+    (told,) = [note for note in found["notes"] if "failed here" in note]
+    assert "failed here, timed out: slow" in told  # and nothing of what was never launched
+    let_try(monkeypatch, slow="fake.compile", left_s=90.0)
+    (found,) = json.loads(here("recommend", *given).stdout)
+    assert "fake.precision" in configurations(found)[-1]  # time for the next best
+
+
+def test_what_nothing_ran_before_is_not_known_when_the_time_is_up(
+    studies: Path, here: Here, tried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launched = let_try(monkeypatch, slow="env.FAKE_THREADS")
+    done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
+                threads_gain(studies), "--out", "rec", "--json")  # fmt: skip
+    (found,) = json.loads(done.stdout)
+    assert len(launched) == 1 and configurations(found) == [{}, {}, {}]
+    for advised in found["advised"].values():
+        assert advised["verdict"] == "not_known"
+        assert advised["rests_on"] == ["nothing that is recommended ran here within 180 s"]
+
+
+def test_of_a_default_that_takes_all_the_time_launch_settings_are_advised_untried(
+    studies: Path, here: Here, tried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = ("--hw", "fake", "--guidelines", threads_gain(studies), "--numerics", "reduced",
+             "--out", "rec")  # fmt: skip
+    untried = "not tried here: the default alone takes longer than 180 s"
+    launched = let_try(monkeypatch, slow="default")
+    done = here("recommend", "--model", write_model(), *given)
+    assert done.returncode == 0, done.stderr
+    assert f"note: {untried}; of what is predicted, settings of the launch" in done.stdout
+    told = read_recommendation(Path("rec"))
+    assert {s.knob: s.value for s in told.settings} == {"env.FAKE_THREADS": 4}
+    assert any(untried in each for each in told.claim.rests_on)
+
+    let_try(monkeypatch, slow="default")  # and by rules of which no launch setting gains:
+    done = here("recommend", "--model", "unseen.py", "--hw", "fake", "--guidelines",
+                str(studies / "rules"), "--out", "rec", "--json")  # fmt: skip
+    (found,) = json.loads(done.stdout)
+    same = found["advised"]["same"]
+    assert (same["verdict"], same["configuration"]) == ("not_known", {})
+    assert same["rests_on"] == [untried]
+
+    let_try(monkeypatch, slow="default")  # a study of the model found it: that stands
+    done = here("recommend", "--model", DESIGNED, *given, "--json")
+    (found,) = json.loads(done.stdout)
+    assert found["advised"]["same"]["verdict"] == "looked_up"
+    assert "fake.compile" in found["advised"]["same"]["configuration"]
+    assert not launched
+
+
+def test_a_default_that_fails_is_no_slow_one(
+    studies: Path, here: Here, tried: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    let_try(monkeypatch, slow="default", left_s=90.0)
+    done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
+                str(studies / "rules"), "--out", "rec")  # fmt: skip
+    assert (done.returncode, Path("rec").exists()) == (3, False)
+    assert "nothing can be measured" in done.stderr
 
 
 def test_from_python_it_is_the_same(studies: Path, here: Here) -> None:
@@ -364,10 +489,35 @@ def test_of_a_model_like_no_other_it_says_so(studies: Path, here: Here) -> None:
                 "others.json", "--out", "rec")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "unlike all that was measured (the model is of the kind cnn)" in done.stdout
-    assert "which it does not resemble" in done.stdout
+    assert NOT_ALIKE in done.stdout and "fresh gains" not in done.stdout
     like = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
                 "others.json", "--out", "rec")  # fmt: skip
     assert "(of 87 fresh gains such brackets held 77)" in like.stdout
+    assert NOT_ALIKE not in like.stdout
+
+
+@pytest.mark.parametrize(
+    ("fact", "there", "is_alike"),
+    [
+        ("host", "another processor with as many cores", True),  # as where it was counted
+        ("host_isa", "Neon", False),
+        ("host_cores", 1024.0, False),
+    ],
+)
+def test_coverage_is_told_of_hosts_like_those_that_were_measured(
+    studies: Path, here: Here, fact: str, there: Any, is_alike: bool
+) -> None:
+    kept = json.loads((studies / "rules" / "guidelines.json").read_text())
+    for study in kept["studies"]:
+        study["parameters_sha256"] = "of another"
+        study["facts"][fact] = there
+    Path("there.json").write_text(json.dumps(kept))
+    done = here("recommend", "--model", write_model(), "--hw", "fake", "--guidelines",
+                "there.json", "--numerics", "reduced", "--out", "rec")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "times the default's throughput" in done.stdout
+    assert ("fresh gains such brackets held" in done.stdout) == is_alike
+    assert (NOT_ALIKE in done.stdout) != is_alike
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def _meant(advised: Advised, batch: int) -> str:
     if advised.held is not None:
         text += " (of {1} fresh gains such brackets held {0})".format(*advised.held)
     elif advised.verdict == "predicted":
-        text += " if it behaves like the models that were measured, which it does not resemble"
+        text += " of models and hosts like those that were measured, which is not so here"
     return f"{text}: it may as well be slower" if speedup.low < 1 else text
 
 

@@ -22,7 +22,7 @@ class Calibration(msgspec.Struct, frozen=True):
     unexplained_sd: float
     """SD (logarithm) of a combination's gain, beyond the errors and spreads of its rules."""
     held: int
-    """Gains that the 90 % interval held, with the SD estimated without that host's rounds."""
+    """Gains that the 90 % interval held, with the SD of other hosts and other families."""
     n_gains: int
     """That were foretold: of combinations that rules recommended, without the model's family."""
     rounds: list[str]

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
 from tuner.measurement.asking import Waiting
 from tuner.measurement.bench import Bench
@@ -40,6 +41,15 @@ class Fault(msgspec.Struct, frozen=True):
         return f"{self.ending.outcome.replace('_', ' ')}: {self.ending.reason}"
 
 
+class TimeIsUp(Exception):
+    """No time was left to launch a configuration, so nothing is known against it."""
+
+    def __init__(self, *, is_by_default: bool = False) -> None:
+        """is_by_default: the default alone took all the time, so nothing can be tried here."""
+        super().__init__()
+        self.is_by_default = is_by_default
+
+
 class TrialRun:
     """Launches of one workload's configurations, one each."""
 
@@ -56,22 +66,33 @@ class TrialRun:
         return self._left_s() <= 0
 
     def fault(self, configuration: Configuration) -> Fault | None:
-        """Return why it does not run here with outputs like the default's; None if it does."""
+        """Return why it does not run here with outputs like the default's; None if it does.
+
+        Raises TimeIsUp where that is not known and cannot be found out any more.
+        """
         if configuration not in self._faults:
             self._faults[configuration] = self._tried(configuration)
         return self._faults[configuration]
 
     def _tried(self, configuration: Configuration) -> Fault | None:
         if self.is_over:
-            return Fault(Ending(Outcome.TIMED_OUT, "no time was left to try it"))
+            raise TimeIsUp
         if not self._store.reference_path.exists():
-            self._make()
+            self._make_in_time()
         record = self._bench.try_out(configuration, Purpose.ANCHOR)
         ending = record.ending or Ending(Outcome.INTERRUPTED, "it did not end")
         if ending.outcome is Outcome.MEASURED:
             return None
         read_back = record.prepared.read_back if record.prepared else ()
         return Fault(ending, tuple(item.knob for item in read_back if not item.in_force))
+
+    def _make_in_time(self) -> None:
+        try:
+            self._make()
+        except NothingMeasured as error:
+            if self.is_over:
+                raise TimeIsUp(is_by_default=True) from error
+            raise
 
 
 @contextmanager
