@@ -320,7 +320,10 @@ def test_workers_of_torchserve_beyond_the_cpus(here: Here) -> None:
 
 
 def test_a_file_that_sets_nothing_is_no_launch_file(here: Here) -> None:
+    readme = "# A tool\n\n`it's` fast (see *this*), and\n`taskset` is not needed:\n`$X serve`\n"
     for name, text in (("serve.sh", "PORT=80 python serve.py\n"), ("x.yaml", "a: 1\n"),
+                       ("serve.py", Path(__file__).with_name("command.py").read_text()),
+                       ("README.md", readme), ("broken.sh", "if )(\n"),
                        ("x.env", ""), ("Dockerfile", "FROM x\nCMD python\n")):  # fmt: skip
         Path(name).write_text(text)
         done = here("lint", name)
@@ -380,6 +383,34 @@ def test_branches_and_single_commands_do_not_contradict_each_other(here: Here) -
         "export OMP_THREAD_LIMIT=1024\n",
     )
     assert not [s for s in found["findings"] if s["kind"] in ("contradiction", "beyond")]
+
+
+def test_a_command_of_a_unit_that_another_sets_otherwise_is_judged_by_itself(here: Here) -> None:
+    found = linted(
+        here,
+        "[Service]\nExecStartPre=/usr/bin/env OMP_NUM_THREADS=64 python a\n"
+        "ExecStart=/usr/bin/env OMP_NUM_THREADS=1 python b\n",
+        "x.service",
+    )
+    assert faults(found) == {"OMP_NUM_THREADS=64": ("threads", 2)}
+
+
+def test_bytes_of_ten_digits_are_a_number(here: Here) -> None:
+    text = "TCMALLOC_MAX_TOTAL_THREAD_CACHE_BYTES=8589934592\n"
+    found = linted(here, text, "x.env", "--image")
+    assert "no_number" not in {each["why"] for each in found["findings"]}
+
+
+def test_libraries_that_are_hidden_are_not_found(
+    here: Here, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "libjemalloc.so.2").touch()
+    monkeypatch.setattr("tuner.host.libraries._system_folders", lambda root: [tmp_path])
+    text = "export LD_PRELOAD=libjemalloc.so.2\n"
+    monkeypatch.delenv("TUNE_FRAMEWORK_TEST_LIBRARIES", raising=False)
+    assert "no_library" not in {each["why"] for each in linted(here, text)["findings"]}
+    monkeypatch.setenv("TUNE_FRAMEWORK_TEST_LIBRARIES", "none")
+    assert "no_library" in {each["why"] for each in linted(here, text)["findings"]}
 
 
 def test_what_the_shell_keeps_to_itself_has_no_effect(here: Here) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tuner.deploy.launch_file import read_launch_file
-from tuner.deploy.launched import Gap, Launched, LaunchFile, Scope
+from tuner.deploy.launched import Gap, Launched, LaunchFile, Scope, bytes_of
 from tuner.errors import UsageError
 
 
@@ -48,6 +48,7 @@ JEMALLOC = "/usr/lib/libjemalloc.so.2"
         ("OMP_NUM_THREADS=4 python serve.py", {"OMP_NUM_THREADS": "4"}),
         ("exec env OMP_NUM_THREADS=4 python serve.py --n=3", {"OMP_NUM_THREADS": "4"}),
         ("docker run -e OMP_NUM_THREADS=4 --env KMP_BLOCKTIME=1 image", FOUR_AND_ONE),
+        ("bash -eo pipefail -c 'OMP_NUM_THREADS=4 prog'", {"OMP_NUM_THREADS": "4"}),
         ("mpirun -x OMP_NUM_THREADS=4 prog", {"OMP_NUM_THREADS": "4"}),
         (f"export LD_PRELOAD=$LD_PRELOAD:{JEMALLOC}", {"LD_PRELOAD": f":{JEMALLOC}"}),
         ("export LD_PRELOAD=/x.so${LD_PRELOAD:+:${LD_PRELOAD}}", {"LD_PRELOAD": "/x.so"}),
@@ -159,6 +160,16 @@ def test_what_programs_see(tmp_path: Path, text: str, wanted: str) -> None:
         "export OMP_NUM_THREADS+=4",
         "OMP_NUM_THREADS = 4",
         "export OMP_NUM_THREADS =4",
+        "export OMP_NUM_THREADS=${C:+1}",
+        "perf stat taskset -c 0-63 python a.py",
+        "flock /tmp/l taskset 0x3 python a.py",
+        "xargs -P 4 numactl -C 0-3 python < files",
+        "conda run -n e sh -c 'numactl --cpubind=0 -m 0 python a.py'",
+        "numactl --new=1 python a.py",
+        "./start_inner.sh",
+        "/opt/entry.sh",
+        "/entry serve",
+        "bash -e start_inner.sh",
     ],
 )
 def test_what_is_not_understood_is_listed(tmp_path: Path, line: str) -> None:
@@ -243,6 +254,10 @@ def test_a_secret_that_is_computed_is_none_of_our_business(tmp_path: Path) -> No
         "env PASSWORD=hunter2 $X serve\n",
         "echo 'OMP_NUM_THREADS=1 TOKEN=hunter2' > .env\n",
         "( export TOKEN=hunter2\n",
+        """eval "export API_KEY='one hunter2 x$Z' OMP_NUM_THREADS=$Z"\n""",
+        """eval 'export API_KEY="one \\" hunter2" '$Z\n""",
+        """eval "export OMP_NUM_THREADS='1 TOKEN=hunter2' $Z"\n""",
+        "eval 'export API_KEY=$(printf %s hunter2) '$Z\n",
     ],
 )
 def test_what_is_listed_shows_no_secret(tmp_path: Path, text: str) -> None:
@@ -263,6 +278,74 @@ def test_cpus_of_a_placed_program(tmp_path: Path) -> None:
     assert listed(found) == []
     found = read(tmp_path, "taskset -c 0-99999999999 p\n")
     assert listed(found) == [(1, "taskset 0-99999999999", Gap.CPUS)]
+
+
+def test_programs_that_are_installed_or_lie_among_programs_are_nothing_to_list(
+    tmp_path: Path,
+) -> None:
+    text = "apt install -y numactl google-perftools\n/opt/conda/bin/python a.py\nman taskset\n"
+    assert listed(read(tmp_path, text)) == []
+
+
+def test_every_node_option_of_numactl_places(tmp_path: Path) -> None:
+    options = ("--cpubind=3", "-c 3", "-N3", "--preferred-many=3", "-w 3", "--membind 3")
+    found = read(tmp_path, "".join(f"numactl -l {each} python\n" for each in options))
+    assert [(p.text, p.line) for p in one(found).placements] == [("3", n) for n in range(1, 7)]
+    assert listed(found) == []
+
+
+def test_an_entry_point_that_is_not_read_is_listed(tmp_path: Path) -> None:
+    text = 'FROM x\nENTRYPOINT ["/entry.sh"]\nCMD numactl --cpubind=9 python x\n'
+    found = read(tmp_path, text, "Dockerfile")
+    assert [p.text for p in one(found).placements] == ["9"]
+    assert listed(found) == [(2, "/entry.sh", Gap.ELSEWHERE)]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("512", 512.0), ("512Mi", 2.0**29), ("4Gi", 2.0**32), ("4G", 2.0**32),
+        ("1.5GB", 1.5 * 2**30), ("2gib", 2.0**31),
+        ("1Ti", 2.0**40), ("8b", 8.0), ("4i", None), ("", None), ("50%", None),
+    ],
+)  # fmt: skip
+def test_amounts_of_memory(text: str, wanted: float | None) -> None:
+    assert bytes_of(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "begins"), [("compose.yaml", "services:\n a:\n  environment:\n"), ("x.env", "")]
+)
+@pytest.mark.parametrize(
+    ("written", "wanted"),
+    [
+        ("${A:-${B:-4}}", ("4", None, "B")),
+        ("${A-4}", ("4", None, "A")),
+        ("${A:?set it}", ("${A:?set it}", Gap.NOT_SET_HERE, "")),
+        ("${A:+1}", ("${A:+1}", Gap.NOT_SET_HERE, "")),
+        ("${A:-}", ("${A:-}", Gap.NOT_SET_HERE, "")),
+        ("${A:-/x/${B}}", ("/x/${B}", Gap.NOT_SET_HERE, "A")),
+    ],
+)
+def test_defaults_within_defaults(
+    tmp_path: Path, name: str, begins: str, written: str, wanted: tuple[str, Gap | None, str]
+) -> None:
+    line = f'   MKL_NUM_THREADS: "{written}"\n' if begins else f"MKL_NUM_THREADS={written}\n"
+    (each,) = one(read(tmp_path, begins + line, name)).assignments
+    assert (each.value, each.gap, each.unless) == wanted
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("x.service", "[Service]\nExecStartPre=/bin/env A=64 p\nExecStart=/bin/env A=1 q\n"),
+        ("Dockerfile", "FROM x AS a\nCMD env A=64 p\nFROM a\nCMD env A=1 q\n"),
+        ("serve.sh", "env A=64 p\nsh -c 'A=1 q'\neval env A=2 q\n"),
+    ],
+)
+def test_each_command_has_variables_of_its_own(tmp_path: Path, name: str, text: str) -> None:
+    own = one(read(tmp_path, text, name)).assignments
+    assert len({each.command for each in own}) == len(own) == text.count("A=")
 
 
 def test_a_container_that_a_script_starts(tmp_path: Path) -> None:
@@ -429,7 +512,7 @@ def test_services_of_docker_compose(tmp_path: Path) -> None:
     assert own["MALLOC_CONF"] == ("x", "", "own.env")
     assert own["GOMP_SPINCOUNT"] == ("$N", "", "")
     assert listed(found) == [
-        (12, "/etc/other.env", Gap.ELSEWHERE), (15, "OMP_NUM_THREADS=${N}", Gap.NOT_SET_HERE),
+        (12, "/etc/other.env", Gap.ELSEWHERE), (15, "OMP_NUM_THREADS=$N", Gap.NOT_SET_HERE),
         (16, "MKL_NUM_THREADS", Gap.NOT_SET_HERE),
     ]  # fmt: skip
 

@@ -73,7 +73,7 @@ GAPS: dict[Gap, str] = {
     Gap.WORDS: "it may hold settings",
     Gap.PROGRAM: "it may place the program, or set variables",
     Gap.LAUNCHER: "it sets threads or CPUs by rules of its own",
-    Gap.ELSEWHERE: "another file, which does not lie beside this one",
+    Gap.ELSEWHERE: "another file, which is not read",
     Gap.SYNTAX: "the file's grammar does not allow it here",
     Gap.BLANKS: "blanks around =",
     Gap.TEXT: "in a text that is passed on",

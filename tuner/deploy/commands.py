@@ -5,7 +5,6 @@ Options are told apart by tables: which of a program's options take a value.
 
 from __future__ import annotations
 
-import itertools
 import re
 from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from tuner.deploy.launched import (
 )
 
 _SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh")
+_BINARIES = ("bin", "sbin")
 _ENGINES = ("docker", "podman", "nerdctl", "nvidia-docker")
 
 
@@ -62,12 +62,16 @@ _WRAPPERS = {
     "dumb-init": _Wrapper("r rewrite"),
     "catchsegv": _Wrapper(),
 }  # fmt: skip
-_NUMACTL = (
-    "C physcpubind N cpunodebind m membind i interleave p preferred P preferred-many "
+_CPU_OPTIONS = ("C", "physcpubind")
+_NODE_OPTIONS = (
+    "N cpunodebind c cpubind m membind i interleave p preferred P preferred-many "
     "w weighted-interleave"
 )
-_CPU_OPTIONS = ("C", "physcpubind")
-_NODE_OPTIONS = ("N", "cpunodebind", "m", "membind", "i", "interleave", "p", "preferred")
+_NUMACTL_FLAGS = "a all l localalloc b balancing s show H hardware h help v version"
+_PLACED = re.compile(
+    r"(?:^|[\s/;&|(\"'])(?:(taskset)\s+(?:-|\$|0x|\d)|(numactl)\s+[-$]\S.*\s[^-\s])", re.DOTALL
+)
+"""A program that places another, among the words of one that is not known."""
 _DOCKER_FLAGS = (
     "d detach i interactive t tty it ti dit P publish-all q quiet rm privileged init read-only "
     "no-healthcheck oom-kill-disable sig-proxy disable-content-trust use-api-socket tls tlsverify "
@@ -107,7 +111,8 @@ class Commands:
 
     def begin(self, is_certain: bool = True, name: str = "") -> None:
         """Begin a command; name: of the other file that it stands in."""
-        self.number += 1
+        self._launched.n_commands += 1
+        self.number = self._launched.n_commands
         self._is_certain, self._name = is_certain, name
 
     def read(self, words: Sequence[Value], line: int) -> None:
@@ -135,6 +140,8 @@ class Commands:
                 self._shell(left, line)
                 return
             else:
+                if _may_be_script(first.text):
+                    self._note(line, first.text, Gap.ELSEWHERE)
                 self._program(name, left, line)
                 return
 
@@ -169,6 +176,8 @@ class Commands:
         for text in texts:
             for setting in settings_in(text):
                 self._note(line, setting, Gap.TEXT)
+        if placed := _PLACED.search(" ".join(texts)):
+            self._note(line, f"{name} ... {placed[1] or placed[2]}", Gap.PROGRAM)
 
     def _unwrapped(self, wrapper: _Wrapper, words: list[Value], line: int) -> list[Value]:
         options, left = _options(words, valued=wrapper.valued.split())
@@ -201,12 +210,15 @@ class Commands:
         return left[1:]
 
     def _numactl(self, words: list[Value], line: int) -> list[Value]:
-        options, left = _options(words, valued=_NUMACTL.split())
+        of_nodes = _NODE_OPTIONS.split()
+        options, left = _options(words, valued=(*_CPU_OPTIONS, *of_nodes))
         for name, value in options:
             if value is not None and name in _CPU_OPTIONS:
                 self._launched.place(value, line, "numactl")
-            elif value is not None and name in _NODE_OPTIONS:
+            elif value is not None and name in of_nodes:
                 self._launched.place(value, line, "numactl", is_nodes=True)
+            elif name not in _NUMACTL_FLAGS.split():
+                self._note(line, f"numactl {_written(name)}", Gap.PROGRAM)
         return left
 
     def _systemd_run(self, words: list[Value], line: int) -> list[Value]:
@@ -240,14 +252,11 @@ class Commands:
 
     def _shell(self, words: list[Value], line: int) -> None:
         """Read sh -c CODE; list sh FILE."""
-        for option, word in itertools.pairwise(words):
-            if re.fullmatch(r"-[a-z]*c", option.text):
-                self._run_code(word, line)
-                return
-            if not option.text.startswith(("-", "+")):
-                break
-        if words and not words[0].text.startswith("-"):
-            self._note(line, words[0].text, Gap.ELSEWHERE)
+        options, left = _options(words, valued=("o", "O", "rcfile", "init-file"))
+        if left and any(name == "c" for name, _ in options):
+            self._run_code(left[0], line)
+        elif left:
+            self._note(line, left[0].text, Gap.ELSEWHERE)
 
     def _engine(self, name: str, words: list[Value], line: int) -> None:
         """Read docker run: a container of its own, and the command in it."""
@@ -278,7 +287,7 @@ class Commands:
             return
 
     def _option(self, inside: Launched, option: str, value: Value, line: int) -> None:
-        written = f"--{option}" if len(option) > 1 else f"-{option}"
+        written = _written(option)
         if option in ("e", "env"):
             if not self._set(value, line, inside) and settings_in(f"{value.text}="):
                 inside.note(line, value.text, Gap.NOT_SET_HERE, self._name)
@@ -296,6 +305,17 @@ class Commands:
             inside.place(value, line, written, is_nodes=True)
         elif option in ("m", "memory"):
             inside.limit_memory(value, line, f"{written} ")
+
+
+def _may_be_script(program: str) -> bool:
+    """Tell whether a program is a file of its own, and not one of a folder of programs."""
+    path = Path(program)
+    is_path = program.startswith(("/", "./", "../", "~/")) and path.name != ""
+    return path.suffix == ".sh" or (is_path and path.parent.name not in _BINARIES)
+
+
+def _written(option: str) -> str:
+    return f"--{option}" if len(option) > 1 else f"-{option}"
 
 
 def _options(

@@ -67,6 +67,7 @@ def _begun(
             earlier.is_base = True
             new.launched.assignments = list(earlier.launched.assignments)
             new.launched.not_understood = list(earlier.launched.not_understood)
+            new.launched.n_commands = earlier.launched.n_commands
             new.n_inherited = len(new.launched.assignments)
             new.shell.variables = dict(earlier.shell.variables)
     return new

@@ -6,14 +6,13 @@ import io
 from pathlib import Path
 
 from dotenv.parser import parse_stream
-from dotenv.variables import Variable, parse_variables
 
 from tuner.deploy.launched import (
     Assignment,
     Gap,
     Launched,
+    LaunchFile,
     Value,
-    joined,
     read_beside,
     settings_in,
 )
@@ -33,7 +32,9 @@ def read_env(path: Value, line: int, launched: Launched, folder: Path) -> None:
 
 def take_env(text: str, launched: Launched, name: str = "") -> None:
     """Take the variables of an env file's text; name: of the file, if it is not the launch file."""
-    values: dict[str, Value] = {}
+    from tuner.deploy.shell import Shell  # whose commands name env files
+
+    shell = Shell(LaunchFile([]), Launched(), Path())  # for ${NAME:-default}
     for binding in parse_stream(io.StringIO(text)):
         # a binding begins with the blank lines before it
         blank = len(binding.original.string) - len(binding.original.string.lstrip())
@@ -42,22 +43,7 @@ def take_env(text: str, launched: Launched, name: str = "") -> None:
             for setting in settings_in(binding.original.string):
                 launched.note(line, setting, Gap.SYNTAX, name)
         elif binding.key is not None:
-            value = interpolated(binding.value or "", values)
-            values[binding.key] = value
+            value = shell.interpolated(binding.value or "")
+            shell.define(binding.key, value)
             launched.take(Assignment(binding.key, value.text, line, gap=value.gap,
                                      unless=value.unless, file=name))  # fmt: skip
-
-
-def interpolated(text: str, values: dict[str, Value]) -> Value:
-    """Return a text with each ${NAME} and ${NAME:-default} replaced."""
-    parts = []
-    for atom in parse_variables(text):
-        if not isinstance(atom, Variable):
-            parts.append(Value(atom.resolve({})))
-        elif atom.name in values:
-            parts.append(values[atom.name])
-        elif atom.default is not None:
-            parts.append(Value(atom.default, None, atom.name))
-        else:
-            parts.append(Value(f"${{{atom.name}}}", Gap.NOT_SET_HERE))
-    return joined(parts)

@@ -59,11 +59,18 @@ def read_launch_file(path: Path) -> LaunchFile:
 
 
 def _script(path: Path, text: str) -> LaunchFile:
-    file = LaunchFile([Launched()])
-    shell = Shell(file, file.launched[0], path.parent)
+    launched = Launched()
+    file = LaunchFile([launched])
+    shell = Shell(file, launched, path.parent)
     shell.run(text)
     shell.is_script = path.suffix in _SHELLS or text.startswith("#!") or shell.has_exports
     shell.end()
+    is_shell = path.suffix in _SHELLS or re.match(r"#!.*sh\b", text)
+    if not is_shell and any(each.gap is Gap.SYNTAX for each in launched.not_understood):
+        noted = launched.not_understood
+        launched.not_understood = [each for each in noted if each.names_own]
+        if not launched.is_empty:  # else it is a text or another language: no command of it counts
+            launched.not_understood = noted
     return file
 
 

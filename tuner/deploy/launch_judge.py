@@ -18,7 +18,7 @@ from tuner.deploy.launched import CPU_LIST, Assignment, Gap, Launched, Scope
 from tuner.deploy.lint_finding import Kind, LintFinding, Why, with_lists
 from tuner.host.environment import is_of_no_speed, is_tuning_variable
 from tuner.host.identity import Host
-from tuner.host.libraries import library_folders, library_named
+from tuner.host.libraries import library_folders, library_named, searched_folders
 from tuner.host.limits import Limits
 from tuner.host.secrets import stated
 from tuner.host.topology import Cpu, Node, Topology, parse_cpu_list
@@ -438,7 +438,8 @@ def _is_there(path: str) -> bool:
     """Tell whether the dynamic linker finds a library: by its path, or in one of its folders."""
     if "/" in path:
         return Path(path).is_file()
-    return any((folder / path).exists() for folder in library_folders())
+    folders = searched_folders() if library_named(path) else library_folders()
+    return any((folder / path).exists() for folder in folders)
 
 
 def _cpu_lists(name: str, value: str) -> Iterable[str]:

@@ -18,6 +18,7 @@ ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)=(.*)", re.DOTALL)
 CPU_LIST = re.compile(r"\d{1,4}(-\d{1,4})?(,\d{1,4}(-\d{1,4})?)*")
 """As the kernel writes them; no machine has a CPU of five digits."""
 _NAMED = re.compile(r"(?<![A-Za-z0-9_$])([A-Z][A-Z0-9_]*)\+?=")
+_PLACER = re.compile(r"(?:^|\.\.\. )(?:taskset|numactl)\b")
 _LONGEST = 2**20
 """Bytes of a file that is read: no launch file has more."""
 LONGEST_VALUE = 4096
@@ -42,7 +43,7 @@ class Gap(enum.StrEnum):
     LAUNCHER = "launcher"
     """A program that sets variables or CPUs by rules of its own."""
     ELSEWHERE = "elsewhere"
-    """Another file, which does not lie beside this one."""
+    """Another file, which is not read."""
     SYNTAX = "syntax"
     """The file's own grammar does not allow it."""
     BLANKS = "blanks"
@@ -137,6 +138,11 @@ class NotUnderstood(msgspec.Struct, frozen=True):
     file: str = ""
     """The name of another file that it stands in."""
 
+    @property
+    def names_own(self) -> bool:
+        """Whether it names a tuning variable, or a program that places others."""
+        return bool(settings_in(f"{self.text}=") or _PLACER.search(self.text))
+
 
 class Launched(msgspec.Struct):
     """What one process would be started with: a whole file, or a container of it."""
@@ -151,6 +157,8 @@ class Launched(msgspec.Struct):
     workers: list[Limit] = []
     """Processes that share the work."""
     not_understood: list[NotUnderstood] = []
+    n_commands: int = 0
+    """Commands that were read, by whichever reader."""
 
     def note(self, line: int, text: str, gap: Gap, file: str = "") -> None:
         """Note what is not understood, once."""
@@ -203,17 +211,28 @@ class Launched(msgspec.Struct):
         """Whether nothing that could matter was found."""
         sets = any(is_tuning_variable(each.name) for each in self.assignments)
         limits = [*self.cpu_limits, *self.memory_limits, *self.workers]
-        return not (sets or self.placements or limits or self.not_understood)
+        own = [each for each in self.not_understood if each.gap is not Gap.SYNTAX or each.names_own]
+        return not (sets or self.placements or limits or own)
 
 
-_ASSIGNED = re.compile(r"([A-Za-z_]\w*)=([^\s;]+)")
+_ASSIGNED = re.compile(
+    r"""([A-Za-z_]\w*)=((?:
+        \\*(?P<quote>["'])(?:\\.|(?!(?P=quote)).)*(?:(?P=quote)|$)
+        | \$\([^)]*\)? | \$\{[^}]*\}? | `[^`]*`?
+        | \\. | [^\s;"'`]
+    )+)""",
+    re.VERBOSE,
+)
+"""A quote without its end goes on to the end of the text."""
 
 
 def _without_secrets(text: str) -> str:
     """Return a text with the values of those variables alone that tune, and may be written down."""
 
     def shown(match: re.Match[str]) -> str:
-        return f"{match[1]}={stated({match[1]: match[2]}).get(match[1], KEPT_BACK)}"
+        value = stated({match[1]: match[2]}).get(match[1], KEPT_BACK)
+        first, blank, others = value.partition(" ")  # in quotes, which may hold assignments
+        return f"{match[1]}={first}{blank}{_ASSIGNED.sub(shown, others)}"
 
     return redacted(_ASSIGNED.sub(shown, "".join(c if c.isprintable() else " " for c in text)))
 
@@ -232,8 +251,9 @@ def cpus_of(text: str) -> float | None:
 
 def bytes_of(text: str) -> float | None:
     """Read an amount of memory: 512, 512m, 4g, 2Gi, 1GB, in powers of 1024; None for none."""
-    found = re.fullmatch(r"(\d{1,18}(?:\.\d{1,9})?)([kmgt]?)(?:i?b)?", text.strip().casefold())
-    return None if found is None else float(found[1]) * 1024.0 ** " kmgt".index(found[2] or " ")
+    pattern = r"(\d{1,18}(?:\.\d{1,9})?)(?:([kmgtpe])i?)?b?"
+    found = re.fullmatch(pattern, text.strip().casefold())
+    return None if found is None else float(found[1]) * 1024.0 ** " kmgtpe".index(found[2] or " ")
 
 
 def settings_in(text: str) -> list[str]:

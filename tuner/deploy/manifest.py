@@ -10,8 +10,9 @@ from pathlib import Path
 import yaml
 
 from tuner.deploy.commands import Commands
-from tuner.deploy.env_file import interpolated, read_env
+from tuner.deploy.env_file import read_env
 from tuner.deploy.launched import Assignment, Gap, Launched, LaunchFile, Scope, Value, joined
+from tuner.deploy.shell import Shell
 from tuner.errors import UsageError
 from tuner.host.environment import is_tuning_variable
 
@@ -147,7 +148,8 @@ class _Container:
     def _value(self, text: str) -> Value:
         """Return a text with its variables replaced: ${X:-1} of compose, $(X) of a pod."""
         if self._is_compose:
-            parts = [interpolated(_braced(part), {}) for part in text.split("$$")]
+            shell = Shell(LaunchFile([]), Launched(), self._folder)
+            parts = [shell.interpolated(part) for part in text.split("$$")]
             gap = next((part.gap for part in parts if part.gap), None)
             unless = next((part.unless for part in parts if part.unless), "")
             return Value("$".join(part.text for part in parts), gap, unless)
@@ -198,9 +200,3 @@ class _Container:
         commands = Commands(self._file, self._launched, self._folder)
         commands.begin()
         commands.read(words, line)
-
-
-def _braced(text: str) -> str:
-    """Write $NAME as ${NAME}: compose knows both, and ${NAME-x} beside ${NAME:-x}."""
-    text = re.sub(r"\$([A-Za-z_]\w*)", r"${\1}", text)
-    return re.sub(r"\$\{(\w+)-", r"${\1:-", text)

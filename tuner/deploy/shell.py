@@ -447,7 +447,7 @@ class Shell:
             return value
         other = [piece for child in node.named_children[1:] for piece in self._pieces(child)]
         if operator == "+":
-            return other if is_set else []
+            return other if is_set else [each for each in value if each.gap]
         if is_set:
             return value
         default = [each._replace(unless=each.unless or name) for each in other] or value

@@ -32,7 +32,7 @@ from tuner.space.variables import ON_BY_DEFAULT, unread
 AS_RUN = "as_you_run_it"
 _SOURCE = "the environment that this study was begun in"
 NOTHING: Mapping[str, str] = MappingProxyType({})
-_NUMBER = re.compile(r"0|[1-9]\d{0,8}")
+_NUMBER = re.compile(r"0|[1-9]\d{0,17}")  # amounts of bytes among them
 
 
 class Cause(enum.StrEnum):
