@@ -301,13 +301,13 @@ def test_an_input_with_too_few_dimensions_has_the_batch_last() -> None:
 
 
 def test_pools_that_are_made_once_are_noted_though_they_are_there_already() -> None:
-    def refuse(value: int) -> None:
+    def refuse(num_threads: int) -> None:
         raise RuntimeError("the pools are there")
 
     library = types.SimpleNamespace(pools=refuse)
     own = OwnSettings([Setter("env.TF_NUM_INTEROP_THREADS", library, "pools", "library.pools")])
     with own.watched():
-        library.pools(1)
+        library.pools(num_threads=1)
     assert library.pools is refuse
     (found,) = own.tried(lambda: 1.0)
     assert found.where.startswith("test_independence.py:")

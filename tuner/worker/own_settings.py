@@ -40,7 +40,10 @@ class OwnSettings:
             stack.enter_context(self._watched_variables())
             yield
 
-    def _set(self, setter: Setter, original: Callable[[int], None], value: int) -> None:
+    def _set(
+        self, setter: Setter, original: Callable[..., None], /, *args: Any, **kwargs: Any
+    ) -> None:
+        value = next(iter((*args, *kwargs.values())), "")
         earlier = self._found.get((setter.knob, True))
         instead = setter.current() if setter.current else None
         found = OwnSetting(
@@ -50,7 +53,7 @@ class OwnSettings:
             instead=earlier.instead if earlier else instead,
         )
         try:
-            original(value)
+            original(*args, **kwargs)
         except RuntimeError:
             if setter.current is not None:
                 raise
