@@ -22,7 +22,10 @@ test: $(VENV)/test.stamp
 
 # what depends on libraries, on a host that has none but those of its Python packages: 3 minutes
 BARE := tests/cli tests/deploy tests/findings tests/host tests/insight tests/output tests/record \
-  tests/space tests/study/test_optimum.py tests/test_api.py tests/test_linting.py tests/test_tuning.py
+  tests/space tests/fuzz/test_readers.py tests/measurement/test_bench.py \
+  $(addprefix tests/study/test_,claims.py confirm.py minimise.py optimum.py transferred.py verify.py) \
+  tests/worker/test_evidence.py tests/worker/test_program.py \
+  $(addprefix tests/test_,api.py faults.py linting.py tuning.py)
 test-bare: $(VENV)/test.stamp
 	TUNE_FRAMEWORK_TEST_LIBRARIES=none $(BIN)/python -m pytest -m "not alone and not numa and not gpu" \
 	  -n 3 --dist loadfile --no-loadscope-reorder $(BARE)
