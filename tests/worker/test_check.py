@@ -287,6 +287,31 @@ def test_a_channel_that_one_input_moves_is_not_judged_by_its_rounding() -> None:
     assert fault([y], [y0], REDUCED)
 
 
+@pytest.mark.parametrize("n_moving", [1, 2, 3])
+@pytest.mark.parametrize("are_boxes_rare", [False, True])
+def test_dead_scores_are_seen_even_if_few_inputs_have_any(
+    n_moving: int, are_boxes_rare: bool
+) -> None:
+    y, y0 = _boxes()
+    for each in (y, y0):
+        each[n_moving:, :, 0 if are_boxes_rare else 4 :] = 0
+    assert ":, 4] drifts by 1" in fault([y], [y0], REDUCED)
+    if not are_boxes_rare:
+        flat = fault([y.reshape(32, -1)], [y0.reshape(32, -1)], REDUCED)
+        assert "with others that few inputs move drifts by 1" in flat
+    rounded = (y0 * (1 + RANDOM.normal(0, 2.0**-9, y0.shape))).astype(np.float32)
+    assert fault([rounded], [y0], REDUCED) == ""
+
+
+def test_rounding_may_take_a_few_of_many_rare_units_away() -> None:
+    """A rectifier's outputs, each 0 for almost all inputs, of which the smallest are lost."""
+    y0 = np.maximum(RANDOM.standard_normal((32, 5000)).astype(np.float32) - 2, 0)
+    y = np.maximum(y0 - np.float32(0.02) * (y0 > 0), 0)
+    assert ((y0 > 0).sum(axis=0) < 4).any()
+    assert ((y == 0) & (y0 > 0)).any()
+    assert fault([y], [y0], REDUCED) == ""
+
+
 @pytest.mark.parametrize("step", [2.0**-8, 2.0**-11])
 def test_channels_that_rounding_hides_are_not_refused(step: float) -> None:
     """The left edge of a box in pixels, which the model moves by two: rounded to 8 or 11 bits."""
