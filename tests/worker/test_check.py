@@ -184,6 +184,21 @@ def test_a_few_ids_may_flip_under_reduced_precision_and_none_without() -> None:
     assert "none may" in fault([ids], [IDS], SAME)
 
 
+def test_by_chance_two_integers_more_may_flip_however_many_each_input_has() -> None:
+    ids = RANDOM.integers(0, 50_000, (32, 100))
+    order = RANDOM.permutation(ids.size)
+    for n_flipped, is_wrong in ((320, False), (352, True), (512, True)):
+        y = ids.copy()
+        y.flat[order[:n_flipped]] += 1
+        assert ("of the 3200 that" in fault([y], [ids], REDUCED)) is is_wrong, n_flipped
+    one_each = np.arange(32)
+    for n_flipped, is_wrong in ((5, False), (6, True)):
+        y = one_each + 100 * (one_each < n_flipped)
+        assert ("of the 32 that" in fault([y], [one_each], REDUCED)) is is_wrong, n_flipped
+        both = fault([ids, y], [ids, one_each], REDUCED)
+        assert ("of the 32 that" in both) is is_wrong, n_flipped
+
+
 def _boxes(dead: Array | float | None = None) -> tuple[Array, Array]:
     """Return boxes in pixels with a score each, by the default, and the same with dead scores."""
     boxes = RANDOM.uniform(0, 640, (32, 100, 4))

@@ -108,7 +108,7 @@ def compare(
     if len(outputs) != len(reference):
         return lost
     found: list[_Apart] = []
-    changed: list[float] = []
+    changed: list[tuple[float, int]] = []
     unrelated = ""
     for i, (kept, whole) in enumerate(zip(outputs, reference, strict=True)):
         for y, y0 in zip(_arrays(kept), _arrays(whole), strict=True):
@@ -128,9 +128,11 @@ def compare(
     check = OutputCheck(
         drift=max((a.drift for a in found), default=0.0),
         n_inputs=n_inputs,
-        changed=max(changed, default=None),
         unrelated=unrelated,
     )
+    if changed:  # the most of what may change
+        share, of = max(changed, key=lambda c: c[0] - changed_bound(bounds.changed, c[1]))
+        check = msgspec.structs.replace(check, changed=share, changed_of=of)
     if found:
         worst = max(found, key=lambda a: a.channel_drift)
         check = msgspec.structs.replace(
@@ -154,13 +156,16 @@ def _is_comparable(y: Array, y0: Array) -> bool:
     return y.shape == y0.shape and same_kind and bool(np.isfinite(y).all())
 
 
-def _changed(y: Array, y0: Array) -> float:
-    """Return the share of integers that differ, of those that differ between inputs."""
-    share = float(np.mean(y != y0[: len(y)])) if y.size else 0.0
+def _changed(y: Array, y0: Array) -> tuple[float, int]:
+    """Return the share of integers that differ, of those that inputs change, and their number."""
+    if not y.size:
+        return 0.0, 0
+    share = float(np.mean(y != y0[: len(y)]))
     usual = float(
         np.mean([np.mean(a != b) for a, b in zip(y0, np.roll(y0, 1, axis=0), strict=True)])
     )
-    return min(1.0, share / usual) if usual else share
+    usual = usual or 1.0
+    return min(1.0, share / usual), max(1, round(usual * y.size))
 
 
 def _apart(y: Array, full: Array, bounds: Bounds, place: str) -> _Apart:
@@ -359,11 +364,14 @@ def fault(check: OutputCheck, bounds: Bounds, accuracy_loss: float = 0.0) -> str
 
 
 def _fault_of_integers(check: OutputCheck, bounds: Bounds) -> str | None:
-    allowed = changed_bound(bounds.changed, check.n_inputs)
+    allowed = changed_bound(bounds.changed, check.changed_of)
     if (check.changed or 0.0) <= allowed:
         return None
     may = f"allowed is {allowed:.1%}" if allowed else "none may"
-    return f"integers of the outputs differ: {check.changed:.3%} of those that inputs change; {may}"
+    return (
+        f"integers of the outputs differ: {check.changed:.3%} of the {check.changed_of} that "
+        f"inputs change; {may}"
+    )
 
 
 def _fault_of_top1(check: OutputCheck, bounds: Bounds) -> str | None:
