@@ -184,6 +184,21 @@ def test_a_few_ids_may_flip_under_reduced_precision_and_none_without() -> None:
     assert "none may" in fault([ids], [IDS], SAME)
 
 
+def test_by_chance_two_integers_more_may_flip_however_many_each_input_has() -> None:
+    ids = RANDOM.integers(0, 50_000, (32, 100))
+    order = RANDOM.permutation(ids.size)
+    for n_flipped, is_wrong in ((320, False), (352, True), (512, True)):
+        y = ids.copy()
+        y.flat[order[:n_flipped]] += 1
+        assert ("of the 3200 that" in fault([y], [ids], REDUCED)) is is_wrong, n_flipped
+    one_each = np.arange(32)
+    for n_flipped, is_wrong in ((5, False), (6, True)):
+        y = one_each + 100 * (one_each < n_flipped)
+        assert ("of the 32 that" in fault([y], [one_each], REDUCED)) is is_wrong, n_flipped
+        both = fault([ids, y], [ids, one_each], REDUCED)
+        assert ("of the 32 that" in both) is is_wrong, n_flipped
+
+
 def _boxes(dead: Array | float | None = None) -> tuple[Array, Array]:
     """Return boxes in pixels with a score each, by the default, and the same with dead scores."""
     boxes = RANDOM.uniform(0, 640, (32, 100, 4))
@@ -285,6 +300,31 @@ def test_a_channel_that_one_input_moves_is_not_judged_by_its_rounding() -> None:
     assert fault([y], [y0], REDUCED) == ""
     y[:, 3] = 5
     assert fault([y], [y0], REDUCED)
+
+
+@pytest.mark.parametrize("n_moving", [1, 2, 3])
+@pytest.mark.parametrize("are_boxes_rare", [False, True])
+def test_dead_scores_are_seen_even_if_few_inputs_have_any(
+    n_moving: int, are_boxes_rare: bool
+) -> None:
+    y, y0 = _boxes()
+    for each in (y, y0):
+        each[n_moving:, :, 0 if are_boxes_rare else 4 :] = 0
+    assert ":, 4] drifts by 1" in fault([y], [y0], REDUCED)
+    if not are_boxes_rare:
+        flat = fault([y.reshape(32, -1)], [y0.reshape(32, -1)], REDUCED)
+        assert "with others that few inputs move drifts by 1" in flat
+    rounded = (y0 * (1 + RANDOM.normal(0, 2.0**-9, y0.shape))).astype(np.float32)
+    assert fault([rounded], [y0], REDUCED) == ""
+
+
+def test_rounding_may_take_a_few_of_many_rare_units_away() -> None:
+    """A rectifier's outputs, each 0 for almost all inputs, of which the smallest are lost."""
+    y0 = np.maximum(RANDOM.standard_normal((32, 5000)).astype(np.float32) - 2, 0)
+    y = np.maximum(y0 - np.float32(0.02) * (y0 > 0), 0)
+    assert ((y0 > 0).sum(axis=0) < 4).any()
+    assert ((y == 0) & (y0 > 0)).any()
+    assert fault([y], [y0], REDUCED) == ""
 
 
 @pytest.mark.parametrize("step", [2.0**-8, 2.0**-11])

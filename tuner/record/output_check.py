@@ -26,9 +26,9 @@ MAX_CHANGED_REDUCED = 0.10
 within the drift above changed 0 to 7.0 % of the classes of random networks, about 1.8 times the
 drift; trained ones have larger margins."""
 BY_CHANCE = 2
-"""So many inputs more may change: 32 inputs measure a share of 10 % no better than that."""
+"""So many inputs (or integers) more may change: 32 measure a share of 10 % no better than that."""
 MOST_CHANGED = 0.5
-"""The most that may change, however few the inputs: exchanged answers have 1."""
+"""The most that may change, however few there are: exchanged answers have 1."""
 CLEAR_MARGIN = 8.0
 """A class is clear if it leads by this many times the drift that is allowed. Plain bf16 rounding
 flipped classes that led by up to 5.9 times its own drift (a small network; 2.3 on resnet50)."""
@@ -76,8 +76,10 @@ class OutputCheck(msgspec.Struct, frozen=True):
     """Nine inputs in ten are off by at most this share of how far a typical output is from the
     median one."""
     changed: float | None = None
-    """The largest share over tensors of integers that differ, of those that differ between inputs;
-    None without such tensors."""
+    """Share of a tensor's integers that differ, of those that differ between inputs: of the tensor
+    that is the furthest beyond its bound. None without such tensors."""
+    changed_of: int = 0
+    """How many integers of that tensor differ between inputs, over all inputs."""
     unrelated: str = ""
     """The first output that no longer changes with the inputs as the default's does."""
 
@@ -134,9 +136,9 @@ def bounds_of(
     )
 
 
-def changed_bound(share: float, n_inputs: int) -> float:
-    """Return which share of n inputs may change where `share` of all may; none is none."""
-    return min(share + BY_CHANCE / max(n_inputs, 1), max(share, MOST_CHANGED)) if share else 0.0
+def changed_bound(share: float, n: int) -> float:
+    """Return which share of n inputs or integers may change if `share` of all may; none is none."""
+    return min(share + BY_CHANCE / max(n, 1), max(share, MOST_CHANGED)) if share else 0.0
 
 
 def same_bound(default_drift: float) -> float:

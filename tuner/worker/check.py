@@ -35,8 +35,9 @@ MIN_TOP1_INPUTS = 64
 _FOLLOWS = 0.5
 """Least correlation over the inputs with the default's output."""
 _MOVED_BY = 4.0
-"""A channel is judged by itself if at least so many inputs move it (their effective number). Of a
-channel that is 0 for all inputs but one, the rounding of that one may be all that there is."""
+"""A channel is judged by itself if at least so many of its elements move over all inputs (their
+effective number). Where it is one number and 0 for all inputs but one, the rounding of that one may
+be all that there is."""
 _MOST_OFF = 0.9
 """Quantile over inputs of how far they are off."""
 
@@ -62,17 +63,22 @@ class _Spread(msgspec.Struct, frozen=True):
     size2: Floats
     """Of the elements that differ between inputs alone: a constant mask of -1e38 is no size."""
     whole2: Floats
+    fourth: Floats
+    """Fourth powers in the place of the squares of `spread2`: how few inputs make that up."""
 
     @classmethod
     def of(cls, y0: Array) -> _Spread:
         mean = y0.mean(axis=0, dtype=np.float64)
-        spread2, whole2 = np.zeros_like(mean), np.zeros_like(mean)
+        spread2, whole2, fourth = (np.zeros_like(mean) for _ in range(3))
         for row in y0:
             own = row.astype(np.float64)
-            spread2 += (own - mean) ** 2
+            squares = (own - mean) ** 2
+            spread2 += squares
+            fourth += squares**2
             whole2 += own**2
         is_varied = (y0 != y0[:1]).any(axis=0)
-        return cls(mean, np.where(is_varied, spread2, 0.0), np.where(is_varied, whole2, 0), whole2)
+        spread2, size2, fourth = (np.where(is_varied, a, 0.0) for a in (spread2, whole2, fourth))
+        return cls(mean, spread2, size2, whole2, fourth)
 
     def varies(self, rounding: float) -> bool:
         """Tell whether outputs differ between inputs by more than a few roundings make of them."""
@@ -102,7 +108,7 @@ def compare(
     if len(outputs) != len(reference):
         return lost
     found: list[_Apart] = []
-    changed: list[float] = []
+    changed: list[tuple[float, int]] = []
     unrelated = ""
     for i, (kept, whole) in enumerate(zip(outputs, reference, strict=True)):
         for y, y0 in zip(_arrays(kept), _arrays(whole), strict=True):
@@ -122,9 +128,11 @@ def compare(
     check = OutputCheck(
         drift=max((a.drift for a in found), default=0.0),
         n_inputs=n_inputs,
-        changed=max(changed, default=None),
         unrelated=unrelated,
     )
+    if changed:  # the most of what may change
+        share, of = max(changed, key=lambda c: c[0] - changed_bound(bounds.changed, c[1]))
+        check = msgspec.structs.replace(check, changed=share, changed_of=of)
     if found:
         worst = max(found, key=lambda a: a.channel_drift)
         check = msgspec.structs.replace(
@@ -148,13 +156,16 @@ def _is_comparable(y: Array, y0: Array) -> bool:
     return y.shape == y0.shape and same_kind and bool(np.isfinite(y).all())
 
 
-def _changed(y: Array, y0: Array) -> float:
-    """Return the share of integers that differ, of those that differ between inputs."""
-    share = float(np.mean(y != y0[: len(y)])) if y.size else 0.0
+def _changed(y: Array, y0: Array) -> tuple[float, int]:
+    """Return the share of integers that differ, of those that inputs change, and their number."""
+    if not y.size:
+        return 0.0, 0
+    share = float(np.mean(y != y0[: len(y)]))
     usual = float(
         np.mean([np.mean(a != b) for a, b in zip(y0, np.roll(y0, 1, axis=0), strict=True)])
     )
-    return min(1.0, share / usual) if usual else share
+    usual = usual or 1.0
+    return min(1.0, share / usual), max(1, round(usual * y.size))
 
 
 def _apart(y: Array, full: Array, bounds: Bounds, place: str) -> _Apart:
@@ -179,7 +190,7 @@ def _apart(y: Array, full: Array, bounds: Bounds, place: str) -> _Apart:
     own = spread if varies else math.sqrt(part) * _norm(default.whole2)
     drift = _ratio(_norm(error2), max(own, FP32_ROUNDING / bounds.drift * size))
     at_least = bounds.rounding / bounds.channel_drift
-    channel_drift, channel = _worst_channel(full, error2, default, part, bounds, at_least)
+    channel_drift, channel = _worst_channel(error2 / part, default, len(full), bounds, at_least)
     return _Apart(
         drift=drift,
         channel_drift=channel_drift,
@@ -211,38 +222,44 @@ def _follows(y: Array, y0: Array) -> bool:
 
 
 def _worst_channel(
-    full: Array, error2: Floats, default: _Spread, part: float, bounds: Bounds, at_least: float
+    error2: Floats, default: _Spread, n_inputs: int, bounds: Bounds, at_least: float
 ) -> tuple[float, str]:
     """Return the largest drift of a channel, and which one it is.
 
-    Channels that hardly any input moves are held to their size, or to what moves the others.
-    part: how many of the reference's inputs were compared. at_least: to which part of its size an
-    error is held at the least.
+    Channels in which few elements move are judged together: rounding may take one of them away,
+    not most of what they are. Constant ones, and those few if hardly any element moves in all of
+    them, are held to their size or to what moves the others.
+
+    error2: as large as over all n inputs. at_least: to which part of its size an error is held at
+    the least.
     """
     worst, where = 0.0, ""
     n_axes = error2.ndim
     for axis in range(n_axes):
         others = tuple(each for each in range(n_axes) if each != axis)
-        error, spread, size, whole = (
-            np.sqrt(part_of.sum(axis=others))
-            for part_of in (error2 / part, default.spread2, default.size2, default.whole2)
+        error, spread, size, whole, fourth = (
+            each.sum(axis=others)
+            for each in (error2, default.spread2, default.size2, default.whole2, default.fourth)
         )
-        fourth = np.zeros_like(spread)
-        for row in full:
-            fourth += ((row - default.mean) ** 2).sum(axis=others) ** 2
+        usual, own_error = float(spread.mean()), error.copy()
+        varies = spread > (bounds.default_rounding / 4) ** 2 * size
+        enough = min(_MOVED_BY, n_inputs * error2.size / error.size / 4)
+        is_few = varies & (spread**2 < enough * fourth)
+        for each in (error, spread, size, whole, fourth):
+            each[is_few] = each[is_few].sum()
+        is_judged = varies & (spread**2 >= enough * fourth)
+        scale = np.where(is_judged, spread, np.maximum(whole, usual))
         with np.errstate(divide="ignore", invalid="ignore"):
-            n_moving = np.where(fourth > 0, spread**4 / fourth, 0.0)
-            is_judged = (spread > bounds.default_rounding / 4 * size) & (
-                n_moving >= min(_MOVED_BY, len(full) / 4)
-            )
-            usual = math.sqrt(float((spread**2).mean()))
-            scale = np.where(is_judged, spread, np.maximum(whole, usual))
-            drifts = np.where(error > 0, error / np.maximum(scale, at_least * size), 0.0)
-        drifts = np.nan_to_num(drifts, nan=np.inf, posinf=np.inf)
+            ratios = np.where(error > 0, error / np.maximum(scale, at_least**2 * size), 0.0)
+        drifts = np.sqrt(np.nan_to_num(ratios, nan=np.inf, posinf=np.inf))
         most = int(np.argmax(drifts))
+        together = is_few[most] and is_few.sum() > 1
+        if together:
+            most = int(np.argmax(np.where(is_few, own_error, -1.0)))
         if drifts[most] > worst or not where:
             places = [":", *(str(most) if each == axis else ":" for each in range(n_axes))]
             worst, where = float(drifts[most]), f"[{', '.join(places)}]"
+            where += " with others that few inputs move" if together else ""
     return worst, where
 
 
@@ -347,11 +364,14 @@ def fault(check: OutputCheck, bounds: Bounds, accuracy_loss: float = 0.0) -> str
 
 
 def _fault_of_integers(check: OutputCheck, bounds: Bounds) -> str | None:
-    allowed = changed_bound(bounds.changed, check.n_inputs)
+    allowed = changed_bound(bounds.changed, check.changed_of)
     if (check.changed or 0.0) <= allowed:
         return None
     may = f"allowed is {allowed:.1%}" if allowed else "none may"
-    return f"integers of the outputs differ: {check.changed:.3%} of those that inputs change; {may}"
+    return (
+        f"integers of the outputs differ: {check.changed:.3%} of the {check.changed_of} that "
+        f"inputs change; {may}"
+    )
 
 
 def _fault_of_top1(check: OutputCheck, bounds: Bounds) -> str | None:
