@@ -462,3 +462,12 @@ def test_what_apply_cannot_do_is_not_promised_of_it() -> None:
     assert "the program itself must: server.max_wait_ms=5: answer at the" in exported("env", r)
     assert "tuner.apply" not in exported("env", r)
     assert "tuner.apply" in exported("env", as_server(shipped(CODE)))
+
+
+def test_a_program_is_told_what_apply_does_not_set() -> None:
+    text = exported("python", shipped({**CODE, "server.max_wait_ms": 5}))
+    done = text.partition("# what apply and prepare do here, by hand:\n")[2]
+    assert "torch.memory_format=channels_last" in done
+    assert "server.max_wait_ms" not in done
+    assert "# the program itself must: server.max_wait_ms=5: " in text
+    assert "the program itself must: torch" not in text
