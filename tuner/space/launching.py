@@ -25,6 +25,8 @@ from tuner.space.placement import SHARE, Instance, place
 
 PRELOAD = "LD_PRELOAD"
 """The variable by which a library is loaded before all others (ld.so(8))."""
+INSTANCES_VARIABLE = "TUNE_FRAMEWORK_INSTANCES"
+"""The variable that says how many instances were started; set by whatever starts a plan."""
 _BUILT_IN = ("glibc", "libgomp")
 """What is in force without a preload."""
 
@@ -48,12 +50,13 @@ class LaunchPlan(msgspec.Struct, frozen=True):
 
         TUNE_FRAMEWORK_RANK from 0, TUNE_FRAMEWORK_INSTANCES, and TUNE_FRAMEWORK_CPUS as a list in
         the kernel's format: a program can choose its port, its share of the data or a file by them.
+        The number of instances is always set: `tuner.apply` knows by it that a plan is in force.
         """
+        variables = self.environment | {INSTANCES_VARIABLE: str(self.n_instances)}
         if self.n_instances == 1:
-            return self.environment
-        return self.environment | {
+            return variables
+        return variables | {
             "TUNE_FRAMEWORK_RANK": str(self.rank),
-            "TUNE_FRAMEWORK_INSTANCES": str(self.n_instances),
             "TUNE_FRAMEWORK_CPUS": format_cpu_list(self.cpus or ()),
         }
 

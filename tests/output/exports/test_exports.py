@@ -471,3 +471,13 @@ def test_a_program_is_told_what_apply_does_not_set() -> None:
     assert "server.max_wait_ms" not in done
     assert "# the program itself must: server.max_wait_ms=5: " in text
     assert "the program itself must: torch" not in text
+
+
+def test_the_script_tells_a_program_that_its_launch_settings_are_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(exported("shell", shipped(launched=False)))
+    done = subprocess.run(
+        ["/bin/sh", path, "printenv", "TUNE_FRAMEWORK_INSTANCES"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "1\n"
