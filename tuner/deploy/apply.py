@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.record.recommendation import Recommendation
+from tuner.record.recommendation import INSTANCES_VARIABLE, Recommendation
 from tuner.space.catalogue import is_applied_inside
 from tuner.space.chosen import chosen, is_index
-from tuner.space.launching import INSTANCES_VARIABLE
 from tuner.space.recommended import read_recommended
 from tuner.worker.frameworks import Framework, prepared
 from tuner.worker.frameworks import framework as adapter_for

@@ -11,6 +11,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import how_to_install
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
+from tuner.record.recommendation import INSTANCES_VARIABLE
 from tuner.record.workload import CPU, CUDA
 from tuner.space.knobs_of.launch import (
     ALLOCATOR,
@@ -25,8 +26,6 @@ from tuner.space.placement import SHARE, Instance, place
 
 PRELOAD = "LD_PRELOAD"
 """The variable by which a library is loaded before all others (ld.so(8))."""
-INSTANCES_VARIABLE = "TUNE_FRAMEWORK_INSTANCES"
-"""The variable that says how many instances were started; set by whatever starts a plan."""
 _BUILT_IN = ("glibc", "libgomp")
 """What is in force without a preload."""
 

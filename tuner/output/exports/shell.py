@@ -12,8 +12,8 @@ from tuner.output.exports.needs import (
     placing_command,
 )
 from tuner.output.exports.preloads import exports
-from tuner.record.recommendation import Placement, Recommendation
-from tuner.space.launching import INSTANCES_VARIABLE, PRELOAD
+from tuner.record.recommendation import INSTANCES_VARIABLE, Placement, Recommendation
+from tuner.space.launching import PRELOAD
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
