@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,9 @@ from tests.deploy.recommendations import recommendation, written
 from tests.worker.workers import needs
 from tuner.host.environment import untuned
 from tuner.host.identity import probe
-from tuner.record.configuration import Value
+from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_recommendation
+from tuner.space.launching import plan_launch
 
 TORCH = """
 import json, sys
@@ -234,3 +236,15 @@ def test_an_apply_that_does_nothing_says_so(
     with pytest.warns(UserWarning, match=f"{path} .*{told}") as found:
         applied = tuner.apply(path)
     assert (applied.settings, len(found), found[0].filename) == ({}, 1, __file__)
+
+
+def test_a_program_that_was_started_as_it_says_is_not_warned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path, {"launch.cpus": "one_per_core"}, "fake")
+    (plan,) = plan_launch(Configuration.of({"launch.cpus": "one_per_core"}), probe())
+    for name, value in plan.variables().items():
+        monkeypatch.setenv(name, value)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert tuner.apply(path).missing == ()

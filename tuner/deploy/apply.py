@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tuner.errors import UsageError
-from tuner.record.recommendation import Recommendation
+from tuner.record.recommendation import INSTANCES_VARIABLE, Recommendation
 from tuner.space.catalogue import is_applied_inside
 from tuner.space.chosen import chosen, is_index
 from tuner.space.recommended import read_recommended
@@ -28,7 +28,6 @@ from tuner.worker.frameworks import Framework, prepared
 from tuner.worker.frameworks import framework as adapter_for
 
 _LAUNCH = "launch"
-_OF_A_TEAM = ("launch.instances", "launch.cores_per_instance", "launch.placement")
 
 
 class Applied:
@@ -134,11 +133,10 @@ def _missing(recommendation: Recommendation) -> list[str]:
     """Name the settings that apply and prepare do not put into force, as far as it can be told."""
     lines = _absent_variables(recommendation)
     in_environment = ("env.", "launch.allocator", "launch.openmp")
-    is_in_team = "TUNE_FRAMEWORK_INSTANCES" in os.environ
+    is_launched = INSTANCES_VARIABLE in os.environ  # tune-framework run, or run.sh, started it
     for setting in recommendation.settings:
-        if is_in_team and setting.knob in _OF_A_TEAM:
-            continue  # tune-framework run, or run.sh, started it
-        if setting.applies == _LAUNCH and not setting.knob.startswith(in_environment):
+        is_placed = is_launched or setting.knob.startswith(in_environment)
+        if setting.applies == _LAUNCH and not is_placed:
             lines.append(f"{setting.knob}={setting.value} (set by tune-framework run)")
         if setting.needs_code_change and not is_applied_inside(setting.knob):
             lines.append(f"{setting.knob}={setting.value} (the program itself must: {setting.how})")

@@ -19,6 +19,8 @@ from tuner.record.result_faults import fault_of_interval
 from tuner.record.workload import CPU, OF_PROGRAMS
 
 RECOMMENDATION_VERSION = 1
+INSTANCES_VARIABLE = "TUNE_FRAMEWORK_INSTANCES"
+"""Tells a program how many instances were started; set by whatever starts it as recommended."""
 
 
 Expected = Literal["predicted", "looked_up", "not_known"]

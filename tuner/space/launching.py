@@ -11,6 +11,7 @@ from tuner.host.identity import Host
 from tuner.host.libraries import how_to_install
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration
+from tuner.record.recommendation import INSTANCES_VARIABLE
 from tuner.record.workload import CPU, CUDA
 from tuner.space.knobs_of.launch import (
     ALLOCATOR,
@@ -48,12 +49,13 @@ class LaunchPlan(msgspec.Struct, frozen=True):
 
         TUNE_FRAMEWORK_RANK from 0, TUNE_FRAMEWORK_INSTANCES, and TUNE_FRAMEWORK_CPUS as a list in
         the kernel's format: a program can choose its port, its share of the data or a file by them.
+        The number of instances is always set: `tuner.apply` knows by it that a plan is in force.
         """
+        variables = self.environment | {INSTANCES_VARIABLE: str(self.n_instances)}
         if self.n_instances == 1:
-            return self.environment
-        return self.environment | {
+            return variables
+        return variables | {
             "TUNE_FRAMEWORK_RANK": str(self.rank),
-            "TUNE_FRAMEWORK_INSTANCES": str(self.n_instances),
             "TUNE_FRAMEWORK_CPUS": format_cpu_list(self.cpus or ()),
         }
 

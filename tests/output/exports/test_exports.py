@@ -462,3 +462,22 @@ def test_what_apply_cannot_do_is_not_promised_of_it() -> None:
     assert "the program itself must: server.max_wait_ms=5: answer at the" in exported("env", r)
     assert "tuner.apply" not in exported("env", r)
     assert "tuner.apply" in exported("env", as_server(shipped(CODE)))
+
+
+def test_a_program_is_told_what_apply_does_not_set() -> None:
+    text = exported("python", shipped({**CODE, "server.max_wait_ms": 5}))
+    done = text.partition("# what apply and prepare do here, by hand:\n")[2]
+    assert "torch.memory_format=channels_last" in done
+    assert "server.max_wait_ms" not in done
+    assert "# the program itself must: server.max_wait_ms=5: " in text
+    assert "the program itself must: torch" not in text
+
+
+def test_the_script_tells_a_program_that_its_launch_settings_are_in_force(tmp_path: Path) -> None:
+    path = tmp_path / "run.sh"
+    path.write_text(exported("shell", shipped(launched=False)))
+    done = subprocess.run(
+        ["/bin/sh", path, "printenv", "TUNE_FRAMEWORK_INSTANCES"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "1\n"

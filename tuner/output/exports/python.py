@@ -5,21 +5,33 @@ from __future__ import annotations
 import shlex
 from collections.abc import Sequence
 
-from tuner.output.exports.needs import comments, heading, on_the_image, on_the_node, refuse_command
+import msgspec
+
+from tuner.output.exports.needs import (
+    comments,
+    heading,
+    on_the_image,
+    on_the_node,
+    program_changes,
+    refuse_command,
+)
 from tuner.record.recommendation import Recommendation
+from tuner.space.catalogue import is_applied_inside
 
 
 def render(recommendation: Recommendation, command: Sequence[str], source: str) -> str:
     """Return the lines of a program that reads the recommendation's file beside it."""
     r = recommendation
     refuse_command("python", command)
+    inside = [s for s in r.settings if is_applied_inside(s.knob)]
+    others = [s for s in r.settings if not is_applied_inside(s.knob)]
     notes = [
         *heading(r, source),
+        *program_changes(msgspec.structs.replace(r, settings=others), source),
         *on_the_image(r),
         *on_the_node(r),
         f"reads {source}: put it beside this",
     ]
-    inside = [s for s in r.settings if s.needs_code_change]
     before = sorted(r.environment)
     if before or any(s.applies == "launch" for s in r.settings):
         notes.append("start it under the launch settings, which no program can give itself:")

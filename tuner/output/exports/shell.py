@@ -12,7 +12,7 @@ from tuner.output.exports.needs import (
     placing_command,
 )
 from tuner.output.exports.preloads import exports
-from tuner.record.recommendation import Placement, Recommendation
+from tuner.record.recommendation import INSTANCES_VARIABLE, Placement, Recommendation
 from tuner.space.launching import PRELOAD
 
 
@@ -33,6 +33,7 @@ def render(recommendation: Recommendation, command: Sequence[str], source: str) 
         f"others=$(env | grep -E '^({LINE_PATTERN})' | grep -vE '^({OTHERS_PATTERN})' | "
         f"cut -d= -f1 | {ours}tr '\\n' ' ')",
         '[ -z "$others" ] || echo "run.sh: set besides, and not measured: $others" >&2',
+        f"export {INSTANCES_VARIABLE}={len(r.placements)}",
         *exports(r, "run.sh", first_is_program=True),
         *(_team(r.placements) if len(r.placements) > 1 else [f"exec {_started(r.placements[0])}"]),
     ]
@@ -49,7 +50,6 @@ def _team(placements: Sequence[Placement]) -> list[str]:
     own = [
         {
             "TUNE_FRAMEWORK_RANK": str(rank),
-            "TUNE_FRAMEWORK_INSTANCES": str(len(placements)),
             "TUNE_FRAMEWORK_CPUS": placement.cpus or "",
         }
         for rank, placement in enumerate(placements)

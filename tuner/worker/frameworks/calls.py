@@ -49,6 +49,8 @@ class Calls:
         self._work = work
         self._functions: dict[Hashable, Callable[..., Any]] = {}
         self._warned: set[Unfit] = set()
+        self._weights: Hashable = ()
+        """Those that forms were built with."""
         self._is_stale = False
         self._building = threading.Lock()
 
@@ -62,6 +64,8 @@ class Calls:
             self._warn(given.unfit, "")
             return work.model(*given.args, **given.kwargs)
         with work.running():
+            if given.unfit is None and self._functions and given.weights != self._weights:
+                self.weights_change()
             if given.unfit is None and self._is_stale:
                 given = given._replace(unfit=Unfit.WEIGHTS)
             if given.unfit is None and given.kind in self._functions:
@@ -90,12 +94,14 @@ class Calls:
                 except Exception as error:  # noqa: BLE001  # of a compiler, or of wrong inputs
                     unfit, detail = Unfit.BUILD, f"{type(error).__name__}: {error}"
                 else:
+                    self._weights = given.weights
                     self._functions[given.kind] = function
                     return result, None, ""
         if unfit is None and function is not None:  # another thread built it meanwhile
             return function(*given.args, **given.kwargs), None, ""
         result = self._work.model(*given.args, **given.kwargs)  # raises where the inputs are wrong
         if unfit is Unfit.BUILD:
+            self._weights = given.weights
             self._functions[given.kind] = self._work.model
         return result, unfit, detail.strip().partition("\n")[0]
 

@@ -39,6 +39,8 @@ class Arguments(NamedTuple):
     """What a form is built for: structure, shapes, types and constants."""
     unfit: Unfit | None = None
     detail: str = ""
+    weights: Hashable = ()
+    """What differs once the model's weights are others; empty where only methods tell of it."""
 
 
 def seen_as(model: Any, attributes: Mapping[str, Any]) -> Any:

@@ -19,7 +19,7 @@ CONSTANTS = (bool, int, float, str, bytes, type(None))
 class Flattened:
     """A model for one structure of arguments; `module` takes and returns tensors in a row.
 
-    The structure of the outputs is found when a tracer or an exporter first calls `module`.
+    The structure of the outputs is found when `module` is first called, by whomever.
     """
 
     def __init__(
@@ -79,17 +79,17 @@ class Flattened:
             )
         return parts, structure
 
-    def _find_structure(self) -> None:
-        """Find the structure of the outputs where a kept package spared the export: on no data."""
-        from torch._subclasses.fake_tensor import FakeTensorMode
+    def call_once(self) -> None:
+        """Call the model itself, on the given tensors: that shows what its outputs really are.
 
-        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
-            self.module(*map(mode.from_tensor, self.tensors))
+        A tracer would turn the numbers among them into tensors. Raises UsageError for such outputs.
+        """
+        self.module(*self.tensors)
 
     def with_structure(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Return a function of the model's own arguments and outputs, around one of tensors."""
         if self._returned is None:
-            self._find_structure()
+            self.call_once()  # a kept package spared the export
         trees, places = self._trees, self._places
         returned, is_output = self._returned, self._is_output
 

@@ -175,6 +175,7 @@ class _Script:
             function: Callable[..., Any] = self._frozen(self._model)
             return function
         flat = Flattened(self._torch, self._model, args, kwargs)
+        flat.call_once()
         traced = jit.trace(flat.module, flat.tensors, check_trace=False)
         return flat.with_structure(self._frozen(traced))
 
