@@ -117,6 +117,8 @@ class LoadedModel:
         except self.framework.build.out_of_memory_errors():
             raise
         except Exception as error:
+            if outputs and (fault := probe.other_dimension(arrays, outputs)):
+                raise UsageError(fault) from error
             if batch > 1 and self._answers_one():
                 told = str(error).strip().partition("\n")[0]
                 kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
@@ -124,8 +126,6 @@ class LoadedModel:
                     f"the model answers one sample and not {batch} at a time: give --batch 1, or "
                     f"state reference_batch=1 and batches=(1,) in its Model ({kind}{told})"
                 ) from error
-            if outputs and (fault := probe.other_dimension(arrays, outputs)):
-                raise UsageError(fault) from error
             raise
         probe.check(arrays, outputs, batch)
 
