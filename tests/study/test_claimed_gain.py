@@ -81,7 +81,9 @@ def test_a_prediction_has_the_error_of_its_interval() -> None:
     narrow = ShippedClaim("predicted", 0, 0.0, Interval(1.5, 1.45, 1.55, 0.9))
     ratios = rounds(1.3, 0.01, 12)
     assert not of(ratios, wide).is_less
+    assert of(ratios, wide).is_limited_by_claim
     assert of(ratios, narrow).is_less
+    assert not of(rounds(1.3, 0.1, 4), narrow).is_limited_by_claim
     assert is_precise(rounds(1.3, 0.01, 4), wide)
 
 

@@ -49,8 +49,8 @@ def served(latency_s: float, is_default: bool, is_busy: bool, rates: list[float]
     """Return a launch of a server that answers each request in so long, at every rate."""
     dirty = DISTURBED if is_busy else Interference()
     calls = packed([0.01] * 30)
-    told = Served(Batching((1,)), 30, sustained=50.0)
-    slices = [Slice(1, 1, 30, 0.3, 0.5, dirty, packed_calls=calls, served=told)]
+    served = Served(Batching((1,)), 30, sustained=50.0)
+    slices = [Slice(1, 1, 30, 0.3, 0.5, dirty, packed_calls=calls, served=served)]
     for rate in rates:
         answers = packed([latency_s] * 200)
         offered = Served(Batching((1,)), 200, offered=rate)
@@ -61,7 +61,7 @@ def served(latency_s: float, is_default: bool, is_busy: bool, rates: list[float]
 
 
 class Scripted:
-    """Stands in for a bench: launches end as it is told."""
+    """Stands in for a bench: launches end as the test says."""
 
     def __init__(self, launched: Launched) -> None:
         self._launched = launched
@@ -166,7 +166,7 @@ def test_a_server_that_ends_before_the_lowest_rates_is_not_refuted(
 
     found, _ = verified(launched, slo=SLO)
     assert found.verdict is Conclusion.INCONCLUSIVE
-    assert "no launch of the recommendation told whether it keeps within" in found.reason
+    assert "no launch of the recommendation shows whether it keeps within" in found.reason
 
 
 @pytest.mark.parametrize(("is_busy", "verdict"), [(False, Conclusion.REFUTED),

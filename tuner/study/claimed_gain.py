@@ -41,7 +41,7 @@ _DIFFER = 0.1
 """Below this p value on either side (F test) two scatters are not pooled. Pooled, twelve rounds of
 launches that scatter by 3 % wrongly refuted 12 of 100 claims of launches that scatter by 10 %."""
 _KNOWN = 1e6
-"""Degrees of freedom of what is as good as known."""
+"""Degrees of freedom of what is as good as known; and a share that is as good as unbounded."""
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -64,6 +64,8 @@ class Gain(msgspec.Struct, frozen=True):
     is_less: bool = False
     """Whether it is surely less than claimed."""
     is_more: bool = False
+    is_limited_by_claim: bool = False
+    """Whether nearly all of the share's error is the claim's own, which no round makes smaller."""
 
 
 def mean_of(ratios: Sequence[float]) -> Mean | None:
@@ -79,12 +81,12 @@ def claimed_mean(claim: ShippedClaim) -> Mean | None:
 
     A prediction rests on no rounds: its interval is all that is known of its error.
     """
-    told, n = claim.speedup, claim.n_rounds
-    if told is None or told.point <= 1:
+    claimed, n = claim.speedup, claim.n_rounds
+    if claimed is None or claimed.point <= 1:
         return None
-    value, half = math.log(told.point), math.log(told.point / told.low)
+    value, half = math.log(claimed.point), math.log(claimed.point / claimed.low)
     if n < 2:
-        error = half / float(ndtri((1 + told.confidence) / 2))
+        error = half / float(ndtri((1 + claimed.confidence) / 2))
         return Mean(value, error**2, _KNOWN, 0)
     if claim.launch_sd is not None and claim.launch_freedom:
         # of all arms, so that a sample of few rounds that made the verdict by its small scatter
@@ -118,6 +120,7 @@ def gain_of(
         share,
         is_less=share.high < 1 and apart < -floor,
         is_more=share.low > 1 and apart > floor,
+        is_limited_by_claim=compared.is_limited_by_claim,
     )
 
 
@@ -150,7 +153,7 @@ def is_precise(ratios: Sequence[float], claim: ShippedClaim, at_least: float | N
     return (
         compared.half_width(1.0)
         <= (claimed.value - compared.log_speedup(at_least or HALF)) / _MARGIN
-        or 4 * compared.here_variance <= compared.claim_variance
+        or compared.is_limited_by_claim
     )
 
 
@@ -171,6 +174,11 @@ class _Compared:
             squares = claimed.variance**2 / claimed.freedom + here.variance**2 / here.freedom
             both = (claimed.variance + here.variance) ** 2
             self._freedom = min(both / squares, _KNOWN) if squares else _KNOWN
+
+    @property
+    def is_limited_by_claim(self) -> bool:
+        """Whether further rounds would hardly narrow anything: the claim's own error remains."""
+        return 4 * self.here_variance <= self.claim_variance
 
     def log_speedup(self, share: float) -> float:
         """Return the log speedup at a share of the claimed gain."""

@@ -153,8 +153,8 @@ def conclude(
     is_other = is_of_speed and _is_beyond(shown.default_bounds, claimed_value)
     if why := _other_default(shown.default_value, claimed_value, unit, 1.0 if is_other else _OFF):
         if not any(each.matters for each in found):
-            told = "and nothing that matters differs on the host"
-            verdict, reason = Conclusion.INCONCLUSIVE, f"{why}, {told}: {reason}"
+            unchanged = "and nothing that matters differs on the host"
+            verdict, reason = Conclusion.INCONCLUSIVE, f"{why}, {unchanged}: {reason}"
         else:
             reason = f"{reason}; {why}"
     if shown.failure is not None:
@@ -187,10 +187,10 @@ def of_a_server(claim: ShippedClaim, rounds: Sequence[InTime]) -> tuple[Conclusi
     if rounds and not (n and n_default):
         arm = "the default" if n else "the recommendation"
         return Conclusion.INCONCLUSIVE, (
-            f"no launch of {arm} told whether it keeps within the latency bound: give it more time"
+            f"no launch of {arm} shows whether it keeps within the latency bound: give it more time"
         )
     if met < n:
-        told = f"it kept within the latency bound in {met} of {n} rounds, {by_default}"
+        kept = f"it kept within the latency bound in {met} of {n} rounds, {by_default}"
         is_late_anyway = claim.default_meets_slo is False
         counted = [
             each.tuned
@@ -199,22 +199,22 @@ def of_a_server(claim: ShippedClaim, rounds: Sequence[InTime]) -> tuple[Conclusi
             if is_late_anyway or each.default is not False
         ]
         if len(counted) >= FIRST_LOOK and 2 * counted.count(False) > len(counted):
-            return Conclusion.REFUTED, told
-        return Conclusion.INCONCLUSIVE, f"{told}, which does not decide it"
+            return Conclusion.REFUTED, kept
+        return Conclusion.INCONCLUSIVE, f"{kept}, which does not decide it"
     if default_met == n_default:
         return None
-    told = f"in all of {n} rounds, {by_default}"
+    kept = f"in all of {n} rounds, {by_default}"
     if claim.default_meets_slo is not False:
         return Conclusion.INCONCLUSIVE, (
-            f"it keeps within the latency bound {told}: no ratio says what is gained here"
+            f"it keeps within the latency bound {kept}: no ratio says what is gained here"
         )
     if n < FIRST_LOOK:
-        return Conclusion.INCONCLUSIVE, f"too few rounds: in time {told}; give it more time"
-    return Conclusion.CONFIRMED, f"it keeps within the latency bound {told}, as claimed"
+        return Conclusion.INCONCLUSIVE, f"too few rounds: in time {kept}; give it more time"
+    return Conclusion.CONFIRMED, f"it keeps within the latency bound {kept}, as claimed"
 
 
 def _met(in_time: Iterable[bool | None]) -> tuple[int, int]:
-    """Return in how many rounds an arm was in time, and in how many it told."""
+    """Return the number of rounds in which an arm was in time, and of those that show it."""
     known = [each for each in in_time if each is not None]
     return sum(known), len(known)
 
@@ -251,21 +251,21 @@ def _of_failure(
     Other programs, or the default that is resident beside it, may take the time or the memory that
     it wanted. They do not make its outputs wrong, nor raise the same exception twice.
     """
-    told = f"{failure.outcome}: {failure.reason}"
+    how = f"{failure.outcome}: {failure.reason}"
     if failure.outcome not in CAN_PASS:
-        return Conclusion.REFUTED, f"the recommendation fails here ({told})"
+        return Conclusion.REFUTED, f"the recommendation fails here ({how})"
     if fails_alone is None:
         return Conclusion.INCONCLUSIVE, (
-            f"the recommendation failed ({told}), and there was no time to launch it again by "
+            f"the recommendation failed ({how}), and there was no time to launch it again by "
             "itself: give it more time"
         )
     if not fails_alone:
         return Conclusion.INCONCLUSIVE, (
-            f"the recommendation failed once ({told}), and not when it was launched again by itself"
+            f"the recommendation failed once ({how}), and not when it was launched again by itself"
         )
     if failure.outcome in _FOR_WANT and (why := _disturbance(launches)):
-        return Conclusion.INCONCLUSIVE, f"{why}, and the recommendation failed ({told})"
-    return Conclusion.REFUTED, f"the recommendation fails here, by itself as well ({told})"
+        return Conclusion.INCONCLUSIVE, f"{why}, and the recommendation failed ({how})"
+    return Conclusion.REFUTED, f"the recommendation fails here, by itself as well ({how})"
 
 
 def _over_bounds(recommendation: Recommendation, launches: Sequence[LaunchRecord]) -> str:
@@ -325,9 +325,9 @@ def against_claim(
         return Conclusion.INCONCLUSIVE, "too few rounds for an interval: give it more time"
     here, share = found.speedup, found.share
     if share is None or claimed is None:
-        at_least, told = None, ""
+        at_least, of_claim = None, ""
     else:
-        told = f"{share.point:.0%} of the claimed gain ({share.low:.0%} - {share.high:.0%})"
+        of_claim = f"{share.point:.0%} of the claimed gain ({share.low:.0%} - {share.high:.0%})"
     if here.high <= 1:
         return Conclusion.REFUTED, "it is no faster than the default here"
     is_less = found.is_less
@@ -337,28 +337,32 @@ def against_claim(
         faster = "faster, but" if here.low > 1 else "it gains less than was claimed:"
         asked = "" if at_least is None else f", at least {at_least:.0%} is asked for"
         return Conclusion.REFUTED, (
-            f"{faster} {here.point:.2f}x here of the claimed {claimed.point:.2f}x, {told}{asked}"
+            f"{faster} {here.point:.2f}x here of the claimed {claimed.point:.2f}x, "
+            f"{of_claim}{asked}"
         )
     if here.low <= 1:
         return Conclusion.INCONCLUSIVE, "the interval holds 1: give it more time, or a quieter host"
     if share is None:
         return Conclusion.CONFIRMED, "faster than the default, as claimed"
     if at_least is not None and share.low < at_least:
+        advice = "give it more time, or a quieter host"
+        if found.is_limited_by_claim:
+            advice = "the claim itself is no more certain than that: more time does not help"
         return Conclusion.INCONCLUSIVE, (
-            f"faster than the default, but the rounds do not tell whether by at least "
-            f"{at_least:.0%} of the claimed gain: {told}; give it more time, or a quieter host"
+            f"faster than the default, but the rounds do not show whether by at least "
+            f"{at_least:.0%} of the claimed gain: {of_claim}; {advice}"
         )
     if found.is_more:
         return Conclusion.CONFIRMED, (
             "faster than the default, by more than was claimed, so that it may pay to tune here"
         )
     if at_least is not None:
-        return Conclusion.CONFIRMED, f"faster than the default, by {told}"
+        return Conclusion.CONFIRMED, f"faster than the default, by {of_claim}"
     if share.low < HALF:
         return Conclusion.CONFIRMED, (
-            f"faster than the default, and not surely by less than claimed: {told}"
+            f"faster than the default, and not surely by less than claimed: {of_claim}"
         )
-    return Conclusion.CONFIRMED, f"faster than the default, as claimed: {told}"
+    return Conclusion.CONFIRMED, f"faster than the default, as claimed: {of_claim}"
 
 
 def is_busy(launches: Iterable[LaunchRecord]) -> bool:
