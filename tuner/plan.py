@@ -114,25 +114,7 @@ def plan(
 
     if request.hardware != AUTO:  # what cannot be is said before a model is loaded
         check_device(choose_profile(request.hardware, host), host)
-    if not is_strict and (request.program is not None or request.service is not None):
-        least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
-        _check_seconds(request.budget_s, least_s, "a framework takes")
-    facts: dict[str, ModelFacts] = {}
-    if request.program is not None:
-        ref, card, facts = find_program(request.program, waiting())
-    elif (served := request.service) is not None:
-        ref, card, facts = find_service(
-            served.command, served.url, served.requests, served.headers, waiting()
-        )
-    else:
-        ref, card = find_model(
-            request.model,
-            MODELS,
-            inputs=request.inputs,
-            allows_pickle=request.allows_pickle,
-            batch_dim=request.batch_dim,
-            waiting=waiting(),
-        )
+    ref, card, facts = _find(request, waiting())
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
     in_question = in_question_of(request, card)
@@ -144,8 +126,7 @@ def plan(
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
-    if not is_strict:
-        _check_budget(request.budget_s, frameworks)
+    _check_budget(request.budget_s, frameworks)
     meant = (*frameworks, *request.together)
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
@@ -175,6 +156,27 @@ def plan(
     ]
     _refuse_without_effect(plans, request.restrictions)
     return plans
+
+
+def _find(request: Request, waiting: Waiting) -> tuple[ModelRef, ModelCard, dict[str, ModelFacts]]:
+    """Find what is to be tuned; facts by framework, of what was started to be looked at."""
+    program, served = request.program, request.service
+    if program is not None or served is not None:
+        least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
+        _check_seconds(request.budget_s, least_s, "a framework takes")
+    if program is not None:
+        return find_program(program, waiting)
+    if served is not None:
+        return find_service(served.command, served.url, served.requests, served.headers, waiting)
+    ref, card = find_model(
+        request.model,
+        MODELS,
+        inputs=request.inputs,
+        allows_pickle=request.allows_pickle,
+        batch_dim=request.batch_dim,
+        waiting=waiting,
+    )
+    return ref, card, {}
 
 
 def _check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
