@@ -180,6 +180,14 @@ def test_slips_of_known_names_are_faults(here: Here) -> None:
     assert faults(found)["PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"][0] == "irrelevant"
 
 
+def test_a_slip_that_is_not_exported_is_a_slip_first(here: Here) -> None:
+    found = linted(here, "#!/bin/sh\nOMP_NUM_THREAD=4\nMKL_NUM_THREADS=2\npython a.py\n", "x.sh")
+    assert {each["name"]: each["why"] for each in found["findings"]} == {
+        "OMP_NUM_THREAD": "misspelt",
+        "MKL_NUM_THREADS": "not_exported",
+    }
+
+
 def test_a_unit_binds_and_limits_what_it_starts(here: Here) -> None:
     found = linted(
         here,

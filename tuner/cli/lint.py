@@ -170,8 +170,8 @@ def _show(found: LintReport) -> None:
         )
         console.print(Text(f"    {reason(finding)}", style="dim"), soft_wrap=True)
     for entry in found.not_understood:
-        told = f"{_place(entry)}not understood: {entry.text} ({GAPS[entry.gap]})"
-        console.print(Text(told, style="dim"), soft_wrap=True)
+        text = f"{_place(entry)}not understood: {entry.text} ({GAPS[entry.gap]})"
+        console.print(Text(text, style="dim"), soft_wrap=True)
     for note, detail in found.notes.items():
         shown = f"; it has {detail} CPUs" if note is Note.IMAGE and detail else detail
         console.print(Text(f"note: {NOTES[note].format(shown)}", style="dim"), soft_wrap=True)
@@ -181,11 +181,12 @@ def _show(found: LintReport) -> None:
 def _summary(found: LintReport) -> str:
     """Write the last line: nothing is called right that was not understood."""
     n, faults, left = found.n_settings, len(found.faults), len(found.not_understood)
-    told = f"{n} tuning variable{'' if n == 1 else 's'} read, for {' and '.join(found.frameworks)}"
+    frameworks = " and ".join(found.frameworks)
+    counted = f"{n} tuning variable{'' if n == 1 else 's'} found, for {frameworks}"
     what = f"{faults} fault{'' if faults == 1 else 's'}" if faults else "nothing wrong"
     if left:
         what += f" in what was understood; {left} {'is' if left == 1 else 'are'} not understood"
-    return f"{told}: {what}"
+    return f"{counted}: {what}"
 
 
 def _place(entry: LintFinding | NotUnderstood) -> str:

@@ -24,11 +24,12 @@ from tuner.host.secrets import stated
 from tuner.host.topology import Cpu, Node, Topology, parse_cpu_list
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.as_run import Cause, Remark, effects
+from tuner.space.catalogue import KNOBS
 from tuner.space.knobs_of.launch import PRELOADED
 from tuner.space.launching import PRELOAD
 from tuner.space.profile import Profile
 from tuner.space.resolve import resolve_space
-from tuner.space.restrictions import Restrictions
+from tuner.space.restrictions import Restrictions, slip_of
 from tuner.space.space import Space
 from tuner.space.variables import misspelt
 
@@ -212,8 +213,8 @@ class LaunchJudge:
         known = self.known(environment)
         remarks = effects(known, self.host, subject.workload, subject.space)
         possible = [
-            (told, effects(known, self.host, subject.workload, subject.wide_space, {knob: library}))
-            for (knob, library), told in self._preload.possible.items()
+            (source, effects(known, self.host, subject.workload, subject.wide_space, {knob: name}))
+            for (knob, name), source in self._preload.possible.items()
             if PRELOAD in environment
         ]
         found = []
@@ -222,7 +223,7 @@ class LaunchJudge:
             if is_of_no_speed(name) and remark.cause is not Cause.MISSPELT:
                 continue
             depends_on = next(
-                (told for told, others in possible
+                (source for source, others in possible
                  if not any(_is_same(remark, other) for other in others)), ""
             )  # fmt: skip
             assignment = environment[name if name in environment else PRELOAD]
@@ -280,10 +281,14 @@ class LaunchJudge:
         return found
 
     def _not_exported(self) -> Iterable[LintFinding]:
-        """Yield what a shell sets and keeps to itself."""
+        """Yield what a shell keeps to itself; a misspelt name would stay one if exported."""
         last = {each.name: each for each in self._launched.assignments
                 if not each.is_exported and is_tuning_variable(each.name)}  # fmt: skip
-        return (self.of(each, Kind.DEAD, Why.NOT_EXPORTED) for each in last.values())
+        for each in last.values():
+            if meant := slip_of(f"env.{each.name}", KNOBS):
+                yield self.of(each, Kind.MISSPELT, Cause.MISSPELT, meant.removeprefix("env."))
+            else:
+                yield self.of(each, Kind.DEAD, Why.NOT_EXPORTED)
 
     # ------------------------------------------------------------------ what is granted
 
@@ -409,12 +414,12 @@ class _Preload:
             elif name is not None:
                 self.libraries.setdefault(name, path)
 
-    def _may_load(self, name: str | None, told: str) -> None:
+    def _may_load(self, name: str | None, source: str) -> None:
         """Note a library that may be loaded; None: any."""
         for knob, libraries in PRELOADED.items():
             for library in libraries:
                 if name in (None, library):
-                    self.possible.setdefault((knob, library), told)
+                    self.possible.setdefault((knob, library), source)
 
     def known(self, assignment: Assignment | None) -> str:
         """Return what is surely loaded, as the variable's value."""
