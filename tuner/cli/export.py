@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -33,6 +34,9 @@ def main(path: Path, target: str, out: Path | None, command: Sequence[str]) -> N
         print(text, end="")
     else:
         write_whole(out, text, executable=target in EXECUTABLE)
+        source = path / _file_of(path) if path.is_dir() else path
+        if target == "python" and out.absolute().parent != source.absolute().parent:
+            print(f"{out} reads {source.name}: copy {source} next to it", file=sys.stderr)
 
 
 def _file_of(path: Path) -> str:

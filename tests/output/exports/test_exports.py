@@ -307,6 +307,19 @@ def test_the_python_file_runs_beside_its_recommendation(r: Recommendation, tmp_p
         assert any(name in line for line in missing), missing
 
 
+def test_a_python_file_written_elsewhere_says_what_belongs_next_to_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "recommended.reduced.toml"
+    write_recommendation(kept, next(iter(EVERY.values())))
+    (tmp_path / "app").mkdir()
+    export.main(kept, "python", tmp_path / "serve.py", ())
+    assert capsys.readouterr().err == ""
+    elsewhere = tmp_path / "app" / "serve.py"
+    export.main(kept, "python", elsewhere, ())
+    assert f"{elsewhere} reads {kept.name}: copy {kept} next to it" in capsys.readouterr().err
+
+
 def batching_parameters() -> Any:
     """Return the message that TensorFlow Serving reads, as far as it concerns the file.
 
