@@ -2,6 +2,8 @@
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
@@ -10,13 +12,15 @@ from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.study.studies import new_study
 from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, rounds, search
 from tuner.findings.ahead import ahead
-from tuner.findings.remarks import remarks
+from tuner.findings.remarks import _of_outputs, remarks
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, WinnerClass
 from tuner.record.objective import Objective
+from tuner.record.output_check import OutputCheck
 from tuner.record.store import Store
 from tuner.space.restrictions import Restrictions
 from tuner.study.budget import Budget
+from tuner.study.claim import Claim
 from tuner.study.confirm import make_claims
 
 
@@ -169,3 +173,18 @@ def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
     assert [Configuration.of(found.configuration) for found in named] == [BOTH] * is_dear
     assert all(found.lead.point == pytest.approx(1.36, abs=0.01) for found in named)
     assert all(found.reason.startswith("fake.streams raises memory") for found in named)
+
+
+@pytest.mark.parametrize(
+    ("n_inputs", "why"),
+    [(20, "it is over 20 inputs alone"), (128, "nearly all of the 128 inputs one class")],
+)
+def test_why_classes_that_agree_say_little_is_remarked(n_inputs: int, why: str) -> None:
+    reduced = Configuration.of({"fake.precision": "bf16"})
+    check = OutputCheck(0.01, n_inputs, 1.0, n_inputs, 9, top1_informative=False, top1_all=1.0)
+    request = SimpleNamespace(configuration=reduced)
+    record = SimpleNamespace(request=request, prepared=object(), check=check)
+    store = cast(Store, SimpleNamespace(launches={1: record}))
+    (text,) = _of_outputs(store, Claim(reduced, "faster", ""))
+    assert "says little: " in text
+    assert text.endswith(why)

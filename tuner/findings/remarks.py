@@ -13,6 +13,7 @@ from tuner.host.interference import disturbances, n_disturbed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
 from tuner.record.launch import Purpose
+from tuner.record.output_check import MIN_TOP1_INPUTS
 from tuner.record.store import Store
 from tuner.space.catalogue import is_default, winner_class
 from tuner.study.claim import Claim
@@ -192,10 +193,11 @@ def _of_outputs(store: Store, claim: Claim) -> list[str]:
     if not reduced or not check or check.top1_informative:
         return []
     if check.top1_all is not None:
-        return [
-            f"top-1 agreement of {claim.configuration.label()} says little: the default gives "
-            f"nearly all of the {check.n_inputs} inputs one class"
-        ]
+        n = check.n_inputs
+        why = f"the default gives nearly all of the {n} inputs one class"
+        if n < MIN_TOP1_INPUTS:
+            why = f"it is over {n} inputs alone"
+        return [f"top-1 agreement of {claim.configuration.label()} says little: {why}"]
     if check.top1_agreement is None:
         return []
     return [

@@ -29,6 +29,8 @@ BY_CHANCE = 2
 """So many inputs (or integers) more may change: 32 measure a share of 10 % no better than that."""
 MOST_CHANGED = 0.5
 """The most that may change, however few there are: exchanged answers have 1."""
+MIN_TOP1_INPUTS = 64
+"""With fewer inputs equal classes say little: 20 that agree leave 14 % of flips possible (95 %)."""
 CLEAR_MARGIN = 8.0
 """A class is clear if it leads by this many times the drift that is allowed. Plain bf16 rounding
 flipped classes that led by up to 5.9 times its own drift (a small network; 2.3 on resnet50)."""
@@ -46,9 +48,9 @@ class OutputCheck(msgspec.Struct, frozen=True):
     drift: the largest over output tensors of ||y - y0|| / ||y0 - mean over inputs of y0||.
     top1_agreement: share of equal top-1 classes over the `top1_inputs` inputs whose class the
     default leads clearly; None where the model has no classes, or none is clear.
-    `top1_informative` is False where a constant answer would agree as well. accuracy: what the
-    user's function made of these outputs and of the default's; None where there is no such
-    function, or numerics are the same.
+    `top1_informative` is False for few inputs, and where a constant answer would agree as well.
+    accuracy: what the user's function made of these outputs and of the default's; None where there
+    is no such function, or numerics are the same.
 
     None, "" and 0 stand in files of earlier versions, which did not have the later figures. Their
     clear inputs led by 8 times the error of the compared outputs themselves.
@@ -122,7 +124,7 @@ def bounds_of(
     changed = max(flipped, SAME_AS_DEFAULT * default_changed) if default_drift else 0.0
     if changes_numerics:
         drift = MAX_DRIFT_REDUCED if tolerance is None else max(tolerance, _FP32)
-        # the default's own rounding is in what is compared, whatever the user allows besides
+        # the default's own rounding is in what is compared, whatever the user allows
         drift = max(drift, same) if default_drift else drift
         changed = flipped = MAX_CHANGED_REDUCED * max(1.0, drift / MAX_DRIFT_REDUCED)
     default_rounding = _TF32_ROUNDING if default_drift else FP32_ROUNDING

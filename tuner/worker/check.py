@@ -25,13 +25,13 @@ import numpy.typing as npt
 
 from tuner.record.output_check import (
     FP32_ROUNDING,
+    MIN_TOP1_INPUTS,
     Bounds,
     OutputCheck,
     changed_bound,
 )
 from tuner.worker.kept import Array, Kept
 
-MIN_TOP1_INPUTS = 64
 _FOLLOWS = 0.5
 """Least correlation over the inputs with the default's output."""
 _MOVED_BY = 4.0
