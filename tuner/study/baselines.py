@@ -10,12 +10,13 @@ from tuner.errors import NothingMeasured
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.events import Warned
-from tuner.record.journal import Phase
+from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
+from tuner.study.ledger import Ledger
 from tuner.study.prospect import warn_of_a_short_budget
 from tuner.study.schedule import Schedule
 from tuner.study.study import Study
@@ -61,15 +62,8 @@ def measure_baselines(study: Study) -> None:
     chosen = sorted(try_transferred(study, chosen, first), key=lambda b: b.configuration != own)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
     _measure(study, at_first)
-
-    def score(baseline: Baseline) -> float:
-        found = ledger.score(ledger.at_batch(baseline.configuration, first))
-        return found if found is not None else -math.inf
-
-    ranked = sorted(chosen, key=score, reverse=True)
-    klass_of = {b.name: winner_class(b.configuration) for b in ranked}
-    first_of_class = {klass_of[b.name]: b for b in reversed(ranked)}.values()
-    leaders = dict.fromkeys([*first_of_class, *(b for b in chosen if b.configuration == own)])
+    leaders = _best_of_each_class(ledger, chosen, first)
+    leaders += [b for b in chosen if b.configuration == own and b not in leaders]
     is_silent = ledger.default_is_silent
     working = [b for b in ledger.batches if is_silent or not _fails_at(study, b)]
     if chosen and len(working) < len(ledger.batches):
@@ -84,6 +78,22 @@ def measure_baselines(study: Study) -> None:
         study.notes.leave_undone(f"to measure {', '.join(sorted(elsewhere))} at every batch")
     is_complete = not skipped and not elsewhere
     study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
+
+
+def _best_of_each_class(
+    ledger: Ledger, baselines: Sequence[Baseline], batch: int
+) -> list[Baseline]:
+    """Return the baseline with the highest score at a batch, of each winner class."""
+
+    def score(baseline: Baseline) -> float:
+        found = ledger.score(ledger.at_batch(baseline.configuration, batch))
+        return found if found is not None else -math.inf
+
+    ranked = sorted(baselines, key=score, reverse=True)
+    best: dict[WinnerClass, Baseline] = {}
+    for each in reversed(ranked):
+        best[winner_class(each.configuration)] = each
+    return list(best.values())
 
 
 def _measure_stand_in(study: Study) -> None:
