@@ -249,8 +249,8 @@ def main() -> None:
     alone = [g for g in gains if (g.framework, g.factors) == ("torch", ("allocator",))]
     tell("  tcmalloc alone, torch", alone, sd)
     tell("all that rules foretell", everything, sd)
-    told = {name: held_apart(gains, apart) for name, apart in APART.items()}
-    for name, held in told.items():
+    by_split = {name: held_apart(gains, apart) for name, apart in APART.items()}
+    for name, held in by_split.items():
         print(
             f"calibrated on {name}: {sum(held)} of {len(held)} held ({statistics.fmean(held):.0%})"
         )
@@ -259,7 +259,7 @@ def main() -> None:
             print(f"    {host}: {sum(here)} of {len(here)}")
     if given.write:
         kept = Calibration(
-            round(sd, 3), sum(told[HELD_APART]), len(gains),
+            round(sd, 3), sum(by_split[HELD_APART]), len(gains),
             list(dict.fromkeys(g.rounds for g in gains)),
             f"python -m benchmarks.guideline_coverage {given.folder} --recordings "
             f"{given.recordings} --write {given.write}",

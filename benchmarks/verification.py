@@ -107,8 +107,8 @@ def claim_of(case: Case, draw: np.random.Generator) -> ShippedClaim | None:
             if verdict == "ambiguous":
                 continue
             if arm == 1:
-                told = ShippedClaim("faster", n, noise.floor(n), speedup, noise.launch_sd, n - 1)
-                return told if verdict == "faster" else None
+                claim = ShippedClaim("faster", n, noise.floor(n), speedup, noise.launch_sd, n - 1)
+                return claim if verdict == "faster" else None
             still_open.discard(arm)
             ends[arm] = n
     return None

@@ -102,17 +102,17 @@ class Adviser:
             self._failed.append(tuple(entry.name for entry in blamed))
         knobs = {knob for entry in blamed for knob in entry.settings}
         settings = advised.configuration.settings
-        told = [f"{k}={v}" for k, v in settings if k in knobs or not blamed]
-        self._faults[advised.configuration] = f"{', '.join(told)} failed here, {fault}"
+        culprits = [f"{k}={v}" for k, v in settings if k in knobs or not blamed]
+        self._faults[advised.configuration] = f"{', '.join(culprits)} failed here, {fault}"
 
     def notes(self) -> list[str]:
-        """Return what whoever uses it should know."""
+        """Return what the user should know."""
         known, here, guidelines = self._known, self._here, self._guidelines
-        found = [f"{told}; it is not advised" for told in self._faults.values()]
+        found = [f"{fault}; it is not advised" for fault in self._faults.values()]
         if unlike := [name for name in known.strange if name not in HOST_FACTS]:
-            told = "; ".join(fact_in_words(name, self._facts[name]) for name in unlike)
+            shown = "; ".join(fact_in_words(name, self._facts[name]) for name in unlike)
             found.append(
-                f"unlike all that was measured ({told}): only what holds of every kind is set"
+                f"unlike all that was measured ({shown}): only what holds of every kind is set"
             )
         if here not in guidelines.hosts:
             found.append(
@@ -123,9 +123,9 @@ class Adviser:
                   for name, why in left_out if name in known.rules]  # fmt: skip
         settable_here = {entry.name for entry in self._factors.here}
         for setting in known.distant.keys() & settable_here:
-            told = "; ".join(fact_in_words(n, self._facts[n]) for n in known.distant[setting])
+            shown = "; ".join(fact_in_words(n, self._facts[n]) for n in known.distant[setting])
             found.append(f"{setting} is not set: the few models that it was measured in are not of "
-                         f"this size ({told}): tune it")  # fmt: skip
+                         f"this size ({shown}): tune it")  # fmt: skip
         untold = settable_here - set(settable(known, self._factors.here))
         if cut := sorted(untold & known.rules.keys()):
             found.append(f"{', '.join(cut)}: how the cores are shared out was measured on hosts "
@@ -137,10 +137,10 @@ class Adviser:
                              f"{here}: tune it")  # fmt: skip
         return found
 
-    def _is_of(self, told: StudyOf | Failure) -> bool:
+    def _is_of(self, entry: StudyOf | Failure) -> bool:
         """Tell whether it is about this very model, on whatever host."""
         workload = self._plan.workload
-        return (told.model, told.framework) == (workload.model.label(), workload.framework)
+        return (entry.model, entry.framework) == (workload.model.label(), workload.framework)
 
     def _is_same(self, study: StudyOf) -> bool:
         """Tell whether a study was of this very model, at this batch, on such a host."""
@@ -163,16 +163,16 @@ class Adviser:
             )
             own = study.winners.get(klass)
             if own is not None and own.verdict == "keep_default":
-                told = f"{there}: nothing that was tried is faster"
-                return Advised("looked_up", Configuration(), None, [told], [study.name])
+                basis = f"{there}: nothing that was tried is faster"
+                return Advised("looked_up", Configuration(), None, [basis], [study.name])
             for name, found in study.winners.items():
                 made = self._same_here(found, klass) if found.verdict == "faster" else None
                 if made is None or found.speedup is None or made in self._faults:
                     continue
                 if name == klass:
                     return Advised("looked_up", made, found.speedup, [confirmed], [study.name])
-                told = f"{confirmed} as {name}; of {klass} it decided nothing more"
-                less = Advised("looked_up", made, found.speedup, [told], [study.name])
+                basis = f"{confirmed} as {name}; of {klass} it decided nothing more"
+                less = Advised("looked_up", made, found.speedup, [basis], [study.name])
                 narrower.append((found.speedup.low, less))
         own_ones = (s.winners[klass] for s in self._same if klass in s.winners)
         is_open = all(found.verdict == "ambiguous" for found in own_ones)
@@ -201,17 +201,17 @@ class Adviser:
         freedom = self._guidelines.launch_freedom[study.fingerprint]
         itself = known_by_itself(study, freedom, self._known)
         there = f"the study {study.name} of {study.created[:10]} on {study.host}"
-        told = [f"{there}, by the effects in its designed part:"]
+        basis = [f"{there}, by the effects in its designed part:"]
         failed = [*self._failed, *(each for same in self._same for each in same.failed)]
         best = best_combination(self._factors, itself, klass, failed)
         if best is None and self._failed:
             return None  # what gained there does not run here
         if best is None:
-            told.append(_NOTHING_GAINS)
-            return Advised("looked_up", Configuration(), None, told, [study.name])
+            basis.append(_NOTHING_GAINS)
+            return Advised("looked_up", Configuration(), None, basis, [study.name])
         configuration, prediction = best
-        told += [sentence(rule).partition(" on average")[0] for rule in prediction.rules]
-        return Advised("looked_up", configuration, prediction.speedup, told, [study.name],
+        basis += [sentence(rule).partition(" on average")[0] for rule in prediction.rules]
+        return Advised("looked_up", configuration, prediction.speedup, basis, [study.name],
                        factors=prediction.factors)  # fmt: skip
 
     def _predicted(self, klass: WinnerClass) -> Advised:
@@ -225,16 +225,16 @@ class Adviser:
             why = "no rule about such a model has families enough behind it"
             if known.elsewhere:
                 why = "all that is known of such a model was measured on one other host"
-            told = [_NOTHING_GAINS if known.rules else why]
+            basis = [_NOTHING_GAINS if known.rules else why]
             is_open = may_gain(self._factors, known, klass, failed)
             verdict: Expected = "not_known" if is_open else "predicted"
-            return Advised(verdict, Configuration(), None, told, [], [*never_ran.values()])
+            return Advised(verdict, Configuration(), None, basis, [], [*never_ran.values()])
         configuration, prediction = best
-        told = [
+        basis = [
             sentence(rule) + measured_elsewhere(rule, guidelines, self._here)
             for rule in prediction.rules
         ]
-        told += self._in_itself(prediction.factors)
+        basis += self._in_itself(prediction.factors)
         beware = [
             f"{each.setting} failed in {where_it_failed(each)}"
             for each in guidelines.failures
@@ -242,7 +242,7 @@ class Adviser:
         ]
         beware += never_ran.values()
         studies = sorted({name for rule in prediction.rules for name in rule.studies})
-        return Advised("predicted", configuration, prediction.speedup, told, studies, beware,
+        return Advised("predicted", configuration, prediction.speedup, basis, studies, beware,
                        prediction.factors, self._held())  # fmt: skip
 
     def _held(self) -> tuple[int, int] | None:

@@ -174,10 +174,10 @@ def _held_against(
 ) -> list[LintFinding]:
     set_: Mapping[str, object] = own.as_dict()
     wanted = meant.as_dict()
-    told = f"{framework}: {sentence(rule)}"
+    detail = f"{framework}: {sentence(rule)}"
     is_open = judge.may_preload and wanted.keys() & PRELOADED.keys()
     if rule.advice == "set" and not is_open and not any(knob in set_ for knob in wanted):
-        return [LintFinding(Kind.MISSED, Why.GUIDELINE, meant.label(), detail=told)]
+        return [LintFinding(Kind.MISSED, Why.GUIDELINE, meant.label(), detail=detail)]
     if rule.advice == "leave" and all(set_.get(knob) == v for knob, v in wanted.items()):
         names = {each.alias_of: each.id for each in space.knobs if each.alias_of}
         for knob in wanted:
@@ -185,6 +185,6 @@ def _held_against(
             own_names = (each.removeprefix("env.") for each in written)
             each = next((environment[n] for n in own_names if n in environment), None)
             if each is not None:
-                return [judge.of(each, Kind.HURTS, Why.GUIDELINE, told)]
-        return [LintFinding(Kind.HURTS, Why.GUIDELINE, meant.label(), detail=told)]
+                return [judge.of(each, Kind.HURTS, Why.GUIDELINE, detail)]
+        return [LintFinding(Kind.HURTS, Why.GUIDELINE, meant.label(), detail=detail)]
     return []

@@ -51,7 +51,7 @@ class Recommended(msgspec.Struct, frozen=True):
     shipped: WinnerClass
     advised: dict[WinnerClass, Advised]
     notes: list[str]
-    """What whoever uses it should know."""
+    """What the user should know."""
 
 
 def read_rules(path: Path | None) -> Guidelines:
@@ -90,9 +90,9 @@ def _check_frameworks(frameworks: Iterable[str], guidelines: Guidelines) -> None
     known = {study.framework for study in guidelines.studies}
     for framework in frameworks:
         if framework not in known:
-            told = ", ".join(sorted(known)) or "no framework"
+            names = ", ".join(sorted(known)) or "no framework"
             raise UsageError(
-                f"the guidelines are of {told}, and say nothing of {framework}: tune it, or leave "
+                f"the guidelines are of {names}, and say nothing of {framework}: tune it, or leave "
                 "it out with --framework"
             )
 
@@ -170,8 +170,8 @@ def _within_the_time(ran: Advised | None) -> Advised:
     """
     if ran is None or not ran.configuration.settings:
         return _not_known(f"nothing that is recommended ran here within {TRIAL_S:.0f} s")
-    told = f"nothing beyond it ran here within {TRIAL_S:.0f} s"
-    return msgspec.structs.replace(ran, rests_on=[*ran.rests_on, told])
+    limit = f"nothing beyond it ran here within {TRIAL_S:.0f} s"
+    return msgspec.structs.replace(ran, rests_on=[*ran.rests_on, limit])
 
 
 def _untried(adviser: Adviser, klass: WinnerClass, why: str) -> Advised:

@@ -30,8 +30,8 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
             if name.startswith(f"{framework}_"):
                 (root / name).mkdir()
                 text = (PROGRAMS / f"{name}.py").read_text()
-                (told,) = re.findall(r"^# settings: (.*)$", text, re.MULTILINE)
-                written(root / name, json.loads(told), framework)
+                (caught,) = re.findall(r"^# settings: (.*)$", text, re.MULTILINE)
+                written(root / name, json.loads(caught), framework)
         done = subprocess.run(
             [sys.executable, "-P", str(PROGRAMS / "run_all.py"), framework, str(root)],
             env=untuned(os.environ), capture_output=True, text=True, check=False,

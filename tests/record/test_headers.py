@@ -26,7 +26,7 @@ def test_the_same_secret_from_another_variable_is_the_same_request() -> None:
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "expected"),
     [
         (["no colon"], 'is not "Name: value"'),
         (["bad name: hidden1"], 'is not "Name: value"'),
@@ -41,13 +41,13 @@ def test_the_same_secret_from_another_variable_is_the_same_request() -> None:
     ],
 )
 def test_a_header_that_cannot_be_sent_or_must_not_be_kept_is_refused_without_its_value(
-    typed: list[str], told: str, monkeypatch: pytest.MonkeyPatch
+    typed: list[str], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("DB_PASSWORD", "hidden1"), ("SHOP", "sesame"), ("OTHER", "sesame")):
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError) as refused:
         service_of(None, None, None, typed)
-    assert told in str(refused.value)
+    assert expected in str(refused.value)
     assert "hidden1" not in str(refused.value)
 
 

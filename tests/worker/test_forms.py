@@ -134,7 +134,7 @@ def run(settings):
         (one,) = said
         return one
 
-told = {}
+refusals = {}
 for name, settings in json.loads(sys.argv[1]).items():
     reads, writes = os.pipe()
     if os.fork() == 0:
@@ -145,14 +145,14 @@ for name, settings in json.loads(sys.argv[1]).items():
         os.write(writes, said.encode())
         os._exit(0)
     os.close(writes)
-    told[name] = open(reads).read()
+    refusals[name] = open(reads).read()
     os.wait()
-print(json.dumps(told))
+print(json.dumps(refusals))
 """
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory, compiled: Path) -> dict[str, str]:
+def refusals(tmp_path_factory: pytest.TempPathFactory, compiled: Path) -> dict[str, str]:
     """What each form said, in a copy of a process that has the framework imported."""
     folder = tmp_path_factory.mktemp("forms")
     program = folder / "program.py"  # TorchScript and the compilers read its source
@@ -170,7 +170,11 @@ def told(tmp_path_factory: pytest.TempPathFactory, compiled: Path) -> dict[str, 
 
 @needs("torch")
 @pytest.mark.parametrize("form", FORMS)
-def test_a_form_takes_and_returns_what_the_model_does(form: str, told: dict[str, str]) -> None:
+def test_a_form_takes_and_returns_what_the_model_does(form: str, refusals: dict[str, str]) -> None:
     """Dictionaries, tuples, keywords, constants, data classes; what it cannot return is refused."""
     refused = "UsageError: the model returns a value of type int among its outputs"
-    assert told[form].startswith(refused) if FORMS[form].keys() & REFUSING else told[form] == ""
+    assert (
+        refusals[form].startswith(refused)
+        if FORMS[form].keys() & REFUSING
+        else refusals[form] == ""
+    )

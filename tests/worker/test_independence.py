@@ -202,10 +202,10 @@ def test_threads_that_a_model_sets_are_named_with_their_line_and_tried_without(
     (own,) = [each for each in facts.own_settings if each.holds]
     assert own.call_s > 0
     assert own.call_without_s > 0
-    told = warnings_of(facts)
-    assert len(told) == 2
-    assert f"people.py:{line - 1} sets MKL_NUM_THREADS=3 in os.environ" in told[0]
-    assert "Remove the line and tune again" in told[1]
+    texts = warnings_of(facts)
+    assert len(texts) == 2
+    assert f"people.py:{line - 1} sets MKL_NUM_THREADS=3 in os.environ" in texts[0]
+    assert "Remove the line and tune again" in texts[1]
 
 
 TENSORFLOW = """

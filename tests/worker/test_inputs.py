@@ -84,13 +84,13 @@ def test_inputs_like_an_example_have_its_shape_without_its_batch() -> None:
 
 def test_what_is_not_generated_is_refused_with_what_to_do() -> None:
     low = SimpleNamespace(dtype="torch.bfloat16")
-    for example, told in (
+    for example, expected in (
         (low, "give it in float32"),
         (np.array([["a text"]]), "--inputs FILE.npz"),
         (np.zeros((4, 2), np.complex64), "complex64; give float32"),
     ):
-        with pytest.raises(UsageError, match=told):
+        with pytest.raises(UsageError, match=expected):
             inputs_like(example)
-    for dtype, told in (("string", "takes texts"), ("bfloat16", "give it in float32")):
-        with pytest.raises(UsageError, match=told):
+    for dtype, expected in (("string", "takes texts"), ("bfloat16", "give it in float32")):
+        with pytest.raises(UsageError, match=expected):
             input_of("x", (4,), dtype)

@@ -105,8 +105,8 @@ def _lack(place: Path, recommendation: Recommendation, applied: Applied) -> str:
     start = f"start the program by: tune-framework run {shlex.quote(str(place))} -- PROGRAM"
     nothing = f"{place} holds no setting that a program applies, so that apply does nothing; "
     if absent := _absent_variables(r):
-        told = f"started without {', '.join(absent)}: what that gains is not here; {start}"
-        return told if applied.settings else nothing + told
+        lacking = f"started without {', '.join(absent)}: what that gains is not here; {start}"
+        return lacking if applied.settings else nothing + lacking
     if applied.settings:
         return ""
     if applied.missing:
@@ -130,7 +130,7 @@ def _absent_variables(recommendation: Recommendation) -> list[str]:
 
 
 def _missing(recommendation: Recommendation) -> list[str]:
-    """Name the settings that apply and prepare do not put into force, as far as it can be told."""
+    """Name the settings that apply and prepare do not put into force, as far as that is known."""
     lines = _absent_variables(recommendation)
     in_environment = ("env.", "launch.allocator", "launch.openmp")
     is_launched = INSTANCES_VARIABLE in os.environ  # tune-framework run, or run.sh, started it

@@ -1,6 +1,6 @@
 """What a command line sets and where it places its program: env, taskset, docker run, and others.
 
-Options are told apart by tables: which of a program's options take a value.
+Tables tell options apart: which of a program's options take a value.
 """
 
 from __future__ import annotations

@@ -264,8 +264,8 @@ def settings_in(text: str) -> list[str]:
 def read_beside(folder: Path, name: str) -> str | None:
     """Return the text of a file that lies in a folder, or below it; None if there is none.
 
-    A link that leads out of the folder is none, nor is what is no text or longer than any launch
-    file.
+    None as well for a link that leads out of the folder, for a file that is not text, and for one
+    longer than any launch file.
     """
     try:
         path = (folder / name).resolve()

@@ -68,7 +68,7 @@ class Shell:
         self.variables: dict[str, list[_Piece]] = {}
         self.exported: set[str] = set()
         self.is_script = True
-        """Whether a shell reads the file, which exports what it is told to."""
+        """Whether a shell reads the file, which exports only what the file says."""
         self.has_exports = False
         """Whether the file says what is exported."""
         self._exports_all = False
@@ -165,8 +165,8 @@ class Shell:
         if node.type == "ERROR":
             words = (child for child in node.children if _text(child).isalpha())
             keyword = next((child for child in words if not child.is_named), node)
-            told = _text(keyword) if keyword is not node else "syntax"  # never a text: a secret
-            self._launched.note(self._line(keyword), told, Gap.SYNTAX, self._name)
+            shown = _text(keyword) if keyword is not node else "syntax"  # never a text: a secret
+            self._launched.note(self._line(keyword), shown, Gap.SYNTAX, self._name)
         was_certain, outer = self._is_certain, self._assigned
         self._is_certain, self._assigned = False, set()
         variable = node.child_by_field_name("variable")
@@ -202,7 +202,7 @@ class Shell:
 
     def _here_document(self, node: Node) -> None:
         """List the settings in a here-document: who reads them is not known."""
-        if any(child.is_missing for child in node.children):  # it has no end, and so is none
+        if any(child.is_missing for child in node.children):  # it has no end
             for child in node.named_children:
                 if child.type == "heredoc_body":
                     self.run(_text(child), self._line(child) - 1)

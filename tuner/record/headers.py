@@ -2,7 +2,7 @@
 
     --header "X-API-Key: env:API_KEY"    --header "Authorization: Bearer env:TOKEN"
 
-What is kept and shown is `env:API_KEY`; the variable is read by whoever sends the requests.
+What is kept and shown is `env:API_KEY`; the process that sends the requests reads the variable.
 """
 
 from __future__ import annotations

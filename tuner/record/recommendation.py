@@ -141,7 +141,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     tolerances: Tolerances
     versions: dict[str, str]
     environment: dict[str, str]
-    """The launch settings as environment variables, for whoever starts the program."""
+    """The launch settings as environment variables, as is needed to start the program."""
     settings: list[Setting]
     placements: list[Placement] = msgspec.field(default_factory=lambda: [Placement()])
     """One per instance, by rank."""
@@ -223,8 +223,8 @@ def _fault_of_words(r: Recommendation) -> str | None:
     }
     for where, (word, allowed) in words.items():
         if word not in allowed:
-            told = ", ".join(filter(None, allowed))
-            return f"its {where} is {word!r}; allowed are: {told}"
+            listed = ", ".join(filter(None, allowed))
+            return f"its {where} is {word!r}; allowed are: {listed}"
     return None
 
 
@@ -279,10 +279,10 @@ def _fault_of_tolerances(tolerances: Tolerances) -> str | None:
 
 
 def _fault_of_outputs(outputs: OutputCheck | None) -> str | None:
-    told = {} if outputs is None else msgspec.structs.asdict(outputs)
+    figures = {} if outputs is None else msgspec.structs.asdict(outputs)
     figures = {  # an accuracy may be below 0: it is any number of which more is better
         f"outputs.{name}": abs(figure) if "accuracy" in name else figure
-        for name, figure in told.items()
+        for name, figure in figures.items()
         if isinstance(figure, float)
     }
     return _fault_of_figures(figures, math.inf)

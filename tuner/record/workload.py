@@ -134,7 +134,7 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class OwnSetting(msgspec.Struct, frozen=True):
-    """What a model's own code sets, in the place of whoever starts the program."""
+    """What a model's own code sets, overriding what the program is started with."""
 
     knob: str
     where: str

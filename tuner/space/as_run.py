@@ -172,7 +172,7 @@ def translate(
 ) -> Translated:
     """Translate tuning variables into settings, each under its own name.
 
-    preloaded: libraries by their knob that are loaded besides.
+    preloaded: libraries by their knob that are loaded as well.
     """
     found = Translated({knob: name for knob, name in preloaded.items() if knob in space.by_id})
     for name, value in environment.items():
@@ -188,7 +188,7 @@ def translate(
         elif knob not in KNOBS and (meant := slip_of(knob, KNOBS)):
             found.remark(knob, value, Cause.MISSPELT, meant)
         elif entry := unread(name, value):
-            found.remark(knob, value, Cause.UNREAD, entry.told)
+            found.remark(knob, value, Cause.UNREAD, entry.reason)
         elif name.startswith("OPENBLAS_") and workload.card.form not in OF_PROGRAMS:
             found.remark(knob, value, Cause.NUMPY)
         elif why := without_effect(name, workload.framework, workload.device):
@@ -226,7 +226,7 @@ def effects(
 ) -> list[Remark]:
     """Return what is to be said of each variable, under the name that the environment has for it.
 
-    preloaded: libraries by their knob that are loaded besides.
+    preloaded: libraries by their knob that are loaded as well.
     """
     found = translate(environment, host, workload, space, preloaded)
     own, settings = found.settings, space.unaliased(found.settings)
@@ -298,8 +298,8 @@ def _translate_preload(value: str, host: Host, found: Translated) -> None:
             found.settings[knob] = name
             here = host.libraries[name]
             if "/" in path and os.path.realpath(path) != os.path.realpath(here):
-                told = f"{knob}={name} ({here}) stands in for {path}"
-                found.remark(PRELOAD, path, Cause.STANDS_IN, told)
+                detail = f"{knob}={name} ({here}) stands in for {path}"
+                found.remark(PRELOAD, path, Cause.STANDS_IN, detail)
 
 
 def _numbers(knob: ResolvedKnob | None) -> list[Value]:

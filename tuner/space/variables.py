@@ -68,7 +68,7 @@ class Unread(msgspec.Struct, frozen=True):
     """A regular expression: another value has an effect."""
 
     @property
-    def told(self) -> str:
+    def reason(self) -> str:
         """Why, and since when."""
         return f"{self.why} (since {self.since})" if self.since else self.why
 

@@ -47,10 +47,10 @@ def of_misses(
         return Claim(configuration, "ambiguous", reason, met)
     if default_met == n_default:
         return None
-    told = f"the default kept within the bound in {default_met} of {n_default} rounds"
+    by_default = f"the default kept within the bound in {default_met} of {n_default} rounds"
     if default_met or n < LOOKS[0]:
-        return Claim(configuration, "ambiguous", f"{told}: no ratio says what is gained", n)
-    reason = f"it kept within the bound in all of {n} rounds, and {told}"
+        return Claim(configuration, "ambiguous", f"{by_default}: no ratio says what is gained", n)
+    reason = f"it kept within the bound in all of {n} rounds, and {by_default}"
     return Claim(configuration, "faster", reason, n)
 
 
@@ -64,10 +64,10 @@ def of_silence(configuration: Configuration, own: tuple[int, int]) -> Claim | No
         return None
     if met < n:
         return of_misses(configuration, own, (0, 0))
-    told = f"it kept within the bound in all of {n} rounds, and the default answers no request"
+    reason = f"it kept within the bound in all of {n} rounds, and the default answers no request"
     if n < LOOKS[0]:
-        return Claim(configuration, "ambiguous", f"{told}; a claim needs {LOOKS[0]} rounds", n)
-    return Claim(configuration, "faster", told, n)
+        return Claim(configuration, "ambiguous", f"{reason}; a claim needs {LOOKS[0]} rounds", n)
+    return Claim(configuration, "faster", reason, n)
 
 
 def explain(verdict: Verdict, floor: float) -> str:

@@ -40,7 +40,7 @@ def fix_bound(
         why = "" if record.ending is None else f"{record.ending.outcome}: {record.ending.reason}"
         raise NothingMeasured(f"{whose} cannot be measured, one request at a time: {why}")
     median_s = statistics.median(seconds for s in record.slices for seconds in s.call_s)
-    told = f"{TIMES} times {whose}'s {1000 * median_s:.3g} ms for one request at a time"
-    slo = Slo(USUAL_QUANTILE, TIMES * median_s, told, trace)
+    origin = f"{TIMES} times {whose}'s {1000 * median_s:.3g} ms for one request at a time"
+    slo = Slo(USUAL_QUANTILE, TIMES * median_s, origin, trace)
     store.add(SloFixed(slo))
     return slo

@@ -145,7 +145,7 @@ class Client:
         return self._run(lambda ask: ask(number))
 
     def first_answer(self, meanwhile: Callable[[], None]) -> bytes:
-        """Post the first request, and return its answer; raises WorkerFailed where that is none.
+        """Post the first request, and return its answer; raises WorkerFailed if there is none.
 
         meanwhile: called a few times a second until it is there; what it raises ends the waiting.
         """
@@ -253,8 +253,8 @@ class Client:
                 content: bytes = await answer.read()
                 status: int = answer.status
         except (aiohttp.ClientError, OSError) as error:
-            told = str(error) or type(error).__name__
-            text = f"{self.url} gave no answer to {body.name}: {told}"
+            why = str(error) or type(error).__name__
+            text = f"{self.url} gave no answer to {body.name}: {why}"
             # a server that was there and hangs up has too much to do, or has ended
             kind = Unreachable if isinstance(error, aiohttp.ClientConnectorError) else Overrun
             raise kind(text) from error
@@ -262,8 +262,8 @@ class Client:
             raise Overrun(f"{self.url} answered {status} to {body.name}")
         if not 200 <= status < 300:
             said = redacted(" ".join(content.decode(errors="replace").split()))[:_SHOWN]
-            told = (f": {said}" if said else "") + _HINTS.get(status, "")
-            raise Refused(f"{self.url} answered {status} to {body.name}{told}", status)
+            detail = (f": {said}" if said else "") + _HINTS.get(status, "")
+            raise Refused(f"{self.url} answered {status} to {body.name}{detail}", status)
         return content
 
 

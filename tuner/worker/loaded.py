@@ -120,11 +120,11 @@ class LoadedModel:
             if outputs and (fault := probe.other_dimension(arrays, outputs)):
                 raise UsageError(fault) from error
             if batch > 1 and self._answers_one():
-                told = str(error).strip().partition("\n")[0]
+                first_line = str(error).strip().partition("\n")[0]
                 kind = "" if isinstance(error, UsageError) else f"{type(error).__name__}: "
                 raise UsageError(
                     f"the model answers one sample and not {batch} at a time: give --batch 1, or "
-                    f"state reference_batch=1 and batches=(1,) in its Model ({kind}{told})"
+                    f"state reference_batch=1 and batches=(1,) in its Model ({kind}{first_line})"
                 ) from error
             raise
         probe.check(arrays, outputs, batch)

@@ -23,18 +23,18 @@ sample = {
 expected = model.predict(sample, verbose=0)
 
 fast = tuned.prepare(model)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     found = fast(sample)
     assert sorted(found) == ["y", "z"]
     np.testing.assert_allclose(found["z"], expected["z"], atol=1e-5)
     np.testing.assert_allclose(fast.predict(sample, verbose=0)["y"], expected["y"], atol=1e-5)
-    assert not [w for w in told if "in the model as it was given" in str(w.message)], told
+    assert not [w for w in caught if "in the model as it was given" in str(w.message)], caught
     for n in range(1, 13):
         part = fast({name: array[:n] for name, array in sample.items()})
         np.testing.assert_allclose(part["z"], expected["z"][:n], atol=1e-5)
     fast(sample, training=True)
-said = [str(w.message) for w in told if "in the model as it was given" in str(w.message)]
+said = [str(w.message) for w in caught if "in the model as it was given" in str(w.message)]
 assert len(said) == 2, said
 assert "8 kinds of inputs" in said[0]
 assert "training mode" in said[1]

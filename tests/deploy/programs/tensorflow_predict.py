@@ -23,7 +23,7 @@ expected = model.predict(x, verbose=0)
 score = model.evaluate(x, y, verbose=0)
 
 fast = tuned.prepare(model)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     np.testing.assert_allclose(fast.predict(x, verbose=0), expected, atol=1e-5)
     np.testing.assert_allclose(fast(x), expected, atol=1e-5)
@@ -34,14 +34,14 @@ with warnings.catch_warnings(record=True) as told:
     np.testing.assert_allclose(fast.predict(data, verbose=0), expected, atol=1e-5)
     found = np.concatenate([fast(batch).numpy() for batch in data])
     np.testing.assert_allclose(found, expected, atol=1e-5)
-assert not [w for w in told if "in the model as it was given" in str(w.message)], told
+assert not [w for w in caught if "in the model as it was given" in str(w.message)], caught
 assert isinstance(fast, tf.keras.Model)
 assert fast.count_params() == model.count_params()
 assert fast.input_shape == (None, 16)
 assert [layer.name for layer in fast.layers] == [layer.name for layer in model.layers]
 np.testing.assert_allclose(model.predict(x, verbose=0), expected, atol=1e-6)
 
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     fast.set_weights([2 * weight for weight in model.get_weights()])
     np.testing.assert_allclose(fast(x), model(x), atol=1e-5)
@@ -55,5 +55,5 @@ with warnings.catch_warnings(record=True) as told:
 
     served = tf.function(lambda x: Around()(x, training=True))
     np.testing.assert_allclose(served(x), model(x), atol=1e-5)
-said = [str(w.message) for w in told if "in the model as it was given" in str(w.message)]
+said = [str(w.message) for w in caught if "in the model as it was given" in str(w.message)]
 assert len(said) == 2, said

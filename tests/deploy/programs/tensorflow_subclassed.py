@@ -36,7 +36,7 @@ expected = model((x, y)), model((x, y), scale=scale, doubled=True)
 predicted = model.predict((x, y), batch_size=4, verbose=0)
 
 fast = tuned.prepare(model)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for _ in range(2):
         found = fast((x, y)), fast((x, y), scale=scale, doubled=True)
@@ -46,6 +46,6 @@ with warnings.catch_warnings(record=True) as told:
             np.testing.assert_allclose(one["parts"][1][0], other["parts"][1][0], atol=1e-5)
     again = fast.predict((x, y), batch_size=4, verbose=0)
 np.testing.assert_allclose(again["scores"], predicted["scores"], atol=1e-5)
-assert not [w for w in told if "in the model as it was given" in str(w.message)], told
+assert not [w for w in caught if "in the model as it was given" in str(w.message)], caught
 assert isinstance(fast, Scorer)
 assert fast.hidden is model.hidden

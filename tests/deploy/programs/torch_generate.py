@@ -23,12 +23,12 @@ with torch.no_grad():
     logits = model(prompt, use_cache=False).logits
 
 model = tuned.prepare(model)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     with torch.no_grad():
         torch.testing.assert_close(model(prompt, use_cache=False).logits, logits)
     assert torch.equal(model.generate(prompt, do_sample=False, **asked), expected)
     assert torch.equal(model.generate(prompt, num_beams=2, do_sample=False, **asked), beams)
-said = [str(w.message) for w in told if "in the model as it was given" in str(w.message)]
+said = [str(w.message) for w in caught if "in the model as it was given" in str(w.message)]
 assert len(said) == 1, said
 assert "DynamicCache" in said[0]

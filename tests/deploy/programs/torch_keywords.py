@@ -24,14 +24,14 @@ with torch.no_grad():
     expected = original(**tokens, output_hidden_states=True)
 
 model = tuned.prepare(original)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     with torch.no_grad():
         plain = model(**tokens)
         found = model(**tokens, output_hidden_states=True)
         (logits,) = model(tokens["input_ids"], tokens["attention_mask"], return_dict=False)
         fewer = model(input_ids=tokens["input_ids"][:1])
-assert not [w for w in told if "in the model as it was given" in str(w.message)], told
+assert not [w for w in caught if "in the model as it was given" in str(w.message)], caught
 assert isinstance(plain, SequenceClassifierOutput)
 assert plain.loss is None
 assert list(plain) == ["logits"]

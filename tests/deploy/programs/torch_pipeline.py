@@ -30,13 +30,13 @@ model = BertForSequenceClassification(config).eval()
 texts = ["a good film", "bad", "a bad bad film", "good"]
 expected = pipeline("text-classification", model=model, tokenizer=tokenizer)(texts)
 
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     fast = tuned.prepare(model)
     classify = pipeline("text-classification", model=fast, tokenizer=tokenizer)
     found = classify(texts)
     again = classify(texts, batch_size=2, padding="max_length", max_length=6)
-assert not [w for w in told if "in the model as it was given" in str(w.message)], told
+assert not [w for w in caught if "in the model as it was given" in str(w.message)], caught
 assert [each["label"] for each in found] == [each["label"] for each in expected]
 for one, other in zip([*found, *again], [*expected, *expected], strict=True):
     assert abs(one["score"] - other["score"]) < 1e-4

@@ -17,7 +17,7 @@ texts = [torch.randint(0, 30, (2, length)) for length in range(3, 23)]
 with torch.no_grad():
     expected = [model(text) for text in texts]
 fast = tuned.prepare(model)
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     for _ in range(2):
         for text, wanted in zip(texts, expected, strict=True):
@@ -28,7 +28,7 @@ with warnings.catch_warnings(record=True) as told:
         except (RuntimeError, TypeError):
             continue
         raise AssertionError("wrong inputs are refused as the model refuses them")
-said = [w for w in told if "in the model as it was given" in str(w.message)]
+said = [w for w in caught if "in the model as it was given" in str(w.message)]
 assert len(said) == 1, said
 assert "8 kinds of inputs" in str(said[0].message)
 assert said[0].filename == __file__

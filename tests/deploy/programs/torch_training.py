@@ -23,7 +23,7 @@ assert not before.requires_grad
 alone = copy.deepcopy(fast)
 stored = pickle.loads(pickle.dumps(fast))
 
-with warnings.catch_warnings(record=True) as told:
+with warnings.catch_warnings(record=True) as caught:
     warnings.simplefilter("always")
     optimizer = torch.optim.SGD(fast.parameters(), lr=0.5)
     fast.train()
@@ -36,7 +36,7 @@ with warnings.catch_warnings(record=True) as told:
     assert not torch.allclose(fast(x), before)
     fast.load_state_dict(saved)
     torch.testing.assert_close(fast(x), before)
-said = [str(w.message) for w in told if "in the model as it was given" in str(w.message)]
+said = [str(w.message) for w in caught if "in the model as it was given" in str(w.message)]
 assert len(said) == 2, said
 assert "training mode" in said[0]
 assert "weights may have changed" in said[1]

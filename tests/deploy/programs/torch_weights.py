@@ -44,18 +44,18 @@ x = torch.randn(2, 3, 8, 8)
 for i, change in enumerate(CHANGES):
     for in_inference_mode in (False, True)[: 1 + (i in (5, 6))]:
         if os.fork() == 0:  # a process serves one tuned model
-            with warnings.catch_warnings(record=True) as told:
+            with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 with torch.inference_mode(in_inference_mode):
                     model = Model().eval()
                 fast = tuned.prepare(model)
                 before = [fast(x), fast(x), fast(x[:1])][0]
-                assert not told, told[0].message
+                assert not caught, caught[0].message
                 change(fast)  # type: ignore[no-untyped-call]
                 with torch.no_grad():
                     expected = model(x)
                     assert not torch.allclose(expected, before)
                     torch.testing.assert_close(fast(x), expected)
-            assert "weights may have changed" in str(told[-1].message)
+            assert "weights may have changed" in str(caught[-1].message)
             os._exit(0)
         assert os.wait()[1] == 0, (i, in_inference_mode)

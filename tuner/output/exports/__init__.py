@@ -1,8 +1,8 @@
 """A recommendation in the words of what it is deployed with: one file per target.
 
 Each target is a function of a recommendation, the program's command line and the name of the
-recommendation's file, and returns the whole text of a file. What a target cannot express, or needs
-besides, stands in it as a comment.
+recommendation's file, and returns the whole text of a file. What a target cannot express, or needs,
+stands in it as a comment.
 """
 
 from __future__ import annotations

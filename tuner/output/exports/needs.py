@@ -1,4 +1,4 @@
-"""What a recommendation needs besides the settings that a target can hold, as lines of comment."""
+"""What a recommendation needs beyond the settings that a target can hold, as comment lines."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def placing_command(placement: Placement) -> list[str]:
 
 
 def notes(recommendation: Recommendation, source: str) -> list[str]:
-    """Return what every file begins with: what it is, and what it needs besides.
+    """Return what every file begins with: what it is, and what else it needs.
 
     source: the name of the recommendation's file.
     """

@@ -105,7 +105,7 @@ def without_batch(shape: Sequence[_Size], batch_dim: int | None) -> tuple[_Size,
 
 
 def _array_of(part: Any) -> npt.NDArray[Any]:
-    """Return a part of an example as an array; raises UsageError for what is none of numbers."""
+    """Return a part of an example as an array; raises UsageError where it holds no numbers."""
     for name in _LOW:
         if name in str(getattr(part, "dtype", "")):  # NumPy has no bfloat16
             raise UsageError(f"an example input is of {name}: {_IN_FLOAT32}")
@@ -113,9 +113,9 @@ def _array_of(part: Any) -> npt.NDArray[Any]:
         # PyTorch hands out no array of a tensor with a gradient, or on a card
         array = np.asarray(part.detach().cpu() if hasattr(part, "detach") else part)
     except (TypeError, ValueError, RuntimeError) as error:
-        told = str(error).splitlines()[0] if str(error) else type(error).__name__
+        first_line = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UsageError(
-            f"an example input is a {type(part).__name__} that is no array of numbers ({told})"
+            f"an example input is a {type(part).__name__} that is no array of numbers: {first_line}"
         ) from error
     if array.dtype.kind in "OUS":
         raise UsageError(

@@ -68,8 +68,8 @@ class TensorFlowInference(OnTheClock):
             return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail="inputs without tensors")
         for leaf in taken:
             if not isinstance(leaf, tf.Tensor | _CONSTANTS):
-                told = f"an argument that is a {type(leaf).__name__}"
-                return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail=told)
+                detail = f"an argument that is a {type(leaf).__name__}"
+                return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail=detail)
         kinds = tuple((tuple(x.shape), x.dtype) if tf.is_tensor(x) else (type(x), x) for x in taken)
         structure = tf.nest.map_structure(lambda _: 0, (args, kwargs))
         return Arguments(args, kwargs, (repr(structure), kinds))

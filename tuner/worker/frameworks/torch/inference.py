@@ -120,8 +120,8 @@ class TorchInference(OnTheClock):
         constants = (*CONSTANTS, torch.dtype, torch.device)
         for leaf in leaves:
             if not (torch.is_tensor(leaf) or isinstance(leaf, constants)):
-                told = f"an argument that is a {type(leaf).__name__}"
-                return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail=told)
+                detail = f"an argument that is a {type(leaf).__name__}"
+                return Arguments(args, kwargs, unfit=Unfit.ARGUMENT, detail=detail)
         kinds = tuple(
             (x.shape, x.dtype, x.device) if torch.is_tensor(x) else (type(x), x) for x in leaves
         )
