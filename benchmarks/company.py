@@ -36,11 +36,12 @@ from scipy import stats
 from benchmarks.many_cores import Work, children_cpu_s, in_groups_s, work_of
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
+from tuner.launchers.describe import describe_model, find_model, make_reference
+from tuner.launchers.processes import ProcessLauncher
+from tuner.launchers.protocol import Launch, Launcher
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import describe_model, find_model, make_reference
-from tuner.measurement.launcher import ProcessLauncher, bench_of_processes
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.replication import Scatter
-from tuner.measurement.seam import Launch, Launcher
 from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose

@@ -27,7 +27,7 @@ from typing import Any
 import msgspec
 
 from tuner.cli.progress import progress
-from tuner.measurement.launch import ProcessLaunch
+from tuner.launchers.process_launch import ProcessLaunch
 from tuner.record.launch import Purpose
 from tuner.record.result import Result
 from tuner.record.store import Store

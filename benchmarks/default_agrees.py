@@ -33,9 +33,9 @@ from types import MappingProxyType
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
 from tuner.host.identity import probe
+from tuner.launchers.describe import describe_model, find_model, make_reference
+from tuner.launchers.worker_process import WorkerProcess
 from tuner.measurement.confirmation import t_interval
-from tuner.measurement.describe import describe_model, find_model, make_reference
-from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.load import OFFLINE, Load
 from tuner.record.protocol import (

@@ -16,7 +16,7 @@ from typing import Any
 from unittest import mock
 
 from benchmarks.company import bench_for, interval
-from tuner.measurement import launch
+from tuner.launchers import process_launch
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
 
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="+", metavar="MODEL/FRAMEWORK/BATCH")
     for case in parser.parse_args().cases:
         model, framework, batch = case.split("/")
-        with mock.patch.object(launch, "Measure", undiscarded):
+        with mock.patch.object(process_launch, "Measure", undiscarded):
             call_s, ratios = first_over_others(model, framework, int(batch))
         point, low, high = interval(ratios)
         print(f"{case:28s} a call takes {1000 * call_s:6.0f} ms; first over others "

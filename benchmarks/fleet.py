@@ -38,7 +38,7 @@ from tuner.fleet.running import FleetHousehold
 from tuner.fleet.simulated import Behaviour
 from tuner.fleet.wishes import Wish
 from tuner.host.identity import probe
-from tuner.measurement.neighbour import neighbour
+from tuner.launchers.neighbour import neighbour
 from tuner.record.interval import Interval
 from tuner.request import Request
 from tuner.study.verification import Conclusion, Verification

@@ -51,8 +51,8 @@ from tuner.insight.combining import best_combination
 from tuner.insight.facts import facts_of, host_in_words
 from tuner.insight.predict import known_of
 from tuner.insight.studies import make_guidelines, read_recordings
+from tuner.launchers.describe import gallery_cards
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import gallery_cards
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration, Value
 from tuner.record.guidelines import Recording

@@ -24,9 +24,9 @@ from scipy import stats
 
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.measurement.describe import describe_model, find_model, make_reference
-from tuner.measurement.launcher import bench_of_processes
+from tuner.launchers.describe import describe_model, find_model, make_reference
 from tuner.measurement.passes import passes_of
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose

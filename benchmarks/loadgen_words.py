@@ -22,8 +22,8 @@ from typing import Any
 from benchmarks.company import bench_of
 from benchmarks.other_question import DEFAULT, request_of, winner
 from tuner.host.identity import probe
+from tuner.launchers.loadgen import MISSING, is_installed
 from tuner.measurement.bench import Bench
-from tuner.measurement.loadgen import MISSING, is_installed
 from tuner.measurement.steps import SLICE_S
 from tuner.plan import plan
 from tuner.record.configuration import Configuration

@@ -33,9 +33,9 @@ from benchmarks.table import Cut, Recording, Table, Taken, read_table, write_tab
 from tuner.errors import TuneError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, probe
+from tuner.launchers.describe import find_model, make_reference
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import find_model, make_reference
-from tuner.measurement.launcher import bench_of_processes
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.plan import Plan, plan

@@ -20,8 +20,8 @@ from pathlib import Path
 from benchmarks.default_agrees import image_size
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
+from tuner.launchers.describe import describe_model, find_model
 from tuner.measurement.confirmation import t_interval
-from tuner.measurement.describe import describe_model, find_model
 from tuner.space.recommended import read_recommended
 
 HERE = Path(__file__).resolve().parent

@@ -27,9 +27,9 @@ import msgspec
 from benchmarks.default_agrees import ask, worker_rate
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
+from tuner.launchers.describe import find_model, make_reference
+from tuner.launchers.worker_process import WorkerProcess
 from tuner.measurement.confirmation import t_interval
-from tuner.measurement.describe import find_model, make_reference
-from tuner.measurement.process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Prepared
 from tuner.record.load import OFFLINE, Load

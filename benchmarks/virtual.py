@@ -69,7 +69,7 @@ class Source(Protocol):
 
 
 class VirtualLaunch:
-    """A launch of the bench's seam (tuner/measurement/seam.py), as a source deals it."""
+    """A launch (tuner/launchers/protocol.py), as a source deals it."""
 
     def __init__(
         self, record: LaunchRecord, source: Source, played: Played, share: float = 1.0

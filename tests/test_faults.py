@@ -1,7 +1,7 @@
 """Whole studies through everything that goes wrong, on the real worker.
 
 Each ends with the right outcome and its reason; the study goes on, nothing measured is lost, and no
-process is left. Hangs, a dead pacer and a preload that does not load: tests/measurement. Signals,
+process is left. Hangs, a dead pacer and a preload that does not load: tests/launchers. Signals,
 kills and two tools: tests/study/test_studies.py.
 """
 

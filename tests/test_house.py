@@ -33,6 +33,7 @@ FLOORS = [
     "study",
     "search",
     "measurement",
+    "launchers",
     "worker",
     "space",
     "host",

@@ -12,8 +12,8 @@ from tests.command import Here
 from tuner.cli.lint import GAPS, KINDS, NOTES, REASONS
 from tuner.deploy.launched import Gap
 from tuner.deploy.lint_finding import Kind, Why
+from tuner.launchers.describe import describe_model
 from tuner.linting import Note
-from tuner.measurement.describe import describe_model
 from tuner.record.guidelines import GUIDELINES_VERSION, Guidelines, Rule, write_as_json
 from tuner.record.interval import Interval
 from tuner.space.as_run import Cause

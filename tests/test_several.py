@@ -14,7 +14,7 @@ from tests.command import HANGS_S, Here, run, start
 from tests.space.spaces import machine
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
-from tuner.measurement.describe import find_model, gallery_cards
+from tuner.launchers.describe import find_model, gallery_cards
 from tuner.output.index import best_guide, reached, recommended
 from tuner.output.values import ratio
 from tuner.record.files import read_result

@@ -25,9 +25,9 @@ from typing import Any
 
 import msgspec
 
-import tuner.measurement.launch
-import tuner.measurement.sharing
-import tuner.measurement.supervised
+import tuner.launchers.process_launch
+import tuner.launchers.supervised
+import tuner.launchers.time_attribution
 import tuner.output.report
 import tuner.several
 import tuner.study.budget
@@ -36,17 +36,17 @@ import tuner.study.verify
 import tuner.tuning
 import tuner.verifying
 from tuner.cli.main import main
-from tuner.measurement.conversations import Conversation
-from tuner.measurement.launcher import ProcessLauncher
-from tuner.measurement.team import Team
+from tuner.launchers.conversations import Conversation
+from tuner.launchers.instance_group import Team
+from tuner.launchers.processes import ProcessLauncher
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Measured, Reply
 
 KEPT_BY = (
     tuner.study.verify,
-    tuner.measurement.launch,
-    tuner.measurement.sharing,
+    tuner.launchers.process_launch,
+    tuner.launchers.time_attribution,
     tuner.study.budget,
     tuner.several,
     tuner.tuning,
@@ -159,6 +159,6 @@ if __name__ == "__main__":
     _spare()
     if STARTS not in os.environ:
         forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
-        vars(tuner.measurement.supervised)["subprocess"] = forking
+        vars(tuner.launchers.supervised)["subprocess"] = forking
     install()
     main()

@@ -10,7 +10,7 @@ import msgspec
 from tuner.errors import StudyConflict
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host
-from tuner.measurement.launcher import bench_of_processes
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.plan import Plan, difference

@@ -16,8 +16,8 @@ from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint
 from tuner.insight.prior import as_earlier
-from tuner.measurement.asking import Waiting
-from tuner.measurement.describe import describe_model, find_model, find_program, find_service
+from tuner.launchers.asking import Waiting
+from tuner.launchers.describe import describe_model, find_model, find_program, find_service
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below

@@ -14,7 +14,7 @@ from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks
-from tuner.measurement.describe import find_model, gallery_cards
+from tuner.launchers.describe import find_model, gallery_cards
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener, ModelBegins, TurnBegins, Warned

@@ -24,7 +24,7 @@ from tuner.errors import TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
 from tuner.host.identity import Host, probe
-from tuner.measurement.asking import Waiting
+from tuner.launchers.asking import Waiting
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, plan

@@ -20,8 +20,8 @@ from pathlib import Path
 
 from tuner.host.libraries import find_libraries, library_folders
 
-# What tuner.host, tuner.measurement.process and tuner.worker import with the fake framework, and
-# pytest with what it requires.
+# What tuner.host, tuner.launchers.worker_process and tuner.worker import with the fake framework,
+# and pytest with what it requires.
 _DISTRIBUTIONS = ("msgspec", "numpy", "psutil", "py-libnuma",
                   "pytest", "pluggy", "iniconfig", "packaging", "pygments")  # fmt: skip
 # "tests" also keeps away the package of that name that py-libnuma 1.2 installs beside its own.

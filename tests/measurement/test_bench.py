@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.measurement.conftest import Maker, launcher_of, limit_memory, pids_of
+from tests.launchers.benches import Maker, launcher_of, limit_memory, pids_of
 from tuner.errors import StorageFailed
+from tuner.launchers.instance_group import Team
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
-from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchDone
 from tuner.record.journal import Started
@@ -105,8 +105,8 @@ def test_a_fault_is_an_outcome_with_its_reason(bench_of: Maker, fault: str) -> N
 
 @pytest.mark.parametrize("fault", ["hang", "hang_in_call"])
 def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tuner.measurement import launcher as module
-    from tuner.measurement.launch import Timeouts
+    from tuner.launchers import processes as module
+    from tuner.launchers.process_launch import Timeouts
 
     bench = bench_of(faults=f"env.FAKE_THREADS=8:{fault}")
     bench.pacer.block()
@@ -182,7 +182,7 @@ def test_in_a_round_all_are_resident_and_each_pass_visits_every_arm(bench_of: Ma
 def test_arms_that_do_not_fit_in_memory_take_turns(
     bench_of: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.measurement import memory as module
+    from tuner.launchers import memory as module
 
     bench = bench_of()
     arms = [Configuration(), Configuration.of({"fake.streams": 2})]

@@ -14,7 +14,7 @@ import pytest
 from tests.worker.workers import needs
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
-from tuner.measurement.describe import gallery_cards, read_cards, ref_of
+from tuner.launchers.describe import gallery_cards, read_cards, ref_of
 from tuner.record.workload import ModelCard, ModelRef
 
 MOST_AMPLIFIED = {("efficientnet-b0", "tensorflow"): 300}

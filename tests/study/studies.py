@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
-from tuner.measurement.launcher import bench_of_processes
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
 from tuner.record.launch import LaunchRecord, Purpose

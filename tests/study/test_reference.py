@@ -7,7 +7,7 @@ from typing import Any, cast
 import numpy as np
 
 from tuner.galleries import MODELS
-from tuner.measurement.describe import PATIENT, find_model
+from tuner.launchers.describe import PATIENT, find_model
 from tuner.record.journal import ReferenceNoted, StudyOpened, WarningNoted
 from tuner.record.store import Store
 from tuner.record.workload import Workload

@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.default_agrees import HERE, image_size
 from tests.worker.workers import TINY, Launched, needs
 from tuner.host.environment import untuned
-from tuner.measurement.describe import describe_model
+from tuner.launchers.describe import describe_model
 from tuner.record.launch import Profiled
 from tuner.record.protocol import Profile
 

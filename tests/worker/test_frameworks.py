@@ -39,8 +39,8 @@ from tests.worker.settings import (
 )
 from tests.worker.workers import Launched
 from tuner.galleries import MODELS
-from tuner.measurement.describe import find_model, make_reference
-from tuner.measurement.team import Team
+from tuner.launchers.describe import find_model, make_reference
+from tuner.launchers.instance_group import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, ReadBack
 from tuner.record.load import OFFLINE, Load

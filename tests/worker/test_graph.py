@@ -6,7 +6,7 @@ import pytest
 
 from tests.worker.workers import TINY, needs
 from tuner.galleries import MODELS
-from tuner.measurement.describe import describe_model, find_model
+from tuner.launchers.describe import describe_model, find_model
 from tuner.worker.graph import Node, average_width
 
 

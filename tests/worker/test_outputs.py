@@ -10,7 +10,7 @@ import pytest
 from tests.worker.workers import Launched, needs
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
-from tuner.measurement.describe import describe_model, find_model
+from tuner.launchers.describe import describe_model, find_model
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 from tuner.worker import reference

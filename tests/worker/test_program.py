@@ -8,7 +8,7 @@ import pytest
 from tests.worker.workers import Launched, needs
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
-from tuner.measurement.describe import find_program
+from tuner.launchers.describe import find_program
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 from tuner.record.load import OFFLINE, Load

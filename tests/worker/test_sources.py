@@ -14,7 +14,7 @@ import pytest
 from tests.worker.workers import Launched, needs
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
-from tuner.measurement.describe import describe_model, find_model, make_reference, read_cards
+from tuner.launchers.describe import describe_model, find_model, make_reference, read_cards
 from tuner.record.launch import Checked
 from tuner.record.protocol import Failed
 from tuner.record.workload import ModelCard, ModelRef

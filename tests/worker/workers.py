@@ -9,8 +9,8 @@ import pytest
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.host.libraries import installed_frameworks
-from tuner.measurement.describe import find_model, find_program, make_reference
-from tuner.measurement.process import WorkerProcess
+from tuner.launchers.describe import find_model, find_program, make_reference
+from tuner.launchers.worker_process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Checked, Compiled, Prepared, ReadBack
 from tuner.record.load import OFFLINE, Load

@@ -13,7 +13,7 @@ from tuner.cli.tables import wide_console
 from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import MODELS
-from tuner.measurement.describe import find_model, gallery_cards
+from tuner.launchers.describe import find_model, gallery_cards
 from tuner.record.workload import ModelCard
 from tuner.suited import BYTES_PER_PARAMETER
 

@@ -19,7 +19,7 @@ from tuner.fleet.fitness import unfit_now
 from tuner.fleet.mirror import Watcher, is_ahead, replace
 from tuner.fleet.orders import Began, Ended, Order, Refused, Report, Tune, decode, encode
 from tuner.host.secrets import redact_file, redacted
-from tuner.measurement.supervised import Supervised
+from tuner.launchers.supervised import Supervised
 from tuner.record.soundness import LAUNCHES
 
 _TELL_S = 100.0

@@ -89,7 +89,7 @@ class RayHand:
             return _asked(self._actor.forget.remote())
 
     def dismiss(self) -> None:
-        # its process gets SIGKILL, and the study's ends with it: see measurement/supervised.py
+        # its process gets SIGKILL, and the study's ends with it: see launchers/supervised.py
         with contextlib.suppress(Exception):
             self._ray.kill(self._actor)
 

@@ -12,7 +12,7 @@ from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import fingerprint
 from tuner.host.libraries import installed_frameworks, read_versions
-from tuner.measurement.describe import find_model, gallery_cards
+from tuner.launchers.describe import find_model, gallery_cards
 from tuner.record.events import Listener, Warned
 from tuner.record.index import Row
 from tuner.request import Request, check_request

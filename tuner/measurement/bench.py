@@ -10,6 +10,7 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from tuner.launchers.protocol import Launch, Launcher
 from tuner.measurement.offering import is_settled, tries
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
@@ -25,7 +26,6 @@ from tuner.measurement.replication import (
     scatter,
     wants_more,
 )
-from tuner.measurement.seam import Launch, Launcher
 from tuner.measurement.steps import Steps
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose, Slice

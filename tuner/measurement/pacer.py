@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.errors import NothingMeasured
-from tuner.measurement.seam import Launch, Launcher
+from tuner.launchers.protocol import Launch, Launcher
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
 from tuner.record.store import Store

@@ -5,9 +5,9 @@ from __future__ import annotations
 import random
 from collections.abc import Iterable
 
+from tuner.launchers.protocol import Launch, Launcher
 from tuner.measurement.offering import next_offer
 from tuner.measurement.quiet import Quiet
-from tuner.measurement.seam import Launch, Launcher
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Slice
 from tuner.record.objective import Objective

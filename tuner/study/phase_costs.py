@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tuner.launchers.loadgen import is_installed
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS, ONE_SIDED, expected_half_width
-from tuner.measurement.loadgen import is_installed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
 from tuner.record.workload import SERVICE

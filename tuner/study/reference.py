@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.measurement.asking import Waiting
-from tuner.measurement.describe import make_reference
+from tuner.launchers.asking import Waiting
+from tuner.launchers.describe import make_reference
 from tuner.record.journal import ReferenceNoted
 from tuner.record.protocol import REFERENCE_VERSION
 from tuner.record.store import Store

@@ -16,10 +16,10 @@ import msgspec
 
 from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
-from tuner.measurement.asking import Waiting
+from tuner.launchers.asking import Waiting
+from tuner.launchers.describe import make_reference
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import make_reference
-from tuner.measurement.launcher import bench_of_processes
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.launch import Purpose

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from tuner.measurement.loadgen import MISSING, is_installed
-from tuner.measurement.seam import Launch
+from tuner.launchers.loadgen import MISSING, is_installed
+from tuner.launchers.protocol import Launch
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
 from tuner.record.journal import ValidationNoted

@@ -20,13 +20,13 @@ import msgspec
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
-from tuner.measurement.asking import Waiting
+from tuner.launchers.asking import Waiting
+from tuner.launchers.describe import make_reference
+from tuner.launchers.memory import RESIDENT_SHARE
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
-from tuner.measurement.describe import make_reference
 from tuner.measurement.estimates import round_worths
-from tuner.measurement.launcher import bench_of_processes
-from tuner.measurement.memory import RESIDENT_SHARE
 from tuner.measurement.offering import is_told
+from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value

@@ -13,9 +13,9 @@ import pytest
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.host.numa import policy_of
-from tuner.measurement.describe import make_reference
-from tuner.measurement.process import WorkerProcess
-from tuner.measurement.team import Team
+from tuner.launchers.describe import make_reference
+from tuner.launchers.instance_group import Team
+from tuner.launchers.worker_process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Built, Compiled, Prepared, ReadBack
 from tuner.record.load import OFFLINE, Load

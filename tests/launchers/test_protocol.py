@@ -1,4 +1,4 @@
-"""The contract of the launch seam, which real processes and recorded launches both keep."""
+"""The contract of the launch protocol, which processes and recorded launches both keep."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -11,9 +11,9 @@ from benchmarks.deck import Deck, DeckSource
 from benchmarks.table import Cut, Table, Taken
 from benchmarks.virtual import Played, PlayedSlice, VirtualLauncher
 from tests.command import MARKER, marked_processes
-from tests.measurement.conftest import Maker, launcher_of, pids_of
+from tests.launchers.benches import Maker, launcher_of, pids_of
 from tests.space.spaces import workload
-from tuner.measurement.seam import Launch, Launcher
+from tuner.launchers.protocol import Launch, Launcher
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending, Outcome
@@ -29,7 +29,7 @@ CHECK = Check(8, changes_numerics=False)
 
 
 class Side(Protocol):
-    """A side of the seam, and what a test must be able to do and to see behind it."""
+    """An implementation of the protocol, and what a test must do and see behind it."""
 
     store: Store
 

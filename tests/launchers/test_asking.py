@@ -9,9 +9,9 @@ import pytest
 from tuner.errors import NothingMeasured
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.measurement import asking
-from tuner.measurement.asking import LEAST_S, MOST_S, Waiting, innermost_frame
-from tuner.measurement.describe import describe_model, find_model
+from tuner.launchers import asking
+from tuner.launchers.asking import LEAST_S, MOST_S, Waiting, innermost_frame
+from tuner.launchers.describe import describe_model, find_model
 from tuner.plan import plan
 from tuner.record.events import Event, WaitingForModel
 from tuner.request import Request

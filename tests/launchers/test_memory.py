@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tuner.host.limits import Limits
-from tuner.measurement.memory import MemoryModel
-from tuner.measurement.team import _on_the_card
+from tuner.launchers.instance_group import _on_the_card
+from tuner.launchers.memory import MemoryModel
 from tuner.record.configuration import Configuration
 from tuner.record.launch import DeviceMemory, LaunchRecord, LaunchRequest, Prepared, Purpose
 from tuner.record.store import Store

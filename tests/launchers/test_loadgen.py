@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.worker.workers import Launched
-from tuner.measurement.loadgen import loadgen
+from tuner.launchers.loadgen import loadgen
 from tuner.record.launch import Compiled
 from tuner.record.load import Batching, Load
 from tuner.record.protocol import Answered, Failed, Prepare, Serve

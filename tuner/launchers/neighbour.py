@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tuner.host.environment import untuned
 from tuner.host.identity import Host
-from tuner.measurement.supervised import Supervised
+from tuner.launchers.supervised import Supervised
 
 _START_S = 10.0
 """Its processes are given up if they do not work by then."""

@@ -1,8 +1,7 @@
-"""The seam between a bench, which decides what is measured when, and that which launches.
+"""The launch protocol: what a bench, which decides what is measured when, needs of a launcher.
 
-Real processes stand on the other side (launcher.py, launch.py), or launches that were recorded or
-described before (benchmarks/virtual.py). tests/measurement/test_seam.py holds both to this
-contract:
+Launches are real processes (processes.py, process_launch.py), or were recorded or made up
+(recorded.py). tests/launchers/test_protocol.py holds both to this contract:
 
 A launch is started, takes slices, is paused between them, and is finished. Whatever goes wrong
 with it is a value: the record then has an ending with its reason, `goes_on` is False, and every

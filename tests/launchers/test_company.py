@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.measurement.conftest import Maker, launcher_of, limit_memory, pids_of
+from tests.launchers.benches import Maker, launcher_of, limit_memory, pids_of
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration
@@ -26,7 +26,7 @@ SLOW = "fake.streams=2:slow_start"
 @pytest.fixture
 def company_of(bench_of: Maker, monkeypatch: pytest.MonkeyPatch) -> Maker:
     """Make benches on which two may be prepared side by side, however many cores there are."""
-    from tuner.measurement.launcher import ProcessLauncher
+    from tuner.launchers.processes import ProcessLauncher
 
     monkeypatch.setattr(ProcessLauncher, "most_together", 2)
 
@@ -144,8 +144,8 @@ def test_one_that_dies_alone_as_well_has_that_outcome(
 def test_a_hang_beside_another_is_timed_out_alone(
     company_of: Maker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tuner.measurement import launcher as module
-    from tuner.measurement.launch import Timeouts
+    from tuner.launchers import processes as module
+    from tuner.launchers.process_launch import Timeouts
 
     bench = company_of("fake.layout=packed:hang")
     bench.pacer.block()

@@ -14,8 +14,8 @@ from tuner import supervisor
 from tuner.errors import WorkerFailed
 from tuner.host.environment import for_workers, untuned
 from tuner.host.secrets import redact_file, redacted
-from tuner.measurement.conversations import Awaited, Conversation, alone
-from tuner.measurement.supervised import Supervised
+from tuner.launchers.conversations import Awaited, Conversation, alone
+from tuner.launchers.supervised import Supervised
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import STACK_SIGNAL, Command, Failed, Hello, Reply
 from tuner.space.launching import LaunchPlan

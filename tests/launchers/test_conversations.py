@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tuner.measurement.conversations import Awaited, Conversation, alone, converse
+from tuner.launchers.conversations import Awaited, Conversation, alone, converse
 
 FAR_S = 60.0
 

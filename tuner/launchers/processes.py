@@ -1,4 +1,4 @@
-"""Launches as real processes, one worker each, and a bench on them.
+"""Launches as real processes, one worker each.
 
 A launcher sees to it that each launch ends.
 """
@@ -11,15 +11,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tuner.host.identity import Host
-from tuner.measurement.announced import launch_done
-from tuner.measurement.bench import Bench
-from tuner.measurement.conversations import Conversation, converse
-from tuner.measurement.launch import ProcessLaunch, Timeouts
-from tuner.measurement.memory import MemoryModel
-from tuner.measurement.neighbour import n_neighbours, neighbour
-from tuner.measurement.quiet import Quiet
-from tuner.measurement.sharing import share_out
-from tuner.measurement.team import Team
+from tuner.launchers.conversations import Conversation, converse
+from tuner.launchers.instance_group import Team
+from tuner.launchers.memory import MemoryModel
+from tuner.launchers.neighbour import n_neighbours, neighbour
+from tuner.launchers.process_launch import Complete, ProcessLaunch, Timeouts
+from tuner.launchers.time_attribution import share_out
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, Listener
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
@@ -34,48 +31,7 @@ from tuner.space.knob import Applies
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
 from tuner.space.launching import LaunchPlan, plan_launch
 
-SearchRatio = Callable[[LaunchRecord], float | None]
-"""What a search makes of a launch that has ended; it is told with the launch."""
 _MAX_PADDING_BYTES = 4096
-
-
-def bench_of_processes(
-    store: Store,
-    host: Host,
-    workload: Workload,
-    facts: ModelFacts,
-    objective: Objective,
-    listen: Listener,
-    *,
-    session: int,
-    seed: int,
-    seconds_left: Callable[[], float],
-    waiting_s: float,
-    is_cut: bool = False,
-    search_ratio: SearchRatio = lambda _: None,
-) -> Bench:
-    """Return a bench that measures one workload on this host, in processes.
-
-    waiting_s: the most that all waits for quiet together may take. is_cut: no step of a launch
-    outlasts seconds_left; else the one that runs then may.
-    """
-    draw = random.Random(seed * 1000 + session)
-    launcher = ProcessLauncher(
-        store,
-        host,
-        workload,
-        facts,
-        objective,
-        listen,
-        session=session,
-        draw=draw,
-        seconds_left=seconds_left,
-        is_cut=is_cut,
-        search_ratio=search_ratio,
-    )
-    quiet = Quiet(store, listen, waiting_s, seconds_left)
-    stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
-    return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in, seconds_left)
 
 
 class ProcessLauncher:
@@ -94,9 +50,13 @@ class ProcessLauncher:
         draw: random.Random,
         seconds_left: Callable[[], float],
         is_cut: bool = False,
-        search_ratio: SearchRatio = lambda _: None,
+        on_end: Callable[[LaunchRecord], None] = lambda _: None,
+        complete: Complete = lambda taken, _: taken,
     ) -> None:
-        """is_cut: no step of a launch outlasts seconds_left."""
+        """is_cut: no step of a launch outlasts seconds_left. on_end: called once for each launch.
+
+        complete: adds to a slice what is computed from it, before it is stored.
+        """
         self.host = host
         self._store = store
         self._workload = workload
@@ -107,7 +67,8 @@ class ProcessLauncher:
         self._draw = draw
         self._seconds_left = seconds_left
         self._is_cut = is_cut
-        self._search_ratio = search_ratio
+        self._on_end = on_end
+        self._complete = complete
         is_on_card = workload.device == CUDA
         self.memory = MemoryModel(
             store, host.limits, host.gpus[0].memory_bytes if is_on_card else 0
@@ -227,6 +188,7 @@ class ProcessLauncher:
             self._timeouts(request, len(plans)),
             self._listen,
             self.ended,
+            self._complete,
             self._seconds_left if self._is_cut else None,
         )
         self.running.append(launch)
@@ -292,9 +254,9 @@ class ProcessLauncher:
         )
 
     def ended(self, record: LaunchRecord) -> None:
-        """Let go of a launch that has ended, be it by itself, and say how."""
+        """Let go of a launch that has ended, by itself or not."""
         self.running = [launch for launch in self.running if launch.record.ending is None]
-        self._announce(record)
+        self._on_end(record)
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
@@ -319,6 +281,3 @@ class ProcessLauncher:
                 for n, each in ((n_beside, begin), (n_beside, prepare), (n_instances, slice_))
             )
         )
-
-    def _announce(self, record: LaunchRecord) -> None:
-        self._listen(launch_done(record, self._objective, self._search_ratio(record)))

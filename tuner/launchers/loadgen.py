@@ -19,7 +19,7 @@ import msgspec
 from tuner import supervisor
 from tuner.host.environment import untuned
 from tuner.host.interference import Watch
-from tuner.measurement.supervised import Supervised
+from tuner.launchers.supervised import Supervised
 from tuner.record.serving import LoadgenOrder, LoadgenWord, Validation
 
 _WORD_S = 20.0

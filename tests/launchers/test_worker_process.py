@@ -10,7 +10,7 @@ import pytest
 
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
 from tuner import supervisor
-from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.launchers.worker_process import WorkerEnded, WorkerProcess
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import Cards, ListModels
 from tuner.space.launching import LaunchPlan
@@ -107,7 +107,7 @@ def test_a_users_tuner_py_is_not_run_instead(
 def test_when_the_tool_is_killed_the_worker_dies_with_it(tmp_path: Path, marker: str) -> None:
     script = (
         "import sys, time; from pathlib import Path\n"
-        "from tuner.measurement.process import WorkerProcess\n"
+        "from tuner.launchers.worker_process import WorkerProcess\n"
         "from tuner.space.launching import LaunchPlan\n"
         "w = WorkerProcess(LaunchPlan({}, None, 'none'), Path(sys.argv[1]), {})\n"
         "w.pause(); print('up', flush=True); time.sleep(1000)\n"

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.measurement.conversations import Conversation, alone
-from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.launchers.conversations import Conversation, alone
+from tuner.launchers.worker_process import WorkerEnded, WorkerProcess
 from tuner.record.configuration import Value
 from tuner.record.launch import (
     Built,

@@ -4,7 +4,7 @@ import pytest
 
 from tuner.errors import UnknownName, UsageError
 from tuner.galleries import MODELS
-from tuner.measurement.describe import describe_model, find_model, gallery_cards
+from tuner.launchers.describe import describe_model, find_model, gallery_cards
 
 
 def test_the_gallery_is_read_in_a_child() -> None:

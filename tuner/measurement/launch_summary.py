@@ -1,4 +1,4 @@
-"""What is told of a launch that has ended."""
+"""The summary of a launch that has ended, as listeners get it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 
 
-def launch_done(
+def launch_summary(
     record: LaunchRecord, objective: Objective, search_ratio: float | None
 ) -> LaunchDone:
-    """Return what a listener is told of a launch; search_ratio: what the search makes of it."""
+    """Summarize a launch. search_ratio: the search's estimate of its ratio to the default."""
     request, ending = record.request, record.ending or Ending(Outcome.MEASURED)
     slices = clean_slices(record)
     value, unit = None, objective.search_unit

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from tuner.measurement.announced import launch_done
+from tuner.measurement.launch_summary import launch_summary
 from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice, packed
@@ -24,8 +24,8 @@ def test_a_server_whose_single_requests_exceed_the_bound_is_said_to_be_late(
         LaunchRequest(1, Configuration(), 1, Purpose.SEARCH), slices=[with_sustained(taken, P99)]
     )
     served = msgspec.structs.replace(Objective.of("rate_within"), slo=P99)
-    told = launch_done(record, served, None)
+    told = launch_summary(record, served, None)
     assert told.is_late is is_late
     assert told.value is not None
     assert told.unit == "requests/s, expected"
-    assert not launch_done(msgspec.structs.replace(record, slices=[]), served, None).is_late
+    assert not launch_summary(msgspec.structs.replace(record, slices=[]), served, None).is_late

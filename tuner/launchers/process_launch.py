@@ -10,11 +10,10 @@ from typing import TypeVar
 import msgspec
 
 from tuner.errors import StorageFailed
-from tuner.measurement.conversations import Conversation, alone
-from tuner.measurement.loadgen import validated
-from tuner.measurement.process import WorkerEnded
-from tuner.measurement.queueing import with_sustained
-from tuner.measurement.team import Team
+from tuner.launchers.conversations import Conversation, alone
+from tuner.launchers.instance_group import Team
+from tuner.launchers.loadgen import validated
+from tuner.launchers.worker_process import WorkerEnded
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
 from tuner.record.launch import (
@@ -26,8 +25,9 @@ from tuner.record.launch import (
     Profiled,
     Purpose,
     ReadBack,
+    Slice,
 )
-from tuner.record.load import Offer
+from tuner.record.load import Offer, Slo
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Answered,
@@ -48,6 +48,7 @@ from tuner.record.store import LaunchFile
 _ReplyT = TypeVar(
     "_ReplyT", bound=Built | Compiled | Prepared | Measured | Answered | Checked | Profiled
 )
+Complete = Callable[[Slice, Slo | None], Slice]
 _PATIENCE = 3
 """Times the seconds in which requests are sent: after so long, a run has failed."""
 
@@ -61,7 +62,7 @@ class Timeouts(msgspec.Struct, frozen=True):
 
 
 class ProcessLaunch:
-    """A launch of this seam (seam.py) whose steps are carried out by a team of processes.
+    """A launch (protocol.py) whose steps are carried out by a team of processes.
 
     Once it has ended no process of it is left.
     """
@@ -72,14 +73,19 @@ class ProcessLaunch:
         timeouts: Timeouts,
         listen: Listener,
         on_end: Callable[[LaunchRecord], None],
+        complete: Complete,
         left_s: Callable[[], float] | None = None,
     ) -> None:
-        """on_end: is told once, when it ends. left_s: the most seconds that a step may take."""
+        """on_end: is called once, when it ends. left_s: the most seconds that a step may take.
+
+        complete: adds to a slice what is computed from it, before it is stored.
+        """
         self.file = file
         self._left_s = left_s
         self._timeouts = timeouts
         self._listen = listen
         self._on_end = on_end
+        self._complete = complete
         self._spent_s = self._slicing_s = 0.0
         self._is_paused = self._is_abandoned = self._is_preparing = False
         self._team: Team | None = None
@@ -254,7 +260,7 @@ class ProcessLaunch:
         measured = self._carry_out(order, self._timeouts.slice_s + arriving_s, Measured)
         if measured is not None:
             self._slicing_s += self._spent_s - spent_before_s
-            self.file.add(SliceTaken(with_sustained(measured.slice, self.record.request.slo)))
+            self.file.add(SliceTaken(self._complete(measured.slice, self.record.request.slo)))
 
     def _n_discarded(self, seconds: float) -> int:
         """Return how many calls are made before a slice: one after a pause, if calls are shorter.
@@ -272,7 +278,7 @@ class ProcessLaunch:
         order, when = Measure(index, seconds, 1), "beside a busy neighbour"
         measured = self._try(order, self._timeouts.slice_s, Measured, when)
         if measured is not None:
-            taken = with_sustained(measured.slice, self.record.request.slo)
+            taken = self._complete(measured.slice, self.record.request.slo)
             self.file.add(SliceTaken(taken, n_neighbours))
 
     def validate(self, order: LoadgenOrder) -> Validation:

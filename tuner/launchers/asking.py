@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import NothingMeasured, UsageError
-from tuner.measurement.process import WorkerEnded, WorkerProcess
+from tuner.launchers.worker_process import WorkerEnded, WorkerProcess
 from tuner.record.events import Listener, WaitingForModel, unheard
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import Command, Failed, ListModels, Reply, Stage

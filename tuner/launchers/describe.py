@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
-from tuner.measurement.asking import Waiting, ask
+from tuner.launchers.asking import Waiting, ask
 from tuner.record.configuration import Value
 from tuner.record.headers import Headers
 from tuner.record.protocol import (

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
-from tests.measurement.conftest import Maker, launcher_of, limit_memory
+from tests.launchers.benches import Maker, launcher_of, limit_memory
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
+from tuner.launchers.describe import make_reference
+from tuner.launchers.instance_group import Team
+from tuner.launchers.memory import at_batch
+from tuner.launchers.worker_process import WorkerEnded
 from tuner.measurement.bench import Bench
-from tuner.measurement.describe import make_reference
-from tuner.measurement.memory import at_batch
-from tuner.measurement.process import WorkerEnded
 from tuner.measurement.replication import Scatter
-from tuner.measurement.team import Team
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Built, Compiled, LaunchRecord, Prepared, Purpose
 from tuner.record.load import OFFLINE, Load

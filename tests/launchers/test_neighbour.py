@@ -12,7 +12,7 @@ import pytest
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
 from tuner.host.identity import probe
 from tuner.host.limits import read_quota
-from tuner.measurement.neighbour import n_neighbours, neighbour
+from tuner.launchers.neighbour import n_neighbours, neighbour
 
 
 @pytest.fixture
@@ -53,12 +53,12 @@ def test_it_takes_half_of_the_cpu_time_that_is_allowed() -> None:
 
 
 def test_one_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tuner.measurement.neighbour._START_S", 0.2)
+    monkeypatch.setattr("tuner.launchers.neighbour._START_S", 0.2)
     monkeypatch.setattr("sys.executable", "/nowhere/python")
     with pytest.raises(OSError), neighbour(1, tmp_path / "log"):
         pass
     monkeypatch.undo()
-    monkeypatch.setattr("tuner.measurement.neighbour._START_S", 0.0)
+    monkeypatch.setattr("tuner.launchers.neighbour._START_S", 0.0)
     with neighbour(1, tmp_path / "log") as is_busy:
         assert not is_busy  # it had no time to begin
 
@@ -66,7 +66,7 @@ def test_one_that_cannot_start_is_told(tmp_path: Path, monkeypatch: pytest.Monke
 def test_it_goes_with_the_tool(tmp_path: Path, marker: str) -> None:
     script = (
         "import time, sys; from pathlib import Path; "
-        "from tuner.measurement.neighbour import neighbour\n"
+        "from tuner.launchers.neighbour import neighbour\n"
         "with neighbour(2, Path(sys.argv[1])) as busy:\n"
         "    assert busy; print('on', flush=True); time.sleep(60)"
     )

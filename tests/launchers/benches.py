@@ -1,0 +1,99 @@
+"""Benches of the fake model, after which nothing may be left."""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.command import MARKER, new_marker, wait_until_gone
+from tuner.galleries import MODELS
+from tuner.host.identity import probe
+from tuner.launchers.describe import describe_model, find_model, make_reference
+from tuner.launchers.process_launch import ProcessLaunch
+from tuner.launchers.processes import ProcessLauncher
+from tuner.launchers.protocol import Launch
+from tuner.measurement.bench import Bench
+from tuner.measurement.process_bench import bench_of_processes
+from tuner.record.configuration import Value
+from tuner.record.events import Event
+from tuner.record.journal import StudyOpened
+from tuner.record.objective import THROUGHPUT
+from tuner.record.store import Store
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+
+Maker = Callable[..., Bench]
+
+
+class Fake(msgspec.Struct, frozen=True):
+    """What three worker processes told of the fake model, and its reference."""
+
+    ref: ModelRef
+    card: ModelCard
+    facts: ModelFacts
+    reference: Path
+
+
+@pytest.fixture(scope="session")
+def fake(tmp_path_factory: pytest.TempPathFactory) -> Fake:
+    """Asked once: no parameter of the fake changes its card, nor its outputs with nothing set."""
+    ref, card = find_model("fake", MODELS)
+    reference = tmp_path_factory.mktemp("fake") / "reference.npz"
+    make_reference(ref, "fake", 0, reference)
+    return Fake(ref, card, describe_model(ref, "fake", 0), reference)
+
+
+@pytest.fixture
+def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
+    """Make benches for the fake model with parameters; check that nothing survives them."""
+    marker = new_marker()
+    monkeypatch.setenv(MARKER, marker)
+    benches: list[Bench] = []
+
+    def make(seconds_left: float = 60.0, listen: Callable[[Event], None] = lambda _: None,
+             folder: Path | None = None, **parameters: Value) -> Bench:  # fmt: skip
+        ref = msgspec.structs.replace(fake.ref, parameters=tuple(sorted(parameters.items())))
+        store = Store(folder or tmp_path / f"study{len(benches)}")
+        if store.opened is None:
+            store.add(StudyOpened("id", {}, "now", "0"))
+        shutil.copyfile(fake.reference, store.reference_path)
+        workload = Workload(ref, "fake", "offline", fake.card)
+        bench = bench_of_processes(
+            store,
+            probe(),
+            workload,
+            fake.facts,
+            THROUGHPUT,
+            listen,
+            session=1,
+            seed=0,
+            seconds_left=lambda: seconds_left,
+            waiting_s=0.0,
+        )
+        benches.append(bench)
+        return bench
+
+    yield make
+    for bench in benches:
+        bench.close()
+        bench.store.close()
+    monkeypatch.delenv(MARKER)
+    assert wait_until_gone(marker) == []
+
+
+def pids_of(launch: Launch) -> tuple[int, ...]:
+    """Return the processes of a launch, by rank; none once it has ended."""
+    assert isinstance(launch, ProcessLaunch)
+    return launch._team.pids if launch._team is not None else ()
+
+
+def launcher_of(bench: Bench) -> ProcessLauncher:
+    """Return what starts the processes of a bench."""
+    assert isinstance(bench.launcher, ProcessLauncher)
+    return bench.launcher
+
+
+def limit_memory(bench: Bench, memory_bytes: float) -> None:
+    memory = launcher_of(bench).memory
+    memory._limits = msgspec.structs.replace(memory._limits, memory_bytes=int(memory_bytes))

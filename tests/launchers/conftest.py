@@ -1,0 +1,5 @@
+"""Benches of the fake model for the tests of launchers."""
+
+from tests.launchers.benches import bench_of, fake
+
+__all__ = ["bench_of", "fake"]
