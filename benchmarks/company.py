@@ -39,8 +39,8 @@ from tuner.host.identity import probe
 from tuner.launchers.describe import describe_model, find_model, make_reference
 from tuner.launchers.processes import ProcessLauncher
 from tuner.launchers.protocol import Launch, Launcher
-from tuner.measurement.bench import Bench
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST
+from tuner.measurement.bench import Bench, bench_on
 from tuner.measurement.replication import Scatter
 from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
@@ -101,7 +101,8 @@ def bench_of(workload: Workload, facts: ModelFacts, objective: Objective) -> Ite
         make_reference(workload.model, workload.framework, 0, store.reference_path)
         began = time.monotonic()
         store.used_s = lambda: time.monotonic() - began
-        bench = bench_of_processes(
+        bench = bench_on(
+            THIS_HOST,
             store,
             probe(),
             workload,

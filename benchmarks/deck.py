@@ -18,7 +18,8 @@ from collections.abc import Callable
 
 from benchmarks.table import Cut, Table, Taken
 from benchmarks.tails import NO_TAILS, Tails
-from benchmarks.virtual import Played, PlayedSlice
+from tuner.launchers.clock import VirtualClock
+from tuner.launchers.recorded import Played, PlayedSlice
 from tuner.measurement.estimates import Estimates
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, LaunchRequest, Purpose, Slice
@@ -204,7 +205,7 @@ class DeckSource:
     """
 
     def __init__(self, deck: Deck, row: Callable[[Configuration], Configuration]) -> None:
-        self.now_s = 0.0
+        self.clock = VirtualClock()
         self._deck = deck
         self._row = row
         self._now: Dealt | None = None

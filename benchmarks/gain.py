@@ -24,8 +24,9 @@ from benchmarks import replay
 from benchmarks.false_claims import recordings
 from benchmarks.golden import EXACTLY, ON_NOISE
 from benchmarks.processes import processes
+from benchmarks.recorded_bench import add_side_by_side
 from benchmarks.tape import Recording
-from benchmarks.virtual import Company, add_company
+from tuner.launchers.recorded import SideBySide
 from tuner.plan import Plan
 from tuner.record.journal import WinnerClass
 from tuner.study.confirm import make_claims
@@ -42,7 +43,7 @@ class Job(msgspec.Struct, frozen=True):
     source: str
     budget_s: float
     seed: int
-    company: Company
+    side_by_side: SideBySide
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -62,7 +63,7 @@ def play(job: Job) -> dict[WinnerClass, Found]:
     """Carry out a study; return what came of each class."""
     effects = ON_NOISE[job.source]
     with replay.study_of(
-        job.plan, job.recording, effects, job.budget_s, job.seed, job.company
+        job.plan, job.recording, effects, job.budget_s, job.seed, job.side_by_side
     ) as study:
         for phase in replay.PHASES:
             phase(study)
@@ -103,14 +104,14 @@ def main() -> None:
     parser.add_argument("--sources", default="noise-one,noise-several")
     parser.add_argument("--budgets", default="600,300", help="virtual seconds")
     parser.add_argument("--studies", type=int, default=80)
-    add_company(parser)
+    add_side_by_side(parser)
     given = parser.parse_args()
     plan, noises = replay.fake_plan(), recordings()
-    company = Company(given.together, given.share)
+    side_by_side = SideBySide(given.together, given.share)
     for source in given.sources.split(","):
         for budget_s in map(float, given.budgets.split(",")):
             jobs = [
-                Job(plan, noises[seed % len(noises)], source, budget_s, seed, company)
+                Job(plan, noises[seed % len(noises)], source, budget_s, seed, side_by_side)
                 for seed in range(given.studies)
             ]
             found = []

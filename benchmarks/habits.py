@@ -38,7 +38,7 @@ def one_run_each(recording: Recording, effect: float, seed: int) -> Habit:
         tape.seek()
         launch = tape.any_launch()
         rates.append(math.log(launch.slice(tape.pass_).rate) + truth)
-        tape.now_s += launch.fixed_s + launch.slice_s
+        tape.clock.advance(launch.fixed_s + launch.slice_s)
     default, *candidates = rates
     best = max(range(_CONFIGURATIONS), key=candidates.__getitem__)
     point = candidates[best] - default
@@ -55,7 +55,7 @@ def ten_repeats(recording: Recording, effect: float, seed: int) -> Habit:
         samples.append(
             [math.log(launch.slice(tape.pass_ + k).rate) + truth for k in range(_REPEATS)]
         )
-        tape.now_s += launch.fixed_s + _REPEATS * launch.slice_s
+        tape.clock.advance(launch.fixed_s + _REPEATS * launch.slice_s)
     default, candidate = samples
     test = stats.ttest_ind(candidate, default, equal_var=False)
     low, high = test.confidence_interval(0.95)

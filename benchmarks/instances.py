@@ -25,8 +25,9 @@ from scipy import stats
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.launchers.describe import describe_model, find_model, make_reference
+from tuner.launchers.testbed import THIS_HOST
+from tuner.measurement.bench import bench_on
 from tuner.measurement.passes import passes_of
-from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose
@@ -51,7 +52,8 @@ def measure(model: str, framework: str, n_instances: int, n_rounds: int) -> list
     with tempfile.TemporaryDirectory() as folder, Store(Path(folder) / "study") as store:
         facts = describe_model(ref, framework, 0)
         make_reference(ref, framework, 0, store.reference_path)
-        bench = bench_of_processes(
+        bench = bench_on(
+            THIS_HOST,
             store,
             probe(),
             Workload(ref, framework, "offline", card),

@@ -34,8 +34,8 @@ from tuner.errors import TuneError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.launchers.describe import find_model, make_reference
-from tuner.measurement.bench import Bench
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST
+from tuner.measurement.bench import Bench, bench_on
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.plan import Plan, plan
@@ -257,7 +257,8 @@ def _bench(store: Store, host: Host, planned: Plan, minutes: float) -> Bench:
         store.reference_path,
         max(workload.card.n_check_inputs(changes_numerics=c) for c in (False, True)),
     )
-    return bench_of_processes(
+    return bench_on(
+        THIS_HOST,
         store,
         host,
         workload,

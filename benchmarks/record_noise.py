@@ -29,7 +29,8 @@ from typing import Any
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.launchers.describe import describe_model, find_model, make_reference
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST
+from tuner.measurement.bench import bench_on
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, Purpose
@@ -91,7 +92,8 @@ def record(model: str, framework: str, n_rounds: int, n_launches: int) -> list[A
         ref, card = find_model(model, MODELS)
         facts = describe_model(ref, framework, 0)
         make_reference(ref, framework, 0, store.reference_path)
-        bench = bench_of_processes(
+        bench = bench_on(
+            THIS_HOST,
             store,
             probe(),
             Workload(ref, framework, "offline", card),

@@ -33,10 +33,11 @@ from benchmarks import tabled
 from benchmarks.deck import Deck
 from benchmarks.golden import EXACTLY, TABLES
 from benchmarks.processes import processes
+from benchmarks.recorded_bench import add_side_by_side
 from benchmarks.score import Truth
 from benchmarks.table import Table, read_table
 from benchmarks.tails import NO_TAILS, Tails
-from benchmarks.virtual import Company, add_company
+from tuner.launchers.recorded import SideBySide
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
@@ -53,7 +54,7 @@ class Job(msgspec.Struct, frozen=True):
     path: Path
     budget_s: float
     seed: int
-    company: Company
+    side_by_side: SideBySide
     tails: Tails = NO_TAILS
 
 
@@ -83,7 +84,7 @@ def play(job: Job) -> list[Found]:
     table, truth = _known(job.path)
     deck = Deck(table, 0.0, job.seed, job.tails)
     with tabled.study_of(
-        table, deck, job.budget_s, job.seed, turns=TURNS, company=job.company
+        table, deck, job.budget_s, job.seed, turns=TURNS, side_by_side=job.side_by_side
     ) as study:
         for phase in PHASES:
             phase(study)
@@ -139,12 +140,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20, help="studies of each table")
     parser.add_argument("--budget", type=float, default=600.0, help="virtual seconds of each")
     parser.add_argument("--tails", type=float, default=0.0, help="share of launches slow by chance")
-    add_company(parser)
+    add_side_by_side(parser)
     parser.add_argument("--json", type=Path, help="write the figures there as well")
     arguments = parser.parse_args()
-    company, tails = Company(arguments.together, arguments.share), Tails(arguments.tails)
+    side_by_side, tails = SideBySide(arguments.together, arguments.share), Tails(arguments.tails)
     jobs = [
-        Job(path, arguments.budget, seed, company, tails)
+        Job(path, arguments.budget, seed, side_by_side, tails)
         for path in arguments.tables
         for seed in range(arguments.seeds)
     ]

@@ -1,6 +1,6 @@
 """Whole studies on recorded noise: the real search, race and confirmation, on a virtual clock.
 
-Only the measured process is replaced (benchmarks/virtual.py). A recording
+Only the measured process is replaced (tuner/launchers/recorded.py). A recording
 (benchmarks/record_noise.py) holds rounds of identical launches that took turns. A replayed launch
 takes the slices of a recorded one, times what its settings are said to be worth; launches that are
 measured side by side take recorded ones that were, so that drift, bursts and what launches differ
@@ -26,9 +26,11 @@ from typing import Any
 import msgspec
 
 from benchmarks.described import described_host
+from benchmarks.recorded_bench import recorded_bench
 from benchmarks.tape import RecordedLaunch, Recording, Tape
-from benchmarks.virtual import Company, Played, PlayedSlice, VirtualBudget, bench_on
 from tuner.findings.winners import recommended_class
+from tuner.launchers.clock import VirtualClock
+from tuner.launchers.recorded import Played, PlayedSlice, SideBySide
 from tuner.measurement.steps import SLICE_S
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
@@ -40,6 +42,7 @@ from tuner.request import Request
 from tuner.search.search import Search
 from tuner.space.catalogue import is_default
 from tuner.study.baselines import measure_baselines
+from tuner.study.budget import Budget
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Costs
 from tuner.study.explore import explore
@@ -91,12 +94,8 @@ class TapeSource:
         self._effects = effects
 
     @property
-    def now_s(self) -> float:
-        return self._tape.now_s
-
-    @now_s.setter
-    def now_s(self, now_s: float) -> None:
-        self._tape.now_s = now_s
+    def clock(self) -> VirtualClock:
+        return self._tape.clock
 
     def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
         source = None
@@ -169,11 +168,11 @@ def study_of(
     effects: Effects,
     budget_s: float,
     seed: int,
-    company: Company | None = None,
+    side_by_side: SideBySide | None = None,
 ) -> Iterator[Study]:
     """Assemble a study on a recording."""
     source = TapeSource(Tape(recording, seed), effects)
-    budget = VirtualBudget(budget_s, source)
+    budget = Budget(budget_s, clock=source.clock)
     shared = Path("/dev/shm")
     where = shared if os.access(shared, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
@@ -181,7 +180,7 @@ def study_of(
         reference = plan.workload.card.reference_batch
         ledger = Ledger(store, reference, (reference,))
         costs = Costs(store, ledger)
-        bench = bench_on(source, store, plan.workload.card, budget, seed, company)
+        bench = recorded_bench(source, store, plan.workload.card, budget, seed, side_by_side)
         search = Search(
             store.folder / "study.db",
             plan.space,

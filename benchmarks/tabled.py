@@ -21,9 +21,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.deck import Deck, DeckSource
+from benchmarks.recorded_bench import recorded_bench
 from benchmarks.score import Run, Step
 from benchmarks.table import Table
-from benchmarks.virtual import Company, VirtualBudget, bench_on
+from tuner.launchers.recorded import SideBySide
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import Phase, PhaseDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
@@ -38,6 +39,7 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines
+from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
 from tuner.study.costs import Costs
 from tuner.study.explore import explore
@@ -234,7 +236,7 @@ def study_of(
     seed: int,
     earlier: Sequence[Earlier] = (),
     turns: tuple[WinnerClass, ...] = (REDUCED,),
-    company: Company | None = None,
+    side_by_side: SideBySide | None = None,
 ) -> Iterator[Watched]:
     """Assemble a study on a table's launches.
 
@@ -242,7 +244,7 @@ def study_of(
     """
     space = TabledSpace(table, start_of(table, seed))
     source = DeckSource(deck, space.row)
-    budget = VirtualBudget(budget_s, source)
+    budget = Budget(budget_s, clock=source.clock)
     card = card_of(table)
     shared = Path("/dev/shm")
     where = shared if os.access(shared, os.W_OK) else None
@@ -250,7 +252,7 @@ def study_of(
         store.used_s = budget.used_s
         ledger = Ledger(store, card.reference_batch, card.batches)
         costs = Costs(store, ledger)
-        bench = bench_on(source, store, card, budget, seed, company)
+        bench = recorded_bench(source, store, card, budget, seed, side_by_side)
         search = Search(
             store.folder / "study.db",
             space,

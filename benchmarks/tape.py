@@ -10,6 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.launchers.clock import VirtualClock
+
 
 class RecordedSlice(msgspec.Struct, frozen=True):
     """A slice as it was measured."""
@@ -61,14 +63,14 @@ class Tape:
             sum(launch.fixed_s + launch.slice_s * len(launch.slices) for launch in each)
             for each in self._rounds
         ]
-        self.now_s = 0.0
+        self.clock = VirtualClock()
         self._offset_s = self._random.uniform(0, sum(self._lengths))
         self._sides: dict[int, Iterator[RecordedLaunch]] = {}
         self.round = self.pass_ = 0
 
     def seek(self) -> None:
         """Go to the recorded moment of the present one."""
-        at = (self._offset_s + self.now_s) % sum(self._lengths)
+        at = (self._offset_s + self.clock.now_s()) % sum(self._lengths)
         for number, length in enumerate(self._lengths):
             if at < length:
                 n_passes = len(self._rounds[number][0].slices)

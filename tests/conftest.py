@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from tests.command import DESIGNED, FINISHED, Here, run
 from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
-from tests.virtual import DRAWS
+from tests.virtual import DRAWS, unsync
 from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
 from tuner.host.libraries import STANDS_IN
@@ -48,6 +48,9 @@ def signals_as_a_terminal_leaves_them() -> None:
                             (signal.SIGHUP, signal.SIG_DFL)):  # fmt: skip
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, handler)
+
+
+unsync()
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -18,8 +18,10 @@ from tuner.errors import NothingMeasured, UsageError
 PROGRAM = """
 import json, scipy.linalg, sys, threadpoolctl, tuner
 sys.path.insert(0, {tests!r})
-import virtual
-virtual.install()
+import functools, virtual, tuner.api
+host = virtual.VirtualHost()
+tuner.api.tune_request = functools.partial(tuner.api.tune_request, testbed=host)
+tuner.api.prove = functools.partial(tuner.api.prove, testbed=host)
 kinds, threads = [], set()
 
 def blas():

@@ -6,53 +6,40 @@ Everything else is real: the command line, the worker processes, their deaths, t
 budget holds then depends on the study alone. The fake's speed is its own already; here it also
 passes for undisturbed whatever else the host does, so that no launch waits for quiet.
 
-For the tests' sake the tool's own files are not synced, which only a power failure would show, a
+For the tests' sake no file is synced, which only a power failure would show, a
 report has its figures only where DRAWS is set, and workers are forked (seed.py) but where STARTS
 is set.
 """
 
+import functools
 import json
 import os
 import select
 import socket
+import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+import sqlalchemy
 
-import tuner.launchers.process_launch
 import tuner.launchers.supervised
-import tuner.launchers.time_attribution
 import tuner.output.report
-import tuner.several
-import tuner.study.budget
 import tuner.study.phase_costs
-import tuner.study.verify
-import tuner.tuning
-import tuner.verifying
 from tuner.cli.main import main
+from tuner.launchers.clock import VirtualClock
 from tuner.launchers.conversations import Conversation
 from tuner.launchers.instance_group import Team
 from tuner.launchers.processes import ProcessLauncher
+from tuner.launchers.testbed import ThisHost
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Measured, Reply
 
-KEPT_BY = (
-    tuner.study.verify,
-    tuner.launchers.process_launch,
-    tuner.launchers.time_attribution,
-    tuner.study.budget,
-    tuner.several,
-    tuner.tuning,
-    tuner.verifying,
-)
-"""The modules that count seconds of the budget."""
 START_S, ASK_S = 0.1, 0.01
 """What the start of a launch's processes and each of its steps take: as on a quick, quiet host."""
 
@@ -62,19 +49,6 @@ DRAWS = "TUNE_FRAMEWORK_TEST_DRAWS"
 STARTS = "TUNE_FRAMEWORK_TEST_STARTS"
 """The variable that has every worker started from nothing."""
 SEED = Path(__file__).with_name("seed.py")
-
-
-class Clock:
-    """Stands in for the module `time`; passes only by what launches do."""
-
-    def __init__(self) -> None:
-        self.now_s = 0.0
-
-    def monotonic(self) -> float:
-        return self.now_s
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)
 
 
 MOST_TOGETHER = 2
@@ -122,37 +96,55 @@ class Forked:
         os.close(self._ended)
 
 
+def unsync() -> None:
+    """Have no file synced in this process: of a study, hundreds of times."""
+    os.fdatasync = os.fsync = lambda fd: None
+    sqlalchemy.event.listen(
+        sqlalchemy.Engine,
+        "connect",
+        lambda connection, _: (
+            isinstance(connection, sqlite3.Connection)
+            and connection.execute("PRAGMA synchronous = OFF")
+        ),
+    )
+
+
 def _spare() -> None:
     """Leave out what costs much and what hardly any test asks for."""
-    os.fdatasync = os.fsync = lambda fd: None
+    unsync()
     if DRAWS not in os.environ:
         tuner.output.report.drawings = _not_drawn  # type: ignore[attr-defined]
 
 
-def install() -> Clock:
-    """Have the budget kept by a new clock, which every launch of this process advances."""
-    clock = Clock()
-    start, ask = Team.__init__, Team.asking
+def _group_on(clock: VirtualClock) -> type[Team]:
+    """Return processes of a launch that advance a clock, and that nothing disturbs."""
 
-    def started(team: Team, *given: Any, **named: Any) -> None:
-        clock.now_s += START_S
-        start(team, *given, **named)
+    class Group(Team):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            clock.advance(START_S)
+            super().__init__(*given, **named)
 
-    def asking(team: Team, command: Command, timeout_s: float, tell: Any) -> Conversation[Reply]:
-        clock.now_s += ASK_S
-        reply = yield from ask(team, command, timeout_s, tell)
-        if isinstance(reply, Measured):
-            undisturbed = msgspec.structs.replace(reply.slice, interference=Interference())
-            return msgspec.structs.replace(reply, slice=undisturbed)
-        return reply
+        def asking(self, command: Command, timeout_s: float, tell: Any) -> Conversation[Reply]:
+            clock.advance(ASK_S)
+            reply = yield from super().asking(command, timeout_s, tell)
+            if isinstance(reply, Measured):
+                undisturbed = msgspec.structs.replace(reply.slice, interference=Interference())
+                return msgspec.structs.replace(reply, slice=undisturbed)
+            return reply
 
-    Team.__init__, Team.asking = started, asking  # type: ignore[assignment, method-assign]
-    tuner.study.phase_costs.LOADGEN_S = LOADGEN_S
-    ProcessLauncher.most_together = MOST_TOGETHER  # type: ignore[assignment, method-assign]
-    for module in KEPT_BY:
-        assert module.time is time
-        module.time = clock  # type: ignore[attr-defined]
-    return clock
+    return Group
+
+
+class _Launcher(ProcessLauncher):
+    most_together = MOST_TOGETHER
+
+
+class VirtualHost(ThisHost):
+    """Real processes on a clock that they advance."""
+
+    def __init__(self) -> None:
+        self.clock = clock = VirtualClock()
+        self.processes = functools.partial(_Launcher, group=_group_on(clock))
 
 
 if __name__ == "__main__":
@@ -160,5 +152,5 @@ if __name__ == "__main__":
     if STARTS not in os.environ:
         forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
         vars(tuner.launchers.supervised)["subprocess"] = forking
-    install()
-    main()
+    tuner.study.phase_costs.LOADGEN_S = LOADGEN_S
+    main(VirtualHost())

@@ -10,7 +10,8 @@ import msgspec
 from tuner.errors import StudyConflict
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.measurement.bench import bench_on
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.plan import Plan, difference
@@ -44,6 +45,7 @@ def study_of(
     budget: Budget,
     session: int,
     listen: Listener,
+    testbed: Testbed = THIS_HOST,
 ) -> Study:
     """Put a study together. session: the number of this run of the tool over it."""
     batch_knob = plan.space.by_id[BATCH]
@@ -52,7 +54,8 @@ def study_of(
     ledger = Ledger(store, reference, batches, plan.objective, plan.stand_in())
     confirming = replication(CONFIRM, plan.workload.card)
     costs = Costs(store, ledger, confirming, plan.least_launch_s())
-    bench = bench_of_processes(
+    bench = bench_on(
+        testbed,
         store,
         host,
         plan.workload,
@@ -106,14 +109,17 @@ def with_noted_bound(store: Store, plan: Plan, request: Request) -> Plan:
     return msgspec.structs.replace(plan, objective=objective)
 
 
-def bounded(study: Study, plan: Plan, request: Request, host: Host, session: int) -> Plan:
+def bounded(
+    study: Study, plan: Plan, request: Request, host: Host, session: int, testbed: Testbed
+) -> Plan:
     """Return a plan with the latency that requests keep within, which the default's decides.
 
     Raises NothingMeasured where the default cannot be measured.
     """
     card = msgspec.structs.replace(plan.workload.card, reference_batch=1, batches=(1,))
     alone = msgspec.structs.replace(plan.workload, scenario="single-stream", card=card)
-    bench = bench_of_processes(
+    bench = bench_on(
+        testbed,
         study.store,
         host,
         alone,
@@ -169,7 +175,7 @@ def environment_changed(store: Store, request: Request) -> str:
     return change(first, request.environment)
 
 
-def warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
+def warn_about_the_host(study: Study, plan: Plan, host: Host, testbed: Testbed) -> None:
     """Warn of a profile of another host, and of what is shaky on this one."""
     if not plan.profile_matches:
         study.notes.warn(
@@ -179,7 +185,7 @@ def warn_about_the_host(study: Study, plan: Plan, host: Host) -> None:
         )
     if plan.profile.caution:
         study.notes.warn(plan.profile.caution)
-    for finding in examine(look_around(host, plan.folder)):
+    for finding in examine(look_around(host, plan.folder, look=testbed.watch_idle)):
         if finding.severity == "shaky" or finding.id == "smt":
             study.notes.warn(f"{finding.message} (tune-framework doctor)")
 

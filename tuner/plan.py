@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from tuner.host.identity import Host, fingerprint
 from tuner.insight.prior import as_earlier
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import describe_model, find_model, find_program, find_service
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned, unheard
 from tuner.record.files import read_result, results_below
@@ -97,7 +97,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def plan(
-    request: Request, host: Host, listen: Listener = unheard, *, is_strict: bool = False
+    request: Request,
+    host: Host,
+    listen: Listener = unheard,
+    *,
+    is_strict: bool = False,
+    testbed: Testbed = THIS_HOST,
 ) -> list[Plan]:
     """Load the model and resolve the space, for every framework that is asked for.
 
@@ -106,15 +111,15 @@ def plan(
     model does not load within the budget.
     """
     check_request(request)
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
 
     def waiting() -> Waiting:
-        passed_s = time.monotonic() - began
+        passed_s = testbed.clock.now_s() - began_s
         return Waiting(request.budget_s - passed_s, listen, is_strict, passed_s)
 
     if request.hardware != AUTO:  # what cannot be is said before a model is loaded
         check_device(choose_profile(request.hardware, host), host)
-    ref, card, facts = _find(request, waiting())
+    ref, card, facts = _find(request, waiting(), testbed)
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
     in_question = in_question_of(request, card)
@@ -150,6 +155,7 @@ def plan(
             waiting(),
             facts.get(framework),
             listen,
+            testbed,
             several=several,
         )
         for framework in frameworks
@@ -158,16 +164,20 @@ def plan(
     return plans
 
 
-def _find(request: Request, waiting: Waiting) -> tuple[ModelRef, ModelCard, dict[str, ModelFacts]]:
+def _find(
+    request: Request, waiting: Waiting, testbed: Testbed
+) -> tuple[ModelRef, ModelCard, dict[str, ModelFacts]]:
     """Find what is to be tuned; facts by framework, of what was started to be looked at."""
     program, served = request.program, request.service
     if program is not None or served is not None:
         least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
         _check_seconds(request.budget_s, least_s, "a framework takes")
     if program is not None:
-        return find_program(program, waiting)
+        return find_program(program, waiting, testbed)
     if served is not None:
-        return find_service(served.command, served.url, served.requests, served.headers, waiting)
+        return find_service(
+            served.command, served.url, served.requests, served.headers, waiting, testbed
+        )
     ref, card = find_model(
         request.model,
         MODELS,
@@ -175,6 +185,7 @@ def _find(request: Request, waiting: Waiting) -> tuple[ModelRef, ModelCard, dict
         allows_pickle=request.allows_pickle,
         batch_dim=request.batch_dim,
         waiting=waiting,
+        testbed=testbed,
     )
     return ref, card, {}
 
@@ -232,6 +243,7 @@ def _plan_one(
     waiting: Waiting,
     facts: ModelFacts | None,
     listen: Listener,
+    testbed: Testbed,
     *,
     several: bool,
 ) -> Plan:
@@ -248,7 +260,7 @@ def _plan_one(
     objective = objective_of(request)
     gpu = gpu_of(profile.device, host)
     if facts is None:
-        facts = describe_model(ref, framework, request.seed, waiting, gpu)
+        facts = describe_model(ref, framework, request.seed, waiting, gpu, testbed)
     for text in warnings_of(facts):
         listen(Warned(text))
     space = resolve_space(profile, host, workload, facts, request.restrictions)

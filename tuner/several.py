@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from tuner.galleries import MODELS
 from tuner.host.identity import Host, fingerprint, probe
 from tuner.host.libraries import installed_frameworks
 from tuner.launchers.describe import find_model, gallery_cards
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.output.index import write_index
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener, ModelBegins, TurnBegins, Warned
@@ -165,7 +165,12 @@ def folder_of(request: Request) -> Path:
 
 
 def tune_several(
-    wanted: str, request: Request, listen: Listener, *, budget_s: float | None
+    wanted: str,
+    request: Request,
+    listen: Listener,
+    *,
+    budget_s: float | None,
+    testbed: Testbed = THIS_HOST,
 ) -> list[Row]:
     """Tune models one after another; return their rows of the index, which is written as it goes.
 
@@ -177,14 +182,14 @@ def tune_several(
     """
     check_index_folder(folder_of(request))
     with held_alone(folder_of(request)):
-        return _tune_several(wanted, request, listen, budget_s)
+        return _tune_several(wanted, request, listen, budget_s, testbed)
 
 
 def _tune_several(
-    wanted: str, request: Request, listen: Listener, budget_s: float | None
+    wanted: str, request: Request, listen: Listener, budget_s: float | None, testbed: Testbed
 ) -> list[Row]:
     """Look at each model that is not finished, then carry their studies out."""
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
     wished = rows_of(wanted, request, listen)
     host = probe()
     folder = folder_of(request)
@@ -203,23 +208,23 @@ def _tune_several(
             below=folder,
         )
         here = msgspec.structs.replace(row, host=host.summary())
-        looked = time.monotonic()
+        looked_s = testbed.clock.now_s()
         try:
-            (made,) = plan(own, host, listen)
+            (made,) = plan(own, host, listen, testbed=testbed)
         except TuneError as error:
             here = msgspec.structs.replace(
                 here, state="failed", reason=str(error), exit_code=error.exit_code
             )
-            here = _with_seconds(here, looked)
+            here = _with_seconds(here, testbed.clock.now_s() - looked_s)
         else:
-            here = _with_seconds(here, looked)
+            here = _with_seconds(here, testbed.clock.now_s() - looked_s)
             here = msgspec.structs.replace(here, folder=made.folder.name)
             tasks.append(Task(here, made, own))
         rows[row.model, row.framework] = here
-    spent_s = sum(row.seconds for row in wished) + time.monotonic() - began
+    spent_s = sum(row.seconds for row in wished) + testbed.clock.now_s() - began_s
     all_s = spent_s + EACH_S * len(tasks) if budget_s is None else budget_s
     check_budget(all_s, spent_s, len(tasks))
-    _carry_out(tasks, rows, request, listen, host, budget_s=all_s, spent_s=spent_s)
+    _carry_out(tasks, rows, request, listen, host, testbed, budget_s=all_s, spent_s=spent_s)
     found = [rows[row.model, row.framework] for row in wished]
     if not any(row.state == "done" for row in found):
         reasons = "; ".join(f"{r.model} in {r.framework}: {r.reason}" for r in found)
@@ -286,6 +291,7 @@ def _carry_out(
     request: Request,
     listen: Listener,
     host: Host,
+    testbed: Testbed,
     *,
     budget_s: float,
     spent_s: float,
@@ -305,7 +311,9 @@ def _carry_out(
             TurnBegins(task.row.model, task.row.framework, i + 1, len(tasks), budget_s - spent_s)
         )
         ground = ground_of(task.plan.folder)
-        outcome, taken_s = finish(task.plan, task.request, host, own_s, 0.0, listen, ground)
+        outcome, taken_s = finish(
+            task.plan, task.request, host, own_s, 0.0, listen, ground, testbed
+        )
         spent_s += taken_s
         rows[task.row.model, task.row.framework] = _row_of(task.row, outcome, taken_s)
         write()
@@ -322,6 +330,6 @@ def _row_of(row: Row, outcome: Finished, taken_s: float) -> Row:
     return made if outcome.result is None else with_found(made, outcome.result)
 
 
-def _with_seconds(row: Row, began: float) -> Row:
+def _with_seconds(row: Row, seconds: float) -> Row:
     """Add what looking at a model took: it is of the budget too."""
-    return msgspec.structs.replace(row, seconds=row.seconds + time.monotonic() - began)
+    return msgspec.structs.replace(row, seconds=row.seconds + seconds)

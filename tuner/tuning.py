@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Waiting
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, plan
@@ -77,28 +77,28 @@ class Finished(msgspec.Struct, frozen=True):
     exit_code: int = 0
 
 
-def tune(request: Request, listen: Listener) -> list[Finished]:
+def tune(request: Request, listen: Listener, testbed: Testbed = THIS_HOST) -> list[Finished]:
     """Tune a model on this host; the budget is shared by the frameworks.
 
     Raises UsageError before anything is measured, Interrupted (resumable) while measuring. What
     ends a single framework's study stands in its Finished.
     """
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
     host = probe()
-    plans = plan(request, host, listen)
+    plans = plan(request, host, listen, testbed=testbed)
     grounds = {each.folder: ground_of(each.folder) for each in plans}
     unfinished = _open_all(plans, grounds, request.command)
     # once for all frameworks, before the first of them; the reports tell it baseline by baseline
     if lacking := what_apt_adds((b for each in unfinished for b in each.baselines), host):
         listen(Warned(lacking))
-    overhead_s = (time.monotonic() - began) / len(plans)
+    overhead_s = (testbed.clock.now_s() - began_s) / len(plans)
     finished = []
     spent_s = 0.0
     for i, each in enumerate(plans):
         # what the earlier ones took, in all their sessions: a resumed study has the same share
         budget_s = max(1.0, (request.budget_s - spent_s) / (len(plans) - i))
         outcome, taken_s = finish(
-            each, request, host, budget_s, overhead_s, listen, grounds[each.folder]
+            each, request, host, budget_s, overhead_s, listen, grounds[each.folder], testbed
         )
         finished.append(outcome)
         spent_s += taken_s
@@ -135,19 +135,20 @@ def finish(
     overhead_s: float,
     listen: Listener,
     ground: Path,
+    testbed: Testbed = THIS_HOST,
 ) -> tuple[Finished, float]:
     """Run a study; return what came of it, and the seconds that it has taken in all sessions.
 
     What ends a single study stands in its Finished; Interrupted goes through.
     """
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
     framework = plan.workload.framework
     try:
-        result = run_study(plan, request, host, budget_s, overhead_s, listen, ground)
+        result = run_study(plan, request, host, budget_s, overhead_s, listen, ground, testbed)
         outcome, taken_s = Finished(framework, plan.folder, result), result.seconds.wall
     except TuneError as error:
         outcome = Finished(framework, plan.folder, None, str(error), error.exit_code)
-        taken_s = time.monotonic() - began
+        taken_s = testbed.clock.now_s() - began_s
     listen(
         FrameworkEnds(framework, str(plan.folder), outcome.exit_code, outcome.error, outcome.result)
     )
@@ -162,6 +163,7 @@ def run_study(
     overhead_s: float,
     listen: Listener,
     ground: Path,
+    testbed: Testbed = THIS_HOST,
 ) -> Result:
     """Carry out one study, or go on with it, and write what it found.
 
@@ -175,7 +177,12 @@ def run_study(
         if is_finished:  # rendered again: nothing of what was measured has changed
             session = sessions[-1]
             overhead_s = 0.0
-        budget = Budget(session.budget_s, store.used_before_s + overhead_s, is_over=is_finished)
+        budget = Budget(
+            session.budget_s,
+            store.used_before_s + overhead_s,
+            is_over=is_finished,
+            clock=testbed.clock,
+        )
         store.used_s = budget.used_s
         listen(_begins(store, plan, session))
         if not is_finished:  # describing the model has used some
@@ -187,11 +194,13 @@ def run_study(
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
         plan = with_noted_bound(store, plan, request)
-        study = study_of(store, plan, request, host, budget, session.number, listen)
+        study = study_of(store, plan, request, host, budget, session.number, listen, testbed)
         tell_losses(study, plan.folder)
         if not is_finished:
             store.add(session)
-            study = _measure_or_withdraw(study, plan, request, host, session.number, ground)
+            study = _measure_or_withdraw(
+                study, plan, request, host, session.number, ground, testbed
+            )
         result = assemble(study, _context(plan, request, host, session))
         write_result(plan.folder / "result.json", result)
         found = recommendations(result, host, plan.workload.card)
@@ -255,7 +264,13 @@ def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -
 
 
 def _measure_or_withdraw(
-    study: Study, plan: Plan, request: Request, host: Host, session: int, ground: Path
+    study: Study,
+    plan: Plan,
+    request: Request,
+    host: Host,
+    session: int,
+    ground: Path,
+    testbed: Testbed,
 ) -> Study:
     """Measure; where the study is refused before anything was, leave nothing of it.
 
@@ -265,11 +280,11 @@ def _measure_or_withdraw(
         # the surrogate's matrices are small: several BLAS threads only wait for each other
         with threadpool_limits(limits=1, user_api="blas"):
             warn_about_the_environment(study, plan, request)
-            _begin(study, plan, request, host)
+            _begin(study, plan, request, host, testbed)
             if plan.workload.means().is_served and plan.objective.slo is None:
-                plan = bounded(study, plan, request, host, session)
+                plan = bounded(study, plan, request, host, session, testbed)
                 study = study_of(
-                    study.store, plan, request, host, study.budget, session, study.listen
+                    study.store, plan, request, host, study.budget, session, study.listen, testbed
                 )
             _measure(study, plan)
             return study
@@ -289,7 +304,7 @@ def _drop_weights(study: Study) -> None:
         path.unlink(missing_ok=True)
 
 
-def _begin(study: Study, plan: Plan, request: Request, host: Host) -> None:
+def _begin(study: Study, plan: Plan, request: Request, host: Host, testbed: Testbed) -> None:
     """Say what is shaky, and provide what every launch needs."""
     heard = study.search.heard()
     if heard.studies and not study.notes.is_done(Phase.EXPLORE):
@@ -299,12 +314,12 @@ def _begin(study: Study, plan: Plan, request: Request, host: Host) -> None:
             f"of {len(plan.earlier)} earlier {plan.workload.framework} studies below "
             "--learn-from, none measured anything that exists here: nothing is learnt"
         )
-    warn_about_the_host(study, plan, host)
+    warn_about_the_host(study, plan, host, testbed)
     study.store.check_room()
     _drop_weights(study)  # a session that was killed could not
     passed_s = study.budget.used_s() - study.store.used_before_s
     waiting = Waiting(study.budget.left_s(), study.listen, passed_s=passed_s)
-    provide_reference(study, plan.workload, waiting, gpu_of(plan.workload.device, host))
+    provide_reference(study, plan.workload, waiting, gpu_of(plan.workload.device, host), testbed)
     study.adopt_orphans()
 
 

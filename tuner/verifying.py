@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import msgspec
 
 from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.host.identity import Host, probe
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.plan import Plan, plan
 from tuner.record.events import Listener
 from tuner.record.load import SCENARIOS
@@ -42,31 +42,38 @@ class Proof(msgspec.Struct, frozen=True):
     all of it."""
 
 
-def prove(proof: Proof, listen: Listener) -> Verification:
+def prove(proof: Proof, listen: Listener, testbed: Testbed = THIS_HOST) -> Verification:
     """Measure the default and a recommendation again, interleaved.
 
     Raises UsageError for a file that is none, of another model or of an older version;
     NothingMeasured where the default cannot be measured here.
     """
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
     recommendation = read_recommended(proof.path)
     host = probe()
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
     recommendation = _with_trace(recommendation, proof)
     try:
-        planned = _plan(proof, recommendation, host, listen)
-        left_s = proof.seconds - (time.monotonic() - began)
+        planned = _plan(proof, recommendation, host, listen, testbed)
+        left_s = proof.seconds - (testbed.clock.now_s() - began_s)
         found = verify(
-            recommendation, planned.workload, planned.facts, host, left_s, listen, proof.at_least
+            recommendation,
+            planned.workload,
+            planned.facts,
+            host,
+            left_s,
+            listen,
+            proof.at_least,
+            testbed,
         )
     except NothingMeasured as error:
-        if time.monotonic() - began < proof.seconds:
+        if testbed.clock.now_s() - began_s < proof.seconds:
             raise
         reason = f"the time was up: {error}"
         known = differences(recommendation, host)
         found = unmeasured(recommendation, Conclusion.INCONCLUSIVE, reason, known)
-    return msgspec.structs.replace(found, seconds=round(time.monotonic() - began, 1))
+    return msgspec.structs.replace(found, seconds=round(testbed.clock.now_s() - began_s, 1))
 
 
 def _with_trace(recommendation: Recommendation, proof: Proof) -> Recommendation:
@@ -89,7 +96,9 @@ def _with_trace(recommendation: Recommendation, proof: Proof) -> Recommendation:
     return msgspec.structs.replace(recommendation, slo=msgspec.structs.replace(slo, trace=trace))
 
 
-def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: Listener) -> Plan:
+def _plan(
+    proof: Proof, recommendation: Recommendation, host: Host, listen: Listener, testbed: Testbed
+) -> Plan:
     """Find the model that was tuned; raises UsageError where it is another, or cannot be known."""
     path, workload = proof.path, recommendation.workload
     if workload.default_batch is None:
@@ -129,7 +138,7 @@ def _plan(proof: Proof, recommendation: Recommendation, host: Host, listen: List
         device=workload.device,
     )
     try:
-        (planned,) = plan(request, host, listen, is_strict=True)
+        (planned,) = plan(request, host, listen, is_strict=True, testbed=testbed)
     except UnknownName as error:
         if proof.model is not None:
             raise

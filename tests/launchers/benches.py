@@ -14,8 +14,8 @@ from tuner.launchers.describe import describe_model, find_model, make_reference
 from tuner.launchers.process_launch import ProcessLaunch
 from tuner.launchers.processes import ProcessLauncher
 from tuner.launchers.protocol import Launch
-from tuner.measurement.bench import Bench
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST
+from tuner.measurement.bench import Bench, bench_on
 from tuner.record.configuration import Value
 from tuner.record.events import Event
 from tuner.record.journal import StudyOpened
@@ -59,7 +59,8 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
             store.add(StudyOpened("id", {}, "now", "0"))
         shutil.copyfile(fake.reference, store.reference_path)
         workload = Workload(ref, "fake", "offline", fake.card)
-        bench = bench_of_processes(
+        bench = bench_on(
+            THIS_HOST,
             store,
             probe(),
             workload,

@@ -9,11 +9,12 @@ import pytest
 
 from benchmarks.deck import Deck, DeckSource
 from benchmarks.table import Cut, Table, Taken
-from benchmarks.virtual import Played, PlayedSlice, VirtualLauncher
 from tests.command import MARKER, marked_processes
 from tests.launchers.benches import Maker, launcher_of, pids_of
 from tests.space.spaces import workload
+from tuner.launchers.clock import VirtualClock
 from tuner.launchers.protocol import Launch, Launcher
+from tuner.launchers.recorded import Played, PlayedSlice, RecordedLauncher
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending, Outcome
@@ -91,15 +92,11 @@ class Recorded:
         self._is_killed = False
         self._seen_s = 0.0
         self.store = store
-        self.launcher = VirtualLauncher(self, store, workload("fake").card)
+        self.launcher = RecordedLauncher(self, store, workload("fake").card)
 
     @property
-    def now_s(self) -> float:
-        return self._source.now_s
-
-    @now_s.setter
-    def now_s(self, now_s: float) -> None:
-        self._source.now_s = now_s
+    def clock(self) -> VirtualClock:
+        return self._source.clock
 
     def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
         self._is_killed = False
@@ -113,7 +110,8 @@ class Recorded:
         self._is_killed = True
 
     def works(self) -> bool:
-        has_moved, self._seen_s = self.now_s > self._seen_s, self.now_s
+        now_s = self.clock.now_s()
+        has_moved, self._seen_s = now_s > self._seen_s, now_s
         return has_moved
 
 

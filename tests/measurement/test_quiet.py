@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tuner.measurement.quiet import Quiet, watch_idle
+from tuner.host.interference import watch_idle
+from tuner.measurement.quiet import Quiet
 from tuner.record.events import Event, WaitingForQuiet
 from tuner.record.journal import Waited
 from tuner.record.launch import Interference

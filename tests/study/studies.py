@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST
+from tuner.measurement.bench import bench_on
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
 from tuner.record.launch import LaunchRecord, Purpose
@@ -64,7 +65,8 @@ def new_study(
     budget = Budget(budget_s)
     said: list[Event] = []
     facts = model(FAKE_DEFAULTS)
-    bench = bench_of_processes(
+    bench = bench_on(
+        THIS_HOST,
         store,
         host,
         workload("fake"),

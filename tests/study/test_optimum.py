@@ -1,6 +1,6 @@
 """The search finds the best there is: whole studies on the fake's surface, on a virtual clock.
 
-Only the measured process is replaced (benchmarks/virtual.py): a launch deals what the fake model
+Launches are made up (tuner/launchers/recorded.py): each deals what the fake model
 would have answered, so that the outcome is the seed's and no host's.
 """
 
@@ -8,21 +8,20 @@ import itertools
 import math
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-from benchmarks.virtual import Played, PlayedSlice, VirtualBudget, bench_on
+from benchmarks.recorded_bench import recorded_bench
 from tests.host.libraries import Describe
 from tuner.host.identity import probe
+from tuner.launchers.recorded import MadeUp
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
-from tuner.record.launch import Purpose
-from tuner.record.outcome import Ending
 from tuner.record.store import Store
 from tuner.request import Request
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
+from tuner.study.budget import Budget
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Costs
 from tuner.study.explore import explore
@@ -39,37 +38,18 @@ START_S, SLICE_S = 0.13, 0.01
 """What the fake's process and its slices take on a quick, quiet host."""
 
 
-class Drawn:
-    """A launch of the fake model: its own speed, and slices that drift with the machine."""
-
-    fixed_s, check_s = START_S, SLICE_S
-    failure: Ending | None = None
-    has_slices = True
-
-    def __init__(self, source: "Surfaced", log_rate: float) -> None:
-        self._source = source
-        self._log_rate = log_rate + source.random.normal(0, source.surface.noise)
-
-    def slice(self) -> PlayedSlice:
-        surface, random = self._source.surface, self._source.random
-        drift = surface.drift * math.sin(self._source.now_s / 7 + surface.seed)
-        log_rate = self._log_rate + drift + random.normal(0, surface.noise / 2)
-        return PlayedSlice(math.exp(log_rate), (), SLICE_S)
-
-
-class Surfaced:
-    """Deals launches on a surface."""
-
-    def __init__(self, surface: Surface) -> None:
-        self.now_s = 0.0
-        self.surface = surface
-        self.random = np.random.default_rng(surface.seed)
-
-    def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
-        return Drawn(self, self.surface.log_rate(configuration.as_dict()))
-
-    def idle(self) -> tuple[str, ...]:
-        return ()
+def made_up(surface: Surface) -> MadeUp:
+    """Return launches of the fake model: its own speed, and slices that drift with the machine."""
+    return MadeUp(
+        lambda configuration: surface.log_rate(configuration.as_dict()),
+        seed=surface.seed,
+        launch_sd=surface.noise,
+        slice_sd=surface.noise / 2,
+        drift=lambda now_s: surface.drift * math.sin(now_s / 7 + surface.seed),
+        start_s=START_S,
+        slice_s=SLICE_S,
+        check_s=SLICE_S,
+    )
 
 
 @pytest.fixture
@@ -80,13 +60,13 @@ def planned(system_libraries: Describe) -> Plan:
 
 def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
     """Return the settings that a study of every class would ship as `reduced`."""
-    source = Surfaced(surface)
-    budget = VirtualBudget(BUDGET_S, source)
+    source = made_up(surface)
+    budget = Budget(BUDGET_S, clock=source.clock)
     with Store(folder / "study") as store:
         store.used_s = budget.used_s
         ledger = Ledger(store, BATCHES[0], BATCHES)
         costs = Costs(store, ledger)
-        bench = bench_on(source, store, planned.workload.card, budget, surface.seed)
+        bench = recorded_bench(source, store, planned.workload.card, budget, surface.seed)
         search = Search(
             folder / "study.db", planned.space, ledger.tried, surface.seed,
             sd=ledger.score_sd, cost_s=costs.own_s,

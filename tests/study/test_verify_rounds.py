@@ -91,7 +91,7 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Verificatio
 
     def verify(launched: Launched, slo: Slo | None = None) -> tuple[Verification, Scripted]:
         bench = Scripted(launched)
-        monkeypatch.setattr(verifying, "bench_of_processes", lambda *_, **__: bench)
+        monkeypatch.setattr(verifying, "bench_on", lambda *_, **__: bench)
         monkeypatch.setattr(verifying, "make_reference", lambda *_: None)
         shipped = of_host(recommendation({"env.MY_MODE": "fast"}, host, "fake"), slo)
         facts = cast(ModelFacts, SimpleNamespace(silence="", answers_with={}))

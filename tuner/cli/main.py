@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from typer.exceptions import TyperException
@@ -58,6 +58,9 @@ from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 from tuner.frameworks import OFFERED_TITLES
 from tuner.version import __version__
+
+if TYPE_CHECKING:
+    from tuner.launchers.testbed import Testbed
 
 app = typer.Typer(
     name="tune-framework",
@@ -165,6 +168,7 @@ def run(
             dry_run=dry_run,
             as_json=json,
             command=sys.argv[1:],
+            testbed=context.obj,
         )
 
 
@@ -183,22 +187,22 @@ def _space_or_hw(space: Path | None, hw: str) -> str:
 app.add_typer(subcommands.app)
 
 
-def command(arguments: Sequence[str] | None = None) -> int:
+def command(arguments: Sequence[str] | None = None, testbed: Testbed | None = None) -> int:
     """Run a command line and return its exit code; the option parser complains on one line.
 
-    arguments: those of this process, unless given.
+    arguments: those of this process, unless given. testbed: where it measures, if not on this host.
     """
     try:
-        return int(app(arguments, standalone_mode=False) or 0)
+        return int(app(arguments, standalone_mode=False, obj=testbed) or 0)
     except TyperException as error:
         complain(f"{error.format_message()} (tune-framework --help lists what there is)")
         return error.exit_code
 
 
-def main() -> None:
+def main(testbed: Testbed | None = None) -> None:
     """Run the command line on whatever standard streams there are."""
     output = open_standard(complain_of_output)
-    code = command()
+    code = command(testbed=testbed)
     sys.stdout.flush()
     sys.exit(code or int(output.is_lost))
 

@@ -133,6 +133,7 @@ def compare(
 
 @app.command()
 def verify(
+    context: typer.Context,
     recommended: Recommended,
     model: Annotated[
         str | None, typer.Option(help="Where the model is, if it is not a built-in one.")
@@ -182,6 +183,7 @@ def verify(
             allow_pickle=allow_pickle,
             quick=quick,
             as_json=json,
+            testbed=context.obj,
         )
 
 

@@ -22,6 +22,7 @@ from tuner.cli.summary import show, show_index
 from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.plan import plan
 from tuner.record.events import Event
 from tuner.record.load import OFFLINE, SERVER
@@ -72,8 +73,10 @@ def main(
     dry_run: bool,
     as_json: bool,
     command: list[str],
+    testbed: Testbed | None = None,
 ) -> None:
-    """Read the request; then say what it would do, or do it."""
+    """Read the request; then say what it would do, or do it. testbed: this host if None."""
+    testbed = testbed or THIS_HOST
     if unreadable := next((each for each in command if not is_utf8(each)), None):
         raise UsageError(f"{unreadable!r} is not UTF-8: no file of a study could hold it")
     service = service_of(serve, url, requests, headers)
@@ -123,13 +126,15 @@ def main(
         all_s = None if budget is None else request.budget_s
         dry_run_view.show_several(rows_of(models, request, listen), all_s, as_json=as_json)
     elif models is not None:
-        _tune_several(models, request, None if budget is None else request.budget_s, as_json)
+        all_s = None if budget is None else request.budget_s
+        _tune_several(models, request, all_s, testbed, as_json=as_json)
     elif dry_run:
         host = probe()
-        plans = plan(request, host, plain(Console(file=sys.stderr, highlight=False)))
+        listen = plain(Console(file=sys.stderr, highlight=False))
+        plans = plan(request, host, listen, testbed=testbed)
         dry_run_view.show(plans, host, request.budget_s, as_json=as_json)
     else:
-        _tune(request, as_json=as_json)
+        _tune(request, testbed, as_json=as_json)
 
 
 def _checked(text: str, parse: Callable[[str], object]) -> str:
@@ -138,7 +143,7 @@ def _checked(text: str, parse: Callable[[str], object]) -> str:
     return text.strip()
 
 
-def _tune(request: Request, *, as_json: bool) -> None:
+def _tune(request: Request, testbed: Testbed, *, as_json: bool) -> None:
     """Tune, tell how it goes and what came of it; exits with the worst code of its frameworks."""
     with progress(quiet=as_json) as show_progress:
 
@@ -147,7 +152,7 @@ def _tune(request: Request, *, as_json: bool) -> None:
             if as_json:
                 write_line(event)
 
-        finished = tune(request, listen)
+        finished = tune(request, listen, testbed)
     for each in finished:
         if each.result is None:
             complain(f"{each.framework}: {each.error}")
@@ -161,7 +166,9 @@ def _tune(request: Request, *, as_json: bool) -> None:
         raise typer.Exit(worst)
 
 
-def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json: bool) -> None:
+def _tune_several(
+    wanted: str, request: Request, budget_s: float | None, testbed: Testbed, *, as_json: bool
+) -> None:
     """Tune models one after another and say where their index is; exits with their worst code."""
     with progress(quiet=as_json) as show_progress:
 
@@ -170,7 +177,7 @@ def _tune_several(wanted: str, request: Request, budget_s: float | None, as_json
             if as_json:
                 write_line(event)
 
-        rows = tune_several(wanted, request, listen, budget_s=budget_s)
+        rows = tune_several(wanted, request, listen, budget_s=budget_s, testbed=testbed)
     if not as_json:
         show_index(folder_of(request), rows)
     for row in rows:

@@ -13,6 +13,7 @@ from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.request import parse_duration, parse_share, service_of
 from tuner.study.verification import EXIT_CODES, Verification
 from tuner.study.verify import QUICK_S
@@ -31,6 +32,7 @@ def main(
     allow_pickle: bool,
     quick: bool,
     as_json: bool,
+    testbed: Testbed | None = None,
 ) -> None:
     """Verify and print one line; exits with 0, 4 or 5."""
     if quick and budget is not None:
@@ -41,7 +43,7 @@ def main(
     share = None if at_least is None else parse_share(at_least)
     proof = Proof(path, seconds, model, inputs, allow_pickle, trace, service_of(*service), share)
     with progress(quiet=as_json or not sys.stdout.isatty()) as listen:
-        found = prove(proof, listen)
+        found = prove(proof, listen, testbed or THIS_HOST)
     _show(found, as_json=as_json)
     if code := EXIT_CODES[found.verdict]:
         raise typer.Exit(code)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -13,9 +12,10 @@ from tuner.host.checks_of_software import _compiler, _frameworks, _libraries, _o
 from tuner.host.environment import tuning_variables, without_effect
 from tuner.host.finding import Finding, Surroundings
 from tuner.host.identity import Host
-from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, Watch
+from tuner.host.interference import MAX_FOREIGN, MAX_STEAL, watch_idle
 from tuner.host.libraries import installed_frameworks
 from tuner.host.topology import format_cpu_list
+from tuner.record.launch import Interference
 from tuner.record.workload import CPU, CUDA
 
 # A study of the smallest gallery models wants about this much.
@@ -265,13 +265,10 @@ def look_around(
     environment: Mapping[str, str] = os.environ,
     root: Path = Path("/"),
     seconds: float = 0.5,
+    look: Callable[[float], Interference] = watch_idle,
 ) -> Surroundings:
-    """Read what the checks need; sleeps `seconds` to see who else is busy."""
+    """Read what the checks need. look: waits `seconds` and returns who else is busy."""
     existing = next(p for p in (folder, *folder.parents) if p.exists())
-    watch = Watch()
-    before = watch.read()
-    time.sleep(seconds)
-    idle = watch.between(before, watch.read())
     clock = root / "sys/devices/system/clocksource/clocksource0/current_clocksource"
     return Surroundings(
         host=host,
@@ -280,7 +277,7 @@ def look_around(
         disk_free_bytes=shutil.disk_usage(existing).free,
         folder=str(folder),
         is_writable=os.access(existing, os.W_OK) and existing.is_dir(),
-        idle=idle,
+        idle=look(seconds),
         has_pressure=(root / "proc/pressure/cpu").exists(),
         clock_source=clock.read_text().strip() if clock.exists() else None,
     )

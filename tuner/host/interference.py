@@ -205,3 +205,11 @@ def disturbances(seen: Sequence[Interference]) -> list[Disturbance]:
 
 def _share(shares: Sequence[float]) -> str:
     return f"{statistics.median(shares):.0%}" if shares else ""
+
+
+def watch_idle(seconds: float) -> Interference:
+    """Return what others do on the allowed CPUs while this process sleeps."""
+    watch = Watch()
+    before = watch.read()
+    time.sleep(seconds)
+    return watch.between(before, watch.read())

@@ -19,7 +19,8 @@ from typing import NamedTuple
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
-from tuner.launchers.asking import Waiting, ask
+from tuner.launchers.asking import Waiting
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.configuration import Value
 from tuner.record.headers import Headers
 from tuner.record.protocol import (
@@ -55,11 +56,15 @@ _NOTHING_SET: Mapping[str, Value] = MappingProxyType({})
 
 
 def read_cards(
-    models: Iterable[ModelRef], waiting: Waiting = PATIENT, *, each_variant: bool = False
+    models: Iterable[ModelRef],
+    waiting: Waiting = PATIENT,
+    *,
+    each_variant: bool = False,
+    testbed: Testbed = THIS_HOST,
 ) -> list[ModelCard]:
     """Read the cards of models, in order; with each_variant, those of all that a file has."""
     refs = tuple(models)
-    reply = ask(ListModels(refs, each_variant), refs, waiting)
+    reply = testbed.ask(ListModels(refs, each_variant), refs, waiting)
     assert isinstance(reply, Cards)
     return list(reply.cards)
 
@@ -78,6 +83,7 @@ def find_model(
     allows_pickle: bool = False,
     batch_dim: int | None = None,
     waiting: Waiting = PATIENT,
+    testbed: Testbed = THIS_HOST,
 ) -> tuple[ModelRef, ModelCard]:
     """Find a model as typed: NAME or a path, optionally @key=value,...
 
@@ -87,7 +93,7 @@ def find_model(
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
     ref = ref_of(text, folder, inputs=inputs, allows_pickle=allows_pickle, batch_dim=batch_dim)
-    card = read_cards([ref], waiting)[0]
+    card = read_cards([ref], waiting, testbed=testbed)[0]
     if card.fault:
         stem, dash, ending = text.partition("@")[0].rpartition("-")
         if dash and (VARIANT, ending) in ref.parameters and Path(ref.path).stem == stem:
@@ -187,16 +193,22 @@ class Found(NamedTuple):
     """By framework: of those that it uses."""
 
 
-def find_program(text: str, waiting: Waiting = PATIENT) -> Found:
+def find_program(text: str, waiting: Waiting = PATIENT, testbed: Testbed = THIS_HOST) -> Found:
     """Take a program as typed for what is tuned, and run it once to see which framework it uses.
 
     Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
     """
-    return _started("--command", _program_as_typed("--command", text, "python bench.py"), waiting)
+    ref = _program_as_typed("--command", text, "python bench.py")
+    return _started("--command", ref, waiting, testbed)
 
 
 def find_service(
-    text: str, url: str, requests: Path, headers: Headers = (), waiting: Waiting = PATIENT
+    text: str,
+    url: str,
+    requests: Path,
+    headers: Headers = (),
+    waiting: Waiting = PATIENT,
+    testbed: Testbed = THIS_HOST,
 ) -> Found:
     """Take a server as typed for what is tuned, and start it once to see which framework it uses.
 
@@ -206,11 +218,11 @@ def find_service(
     typed = _program_as_typed("--serve", text, "uvicorn app:app --port {port}")
     _check_writable(requests)
     ref = msgspec.structs.replace(typed, url=url, inputs=str(requests.absolute()), headers=headers)
-    return _started("--serve", ref, waiting)
+    return _started("--serve", ref, waiting, testbed)
 
 
-def _started(option: str, ref: ModelRef, waiting: Waiting) -> Found:
-    reply = ask(LookAt(ref), [ref], waiting)
+def _started(option: str, ref: ModelRef, waiting: Waiting, testbed: Testbed) -> Found:
+    reply = testbed.ask(LookAt(ref), [ref], waiting)
     assert isinstance(reply, Seen)
     if fault := reply.card.fault:
         is_of_another = fault.startswith(("--requests ", "--header "))
@@ -273,6 +285,7 @@ def make_reference(
     gpu: str = "",
     sample_seed: int = 0,
     settings: Mapping[str, Value] = _NOTHING_SET,
+    testbed: Testbed = THIS_HOST,
 ) -> None:
     """Have a child of its own write the study's reference; raises UsageError if it cannot.
 
@@ -290,15 +303,20 @@ def make_reference(
         sample_seed,
         dict(settings),
     )
-    reply = ask(order, [ref], waiting, gpu, then=KeepWeights())
+    reply = testbed.ask(order, [ref], waiting, gpu, then=KeepWeights())
     assert isinstance(reply, ReferenceMade)
 
 
 def describe_model(
-    ref: ModelRef, framework: str, seed: int, waiting: Waiting = PATIENT, gpu: str = ""
+    ref: ModelRef,
+    framework: str,
+    seed: int,
+    waiting: Waiting = PATIENT,
+    gpu: str = "",
+    testbed: Testbed = THIS_HOST,
 ) -> ModelFacts:
     """Build the model with nothing set, in a child, and return its facts."""
-    reply = ask(Describe(ref, framework, seed, _device(gpu)), [ref], waiting, gpu)
+    reply = testbed.ask(Describe(ref, framework, seed, _device(gpu)), [ref], waiting, gpu)
     assert isinstance(reply, ModelFacts)
     return reply
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TypeVar
@@ -10,6 +9,7 @@ from typing import TypeVar
 import msgspec
 
 from tuner.errors import StorageFailed
+from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.launchers.conversations import Conversation, alone
 from tuner.launchers.instance_group import Team
 from tuner.launchers.loadgen import validated
@@ -75,6 +75,7 @@ class ProcessLaunch:
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
         left_s: Callable[[], float] | None = None,
+        clock: Clock = WALL_CLOCK,
     ) -> None:
         """on_end: is called once, when it ends. left_s: the most seconds that a step may take.
 
@@ -85,6 +86,7 @@ class ProcessLaunch:
         self._timeouts = timeouts
         self._listen = listen
         self._on_end = on_end
+        self._clock = clock
         self._complete = complete
         self._spent_s = self._slicing_s = 0.0
         self._is_paused = self._is_abandoned = self._is_preparing = False
@@ -113,12 +115,12 @@ class ProcessLaunch:
     @contextmanager
     def _spending(self) -> Iterator[None]:
         """Count the seconds inside as spent on this launch, unless `charge` counts them."""
-        began = time.monotonic()
+        began = self._clock.now_s()
         try:
             yield
         finally:
             if not self._is_preparing:
-                self._spent_s += time.monotonic() - began
+                self._spent_s += self._clock.now_s() - began
 
     def charge(self, seconds: float) -> None:
         """Count its share of seconds that were spent on it and on others beside it."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tuner.host.identity import Host
+from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.launchers.conversations import Conversation, converse
 from tuner.launchers.instance_group import Team
 from tuner.launchers.memory import MemoryModel
@@ -52,10 +53,13 @@ class ProcessLauncher:
         is_cut: bool = False,
         on_end: Callable[[LaunchRecord], None] = lambda _: None,
         complete: Complete = lambda taken, _: taken,
+        clock: Clock = WALL_CLOCK,
+        group: type[Team] = Team,
     ) -> None:
         """is_cut: no step of a launch outlasts seconds_left. on_end: called once for each launch.
 
-        complete: adds to a slice what is computed from it, before it is stored.
+        complete: adds to a slice what is computed from it, before it is stored. group: starts the
+        processes of a launch.
         """
         self.host = host
         self._store = store
@@ -69,6 +73,8 @@ class ProcessLauncher:
         self._is_cut = is_cut
         self._on_end = on_end
         self._complete = complete
+        self._clock = clock
+        self._group = group
         is_on_card = workload.device == CUDA
         self.memory = MemoryModel(
             store, host.limits, host.gpus[0].memory_bytes if is_on_card else 0
@@ -174,7 +180,7 @@ class ProcessLauncher:
             launch, conversation = self._open(request)
             launches.append(launch)
             preparing.append(conversation)
-        converse(preparing, share_out([launch.charge for launch in launches]))
+        converse(preparing, share_out([launch.charge for launch in launches], self._clock))
         return launches
 
     def _open(self, request: LaunchRequest) -> tuple[ProcessLaunch, Conversation[None]]:
@@ -190,6 +196,7 @@ class ProcessLauncher:
             self.ended,
             self._complete,
             self._seconds_left if self._is_cut else None,
+            self._clock,
         )
         self.running.append(launch)
         fault = self.memory.fault(request, len(plans), running)
@@ -200,7 +207,7 @@ class ProcessLauncher:
                 launch.finish(Ending(Outcome.NOT_APPLICABLE, fault))
                 return
             team = functools.partial(
-                Team,
+                self._group,
                 plans,
                 file.log_path,
                 environment,

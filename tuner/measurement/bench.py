@@ -10,10 +10,14 @@ import math
 import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
+from tuner.host.identity import Host
 from tuner.launchers.protocol import Launch, Launcher
+from tuner.launchers.testbed import Testbed
+from tuner.measurement.launch_summary import launch_summary
 from tuner.measurement.offering import is_settled, tries
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
+from tuner.measurement.queueing import with_sustained
 from tuner.measurement.quiet import Quiet
 from tuner.measurement.replication import (
     CONFIRM,
@@ -28,11 +32,60 @@ from tuner.measurement.replication import (
 )
 from tuner.measurement.steps import Steps
 from tuner.record.configuration import Configuration
+from tuner.record.events import Listener
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.record.workload import ModelCard
+from tuner.record.workload import ModelCard, ModelFacts, Workload
+
+SearchRatio = Callable[[LaunchRecord], float | None]
+"""Returns a search's estimate for a launch that has ended, as a ratio to the default."""
+
+
+def bench_on(
+    testbed: Testbed,
+    store: Store,
+    host: Host,
+    workload: Workload,
+    facts: ModelFacts,
+    objective: Objective,
+    listen: Listener,
+    *,
+    session: int,
+    seed: int,
+    seconds_left: Callable[[], float],
+    waiting_s: float,
+    is_cut: bool = False,
+    search_ratio: SearchRatio = lambda _: None,
+) -> Bench:
+    """Return a bench that measures one workload on a testbed.
+
+    waiting_s: the most that all waits for quiet together may take. is_cut: no step of a launch
+    outlasts seconds_left; else the one that runs then may.
+    """
+    draw = random.Random(seed * 1000 + session)
+
+    def on_end(record: LaunchRecord) -> None:
+        listen(launch_summary(record, objective, search_ratio(record)))
+
+    launcher = testbed.launcher(
+        store,
+        host,
+        workload,
+        facts,
+        objective,
+        listen,
+        session=session,
+        draw=draw,
+        seconds_left=seconds_left,
+        is_cut=is_cut,
+        on_end=on_end,
+        complete=with_sustained,
+    )
+    quiet = Quiet(store, listen, waiting_s, seconds_left, testbed.watch_idle, testbed.clock)
+    stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
+    return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in, seconds_left)
 
 
 class Bench:

@@ -8,10 +8,10 @@ and a tenth of what is left of its budget: on a host that never calms the study 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
-from tuner.host.interference import Watch
+from tuner.host.interference import watch_idle
+from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.record.events import Listener, WaitingForQuiet
 from tuner.record.journal import Waited
 from tuner.record.launch import Interference
@@ -26,14 +26,6 @@ _MAX_PROBES = 16
 """A wait for stolen time, which cannot be seen while nothing runs, is not doubled beyond this."""
 
 
-def watch_idle(seconds: float) -> Interference:
-    """Return what others do on the allowed CPUs while this process sleeps."""
-    watch = Watch()
-    before = watch.read()
-    time.sleep(seconds)
-    return watch.between(before, watch.read())
-
-
 class Quiet:
     """Waits for quiet on behalf of one study, within its allowance."""
 
@@ -44,8 +36,9 @@ class Quiet:
         allowance_s: float,
         seconds_left: Callable[[], float],
         look: Callable[[float], Interference] = watch_idle,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Clock = WALL_CLOCK,
     ) -> None:
+        """look: returns what disturbs an idle host, after so many seconds of watching it."""
         self._store = store
         self._listen = listen
         self._allowance_s = allowance_s
@@ -73,7 +66,7 @@ class Quiet:
 
     def _wait(self, n_probes: int, reason: str) -> None:
         at_most_s = min(self.left_s() / 2, _SHARE_OF_LEFT * self._seconds_left())
-        began = self._clock()
+        began = self._clock.now_s()
         if at_most_s < _PROBE_S:
             return
         waited_s, is_quiet = 0.0, False
@@ -84,5 +77,5 @@ class Quiet:
             n_probes -= 1
             is_quiet = not seen.dirty
             reason = seen.dirty[0] if seen.dirty else reason
-            waited_s = self._clock() - began
+            waited_s = self._clock.now_s() - began
         self._store.add(Waited(waited_s, reason, is_quiet))

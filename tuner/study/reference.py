@@ -14,6 +14,7 @@ import numpy as np
 
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import make_reference
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.journal import ReferenceNoted
 from tuner.record.protocol import REFERENCE_VERSION
 from tuner.record.store import Store
@@ -21,7 +22,13 @@ from tuner.record.workload import Workload
 from tuner.study.study import Study
 
 
-def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: str) -> None:
+def provide_reference(
+    study: Study,
+    workload: Workload,
+    waiting: Waiting,
+    gpu: str,
+    testbed: Testbed = THIS_HOST,
+) -> None:
     """Make sure that the reference is there, whole; warn where it had to be made again.
 
     gpu: the UUID of the card that computes; empty for the CPU. What stands in for a default that
@@ -49,6 +56,7 @@ def provide_reference(study: Study, workload: Workload, waiting: Waiting, gpu: s
             gpu,
             sample_seed_of(store),
             {} if study.ledger.stand_in is None else study.ledger.stand_in.as_dict(),
+            testbed,
         )
         if is_whole:
             study.notes.warn(

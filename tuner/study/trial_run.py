@@ -7,7 +7,6 @@ change its outputs. That costs one launch to find out, and no measurement.
 from __future__ import annotations
 
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,8 +17,8 @@ from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import make_reference
-from tuner.measurement.bench import Bench
-from tuner.measurement.process_bench import bench_of_processes
+from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.measurement.bench import Bench, bench_on
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.launch import Purpose
@@ -103,22 +102,23 @@ def trial_runs(
     host: Host,
     seconds: float,
     listen: Listener,
+    testbed: Testbed = THIS_HOST,
 ) -> Iterator[TrialRun]:
     """Yield what launches configurations of a workload, in a folder that is deleted afterwards.
 
     seconds: that all launches may take together, the reference of the default's outputs included.
     What cannot be built with nothing set raises as make_reference() does.
     """
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
 
     def left_s() -> float:
-        return seconds - (time.monotonic() - began)
+        return seconds - (testbed.clock.now_s() - began_s)
 
     with (
         tempfile.TemporaryDirectory(prefix="tune-framework-") as folder,
         Store(Path(folder) / "study", is_kept=False) as store,
     ):
-        bench = bench_of_processes(
+        bench = bench_on(testbed, 
             store, host, workload, facts, objective, listen,
             session=1, seed=0, seconds_left=left_s, waiting_s=0.0, is_cut=True,
         )  # fmt: skip
@@ -132,6 +132,7 @@ def trial_runs(
                 workload.card.n_reference_inputs(),
                 Waiting(left_s(), listen, is_strict=True),
                 gpu_of(workload.device, host),
+                testbed=testbed,
             )
 
         try:

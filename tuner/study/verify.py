@@ -13,7 +13,6 @@ import math
 import secrets
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import msgspec
@@ -23,10 +22,11 @@ from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import make_reference
 from tuner.launchers.memory import RESIDENT_SHARE
+from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.measurement.bench import bench_on
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
 from tuner.measurement.estimates import round_worths
 from tuner.measurement.offering import is_told
-from tuner.measurement.process_bench import bench_of_processes
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
@@ -72,6 +72,7 @@ def verify(
     seconds: float,
     listen: Listener,
     at_least: float | None = None,
+    testbed: Testbed = THIS_HOST,
 ) -> Verification:
     """Measure the default and the recommendation again, for `seconds` at the most.
 
@@ -79,15 +80,24 @@ def verify(
     gain that must be there. Raises NothingMeasured where the default cannot be measured, UsageError
     where the placements are not what the settings mean.
     """
-    began = time.monotonic()
+    began_s = testbed.clock.now_s()
     found = differences(recommendation, host)
     if (refused := refused_here(recommendation, host)) is not None:
         return refused
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         with Store(Path(folder) / "study", is_kept=False) as store:
-            store.used_s = lambda: time.monotonic() - began
+            store.used_s = lambda: testbed.clock.now_s() - began_s
             trial = _Trial(
-                recommendation, workload, facts, host, seconds, store, listen, found, at_least
+                recommendation,
+                workload,
+                facts,
+                host,
+                seconds,
+                store,
+                listen,
+                found,
+                at_least,
+                testbed,
             )
             try:
                 trial.run()
@@ -150,8 +160,10 @@ class _Trial:
         listen: Listener,
         differences: list[Difference],
         at_least: float | None,
+        testbed: Testbed,
     ) -> None:
         self._at_least = at_least
+        self._testbed = testbed
         self._recommendation = recommendation
         self._workload = workload
         self._facts = facts
@@ -160,7 +172,8 @@ class _Trial:
         self._listen = listen
         objective = Objective.of(recommendation.claim.metric, recommendation.bounds)
         self._objective = msgspec.structs.replace(objective, slo=recommendation.slo)
-        self.bench = bench_of_processes(
+        self.bench = bench_on(
+            testbed,
             store,
             host,
             workload,
@@ -221,6 +234,7 @@ class _Trial:
             gpu_of(workload.device, self._host),
             secrets.randbits(56),  # what the study's sample left out may be wrong
             self._facts.answers_with,
+            self._testbed,
         )
         round_s = 0.0
         if not self._fits:  # a launch by itself first: what it takes says whether two may be beside

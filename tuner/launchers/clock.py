@@ -1,0 +1,37 @@
+"""The clock by which a budget is counted: the host's, or a virtual one that launches advance."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Tells the seconds since some moment; they never go back."""
+
+    def now_s(self) -> float:
+        """Return the seconds that have passed."""
+
+
+class WallClock:
+    """The host's monotonic clock: a step of the date changes nothing."""
+
+    def now_s(self) -> float:
+        return time.monotonic()
+
+
+class VirtualClock:
+    """A clock that stands still until it is advanced: the same on every host, at every load."""
+
+    def __init__(self) -> None:
+        self._now_s = 0.0
+
+    def now_s(self) -> float:
+        return self._now_s
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self._now_s += seconds
+
+
+WALL_CLOCK = WallClock()

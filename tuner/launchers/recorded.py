@@ -1,0 +1,435 @@
+"""Launches without processes: recorded ones are played again, or they are made up.
+
+A source says what each launch does and what it costs; a virtual clock advances by that. Everything
+that asks for launches is the same as with processes, so that a whole study runs in this process, in
+seconds, and its course depends on code, source and seed alone.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+import numpy as np
+
+from tuner.host.identity import Host
+from tuner.launchers.asking import Waiting
+from tuner.launchers.clock import VirtualClock
+from tuner.launchers.process_launch import Complete
+from tuner.record.configuration import Configuration
+from tuner.record.events import LaunchBegins, LaunchStage, Listener
+from tuner.record.journal import SliceTaken, Started
+from tuner.record.launch import (
+    Checked,
+    Interference,
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Purpose,
+    Slice,
+)
+from tuner.record.load import Offer
+from tuner.record.objective import Objective
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.output_check import OutputCheck
+from tuner.record.protocol import (
+    REFERENCE_VERSION,
+    Cards,
+    Check,
+    Command,
+    Describe,
+    ListModels,
+    LookAt,
+    MakeReference,
+    ReferenceMade,
+    Reply,
+    Seen,
+)
+from tuner.record.serving import LoadgenOrder, Validation
+from tuner.record.store import Store
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.space.knobs_of.launch import BATCH
+
+
+class PlayedSlice(msgspec.Struct, frozen=True):
+    """One slice of a launch, as a source deals it."""
+
+    rate: float
+    """Items per second."""
+    dirty: tuple[str, ...]
+    """What disturbed it; empty if nothing did."""
+    took_s: float
+    """Its seconds, with those of the discarded call before it."""
+
+
+class Played(Protocol):
+    """A launch that a source deals: what it costs, how it ends, and its slices one by one."""
+
+    @property
+    def fixed_s(self) -> float: ...
+    @property
+    def check_s(self) -> float: ...
+    @property
+    def failure(self) -> Ending | None:
+        """How it ends where it fails: at its start, or, if it has slices, when it is checked."""
+
+    @property
+    def has_slices(self) -> bool: ...
+    def slice(self) -> PlayedSlice | Ending:
+        """Return the next slice, or how the launch ends in it."""
+
+
+class Source(Protocol):
+    """Where launches come from. Its clock is advanced by every launch and slice."""
+
+    @property
+    def clock(self) -> VirtualClock: ...
+    def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
+        """Deal a launch of a configuration."""
+
+    def idle(self) -> tuple[str, ...]:
+        """Return what disturbs while nothing of the study runs; empty if nothing does."""
+
+
+class MadeUp:
+    """A source of made-up launches: a function states their speed, a seed their noise."""
+
+    def __init__(
+        self,
+        log_rate: Callable[[Configuration], float],
+        *,
+        seed: int = 0,
+        launch_sd: float = 0.0,
+        slice_sd: float = 0.0,
+        drift: Callable[[float], float] = lambda now_s: 0.0,
+        fault: Callable[[Configuration], Ending | None] = lambda configuration: None,
+        start_s: float = 1.0,
+        slice_s: float = 0.3,
+        check_s: float = 0.1,
+    ) -> None:
+        """Make a source up.
+
+        log_rate: the logarithm of a configuration's items per second. launch_sd, slice_sd: standard
+        deviations of that logarithm from launch to launch, and from slice to slice of a launch.
+        drift: what the host adds to it at a moment. fault: how a launch of a configuration fails,
+        before its first slice. start_s, slice_s, check_s: what the steps of a launch cost.
+        """
+        self.clock = VirtualClock()
+        self.log_rate = log_rate
+        self.launch_sd = launch_sd
+        self.slice_sd = slice_sd
+        self.drift = drift
+        self.fault = fault
+        self.start_s, self.slice_s, self.check_s = start_s, slice_s, check_s
+        self.random = random.Random(seed)
+
+    def launch(self, configuration: Configuration, purpose: Purpose, round_number: int) -> Played:
+        return _MadeUpLaunch(self, configuration)
+
+    def idle(self) -> tuple[str, ...]:
+        return ()
+
+
+class _MadeUpLaunch:
+    def __init__(self, source: MadeUp, configuration: Configuration) -> None:
+        self._source = source
+        self._level = source.log_rate(configuration) + source.random.gauss(0, source.launch_sd)
+        self.fixed_s, self.check_s = source.start_s, source.check_s
+        self.failure = source.fault(configuration)
+        self.has_slices = self.failure is None
+
+    def slice(self) -> PlayedSlice:
+        source = self._source
+        level = self._level + source.drift(source.clock.now_s())
+        rate = math.exp(level + source.random.gauss(0, source.slice_sd))
+        return PlayedSlice(rate, (), source.slice_s)
+
+
+class RecordedLaunch:
+    """A launch (launchers/protocol.py) that a source deals."""
+
+    def __init__(
+        self,
+        store: Store,
+        request: LaunchRequest,
+        clock: VirtualClock,
+        on_end: Callable[[LaunchRecord], None],
+        complete: Complete,
+    ) -> None:
+        self._file = store.open_launch(request)
+        self._clock = clock
+        self._on_end = on_end
+        self._complete = complete
+        self._slicing_s = 0.0
+        self._is_gone = False
+        self.fixed_s = 0.0
+
+    def begin(self, played: Played, share: float) -> None:
+        """Prepare it. share: of the seconds of its preparation, those that it is charged for."""
+        self._played = played
+        self.fixed_s = share * played.fixed_s
+        self._clock.advance(self.fixed_s)
+        self._file.add(Started(self.fixed_s / 2))
+        if played.failure is not None and not played.has_slices:
+            self.finish(_among_companions(played.failure, self.record.request.n_companions))
+        else:
+            self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, ()))
+
+    @property
+    def record(self) -> LaunchRecord:
+        return self._file.record
+
+    @property
+    def goes_on(self) -> bool:
+        return self.record.ending is None and not self._is_gone
+
+    @property
+    def slice_s(self) -> float:
+        return self._slicing_s / max(1, len(self.record.slices))
+
+    def take_slice(self, index: int, seconds: float, offer: Offer | None = None) -> None:
+        if not self.goes_on:
+            return
+        found = self._played.slice()
+        if isinstance(found, Ending):
+            self.finish(found)
+            return
+        self._clock.advance(found.took_s)
+        self._slicing_s += found.took_s
+        request = self.record.request
+        taken = Slice(index, request.batch, 1, request.batch / found.rate, self._clock.now_s(),
+                      Interference(dirty=found.dirty))  # fmt: skip
+        self._file.add(SliceTaken(self._complete(taken, request.slo)))
+
+    def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
+        """Do nothing: no source deals slices next to a synthetic neighbour."""
+
+    def check(self, order: Check) -> None:
+        if not self.goes_on:
+            return
+        self._clock.advance(self._played.check_s)
+        outputs = OutputCheck(0.0, order.n_inputs)
+        if self._played.failure is None:
+            self._file.add(Checked(outputs, self._played.check_s))
+        else:
+            self.record.check_s = self._played.check_s
+            self.finish(self._played.failure)
+
+    def validate(self, order: LoadgenOrder) -> Validation:
+        """Return that nothing was validated: recorded launches answer no requests."""
+        return Validation(order.rate, None, "recorded launches answer nobody")
+
+    def profile(self, seconds: float) -> None:
+        """Do nothing: no source deals profiles."""
+
+    def pause(self) -> None:
+        """Do nothing: nothing runs."""
+
+    def finish(self, ending: Ending | None = None) -> LaunchRecord:
+        if self.goes_on:
+            total_s = self.fixed_s + self._slicing_s + self.record.check_s
+            self._file.end(ending or Ending(Outcome.MEASURED), total_s, self._slicing_s)
+            self._on_end(self.record)
+        return self.record
+
+    def abandon(self) -> None:
+        """Leave it without an ending."""
+        self._is_gone = True
+        self._file.close()
+
+
+def _among_companions(failure: Ending, n_companions: int) -> Ending:
+    """Return the ending of a launch that fails while others are prepared: that is no outcome."""
+    if not n_companions or failure.outcome is Outcome.NOT_APPLICABLE:
+        return failure
+    return Ending(Outcome.INTERRUPTED, failure.reason)
+
+
+class SideBySide(msgspec.Struct, frozen=True):
+    """How many launches are prepared side by side, and what that saves."""
+
+    most: int = 1
+    share: float = 1.0
+    """Seconds of preparing so many side by side, over those of one after another."""
+
+
+class RecordedLauncher:
+    """Launches from a source. They need no memory, and no profiler looks into them."""
+
+    can_profile = False
+
+    def __init__(
+        self,
+        source: Source,
+        store: Store,
+        card: ModelCard,
+        side_by_side: SideBySide | None = None,
+        *,
+        session: int = 1,
+        objective: Objective | None = None,
+        listen: Listener = lambda _: None,
+        on_end: Callable[[LaunchRecord], None] = lambda _: None,
+        complete: Complete = lambda taken, _: taken,
+    ) -> None:
+        self._source = source
+        self._store = store
+        self._card = card
+        self._side_by_side = side_by_side or SideBySide()
+        self._session = session
+        self._slo = objective.slo if objective is not None else None
+        self._listen = listen
+        self._on_end = on_end
+        self._complete = complete
+        self._started: list[RecordedLaunch] = []
+
+    @property
+    def most_together(self) -> int:
+        return self._side_by_side.most
+
+    def n_together(self, configurations: Sequence[Configuration]) -> int:
+        several = configurations[: self._side_by_side.most]
+        return next((i for i in range(1, len(several)) if several[i] in several[:i]), len(several))
+
+    def start_together(
+        self,
+        configurations: Sequence[Configuration],
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+    ) -> list[RecordedLaunch]:
+        n, most = len(configurations), self._side_by_side.most
+        share = 1 - (1 - self._side_by_side.share) * (n - 1) / max(1, most - 1)
+        return [
+            self.start(
+                c,
+                purpose,
+                pacer_block=pacer_block,
+                round_number=round_number,
+                share=share,
+                n_companions=n - 1,
+            )
+            for c in configurations
+        ]
+
+    def start(
+        self,
+        configuration: Configuration,
+        purpose: Purpose,
+        *,
+        pacer_block: int = 0,
+        round_number: int = 0,
+        share: float = 1.0,
+        n_companions: int = 0,
+    ) -> RecordedLaunch:
+        request = LaunchRequest(
+            id=self._store.next_launch_id(),
+            configuration=configuration,
+            batch=int(configuration.get(BATCH) or self._card.reference_batch),
+            purpose=purpose,
+            pacer_block=pacer_block,
+            round=round_number,
+            session=self._session,
+            started_s=self._store.used_s(),
+            n_companions=n_companions,
+            slo=self._slo,
+        )
+        launch = RecordedLaunch(
+            self._store, request, self._source.clock, self._on_end, self._complete
+        )
+        self._started.append(launch)
+        self._listen(LaunchBegins(request.id, configuration.label(), purpose))
+        launch.begin(self._source.launch(configuration, purpose, round_number), share)
+        if launch.goes_on and purpose is not Purpose.PACER:
+            self._listen(LaunchStage(request.id, "measuring"))
+        return launch
+
+    def fit(self, records: Sequence[LaunchRecord]) -> bool:
+        return True
+
+    def neighbours(self) -> AbstractContextManager[int]:
+        return nullcontext(0)
+
+    def close(self) -> None:
+        for launch in self._started:
+            if launch.goes_on:
+                launch.abandon()
+
+
+class RecordedTestbed:
+    """A testbed (launchers/testbed.py) on a source, of one model that is described beforehand."""
+
+    def __init__(
+        self,
+        source: Source,
+        card: ModelCard,
+        facts: ModelFacts,
+        side_by_side: SideBySide | None = None,
+    ) -> None:
+        self._source = source
+        self._card = card
+        self._facts = facts
+        self._side_by_side = side_by_side
+
+    @property
+    def clock(self) -> VirtualClock:
+        return self._source.clock
+
+    def ask(
+        self,
+        command: Command,
+        models: Sequence[ModelRef],
+        waiting: Waiting,
+        gpu: str = "",
+        then: Command | None = None,
+    ) -> Reply:
+        """Answer what a worker would about the model. Raises TypeError for other commands."""
+        match command:
+            case ListModels():
+                return Cards(tuple(self._card for _ in models))
+            case LookAt():
+                return Seen(self._card, dict.fromkeys(self._card.frameworks, self._facts))
+            case Describe():
+                return self._facts
+            case MakeReference():
+                with Path(command.path).open("wb") as file:  # no launch reads it
+                    np.savez(file, version=REFERENCE_VERSION)
+                return ReferenceMade()
+        raise TypeError(f"a recorded testbed has no answer to {command!r}")
+
+    def watch_idle(self, seconds: float) -> Interference:
+        self._source.clock.advance(seconds)
+        return Interference(dirty=self._source.idle())
+
+    def launcher(
+        self,
+        store: Store,
+        host: Host,
+        workload: Workload,
+        facts: ModelFacts,
+        objective: Objective,
+        listen: Listener,
+        *,
+        session: int,
+        draw: random.Random,
+        seconds_left: Callable[[], float],
+        is_cut: bool,
+        on_end: Callable[[LaunchRecord], None],
+        complete: Complete,
+    ) -> RecordedLauncher:
+        return RecordedLauncher(
+            self._source,
+            store,
+            workload.card,
+            self._side_by_side,
+            session=session,
+            objective=objective,
+            listen=listen,
+            on_end=on_end,
+            complete=complete,
+        )
