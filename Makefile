@@ -1,34 +1,30 @@
 # make tune       install the tool with both frameworks and tune resnet50; other arguments by ARGS="..."
-# make test       install what the tests need and run them all but those of test-numa
-# make test-bare  run those that depend on libraries, with none of the system's
+# make test       install what the tests need and run the fast ones: 8 minutes on two cores
+# make test-all   run the rest: every model and setting, databases, whole studies
 # make test-numa  run those that need two NUMA nodes, in a machine under qemu's software emulation
 # make gpu-check  run what needs an NVIDIA GPU, tests and benchmark, into build/gpu: 45 minutes
 # make check      ruff and mypy --strict, as CI runs them
 PYTHON ?= python3.11
 VENV := .venv
 BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest --durations 10
+# a worker that has nothing left takes tests from the one that has most
+WORKERS := -n 3 --dist worksteal
 ARGS ?= --model resnet50 --hw xeon --budget 20m
 
-.PHONY: tune test test-bare test-numa gpu-check check format schemas clean
+.PHONY: tune test test-all test-numa gpu-check check format schemas clean
 
 tune: $(VENV)/tune.stamp
 	$(BIN)/tune-framework $(ARGS)
 
 test: $(VENV)/test.stamp
-	@status=0; set -x; \
-	$(BIN)/python -m pytest -m "not alone and not numa and not gpu" -n 3 --dist loadfile --no-loadscope-reorder --durations 25 || status=1; \
-	$(BIN)/python -m pytest -m alone --durations 5 || status=1; \
-	exit $$status
+	$(PYTEST) -m "not slow and not alone and not numa and not gpu" $(WORKERS)
 
-# what depends on libraries, on a host that has none but those of its Python packages: 3 minutes
-BARE := tests/cli tests/deploy tests/findings tests/host tests/insight tests/output tests/record \
-  tests/space tests/fuzz/test_readers.py tests/measurement/test_bench.py \
-  $(addprefix tests/study/test_,claims.py confirm.py minimise.py optimum.py transferred.py verify.py) \
-  tests/worker/test_evidence.py tests/worker/test_program.py \
-  $(addprefix tests/test_,api.py faults.py linting.py tuning.py)
-test-bare: $(VENV)/test.stamp
-	TUNE_FRAMEWORK_TEST_LIBRARIES=none $(BIN)/python -m pytest -m "not alone and not numa and not gpu" \
-	  -n 3 --dist loadfile --no-loadscope-reorder $(BARE)
+test-all: $(VENV)/test.stamp
+	@status=0; set -x; \
+	$(PYTEST) -m "slow and not alone and not numa and not gpu" $(WORKERS) || status=1; \
+	$(PYTEST) -m alone || status=1; \
+	exit $$status
 
 # without a kernel the tests are skipped with their reason; qemu: see .ci/run
 test-numa: $(VENV)/test.stamp
