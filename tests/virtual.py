@@ -11,7 +11,6 @@ report has its figures only where DRAWS is set, and workers are forked (seed.py)
 is set.
 """
 
-import functools
 import json
 import os
 import select
@@ -34,7 +33,6 @@ from tuner.cli.main import main
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.conversations import Conversation
 from tuner.launchers.instance_group import Team
-from tuner.launchers.processes import ProcessLauncher
 from tuner.launchers.testbed import ThisHost
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.launch import Interference
@@ -135,16 +133,16 @@ def _group_on(clock: VirtualClock) -> type[Team]:
     return Group
 
 
-class _Launcher(ProcessLauncher):
-    most_together = MOST_TOGETHER
-
-
 class VirtualHost(ThisHost):
-    """Real processes on a clock that they advance."""
+    """Real processes on a clock that they advance, on a host that nothing else uses."""
 
     def __init__(self) -> None:
-        self.clock = clock = VirtualClock()
-        self.processes = functools.partial(_Launcher, group=_group_on(clock))
+        self._virtual = VirtualClock()
+        super().__init__(self._virtual, _group_on(self._virtual), MOST_TOGETHER)
+
+    def watch_idle(self, seconds: float) -> Interference:
+        self._virtual.advance(seconds)
+        return Interference()
 
 
 if __name__ == "__main__":

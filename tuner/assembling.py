@@ -10,7 +10,7 @@ import msgspec
 from tuner.errors import StudyConflict
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host
-from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.launchers.testbed import Testbed
 from tuner.measurement.bench import bench_on
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
@@ -45,7 +45,7 @@ def study_of(
     budget: Budget,
     session: int,
     listen: Listener,
-    testbed: Testbed = THIS_HOST,
+    testbed: Testbed,
 ) -> Study:
     """Put a study together. session: the number of this run of the tool over it."""
     batch_knob = plan.space.by_id[BATCH]
@@ -152,7 +152,7 @@ def tell_losses(study: Study, folder: Path) -> None:
             "study.db was damaged or missing and is made again from study.jsonl; nothing is lost"
         )
     compiled = folder / "compiled"
-    is_used = any(record.prepared for record in store.launches.values())
+    is_used = any(record.built for record in store.launches.values())
     if is_used and not compiled.is_dir() and not store.all(StudyFinished):
         if compiled.exists():
             compiled.replace(folder / f"broken-{compiled.name}")

@@ -119,6 +119,9 @@ def plan(
 
     if request.hardware != AUTO:  # what cannot be is said before a model is loaded
         check_device(choose_profile(request.hardware, host), host)
+    if not is_strict and (request.program is not None or request.service is not None):
+        least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
+        _check_seconds(request.budget_s, least_s, "a framework takes")
     ref, card, facts = _find(request, waiting(), testbed)
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
@@ -131,7 +134,8 @@ def plan(
     card = on_device(card, profile.device)
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
-    _check_budget(request.budget_s, frameworks)
+    if not is_strict:
+        check_budget(request.budget_s, frameworks)
     meant = (*frameworks, *request.together)
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
@@ -168,13 +172,9 @@ def _find(
     request: Request, waiting: Waiting, testbed: Testbed
 ) -> tuple[ModelRef, ModelCard, dict[str, ModelFacts]]:
     """Find what is to be tuned; facts by framework, of what was started to be looked at."""
-    program, served = request.program, request.service
-    if program is not None or served is not None:
-        least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
-        _check_seconds(request.budget_s, least_s, "a framework takes")
-    if program is not None:
-        return find_program(program, waiting, testbed)
-    if served is not None:
+    if request.program is not None:
+        return find_program(request.program, waiting, testbed)
+    if (served := request.service) is not None:
         return find_service(
             served.command, served.url, served.requests, served.headers, waiting, testbed
         )
@@ -190,7 +190,7 @@ def _find(
     return ref, card, {}
 
 
-def _check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
+def check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
     """Raise UsageError for a budget that ends before each framework has measured something."""
     entries = [FRAMEWORKS[name] for name in frameworks]
     names = " and ".join(entry.title for entry in entries if entry.least_budget_s)

@@ -12,6 +12,7 @@ from tuner.errors import StudyConflict, UsageError
 from tuner.findings.recommendation import placement_of, portable, setting_of
 from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
+from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.output.recommended import write_recommendations
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
@@ -67,7 +68,9 @@ def read_rules(path: Path | None) -> Guidelines:
     return read_guidelines(path or GUIDELINES)
 
 
-def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> list[Recommended]:
+def recommend(
+    request: Request, guidelines: Guidelines, listen: Listener, testbed: Testbed = THIS_HOST
+) -> list[Recommended]:
     """Build the model, ask the guidelines, and write what they say and what runs, per framework.
 
     Raises UsageError where they say nothing of a framework, else as plan does.
@@ -75,13 +78,13 @@ def recommend(request: Request, guidelines: Guidelines, listen: Listener) -> lis
     check_request(request)
     host = probe()
     _check_frameworks(request.frameworks, guidelines)  # before a model is built
-    plans = plan(request, host, listen)
+    plans = plan(request, host, listen, testbed=testbed)
     _check_frameworks([each.workload.framework for each in plans], guidelines)
     is_reduced = request.restrictions.numerics == "reduced"
     shipped = WinnerClass.REDUCED if is_reduced else WinnerClass.SAME
     folders = [_folder(each, is_given=request.out is not None) for each in plans]
     return [
-        _recommend_one(each, folder, guidelines, host, shipped, listen)
+        _recommend_one(each, folder, guidelines, host, shipped, listen, testbed)
         for each, folder in zip(plans, folders, strict=True)
     ]
 
@@ -115,11 +118,12 @@ def _recommend_one(
     host: Host,
     shipped: WinnerClass,
     listen: Listener,
+    testbed: Testbed,
 ) -> Recommended:
     workload = plan.workload
     adviser = Adviser(plan, host, guidelines)
     listen(PhaseBegins("trial", "what is recommended is built and called once"))
-    with trial_runs(workload, plan.facts, plan.objective, host, TRIAL_S, unheard) as trial:
+    with trial_runs(workload, plan.facts, plan.objective, host, TRIAL_S, unheard, testbed) as trial:
         advised, untried = _that_run(adviser, trial)
     notes = [*untried, *adviser.notes()]
     ready = {klass: _to_ship(plan, host, klass, advised[klass], notes) for klass in WinnerClass}

@@ -106,7 +106,9 @@ def _parts(wanted: str) -> list[str]:
     return parts
 
 
-def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
+def rows_of(
+    wanted: str, request: Request, listen: Listener, testbed: Testbed = THIS_HOST
+) -> list[Row]:
     """Return a row for each study that is meant: as the index has it, or one that is pending.
 
     Says which results of other options would leave the index, and which model this host cannot
@@ -124,10 +126,10 @@ def rows_of(wanted: str, request: Request, listen: Listener) -> list[Row]:
     device = choose_profile(request.hardware, host, request.device, in_question).device
     known = {(row.model, row.framework): row for row in read_index(folder_of(request)).rows}
     found, replaced = [], []
-    cards = gallery_cards(MODELS)
+    cards = gallery_cards(MODELS, testbed)
     known_cards = {card.name: card for card in cards}
     for name in select(wanted, cards):
-        card = known_cards.get(name) or find_model(name, MODELS)[1]
+        card = known_cards.get(name) or find_model(name, MODELS, testbed=testbed)[1]
         options = options_of(request, card)
         fault = ""
         try:
@@ -190,7 +192,7 @@ def _tune_several(
 ) -> list[Row]:
     """Look at each model that is not finished, then carry their studies out."""
     began_s = testbed.clock.now_s()
-    wished = rows_of(wanted, request, listen)
+    wished = rows_of(wanted, request, listen, testbed)
     host = probe()
     folder = folder_of(request)
     rows = {(row.model, row.framework): row for row in [*read_index(folder).rows, *wished]}

@@ -135,7 +135,7 @@ def finish(
     overhead_s: float,
     listen: Listener,
     ground: Path,
-    testbed: Testbed = THIS_HOST,
+    testbed: Testbed,
 ) -> tuple[Finished, float]:
     """Run a study; return what came of it, and the seconds that it has taken in all sessions.
 
@@ -163,7 +163,7 @@ def run_study(
     overhead_s: float,
     listen: Listener,
     ground: Path,
-    testbed: Testbed = THIS_HOST,
+    testbed: Testbed,
 ) -> Result:
     """Carry out one study, or go on with it, and write what it found.
 

@@ -9,7 +9,7 @@ import msgspec
 from tuner.errors import NothingMeasured, UnknownName, UsageError
 from tuner.host.identity import Host, probe
 from tuner.launchers.testbed import THIS_HOST, Testbed
-from tuner.plan import Plan, plan
+from tuner.plan import Plan, check_budget, plan
 from tuner.record.events import Listener
 from tuner.record.load import SCENARIOS
 from tuner.record.recommendation import Recommendation
@@ -19,7 +19,7 @@ from tuner.request import Request, Service
 from tuner.space.differences import differences
 from tuner.space.recommended import read_recommended
 from tuner.study.verification import Conclusion, Verification, unmeasured
-from tuner.study.verify import nothing_to_prove, verify
+from tuner.study.verify import nothing_to_prove, refused_here, verify
 
 
 class Proof(msgspec.Struct, frozen=True):
@@ -54,6 +54,9 @@ def prove(proof: Proof, listen: Listener, testbed: Testbed = THIS_HOST) -> Verif
     if not recommendation.settings:
         return nothing_to_prove(recommendation, host)
     recommendation = _with_trace(recommendation, proof)
+    if (refused := refused_here(recommendation, host)) is not None:
+        return refused
+    check_budget(proof.seconds, [recommendation.workload.framework])
     try:
         planned = _plan(proof, recommendation, host, listen, testbed)
         left_s = proof.seconds - (testbed.clock.now_s() - began_s)

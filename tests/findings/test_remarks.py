@@ -177,7 +177,7 @@ def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
 
 @pytest.mark.parametrize(
     ("n_inputs", "why"),
-    [(20, "it is over 20 inputs alone"), (128, "nearly all of the 128 inputs one class")],
+    [(20, "only 20 inputs were compared"), (128, "nearly all of the 128 inputs one class")],
 )
 def test_why_classes_that_agree_say_little_is_remarked(n_inputs: int, why: str) -> None:
     reduced = Configuration.of({"fake.precision": "bf16"})

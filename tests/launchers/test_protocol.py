@@ -1,6 +1,7 @@
 """The contract of the launch protocol, which processes and recorded launches both keep."""
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -11,12 +12,14 @@ from benchmarks.deck import Deck, DeckSource
 from benchmarks.table import Cut, Table, Taken
 from tests.command import MARKER, marked_processes
 from tests.launchers.benches import Maker, launcher_of, pids_of
-from tests.space.spaces import workload
+from tests.space.spaces import FAKE_DEFAULTS, model, workload
+from tuner.host.identity import probe
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.protocol import Launch, Launcher
-from tuner.launchers.recorded import Played, PlayedSlice, RecordedLauncher
+from tuner.launchers.recorded import Played, PlayedSlice, RecordedTestbed
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
+from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Check
 from tuner.record.store import Store
@@ -92,7 +95,20 @@ class Recorded:
         self._is_killed = False
         self._seen_s = 0.0
         self.store = store
-        self.launcher = RecordedLauncher(self, store, workload("fake").card)
+        self.launcher = RecordedTestbed(self, workload("fake").card, model(FAKE_DEFAULTS)).launcher(
+            store,
+            probe(),
+            workload("fake"),
+            model(FAKE_DEFAULTS),
+            THROUGHPUT,
+            lambda _: None,
+            session=1,
+            draw=random.Random(0),
+            seconds_left=lambda: 1e6,
+            is_cut=False,
+            on_end=lambda _: None,
+            complete=lambda taken, _: taken,
+        )
 
     @property
     def clock(self) -> VirtualClock:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
-from tuner.errors import UsageError
+from tuner.errors import Interrupted, UsageError
 from tuner.launchers.recorded import MadeUp, RecordedTestbed
 from tuner.launchers.supervised import Supervised
 from tuner.record.configuration import Configuration, Value
@@ -15,6 +15,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Result
 from tuner.request import Request
 from tuner.tuning import Finished, tune
+from tuner.verifying import Proof, prove
 
 THREADS = ("env.FAKE_THREADS", 4)
 
@@ -34,7 +35,8 @@ def speed(configuration: Configuration) -> float:
 
 
 def recorded(source: MadeUp) -> RecordedTestbed:
-    return RecordedTestbed(source, workload("fake").card, model(FAKE_DEFAULTS))
+    card = msgspec.structs.replace(workload("fake").card, name="fake")
+    return RecordedTestbed(source, card, model(FAKE_DEFAULTS))
 
 
 def run(source: MadeUp, folder: Path, listen: Listener = unheard, model: str = "fake") -> Finished:
@@ -88,6 +90,46 @@ def test_a_finished_study_is_rendered_again_and_nothing_is_launched(tmp_path: Pa
     assert source.clock.now_s() == 0.0
 
 
-def test_a_question_that_nothing_was_recorded_for_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no model file"):
-        run(MadeUp(speed), tmp_path / "out", model="./nowhere.py")
+def test_what_was_found_is_proved_again(tmp_path: Path) -> None:
+    found = run(MadeUp(speed, slice_sd=0.01), tmp_path / "out")
+    proof = Proof(found.folder / "recommended.toml", 60.0, "fake")
+    again = prove(proof, unheard, recorded(MadeUp(speed, seed=1, slice_sd=0.01)))
+    assert again.verdict == "confirmed", again.reason
+    slower = prove(proof, unheard, recorded(MadeUp(lambda _: 5.0)))
+    assert slower.verdict == "refuted"
+
+
+def test_no_step_outlasts_the_time_of_a_verification(tmp_path: Path) -> None:
+    found = run(MadeUp(speed, slice_sd=0.01), tmp_path / "out")
+    source = MadeUp(speed, start_s=300.0)
+    proof = Proof(found.folder / "recommended.toml", 10.0, "fake")
+    assert prove(proof, unheard, recorded(source)).verdict == "inconclusive"
+    assert source.clock.now_s() <= 10.0 + 1e-6
+
+
+def test_an_interrupted_study_goes_on_with_all_that_was_measured(tmp_path: Path) -> None:
+    ended: list[int] = []
+
+    def interrupt(event: Event) -> None:
+        if isinstance(event, LaunchDone):
+            ended.append(event.launch)
+            if len(ended) == 6:
+                raise Interrupted
+
+    with pytest.raises(Interrupted):
+        run(MadeUp(speed, slice_sd=0.01), tmp_path / "out", interrupt)
+    result = result_of(run(MadeUp(speed, seed=1, slice_sd=0.01), tmp_path / "out"))
+    assert result.verdict == "faster"
+    launched = {launch for row in result.trials for launch in row.launches}
+    assert len(launched & set(ended)) >= 4  # the pacer's are no trials
+    assert not [text for text in result.warnings if "lost" in text]
+
+
+def test_another_model_and_a_server_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="launches of fake are played here, and none of resnet50"):
+        run(MadeUp(speed), tmp_path / "out", model="resnet50")
+    request = Request(
+        model="fake", hardware="fake", budget_s=90.0, scenario="server", out=tmp_path / "served"
+    )
+    (found,) = tune(request, unheard, recorded(MadeUp(speed)))
+    assert "requests of a server" in found.error

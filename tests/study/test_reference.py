@@ -8,6 +8,7 @@ import numpy as np
 
 from tuner.galleries import MODELS
 from tuner.launchers.describe import PATIENT, find_model
+from tuner.launchers.testbed import THIS_HOST
 from tuner.record.journal import ReferenceNoted, StudyOpened, WarningNoted
 from tuner.record.store import Store
 from tuner.record.workload import Workload
@@ -26,7 +27,7 @@ def test_a_reference_of_an_earlier_version_is_made_again_and_that_is_said(tmp_pa
         )
         np.savez(store.reference_path, np.zeros((32, 32), np.float32))
         for _ in range(2):  # as a resumed study does, each time
-            provide_reference(study, Workload(ref, "fake", "offline", card), PATIENT, "")
+            provide_reference(study, Workload(ref, "fake", "offline", card), PATIENT, "", THIS_HOST)
         assert (tmp_path / "earlier-reference.npz").exists()
         (kept,) = reference.read_outputs(store.reference_path)
         assert np.ptp(kept.values) > 0

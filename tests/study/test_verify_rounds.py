@@ -10,6 +10,7 @@ import pytest
 from tests.deploy.recommendations import recommendation
 from tests.space.spaces import workload
 from tuner.host.identity import probe
+from tuner.launchers.testbed import THIS_HOST
 from tuner.record.configuration import Configuration
 from tuner.record.launch import (
     Interference,
@@ -95,7 +96,9 @@ def verified(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Verificatio
         monkeypatch.setattr(verifying, "make_reference", lambda *_: None)
         shipped = of_host(recommendation({"env.MY_MODE": "fast"}, host, "fake"), slo)
         facts = cast(ModelFacts, SimpleNamespace(silence="", answers_with={}))
-        found = verifying.verify(shipped, workload("fake"), facts, host, 60.0, lambda _: None)
+        found = verifying.verify(
+            shipped, workload("fake"), facts, host, 60.0, lambda _: None, None, THIS_HOST
+        )
         return found, bench
 
     return verify

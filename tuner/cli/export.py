@@ -35,7 +35,7 @@ def main(path: Path, target: str, out: Path | None, command: Sequence[str]) -> N
     else:
         write_whole(out, text, executable=target in EXECUTABLE)
         source = path / _file_of(path) if path.is_dir() else path
-        if target == "python" and out.absolute().parent != source.absolute().parent:
+        if target == "python" and out.resolve().parent != source.resolve().parent:
             print(f"{out} reads {source.name}: copy {source} next to it", file=sys.stderr)
 
 

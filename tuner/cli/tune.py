@@ -124,7 +124,7 @@ def main(
     elif models is not None and dry_run:
         listen = plain(Console(file=sys.stderr, highlight=False))
         all_s = None if budget is None else request.budget_s
-        dry_run_view.show_several(rows_of(models, request, listen), all_s, as_json=as_json)
+        dry_run_view.show_several(rows_of(models, request, listen, testbed), all_s, as_json=as_json)
     elif models is not None:
         all_s = None if budget is None else request.budget_s
         _tune_several(models, request, all_s, testbed, as_json=as_json)

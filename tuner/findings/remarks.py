@@ -196,7 +196,7 @@ def _of_outputs(store: Store, claim: Claim) -> list[str]:
         n = check.n_inputs
         why = f"the default gives nearly all of the {n} inputs one class"
         if n < MIN_TOP1_INPUTS:
-            why = f"it is over {n} inputs alone"
+            why = f"only {n} inputs were compared"
         return [f"top-1 agreement of {claim.configuration.label()} says little: {why}"]
     if check.top1_agreement is None:
         return []

@@ -69,10 +69,10 @@ def read_cards(
     return list(reply.cards)
 
 
-def gallery_cards(folder: Path) -> list[ModelCard]:
+def gallery_cards(folder: Path, testbed: Testbed = THIS_HOST) -> list[ModelCard]:
     """Read the cards of every model, and of each of its variants, in a folder of model files."""
     refs = [ModelRef(p.stem, str(p)) for p in sorted(folder.glob("*.py"))]
-    return read_cards(refs, each_variant=True)
+    return read_cards(refs, each_variant=True, testbed=testbed)
 
 
 def find_model(
@@ -92,12 +92,19 @@ def find_model(
     it. inputs: recorded ones. batch_dim: which dimension of its inputs is the batch.
     Raises UnknownName with close matches, UsageError for what cannot be used.
     """
-    ref = ref_of(text, folder, inputs=inputs, allows_pickle=allows_pickle, batch_dim=batch_dim)
+    ref = ref_of(
+        text,
+        folder,
+        inputs=inputs,
+        allows_pickle=allows_pickle,
+        batch_dim=batch_dim,
+        testbed=testbed,
+    )
     card = read_cards([ref], waiting, testbed=testbed)[0]
     if card.fault:
         stem, dash, ending = text.partition("@")[0].rpartition("-")
         if dash and (VARIANT, ending) in ref.parameters and Path(ref.path).stem == stem:
-            _check_known(text.partition("@")[0], folder)
+            _check_known(text.partition("@")[0], folder, testbed)
         raise UsageError(card.fault)
     return ref, card
 
@@ -109,6 +116,7 @@ def ref_of(
     inputs: Path | None = None,
     allows_pickle: bool = False,
     batch_dim: int | None = None,
+    testbed: Testbed = THIS_HOST,
 ) -> ModelRef:
     """Return where a model as typed is, without reading it; raises as find_model does."""
     head, parameters = _parse(text)
@@ -125,7 +133,7 @@ def ref_of(
     elif (
         dash
         and (folder / f"{stem}.py").is_file()
-        and (ending.isdecimal() or not Path(name).exists() or _is_built_in(name, folder))
+        and (ending.isdecimal() or not Path(name).exists() or _is_built_in(name, folder, testbed))
     ):
         path = folder / f"{stem}.py"
         short_for = "size" if ending.isdecimal() else VARIANT
@@ -135,7 +143,7 @@ def ref_of(
     else:
         path = Path(name)
         if not path.exists() and not path.suffix and "/" not in name:
-            _check_known(name, folder)
+            _check_known(name, folder, testbed)
         _check_writable(path)
         if not path.exists():
             raise UsageError(f"there is no model file {name}")
@@ -159,13 +167,13 @@ def ref_of(
     )
 
 
-def _is_built_in(name: str, folder: Path) -> bool:
-    return name in {card.name for card in gallery_cards(folder)}
+def _is_built_in(name: str, folder: Path, testbed: Testbed) -> bool:
+    return name in {card.name for card in gallery_cards(folder, testbed)}
 
 
-def _check_known(name: str, folder: Path) -> None:
+def _check_known(name: str, folder: Path, testbed: Testbed) -> None:
     """Raise UnknownName, with what it may have meant, for what no file of the gallery has."""
-    known = [card.name for card in gallery_cards(folder)]
+    known = [card.name for card in gallery_cards(folder, testbed)]
     if name not in known:
         raise UnknownName(
             "model",

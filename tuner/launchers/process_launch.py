@@ -9,10 +9,11 @@ from typing import TypeVar
 import msgspec
 
 from tuner.errors import StorageFailed
-from tuner.launchers.clock import WALL_CLOCK, Clock
+from tuner.launchers.clock import Clock
 from tuner.launchers.conversations import Conversation, alone
 from tuner.launchers.instance_group import Team
 from tuner.launchers.loadgen import validated
+from tuner.launchers.protocol import Complete
 from tuner.launchers.worker_process import WorkerEnded
 from tuner.record.events import LaunchStage, Listener
 from tuner.record.journal import SliceTaken, Started
@@ -25,9 +26,8 @@ from tuner.record.launch import (
     Profiled,
     Purpose,
     ReadBack,
-    Slice,
 )
-from tuner.record.load import Offer, Slo
+from tuner.record.load import Offer
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import (
     Answered,
@@ -48,7 +48,6 @@ from tuner.record.store import LaunchFile
 _ReplyT = TypeVar(
     "_ReplyT", bound=Built | Compiled | Prepared | Measured | Answered | Checked | Profiled
 )
-Complete = Callable[[Slice, Slo | None], Slice]
 _PATIENCE = 3
 """Times the seconds in which requests are sent: after so long, a run has failed."""
 
@@ -74,8 +73,8 @@ class ProcessLaunch:
         listen: Listener,
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
-        left_s: Callable[[], float] | None = None,
-        clock: Clock = WALL_CLOCK,
+        left_s: Callable[[], float] | None,
+        clock: Clock,
     ) -> None:
         """on_end: is called once, when it ends. left_s: the most seconds that a step may take.
 

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from tuner.host.identity import Host
-from tuner.launchers.clock import WALL_CLOCK, Clock
+from tuner.launchers.clock import Clock
 from tuner.launchers.conversations import Conversation, converse
 from tuner.launchers.instance_group import Team
 from tuner.launchers.memory import MemoryModel
 from tuner.launchers.neighbour import n_neighbours, neighbour
-from tuner.launchers.process_launch import Complete, ProcessLaunch, Timeouts
+from tuner.launchers.process_launch import ProcessLaunch, Timeouts
+from tuner.launchers.protocol import Complete
 from tuner.launchers.time_attribution import share_out
 from tuner.record.configuration import Configuration
 from tuner.record.events import LaunchBegins, Listener
@@ -50,16 +51,17 @@ class ProcessLauncher:
         session: int,
         draw: random.Random,
         seconds_left: Callable[[], float],
-        is_cut: bool = False,
-        on_end: Callable[[LaunchRecord], None] = lambda _: None,
-        complete: Complete = lambda taken, _: taken,
-        clock: Clock = WALL_CLOCK,
+        is_cut: bool,
+        on_end: Callable[[LaunchRecord], None],
+        complete: Complete,
+        clock: Clock,
         group: type[Team] = Team,
+        most_together: int | None = None,
     ) -> None:
         """is_cut: no step of a launch outlasts seconds_left. on_end: called once for each launch.
 
         complete: adds to a slice what is computed from it, before it is stored. group: starts the
-        processes of a launch.
+        processes of a launch. most_together: instead of one per core.
         """
         self.host = host
         self._store = store
@@ -75,6 +77,7 @@ class ProcessLauncher:
         self._complete = complete
         self._clock = clock
         self._group = group
+        self._most_together = most_together
         is_on_card = workload.device == CUDA
         self.memory = MemoryModel(
             store, host.limits, host.gpus[0].memory_bytes if is_on_card else 0
@@ -100,7 +103,7 @@ class ProcessLauncher:
     @property
     def most_together(self) -> int:
         """How many launches of one process may be prepared side by side: one per core."""
-        return self.host.usable_cores
+        return self.host.usable_cores if self._most_together is None else self._most_together
 
     def n_together(self, configurations: Sequence[Configuration]) -> int:
         """Return how many of the first of these may be prepared side by side; at least 1.

@@ -11,16 +11,19 @@ settings that have no meaning on this host.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
 from tuner.record.configuration import Configuration
-from tuner.record.launch import LaunchRecord, Purpose
-from tuner.record.load import Offer
+from tuner.record.launch import LaunchRecord, Purpose, Slice
+from tuner.record.load import Offer, Slo
 from tuner.record.outcome import Ending
 from tuner.record.protocol import Check
 from tuner.record.serving import LoadgenOrder, Validation
+
+Complete = Callable[[Slice, Slo | None], Slice]
+"""Adds to a slice what is computed from it under a latency bound, before it is stored."""
 
 
 class Launch(Protocol):

@@ -2,7 +2,7 @@
 
 A source says what each launch does and what it costs; a virtual clock advances by that. Everything
 that asks for launches is the same as with processes, so that a whole study runs in this process, in
-seconds, and its course depends on code, source and seed alone.
+seconds. Launches are not what the host makes of them; which settings exist is read from it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from typing import Protocol
 import msgspec
 import numpy as np
 
+from tuner.errors import UsageError
 from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.clock import VirtualClock
-from tuner.launchers.process_launch import Complete
+from tuner.launchers.protocol import Complete
 from tuner.record.configuration import Configuration
-from tuner.record.events import LaunchBegins, LaunchStage, Listener
+from tuner.record.events import LaunchBegins, Listener
 from tuner.record.journal import SliceTaken, Started
 from tuner.record.launch import (
     Checked,
@@ -31,6 +32,7 @@ from tuner.record.launch import (
     LaunchRequest,
     Prepared,
     Purpose,
+    ReadBack,
     Slice,
 )
 from tuner.record.load import Offer
@@ -150,35 +152,56 @@ class _MadeUpLaunch:
         return PlayedSlice(rate, (), source.slice_s)
 
 
-class RecordedLaunch:
+class ReplayedLaunch:
     """A launch (launchers/protocol.py) that a source deals."""
 
     def __init__(
         self,
         store: Store,
         request: LaunchRequest,
+        played: Played,
         clock: VirtualClock,
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
+        left_s: Callable[[], float],
+        share: float,
     ) -> None:
+        """left_s: no step outlasts it. share: of its preparation, the seconds charged to it."""
         self._file = store.open_launch(request)
+        self._played = played
         self._clock = clock
         self._on_end = on_end
         self._complete = complete
-        self._slicing_s = 0.0
+        self._left_s = left_s
+        self._share = share
+        self._slicing_s = self._checking_s = 0.0
         self._is_gone = False
         self.fixed_s = 0.0
 
-    def begin(self, played: Played, share: float) -> None:
-        """Prepare it. share: of the seconds of its preparation, those that it is charged for."""
-        self._played = played
-        self.fixed_s = share * played.fixed_s
-        self._clock.advance(self.fixed_s)
+    def begin(self) -> None:
+        """Prepare it, and read its settings back."""
+        self.fixed_s, is_in_time = self._spend(self._share * self._played.fixed_s)
+        if not is_in_time:
+            return
         self._file.add(Started(self.fixed_s / 2))
-        if played.failure is not None and not played.has_slices:
-            self.finish(_among_companions(played.failure, self.record.request.n_companions))
-        else:
-            self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, ()))
+        if self._played.failure is not None and not self._played.has_slices:
+            n_companions = self.record.request.n_companions
+            self.finish(_among_companions(self._played.failure, n_companions))
+            return
+        settings = self.record.request.configuration.settings
+        read_back = tuple(ReadBack(k, v, v, "effective", "the source") for k, v in settings)
+        self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, read_back))
+
+    def _spend(self, seconds: float) -> tuple[float, bool]:
+        """Let a step take its seconds; end the launch where they are more than is left."""
+        left_s = max(0.0, self._left_s())
+        if seconds <= left_s:
+            self._clock.advance(seconds)
+            return seconds, True
+        self._clock.advance(left_s)
+        self._checking_s += left_s
+        self.finish(Ending(Outcome.TIMED_OUT, f"it took more than {left_s:.0f} s"))
+        return 0.0, False
 
     @property
     def record(self) -> LaunchRecord:
@@ -199,8 +222,10 @@ class RecordedLaunch:
         if isinstance(found, Ending):
             self.finish(found)
             return
-        self._clock.advance(found.took_s)
-        self._slicing_s += found.took_s
+        took_s, is_in_time = self._spend(found.took_s)
+        if not is_in_time:
+            return
+        self._slicing_s += took_s
         request = self.record.request
         taken = Slice(index, request.batch, 1, request.batch / found.rate, self._clock.now_s(),
                       Interference(dirty=found.dirty))  # fmt: skip
@@ -212,12 +237,13 @@ class RecordedLaunch:
     def check(self, order: Check) -> None:
         if not self.goes_on:
             return
-        self._clock.advance(self._played.check_s)
-        outputs = OutputCheck(0.0, order.n_inputs)
+        took_s, is_in_time = self._spend(self._played.check_s)
+        if not is_in_time:
+            return
+        self._checking_s += took_s
         if self._played.failure is None:
-            self._file.add(Checked(outputs, self._played.check_s))
+            self._file.add(Checked(OutputCheck(0.0, order.n_inputs), took_s))
         else:
-            self.record.check_s = self._played.check_s
             self.finish(self._played.failure)
 
     def validate(self, order: LoadgenOrder) -> Validation:
@@ -232,7 +258,7 @@ class RecordedLaunch:
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
         if self.goes_on:
-            total_s = self.fixed_s + self._slicing_s + self.record.check_s
+            total_s = self.fixed_s + self._slicing_s + self._checking_s
             self._file.end(ending or Ending(Outcome.MEASURED), total_s, self._slicing_s)
             self._on_end(self.record)
         return self.record
@@ -267,25 +293,28 @@ class RecordedLauncher:
         self,
         source: Source,
         store: Store,
-        card: ModelCard,
-        side_by_side: SideBySide | None = None,
+        workload: Workload,
+        side_by_side: SideBySide | None,
+        objective: Objective,
+        listen: Listener,
         *,
-        session: int = 1,
-        objective: Objective | None = None,
-        listen: Listener = lambda _: None,
-        on_end: Callable[[LaunchRecord], None] = lambda _: None,
-        complete: Complete = lambda taken, _: taken,
+        session: int,
+        left_s: Callable[[], float],
+        on_end: Callable[[LaunchRecord], None],
+        complete: Complete,
     ) -> None:
+        """left_s: no step of a launch outlasts it."""
         self._source = source
         self._store = store
-        self._card = card
+        self._workload = workload
         self._side_by_side = side_by_side or SideBySide()
         self._session = session
-        self._slo = objective.slo if objective is not None else None
+        self._left_s = left_s
+        self._slo = objective.slo
         self._listen = listen
         self._on_end = on_end
         self._complete = complete
-        self._started: list[RecordedLaunch] = []
+        self._started: list[ReplayedLaunch] = []
 
     @property
     def most_together(self) -> int:
@@ -302,7 +331,7 @@ class RecordedLauncher:
         *,
         pacer_block: int = 0,
         round_number: int = 0,
-    ) -> list[RecordedLaunch]:
+    ) -> list[ReplayedLaunch]:
         n, most = len(configurations), self._side_by_side.most
         share = 1 - (1 - self._side_by_side.share) * (n - 1) / max(1, most - 1)
         return [
@@ -326,27 +355,35 @@ class RecordedLauncher:
         round_number: int = 0,
         share: float = 1.0,
         n_companions: int = 0,
-    ) -> RecordedLaunch:
+    ) -> ReplayedLaunch:
         request = LaunchRequest(
             id=self._store.next_launch_id(),
             configuration=configuration,
-            batch=int(configuration.get(BATCH) or self._card.reference_batch),
+            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
             purpose=purpose,
             pacer_block=pacer_block,
             round=round_number,
             session=self._session,
             started_s=self._store.used_s(),
+            scenario=self._workload.scenario,
             n_companions=n_companions,
+            callers=self._workload.callers,
             slo=self._slo,
         )
-        launch = RecordedLaunch(
-            self._store, request, self._source.clock, self._on_end, self._complete
+        played = self._source.launch(configuration, purpose, round_number)
+        launch = ReplayedLaunch(
+            self._store,
+            request,
+            played,
+            self._source.clock,
+            self._on_end,
+            self._complete,
+            self._left_s,
+            share,
         )
         self._started.append(launch)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
-        launch.begin(self._source.launch(configuration, purpose, round_number), share)
-        if launch.goes_on and purpose is not Purpose.PACER:
-            self._listen(LaunchStage(request.id, "measuring"))
+        launch.begin()
         return launch
 
     def fit(self, records: Sequence[LaunchRecord]) -> bool:
@@ -388,7 +425,12 @@ class RecordedTestbed:
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:
-        """Answer what a worker would about the model. Raises TypeError for other commands."""
+        """Answer what a worker would about the model.
+
+        Raises UsageError for another model, TypeError for other commands.
+        """
+        if other := next((ref.name for ref in models if ref.name != self._card.name), None):
+            raise UsageError(f"launches of {self._card.name} are played here, and none of {other}")
         match command:
             case ListModels():
                 return Cards(tuple(self._card for _ in models))
@@ -422,14 +464,17 @@ class RecordedTestbed:
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
     ) -> RecordedLauncher:
+        if workload.means().is_served:
+            raise UsageError("no source plays the requests of a server: measure it on this host")
         return RecordedLauncher(
             self._source,
             store,
-            workload.card,
+            workload,
             self._side_by_side,
+            objective,
+            listen,
             session=session,
-            objective=objective,
-            listen=listen,
+            left_s=seconds_left if is_cut else lambda: math.inf,
             on_end=on_end,
             complete=complete,
         )

@@ -14,9 +14,9 @@ from tuner.host.identity import Host
 from tuner.host.interference import watch_idle
 from tuner.launchers.asking import Waiting, ask
 from tuner.launchers.clock import WALL_CLOCK, Clock
-from tuner.launchers.process_launch import Complete
+from tuner.launchers.instance_group import Team
 from tuner.launchers.processes import ProcessLauncher
-from tuner.launchers.protocol import Launcher
+from tuner.launchers.protocol import Complete, Launcher
 from tuner.record.events import Listener
 from tuner.record.launch import Interference, LaunchRecord
 from tuner.record.objective import Objective
@@ -43,7 +43,7 @@ class Testbed(Protocol):
         """Ask about models; asking.ask() has the arguments and the errors."""
 
     def watch_idle(self, seconds: float) -> Interference:
-        """Return what disturbs while nothing of the study runs, after so many seconds."""
+        """Watch the idle host for some seconds of the clock; return what disturbs it."""
 
     def launcher(
         self,
@@ -61,7 +61,7 @@ class Testbed(Protocol):
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
     ) -> Launcher:
-        """Return what launches a workload into a store.
+        """Return a launcher of a workload that writes into a store.
 
         is_cut: no step of a launch outlasts seconds_left. on_end: called once for each launch.
         complete: adds to a slice what is computed from it, before it is stored.
@@ -69,10 +69,18 @@ class Testbed(Protocol):
 
 
 class ThisHost:
-    """Real processes on this host, by its own clock."""
+    """Real processes on this host."""
 
-    clock: Clock = WALL_CLOCK
-    processes: Callable[..., ProcessLauncher] = ProcessLauncher
+    def __init__(
+        self,
+        clock: Clock = WALL_CLOCK,
+        group: type[Team] = Team,
+        most_together: int | None = None,
+    ) -> None:
+        """group: starts the processes of a launch. most_together: see ProcessLauncher."""
+        self.clock = clock
+        self._group = group
+        self._most_together = most_together
 
     def ask(
         self,
@@ -103,7 +111,7 @@ class ThisHost:
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
     ) -> Launcher:
-        return self.processes(
+        return ProcessLauncher(
             store,
             host,
             workload,
@@ -117,6 +125,8 @@ class ThisHost:
             on_end=on_end,
             complete=complete,
             clock=self.clock,
+            group=self._group,
+            most_together=self._most_together,
         )
 
 

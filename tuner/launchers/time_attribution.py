@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tuner.launchers.clock import WALL_CLOCK, Clock
+from tuner.launchers.clock import Clock
 
 
 def share_out(
-    charge: Sequence[Callable[[float], None]], clock: Clock = WALL_CLOCK
+    charge: Sequence[Callable[[float], None]], clock: Clock
 ) -> Callable[[Sequence[int]], None]:
-    """Return what charges conversations for the time that passes, whenever it is called.
+    """Return a function that charges launches for the time since its last call.
 
-    It is told which of them went on meanwhile: seconds in which three did count a third for each,
-    so that they sum up to the wall clock's.
+    Its argument lists the launches (indices into `charge`) that worked meanwhile. Seconds in which
+    three worked count a third for each, so that the charges sum up to the clock's seconds.
     """
     since = clock.now_s()
 

@@ -41,7 +41,9 @@ _DIFFER = 0.1
 """Below this p value on either side (F test) two scatters are not pooled. Pooled, twelve rounds of
 launches that scatter by 3 % wrongly refuted 12 of 100 claims of launches that scatter by 10 %."""
 _KNOWN = 1e6
-"""Degrees of freedom of what is as good as known; and a share that is as good as unbounded."""
+"""Degrees of freedom of a scatter that is as good as known."""
+_UNBOUNDED = 1e6
+"""A share of the claimed gain that is as good as unbounded."""
 
 
 class Mean(msgspec.Struct, frozen=True):
@@ -209,7 +211,7 @@ class _Compared:
     def _root(self, falling: Callable[[float], float]) -> float:
         """Return where a function of the share, which falls, is 0, by bisection."""
         low, high = (1e-12 - 1) / self._gain, 1.0
-        while falling(high) > 0 and high < _KNOWN:
+        while falling(high) > 0 and high < _UNBOUNDED:
             high *= 2
         for _ in range(100):
             middle = (low + high) / 2

@@ -14,7 +14,7 @@ import numpy as np
 
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import make_reference
-from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.launchers.testbed import Testbed
 from tuner.record.journal import ReferenceNoted
 from tuner.record.protocol import REFERENCE_VERSION
 from tuner.record.store import Store
@@ -27,7 +27,7 @@ def provide_reference(
     workload: Workload,
     waiting: Waiting,
     gpu: str,
-    testbed: Testbed = THIS_HOST,
+    testbed: Testbed,
 ) -> None:
     """Make sure that the reference is there, whole; warn where it had to be made again.
 

@@ -17,7 +17,7 @@ from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import make_reference
-from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.launchers.testbed import Testbed
 from tuner.measurement.bench import Bench, bench_on
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
@@ -102,7 +102,7 @@ def trial_runs(
     host: Host,
     seconds: float,
     listen: Listener,
-    testbed: Testbed = THIS_HOST,
+    testbed: Testbed,
 ) -> Iterator[TrialRun]:
     """Yield what launches configurations of a workload, in a folder that is deleted afterwards.
 

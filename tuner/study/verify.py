@@ -22,7 +22,7 @@ from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.describe import make_reference
 from tuner.launchers.memory import RESIDENT_SHARE
-from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.launchers.testbed import Testbed
 from tuner.measurement.bench import bench_on
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
 from tuner.measurement.estimates import round_worths
@@ -71,19 +71,16 @@ def verify(
     host: Host,
     seconds: float,
     listen: Listener,
-    at_least: float | None = None,
-    testbed: Testbed = THIS_HOST,
+    at_least: float | None,
+    testbed: Testbed,
 ) -> Verification:
     """Measure the default and the recommendation again, for `seconds` at the most.
 
     What has not ended by then is given up, preparation included. at_least: the share of the claimed
-    gain that must be there. Raises NothingMeasured where the default cannot be measured, UsageError
-    where the placements are not what the settings mean.
+    gain that must be there. Raises NothingMeasured where the default cannot be measured.
     """
     began_s = testbed.clock.now_s()
     found = differences(recommendation, host)
-    if (refused := refused_here(recommendation, host)) is not None:
-        return refused
     with tempfile.TemporaryDirectory(prefix="tune-framework-") as folder:
         with Store(Path(folder) / "study", is_kept=False) as store:
             store.used_s = lambda: testbed.clock.now_s() - began_s
