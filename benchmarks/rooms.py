@@ -1,11 +1,11 @@
 """How much of each room do the tests run, before and after a change?
 
     coverage run -m pytest; coverage combine; coverage json -i -o AFTER
-    python -m benchmarks.rooms BEFORE AFTER
+    python -m benchmarks.rooms BEFORE AFTER [--as launchers=measurement]
 
 Both are coverage's JSON reports, each made in the checkout that it measured. A room is a folder of
 `tuner/`, or `(root)`: the modules beside them. Ends with 1 where a smaller share of a room's
-branches is run than before.
+branches is run than before. A room that was cut out of another is counted as that one.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 ROOT, ALL = "(root)", "all"
+NONE: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -45,14 +47,15 @@ class Covered:
         return 100 * self.branches_run / self.branches if self.branches else 100.0
 
 
-def rooms(report: Mapping[str, Any]) -> dict[str, Covered]:
+def rooms(report: Mapping[str, Any], counted_as: Mapping[str, str] = NONE) -> dict[str, Covered]:
     """Return what is covered of each room, and of all, by a JSON report."""
     found: dict[str, Covered] = {}
-    for name, file in report["files"].items():
-        parts = Path(name).parts
+    for path, file in report["files"].items():
+        parts = Path(path).parts
         if parts[0] == "tuner":  # other names are those of copies elsewhere
-            for room in (parts[1] if len(parts) > 2 else ROOT, ALL):
-                found.setdefault(room, Covered()).add(file["summary"])
+            room = parts[1] if len(parts) > 2 else ROOT
+            for name in (counted_as.get(room, room), ALL):
+                found.setdefault(name, Covered()).add(file["summary"])
     return found
 
 
@@ -88,9 +91,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("before", type=Path)
     parser.add_argument("after", type=Path, nargs="?")
+    parser.add_argument("--as", dest="pairs", nargs="*", default=[], metavar="ROOM=ROOM")
     arguments = parser.parse_args()
+    counted_as = dict(pair.split("=") for pair in arguments.pairs)
     files = [arguments.before, *([arguments.after] if arguments.after else [])]
-    found = [rooms(json.loads(file.read_text())) for file in files]
+    found = [rooms(json.loads(file.read_text()), counted_as) for file in files]
     print("\n".join(table(found)))
     worse = lower(found[0], found[-1])
     if worse:

@@ -28,6 +28,12 @@ def test_files_are_counted_by_the_folder_below_tuner_and_copies_are_not() -> Non
     }
 
 
+def test_a_room_that_was_cut_out_of_another_is_counted_as_that_one() -> None:
+    found = rooms(BEFORE, {"worker": "study"})
+    assert found["study"] == Covered(25, 15, 6, 3)
+    assert "worker" not in found
+
+
 def test_both_reports_stand_side_by_side() -> None:
     after = {"study": Covered(20, 15, 4, 4), "launchers": Covered(1, 1, 0, 0)}
     lines = table([rooms(BEFORE), after])
