@@ -11,11 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", "build", "dist", "__pycache__", ".*_cache")
 _STARTING = "pytest itself"
@@ -30,28 +29,26 @@ class Run:
     n_run: int
 
 
-class Checkout:
-    """The copy; use it in a with statement.
+@contextmanager
+def copied(root: Path, *, test_s: float, all_s: float) -> Iterator[Checkout]:
+    """Copy a source tree, as long as the with statement lasts.
 
-    test_s: what takes longer hangs, and its test has failed. all_s: when to stop otherwise.
+    test_s: a test that takes longer hangs, and has failed. all_s: when to stop running tests.
     """
+    with tempfile.TemporaryDirectory(prefix="mutation-", ignore_cleanup_errors=True) as folder:
+        tree = Path(folder) / "tree"
+        shutil.copytree(root, tree, ignore=_LEFT_OUT, symlinks=True)
+        yield Checkout(root, tree, test_s, all_s)
 
-    def __init__(self, root: Path, *, test_s: float, all_s: float) -> None:
-        self._root, self._test_s, self._all_s = root, test_s, all_s
-        self._folder = Path(tempfile.mkdtemp(prefix="mutation-"))
-        self.tree = self._folder / "tree"
-        shutil.copytree(root, self.tree, ignore=_LEFT_OUT, symlinks=True)
 
-    def __enter__(self) -> Self:
-        return self
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """The copy `tree` of the tree `root`; for the seconds, see copied."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        shutil.rmtree(self._folder, ignore_errors=True)
+    root: Path
+    tree: Path
+    test_s: float
+    all_s: float
 
     def run(self, tests: Sequence[str], path: str, source: str | None = None) -> Run:
         """Run tests with other text in the file at `path`, until one fails."""
@@ -61,17 +58,17 @@ class Checkout:
         try:
             return self._run(tests)
         finally:
-            shutil.copy2(self._root / path, changed)
+            shutil.copy2(self.root / path, changed)
 
     def _run(self, tests: Sequence[str]) -> Run:
-        chosen, log = self._folder / "chosen", self._folder / "log"
+        chosen, log, temporary = (self.tree.with_name(n) for n in ("chosen", "log", "tmp"))
         chosen.write_text("".join(f"{test}\n" for test in tests))
         log.write_text("")
         files = dict.fromkeys(test.partition("::")[0] for test in tests)
         code = self._pytest(
             "-x", "-q", "--tb=no", "-p", "no:cacheprovider", "-p", "benchmarks.chosen",
-            "-o", f"faulthandler_timeout={self._test_s}", "-o", "faulthandler_exit_on_timeout=true",
-            "--chosen", str(chosen), "--log", str(log), *files,
+            "-o", f"faulthandler_timeout={self.test_s}", "-o", "faulthandler_exit_on_timeout=true",
+            "--basetemp", str(temporary), "--chosen", str(chosen), "--log", str(log), *files,
         )  # fmt: skip
         return outcome(log.read_text(), code)
 
@@ -89,7 +86,7 @@ class Checkout:
             start_new_session=True,
         )
         try:
-            return process.wait(self._all_s)
+            return process.wait(self.all_s)
         except subprocess.TimeoutExpired:
             return None
         finally:

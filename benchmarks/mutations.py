@@ -26,7 +26,7 @@ from pathlib import Path
 
 from coverage import CoverageData
 
-from benchmarks.checkout import Checkout, Run
+from benchmarks.checkout import Run, copied
 from benchmarks.mutants import Mutant, mentions, mutants
 
 ROOT = Path(__file__).parents[1]
@@ -159,7 +159,7 @@ def main() -> None:
         tests = runners.of(path, mutant)
         if not tests:
             return tests, Verdict(None, 0)
-        with Checkout(ROOT, test_s=arguments.test_s, all_s=arguments.all_s) as checkout:
+        with copied(ROOT, test_s=arguments.test_s, all_s=arguments.all_s) as checkout:
             changed = partial(checkout.run, path=path, source=mutant.source)
             return tests, judge(
                 tests[: arguments.most], changed, lambda test: checkout.run([test], path)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.checkout import Checkout, Run, outcome
+from benchmarks.checkout import Run, copied, outcome
 from benchmarks.mutants import mutants
 from benchmarks.mutations import Runners, Verdict, contexts, drawn, judge
 
@@ -243,7 +243,7 @@ def tree(tmp_path: Path) -> Path:
 def test_a_mutant_runs_in_a_copy_and_in_the_processes_that_its_tests_start(tree: Path) -> None:
     full, even = (f"tests/test_limit.py::{name}" for name in ("test_full", "test_even"))
     (mutant,) = (each for each in mutants(LIMIT) if each.change == "0 -> 1")
-    with Checkout(tree, test_s=600, all_s=600) as checkout:
+    with copied(tree, test_s=600, all_s=600) as checkout:
         assert checkout.run([even, full], "limit.py", mutant.source) == Run(even, 1)
         assert checkout.run([even, full], "limit.py") == Run(None, 2)
     assert not checkout.tree.exists()
