@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("--rooms", default=",".join(ROOMS))
     parser.add_argument("--most", type=int, default=200, help="run so many tests at most for each")
     parser.add_argument("--test-s", type=float, default=120, help="seconds after which one hangs")
-    parser.add_argument("--all-s", type=float, default=900, help="seconds for those of one line")
+    parser.add_argument("--all-s", type=float, default=300, help="seconds for those of one line")
     parser.add_argument("--jobs", type=int, default=1, help="lines that are tried at a time")
     arguments = parser.parse_args()
     texts = sources(ROOT)
