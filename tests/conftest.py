@@ -18,6 +18,11 @@ from tests.command import DESIGNED, FINISHED, Here, run
 from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
 from tests.virtual import DRAWS
+from tests.wants import (  # noqa: F401  # pytest takes them from here
+    pytest_configure,
+    pytest_runtest_setup,
+    pytest_terminal_summary,
+)
 from tuner.cli.main import command
 from tuner.host.environment import tuning_variables
 from tuner.host.libraries import STANDS_IN
