@@ -108,6 +108,7 @@ def test_a_memory_policy_reaches_the_program(tmp_path: Path) -> None:
     assert "memory bind:0" in done.stderr
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_the_given_cpus_are_never_left(tmp_path: Path) -> None:
     """A CPU list that was right where it was measured must not widen the mask given here."""
     cpu = min(os.sched_getaffinity(0))

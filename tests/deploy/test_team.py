@@ -28,7 +28,7 @@ from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.launching import plan_launch
 
-pytestmark = needs("two cores")
+pytestmark = [needs("two cores"), pytest.mark.usefixtures("real_cpus")]
 
 
 @pytest.fixture(autouse=True)

@@ -143,6 +143,7 @@ def remove(group: Path) -> None:
     group.rmdir()
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_a_real_quota_makes_a_slice_dirty(small_quota: Path) -> None:
     script = (
         "import json, sys, time\n"

@@ -37,7 +37,7 @@ from tuner.record.protocol import (
 from tuner.record.workload import ModelRef
 from tuner.space.launching import LaunchPlan, plan_launch
 
-pytestmark = needs("two cores")
+pytestmark = [needs("two cores"), pytest.mark.usefixtures("real_cpus")]
 TWO: dict[str, Value] = {"launch.instances": 2}
 FAKE = ModelRef("fake", str(MODELS / "fake.py"))
 
