@@ -18,7 +18,13 @@ from tests.command import DESIGNED, FINISHED, Here, run
 from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
 from tests.virtual import DRAWS, unsync
+from tests.wants import (  # noqa: F401  # pytest takes them from here
+    pytest_configure,
+    pytest_runtest_setup,
+    pytest_terminal_summary,
+)
 from tuner.cli.main import command
+from tuner.host import identity
 from tuner.host.environment import tuning_variables
 from tuner.host.libraries import STANDS_IN
 from tuner.output import report
@@ -131,6 +137,15 @@ def system_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Describ
         return write_libraries(folder, names)
 
     return described
+
+
+@pytest.fixture
+def real_cpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Measure on the CPUs that are here, whatever machine is described for the other tests.
+
+    For tests that bind real processes to CPUs.
+    """
+    monkeypatch.delenv(identity.STANDS_IN, raising=False)
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.command import Here, run
+from tests.wants import needs, require
 from tuner.record.index import Index, Row, write_index_file
 from tuner.record.load import SCENARIOS
 from tuner.record.objective import GOALS
@@ -35,10 +36,9 @@ def test_the_readme_is_read_to_its_end() -> None:
     assert len(TEXTS["README.md"].split()) <= MOST_WORDS
 
 
+@needs("torch", "fastapi")
 def test_the_app_of_the_docs_answers_alike_in_every_process(tmp_path: Path) -> None:
     """Else no setting could be shown to leave its answers as they are, and it is not tuned."""
-    for name in ("torch", "fastapi"):
-        pytest.importorskip(name, reason=f"{name} is not installed")
     assert APP is not None
     (tmp_path / "app.py").write_text(APP[1])
     asked = [sys.executable, "-c", "import app; print(app.predict([0.5] * 64))"]
@@ -73,14 +73,13 @@ def test_a_tuning_command_could_begin(
     if "--trace" in words:
         Path("arrivals.csv").write_text("\n".join(map(str, range(1000))))
     if "--serve" in words:
-        for name in ("torch", "fastapi", "uvicorn"):
-            pytest.importorskip(name, reason=f"{name} is not installed")
+        require("torch", "fastapi", "uvicorn")
         assert APP is not None
         Path("app.py").write_text(APP[1])
         Path("requests.jsonl").write_text(str([0.5] * 64))
         monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if "mine.py:function" in words:
-        pytest.importorskip("torch", reason="torch is not installed")
+        require("torch")
         assert MINE is not None
         Path("mine.py").write_text(MINE[1])
     done = here(*words, "--dry-run")

@@ -20,7 +20,8 @@ import pytest
 from tests.command import HANGS_S, MARKER, command, new_marker, result_of, run, wait_until_gone
 from tests.study.test_interrupted import check_store
 from tests.virtual import DRAWS, STARTS
-from tests.worker.workers import Launched, needs
+from tests.wants import lack, needs
+from tests.worker.workers import Launched
 from tuner.host.identity import probe
 from tuner.host.limits import cgroup_folders
 from tuner.record.outcome import Outcome
@@ -128,15 +129,15 @@ def cgroup(controller: str) -> Iterator[Path]:
     """Make a cgroup of our own below this process's; skip where that is not allowed."""
     version, folders = cgroup_folders(Path("/"), controller)
     if not IS_ROOT or not folders:
-        pytest.skip("making a cgroup needs root and a mounted hierarchy")
+        lack("a cgroup of one's own", detail="it takes root and a mounted hierarchy")
     folder = folders[0] / f"tune-framework-test-{uuid.uuid4().hex[:8]}"
     try:
         folder.mkdir()
     except OSError as error:
-        pytest.skip(f"no cgroup can be made here: {error.strerror}")
+        lack("a cgroup of one's own", detail=str(error))
     try:
         if version == 2 and not (folder / f"{controller}.max").exists():
-            pytest.skip(f"the {controller} controller is not delegated to this cgroup")
+            lack("a cgroup of one's own", detail=f"{controller} is not delegated to it")
         yield folder
     finally:
         folder.rmdir()
@@ -206,7 +207,7 @@ def small_disk(tmp_path: Path, size_bytes: int) -> Iterator[Path]:
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "tmpfs", str(folder)]
     if not IS_ROOT or subprocess.run(mount, check=False).returncode:
-        pytest.skip("mounting a file system needs root")
+        lack("a mount of one's own")
     try:
         yield folder
     finally:

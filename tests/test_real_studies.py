@@ -12,7 +12,8 @@ import jsonschema
 import pytest
 
 from tests.command import MARKER, new_marker, result_of, run, wait_until_gone
-from tests.worker.workers import TINY, needs
+from tests.wants import needs
+from tests.worker.workers import TINY
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA
 from tuner.search.sampler import SOURCES
 

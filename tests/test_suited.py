@@ -13,10 +13,11 @@ from tests.command import run
 from tests.host.machine import build
 from tests.host.test_gpus import RECORDINGS, tree_with
 from tests.space.spaces import workload
+from tests.wants import require
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host, probe
-from tuner.host.libraries import installed_devices, installed_frameworks
+from tuner.host.libraries import installed_devices
 from tuner.host.nvml import STANDS_IN
 from tuner.record.workload import CPU, CUDA, ModelCard
 from tuner.request import Request
@@ -142,10 +143,9 @@ def test_weights_beyond_the_cards_memory_are_refused(host: Host) -> None:
 def test_what_cannot_be_measured_on_a_card_is_one_line(
     tmp_path: Path, recording: str | None, framework: str, said: str
 ) -> None:
-    if framework not in installed_frameworks():
-        pytest.skip(f"{framework} is not installed here")
-    if CUDA in installed_devices("torch") and "built without" in said:
-        pytest.skip("this is a build with CUDA")
+    require(framework)
+    if "built without" in said:
+        require("PyTorch without CUDA")
     environment = {STANDS_IN: str(RECORDINGS / recording) if recording else os.devnull}
     if recording is None:
         environment = {"CUDA_VISIBLE_DEVICES": "-1"}

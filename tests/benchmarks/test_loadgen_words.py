@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.loadgen_words import WINNER, arms_of, ask, told
 from benchmarks.other_question import DEFAULT
+from tests.wants import needs
 from tuner.record.load import Slo
 
 SLO = {"quantile": 0.9, "seconds": 0.1}
@@ -30,10 +31,10 @@ def test_what_kept_no_rate_is_not_asked() -> None:
     assert (arm.as_dict(), low) == ({"workload.batch": 2}, 30.0)
 
 
+@needs("mlperf_loadgen")
 def test_a_launch_answers_our_own_requests_and_loadgens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("mlperf_loadgen", reason="needs the extra loadgen")
     path = tmp_path / "loadgen_words.jsonl"
     ask(path, RESULT, [WINNER], [0.5], 2)
     rows = [json.loads(line) for line in path.read_text().splitlines()]

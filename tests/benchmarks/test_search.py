@@ -29,7 +29,7 @@ from benchmarks.table import Cut, Table, Taken, write_table
 from benchmarks.tabled import TabledSpace, earlier_on, start_of, study_of, study_on
 from tests.benchmarks.tables import BEST, CHOICES, recorded
 from tests.command import HANGS_S
-from tests.worker.workers import needs
+from tests.wants import needs, require
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import PhaseDone, WarningNoted
 from tuner.search.sampler import UNGUIDED
@@ -95,9 +95,9 @@ def test_a_space_that_starts_elsewhere_is_the_same_space() -> None:
 
 @pytest.mark.parametrize("name", RIVALS)
 def test_every_rival_runs_within_its_time(name: str) -> None:
-    needs = {"smac": "smac", "kt-vndx": "kernel_tuner", "kt-genetic": "kernel_tuner"}
-    if name in needs:
-        pytest.importorskip(needs[name], reason="an extra: pip install '.[peers]'")
+    peers = {"smac": "smac", "kt-vndx": "kernel_tuner", "kt-genetic": "kernel_tuner"}
+    if name in peers:
+        require(peers[name])
     table = recorded(failing="jemalloc")
     longest_s = max(launch.total_s for ls in table.launches.values() for launch in ls)
     run = rival_on(name, table, 0.0, 120.0, 3, most=20)
@@ -274,8 +274,8 @@ def test_settings_that_this_table_does_not_have_say_nothing() -> None:
     assert run.steps == alone(1).steps
 
 
+@needs("kernel_tuner")
 def test_kernel_tuner_takes_settings_of_numbers_and_text() -> None:
-    pytest.importorskip("kernel_tuner", reason="an extra: pip install '.[peers]'")
     choices: dict[str, tuple[Value, ...]] = {
         "launch.cores_per_instance": ("share", 1, 2), "launch.instances": (1, 2, 4, 8),
     }  # fmt: skip

@@ -11,6 +11,7 @@ from benchmarks.deck import Deck, truth_of
 from benchmarks.table import FAILED, read_table, write_table
 from benchmarks.tails import Tails
 from tests.benchmarks.tables import BEST, CHOICES, level, recorded
+from tests.wants import needs
 from tuner.record.configuration import Configuration
 
 FOREIGN = {
@@ -66,8 +67,10 @@ def test_every_combination_is_there_as_kernel_tuner_wants_it(tmp_path: Path) -> 
     assert fastest["time"] == pytest.approx(1000 * math.exp(-level(BEST)), rel=0.01)
 
 
+@needs("kernel_tuner")
 def test_kernel_tuner_simulates_on_it(tmp_path: Path) -> None:
-    kernel_tuner = pytest.importorskip("kernel_tuner", reason="an extra: pip install '.[peers]'")
+    import kernel_tuner
+
     table = recorded()
     write_table(tmp_path / "t.json.gz", table)
     plain = tmp_path / "t.json"

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.command import Here, run
+from tests.wants import needs
 from tuner.cli import report
 from tuner.cli.main import app
 from tuner.errors import UsageError
@@ -148,7 +149,7 @@ def test_a_process_that_is_refused_says_the_same(tmp_path: Path, case: str) -> N
     assert_refused(case, done.returncode, done.stderr, tmp_path)
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere; the next test serves root")
+@needs("a user who is not root")  # root may write anywhere; the next test serves root
 def test_an_unwritable_folder_is_bad_input(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     done = run("--model", "fake", "--hw", "fake", "--out", "out", cwd=tmp_path)

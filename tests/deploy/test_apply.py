@@ -14,7 +14,7 @@ import pytest
 
 import tuner
 from tests.deploy.recommendations import recommendation, written
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner.host.environment import untuned
 from tuner.host.identity import probe
 from tuner.record.configuration import Configuration, Value

@@ -17,6 +17,7 @@ from tests.command import HANGS_S, MARKER, command, new_marker, run, wait_until_
 from tests.deploy.recommendations import recommendation, written
 from tests.host.libraries import Describe
 from tests.space.spaces import machine
+from tests.wants import lack, needs
 from tuner.deploy.run import CannotRun, become, observe, prepare
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Value
@@ -81,7 +82,7 @@ def test_a_program_that_cannot_be_preloaded_is_noticed(
     try:
         subprocess.run(["cc", "-static", "-o", program, source], check=True)
     except (OSError, subprocess.CalledProcessError) as error:
-        pytest.skip(f"no C compiler with a static C library here: {error}")
+        lack("a static C library", detail=str(error))
     done = under(tmp_path, {"launch.allocator": "tcmalloc"}, str(program))
     assert done.returncode == 0
     assert "not in force: libtcmalloc" in done.stderr
@@ -98,7 +99,7 @@ def test_of_a_program_that_ended_too_soon_nothing_is_claimed(system_libraries: D
     assert line.startswith("not known: libtcmalloc")
 
 
-@pytest.mark.skipif("libnuma" not in probe().libraries, reason="libnuma is not installed here")
+@needs("libnuma")
 def test_a_memory_policy_reaches_the_program(tmp_path: Path) -> None:
     path = written(tmp_path, {"launch.numa_node": 0})
     code = "from tuner.host.numa import memory_policy; print(memory_policy())"
@@ -107,6 +108,7 @@ def test_a_memory_policy_reaches_the_program(tmp_path: Path) -> None:
     assert "memory bind:0" in done.stderr
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_the_given_cpus_are_never_left(tmp_path: Path) -> None:
     """A CPU list that was right where it was measured must not widen the mask given here."""
     cpu = min(os.sched_getaffinity(0))

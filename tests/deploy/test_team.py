@@ -21,15 +21,14 @@ from tests.command import (
 from tests.deploy.recommendations import recommendation, written
 from tests.output.exports.shipped import exported
 from tests.space.spaces import machine
+from tests.wants import needs
 from tuner.deploy.run import CannotRun, prepare
 from tuner.host.identity import probe
 from tuner.host.topology import format_cpu_list, parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.launching import plan_launch
 
-pytestmark = pytest.mark.skipif(
-    probe().usable_cores < 2, reason="two instances need two cores; one may be used here"
-)
+pytestmark = [needs("two cores"), pytest.mark.usefixtures("real_cpus")]
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.fleet.clusters import Drivers
-from tests.fleet.databases import Server, lacking, server_of
+from tests.fleet.databases import DRIVERS, Server, lacking, server_of
+from tests.wants import lack, require
 
 
 @pytest.fixture
@@ -19,8 +20,9 @@ def drivers() -> Iterator[Drivers]:
 
 @pytest.fixture(scope="module", params=["postgresql", "mysql"])
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
+    require(DRIVERS[request.param])
     if reason := lacking(request.param):
-        pytest.skip(reason)
+        lack(request.param, detail=reason)
     # a socket's path has to be short, and another user has to get at it
     with tempfile.TemporaryDirectory(prefix="db-") as folder:
         Path(folder).chmod(0o755)

@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Protocol
 
@@ -21,9 +20,10 @@ from tests.command import HANGS_S
 USER, NAME = "tuner", "studies"
 _AS_ROOT = {"postgresql": "postgres", "mysql": "nobody"}
 """Under whom they run where the tests run as root."""
+DRIVERS = {"postgresql": "psycopg", "mysql": "pymysql"}
 _NEEDS = {
-    "postgresql": (("initdb", "pg_ctl", "psql"), "psycopg"),
-    "mysql": (("mariadbd", "mariadb-install-db", "my_print_defaults"), "pymysql"),
+    "postgresql": ("initdb", "pg_ctl", "psql"),
+    "mysql": ("mariadbd", "mariadb-install-db", "my_print_defaults"),
 }
 
 
@@ -35,14 +35,11 @@ def program(name: str) -> str | None:
 
 def lacking(system: str) -> str:
     """Say what a server cannot be started without; empty where nothing lacks."""
-    programs, driver = _NEEDS[system]
-    if find_spec(driver) is None:
-        return f"{driver} is of an extra: pip install '.[fleet]'"
-    for each in programs:
+    for each in _NEEDS[system]:
         if program(each) is None:
             return f"{each} is not installed here"
     if os.getuid() == 0 and _AS_ROOT[system] not in {each.pw_name for each in pwd.getpwall()}:
-        return f"root may not run {programs[0]}, and there is no user {_AS_ROOT[system]}"
+        return f"root may not run {_NEEDS[system][0]}, and there is no user {_AS_ROOT[system]}"
     return ""
 
 

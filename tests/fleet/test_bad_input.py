@@ -2,14 +2,14 @@
 
 import os
 import subprocess
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
 from tests.command import HANGS_S, command
+from tests.wants import needs
 
-pytestmark = pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip install '.[fleet]'")
+pytestmark = needs("ray")
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,9 @@
 """Hosts in network namespaces of their own: what lies between them and the driver is really cut."""
 
 import contextlib
-import os
-import shutil
 import subprocess
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +11,7 @@ import pytest
 from benchmarks.ray_nodes import Nodes
 from tests.fleet.clusters import Drivers, marked_nodes
 from tests.fleet.test_ray import MODELS, ended, fleet, host_at_work, journal, rows, runs, wait_for
+from tests.wants import lack, needs
 
 BRIDGE = "tunebr0"
 SUBNET = "10.213.77"
@@ -23,14 +21,7 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip install '.[fleet]'"),
-    pytest.mark.skipif(
-        os.getuid() != 0 or shutil.which("ip") is None,
-        reason="only root may make network namespaces, with ip(8)",
-    ),
-]
+pytestmark = [pytest.mark.alone, needs("ray", "root", "iproute2")]
 
 
 class Network:
@@ -76,7 +67,7 @@ def network() -> Iterator[Network]:
     try:
         made = Network(("one", "two"))
     except subprocess.CalledProcessError as error:
-        pytest.skip(f"network namespaces cannot be made here: {error.stderr.decode().strip()}")
+        lack("a network of one's own", detail=error.stderr.decode().strip())
     yield made
     made.close()
 

@@ -30,6 +30,7 @@ def test_what_is_stolen_and_what_swings_is_said(seen: Pace, told: str) -> None:
     assert bool(said) is bool(told)
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_a_pace_is_taken_on_every_cpu() -> None:
     n_cpus = len(probe().cpus)
     seen = pace(n_cpus, seconds=0.5)
@@ -37,6 +38,7 @@ def test_a_pace_is_taken_on_every_cpu() -> None:
     assert 0 <= seen.steal < 1
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_a_host_on_which_others_work_refuses(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

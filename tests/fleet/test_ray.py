@@ -9,7 +9,6 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +18,10 @@ import pytest
 from benchmarks.ray_nodes import Nodes
 from tests.command import HANGS_S, command
 from tests.fleet.clusters import Driver, Drivers, marked_nodes
+from tests.wants import needs
 from tuner.record.soundness import JOURNAL
 
-pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip install '.[fleet]'"),
-]
+pytestmark = [pytest.mark.alone, needs("ray")]
 BUDGET = ("--hw", "fake", "--framework", "fake", "--budget", "60s")
 MODELS = "fake@seed=2,noise=0.003"
 HOSTS = ("one", "two")

@@ -3,19 +3,17 @@
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
-from importlib.util import find_spec
 from pathlib import Path
 
 import optuna
 import pytest
 
 from tests.fleet.databases import Server
+from tests.wants import needs
 from tuner.errors import UsageError
 from tuner.fleet.storage import PASSWORD, Away, Database
 
-pytestmark = pytest.mark.skipif(
-    find_spec("psycopg") is None, reason="an extra: pip install '.[fleet]'"
-)
+pytestmark = needs("psycopg")
 
 
 REFUSALS = ("password authentication failed for user", "Access denied for user")

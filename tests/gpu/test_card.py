@@ -12,9 +12,9 @@ import pytest
 
 from tests.command import result_of, run
 from tests.deploy.recommendations import written
+from tests.wants import needs
 from tests.worker.workers import TINY, Launched
 from tuner.host.environment import untuned
-from tuner.host.gpus import read_gpus
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked, Prepared
 from tuner.record.load import OFFLINE, Load
@@ -22,10 +22,7 @@ from tuner.record.outcome import Outcome
 from tuner.record.protocol import Failed, Prepare
 from tuner.record.workload import CUDA
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not read_gpus(), reason="there is no NVIDIA GPU here"),
-]
+pytestmark = [pytest.mark.gpu, needs("an NVIDIA GPU")]
 STUBBORN = str(Path(TINY).with_name("stubborn.py"))
 COMPILED: dict[str, Value] = {"torch.compile.mode": "default"}
 # each with whether it changes numerics, and with what a dead variant of it needs

@@ -9,6 +9,7 @@ from tests.guest.boot import boot, missing
 from tests.guest.kernel import PROJECT
 from tests.guest.results import Outcomes, names
 from tests.guest.tree import build, pack
+from tests.wants import lack
 
 pytestmark = pytest.mark.numa
 
@@ -19,7 +20,7 @@ TIMEOUT_S = 300.0
 @pytest.fixture(scope="module")
 def needs_a_guest() -> None:
     if reason := missing():
-        pytest.skip(reason)
+        lack("a guest", detail=reason)
 
 
 @pytest.fixture(scope="module")

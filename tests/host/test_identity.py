@@ -1,9 +1,22 @@
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.host.machine import build, described, raise_tree
-from tuner.host.identity import HOST_FACTS, probe
+from tuner.host.identity import HOST_FACTS, STANDS_IN, probe
+
+
+def test_a_described_machine_passes_for_this_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(STANDS_IN, raising=False)
+    here = probe()
+    monkeypatch.setenv(STANDS_IN, str(raise_tree(tmp_path, described()["pod-half-a-core-v1"])))
+    found = probe()
+    assert (len(found.cpus), found.limits.quota_cores, found.usable_cores) == (4, 0.5, 1)
+    # all else is this host's: it is what computes
+    assert (found.processor, found.versions) == (here.processor, here.versions)
 
 
 def test_identity_is_stable_and_observations_are_apart(tmp_path: Path) -> None:

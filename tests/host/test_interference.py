@@ -10,6 +10,7 @@ import pytest
 
 from tests.command import HANGS_S
 from tests.host.machine import write
+from tests.wants import lack
 from tuner.host.interference import (
     MAX_FOREIGN,
     MAX_STEAL,
@@ -113,7 +114,7 @@ def small_quota() -> Iterator[Path]:
     """A real cgroup without a quota, inside one that grants half a core."""
     version, folders = cgroup_folders(Path("/"), "cpu")
     if not version:
-        pytest.skip("no cgroup CPU controller is mounted here")
+        lack("a cgroup of one's own", detail="no controller of CPUs is mounted")
     outer = folders[0] / f"tune-framework-test-{os.getpid()}"
     made: list[Path] = []
     try:
@@ -123,7 +124,7 @@ def small_quota() -> Iterator[Path]:
                 made.append(group)
             set_small_quota(outer, version)
         except OSError as error:
-            pytest.skip(f"a cgroup with a quota cannot be made here: {error}")
+            lack("a cgroup of one's own", detail=str(error))
         yield outer / "inner"
     finally:
         for group in reversed(made):
@@ -142,6 +143,7 @@ def remove(group: Path) -> None:
     group.rmdir()
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_a_real_quota_makes_a_slice_dirty(small_quota: Path) -> None:
     script = (
         "import json, sys, time\n"

@@ -6,11 +6,10 @@ import sys
 
 import pytest
 
+from tests.wants import needs
 from tuner.host.identity import probe
 
-needs_libnuma = pytest.mark.skipif(
-    "libnuma" not in probe().libraries, reason="libnuma.so.1 is not installed here"
-)
+pytestmark = needs("libnuma")
 
 
 def in_child(code: str, cpus: set[int] | None = None) -> subprocess.CompletedProcess[str]:
@@ -20,7 +19,6 @@ def in_child(code: str, cpus: set[int] | None = None) -> subprocess.CompletedPro
     )
 
 
-@needs_libnuma
 def test_the_kernel_confirms_a_binding() -> None:
     done = in_child(
         "from tuner.host.numa import bind_to_nodes, memory_policy; "
@@ -32,7 +30,6 @@ def test_the_kernel_confirms_a_binding() -> None:
     assert done.stdout.splitlines() == ["default", "bind:0", str(expected)], done.stderr
 
 
-@needs_libnuma
 def test_binding_never_widens_the_mask() -> None:
     cpu = min(os.sched_getaffinity(0))
     done = in_child(
@@ -43,7 +40,6 @@ def test_binding_never_widens_the_mask() -> None:
     assert done.stdout.strip() == f"[{cpu}]", done.stderr
 
 
-@needs_libnuma
 @pytest.mark.parametrize("node", [-1, 7, 1000])
 def test_a_node_that_is_not_there_is_an_error_and_not_a_crash(node: int) -> None:
     done = in_child(
@@ -57,7 +53,6 @@ def test_a_node_that_is_not_there_is_an_error_and_not_a_crash(node: int) -> None
     assert f"no NUMA node {node}" in done.stdout
 
 
-@needs_libnuma
 @pytest.mark.parametrize("policy", ["interleave:0", "interleave:0,77", "bind:5"])
 def test_a_policy_that_cannot_be_is_an_error_and_not_a_crash(policy: str) -> None:
     done = in_child(
@@ -71,7 +66,6 @@ def test_a_policy_that_cannot_be_is_an_error_and_not_a_crash(policy: str) -> Non
     assert "node" in done.stdout
 
 
-@needs_libnuma
 def test_without_a_policy_nothing_changes() -> None:
     done = in_child(
         "from tuner.host.numa import apply_memory_policy, memory_policy; "

@@ -61,6 +61,7 @@ def test_the_mask_given_is_never_escaped(tree: Tree) -> None:
     assert (facts["host.physical_cores"], facts["host.logical_cpus"]) == (1, 1)
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_the_mask_of_this_very_process_is_never_escaped() -> None:
     one = max(os.sched_getaffinity(0))
     script = (

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.guideline_coverage import APART, HELD_APART, estimate, gains_below, held_apart
 from tests.command import Here
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner.galleries import GUIDELINES
 from tuner.insight.calibration import shipped
 from tuner.insight.studies import make_guidelines, read_recordings

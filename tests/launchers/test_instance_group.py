@@ -9,6 +9,7 @@ import pytest
 
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
 from tests.launchers.benches import Maker, launcher_of, limit_memory
+from tests.wants import needs
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.launchers.describe import make_reference
@@ -36,9 +37,7 @@ from tuner.record.protocol import (
 from tuner.record.workload import ModelRef
 from tuner.space.launching import LaunchPlan, plan_launch
 
-pytestmark = pytest.mark.skipif(
-    probe().usable_cores < 2, reason="two instances need two cores; one may be used here"
-)
+pytestmark = [needs("two cores"), pytest.mark.usefixtures("real_cpus")]
 TWO: dict[str, Value] = {"launch.instances": 2}
 FAKE = ModelRef("fake", str(MODELS / "fake.py"))
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.wants import needs
 from tests.worker.workers import Launched
 from tuner.launchers.loadgen import loadgen
 from tuner.record.launch import Compiled
@@ -12,7 +13,7 @@ from tuner.record.load import Batching, Load
 from tuner.record.protocol import Answered, Failed, Prepare, Serve
 from tuner.record.serving import LoadgenOrder, LoadgenWord
 
-pytest.importorskip("mlperf_loadgen", reason="needs the extra loadgen")
+pytestmark = needs("mlperf_loadgen")
 BATCHING = Batching((1, 2, 4))
 
 

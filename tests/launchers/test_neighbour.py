@@ -47,6 +47,7 @@ def test_it_works_in_so_many_processes_and_leaves_nothing(tmp_path: Path, marker
     assert wait_until_gone(marker) == []
 
 
+@pytest.mark.usefixtures("real_cpus")
 def test_it_takes_half_of_the_cpu_time_that_is_allowed() -> None:
     host = probe()
     assert n_neighbours(host) == max(1, int(min(len(host.cpus), read_quota() or 1e9) // 2))

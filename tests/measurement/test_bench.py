@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.launchers.benches import Maker, launcher_of, limit_memory, pids_of
+from tests.wants import needs
 from tuner.errors import StorageFailed
 from tuner.launchers.instance_group import Team
 from tuner.measurement.bench import Bench
@@ -147,10 +148,9 @@ def test_a_hopeless_proposal_is_pruned_after_one_slice(bench_of: Maker) -> None:
     assert record.check is None
 
 
+@needs("jemalloc")
 def test_a_real_preload_is_in_force_and_a_missing_one_is_not_applicable(bench_of: Maker) -> None:
     bench = bench_of()
-    if "jemalloc" not in launcher_of(bench).host.libraries:
-        pytest.skip("libjemalloc is not installed here")
     record = measured(bench, launch__allocator="jemalloc")
     assert record.prepared is not None
     seen = {item.knob: item for item in record.prepared.read_back}

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
 from tuner.launchers.describe import gallery_cards, read_cards, ref_of

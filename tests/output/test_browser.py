@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from tests.output.test_figures import whole
+from tests.wants import needs
 from tuner.output.compare import StudyFound, compare
 from tuner.output.figures import FIGURES
 from tuner.output.report import render, write_comparison
 from tuner.record.result import Result
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = needs("chromium")
 
 DESK, TELEPHONE = {"width": 1200, "height": 900}, {"width": 360, "height": 740}
 

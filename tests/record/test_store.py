@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.wants import lack, needs
 from tuner.errors import StorageFailed, StudyConflict, StudyDamaged, UsageError
 from tuner.record.configuration import Configuration
 from tuner.record.journal import SliceTaken, Started, StudyOpened, WarningNoted
@@ -108,7 +109,7 @@ def test_a_folder_that_cannot_be_made_is_bad_input(tmp_path: Path) -> None:
         Store(tmp_path / "file" / "below")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small tmpfs needs root")
+@needs("root")
 def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -116,7 +117,7 @@ def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
         ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(small)], check=False
     )
     if mounted.returncode:
-        pytest.skip("this container may not mount a tmpfs")
+        lack("a mount of one's own")
     try:
         with Store(small) as store:
             stored = 0

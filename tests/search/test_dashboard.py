@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("optuna_dashboard", reason="an extra: pip install '.[dashboard]'")
+from tests.wants import needs
+
+pytestmark = needs("optuna_dashboard")
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ import pytest
 
 from tests.command import HANGS_S
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
+from tests.wants import lack, needs
 from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
@@ -87,14 +88,14 @@ def test_a_damaged_file_is_made_again_from_what_is_noted(tmp_path: Path, damage:
     assert new.configuration not in {n.configuration for n in noted}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@needs("root")
 @pytest.mark.parametrize("kib", [60, 100, 140, 180])
 def test_a_full_disk_is_said_to_be_full(tmp_path: Path, kib: int) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", f"size={kib}k", "tmpfs", str(small)]
     if subprocess.run(mount, check=False).returncode:
-        pytest.skip("this container may not mount a tmpfs")
+        lack("a mount of one's own")
     searched = Searched(tmp_path)
     try:
         with pytest.raises(StorageFailed, match="make room"):

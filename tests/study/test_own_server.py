@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from tests.command import MARKER, Here, marked_processes, new_marker, result_of, run
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner.record.files import RESULT_SCHEMA
 
 APP = """

@@ -2,17 +2,11 @@
 
 import pytest
 
-from tests.worker.workers import needs
-from tuner.host.identity import probe
+from tests.wants import host, is_here, needs
 from tuner.record.configuration import Value
 
-HOST = probe()
-HAS_BF16 = "avx512_bf16" in HOST.processor.isa or "amx_bf16" in HOST.processor.isa
-needs_bf16 = pytest.mark.skipif(not HAS_BF16, reason="this processor has no bf16 instructions")
-needs_cxx = pytest.mark.skipif(HOST.cxx is None, reason="no C++ compiler here")
-needs_tcmalloc = pytest.mark.skipif(
-    "tcmalloc" not in HOST.libraries, reason="libtcmalloc is not installed here"
-)
+HOST = host()
+needs_bf16, needs_cxx = needs("bf16 instructions"), needs("a C++ compiler")
 torch, tensorflow = needs("torch"), needs("tensorflow")
 FRAMEWORKS = [pytest.param("torch", marks=torch), pytest.param("tensorflow", marks=tensorflow)]
 
@@ -28,16 +22,12 @@ KMP: dict[str, Value] = {
 }
 
 
-def needs_library(name: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(name not in HOST.libraries, reason=f"{name} is not installed here")
-
-
-def where(is_here: bool, settings: dict[str, Value]) -> dict[str, Value]:
+def where(is_so: bool, settings: dict[str, Value]) -> dict[str, Value]:
     """Return settings for a launch that goes without them on a host that lacks what they need."""
-    return settings if is_here else {}
+    return settings if is_so else {}
 
 
-NODE = where("libnuma" in HOST.libraries, {"launch.numa_node": 0})
+NODE = where(is_here("libnuma"), {"launch.numa_node": 0})
 BOUND: dict[str, Value] = {
     "torch.jit.mode": "optimize",
     **NODE,
@@ -97,17 +87,17 @@ SETTINGS = [
             "env.ONEDNN_MAX_CPU_ISA": "AVX2",
         },
         {},
-        marks=[torch, needs_library("libomp"), needs_library("jemalloc")],
+        marks=[torch, needs("libomp", "jemalloc")],
     ),
     pytest.param(
         "torch",
         {
             "launch.allocator": "mimalloc",
             **where(THP, {"env.MIMALLOC_LARGE_OS_PAGES": 1}),
-            **where("libiomp5" in HOST.libraries, {"launch.openmp": "libiomp5", **KMP}),
+            **where(is_here("libiomp5"), {"launch.openmp": "libiomp5", **KMP}),
         },
         {},
-        marks=[torch, needs_library("mimalloc")],
+        marks=[torch, needs("mimalloc")],
     ),
     pytest.param(
         "torch",
@@ -118,7 +108,7 @@ SETTINGS = [
             "env.OMP_WAIT_POLICY": "ACTIVE",
         },
         {"env.GLIBC_TUNABLES": THRESHOLDS},
-        marks=[torch, needs_tcmalloc],
+        marks=[torch, needs("tcmalloc")],
     ),
     pytest.param(
         "tensorflow",
@@ -126,7 +116,7 @@ SETTINGS = [
             "env.TF_NUM_INTRAOP_THREADS": 1,
             "env.TF_NUM_INTEROP_THREADS": 3,
             "tensorflow.frozen": True,
-            **where("tcmalloc" in HOST.libraries, {"launch.allocator": "tcmalloc"}),
+            **where(is_here("tcmalloc"), {"launch.allocator": "tcmalloc"}),
         },
         {"env.TF_ENABLE_MKL_NATIVE_FORMAT": 1},
         marks=tensorflow,
@@ -188,7 +178,7 @@ PROFILED = [
 ]
 
 
-LLVM = "libomp" if "libomp" in HOST.libraries else "libiomp5"
+LLVM = "libomp" if is_here("libomp") else "libiomp5"
 # Without AMX or Arm's bf16 instructions oneDNN takes the mode and multiplies in fp32.
 IN_BF16: dict[str, Value] = {
     "env.ONEDNN_DEFAULT_FPMATH_MODE": "BF16",
@@ -216,12 +206,10 @@ DEAD = [
             "env.KMP_AFFINITY": "granularity=fine,compact,1,0,no_such_word",
             "env.GOMP_CPU_AFFINITY": "1,0,1",
         },
-        marks=[torch, needs_library(LLVM)],
+        marks=[torch, needs(LLVM)],
     ),
 ]
 
-
-HAS_BF16_PRODUCTS = "amx_bf16" in HOST.processor.isa or "bf16" in HOST.processor.isa
 
 OVERRIDDEN: dict[str, Value] = {"torch.compile.mode": "freezing", "env.OMP_NUM_THREADS": 2}
 OVERRIDING = {"TORCH_COMPILE_DISABLE": "1", "MKL_NUM_THREADS": "1"}

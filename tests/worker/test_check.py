@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner.galleries import MODELS
 from tuner.record.output_check import (
     MAX_DRIFT_REDUCED,

@@ -11,7 +11,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.default_agrees import HERE, image_size
-from tests.worker.workers import TINY, Launched, needs
+from tests.wants import needs
+from tests.worker.workers import TINY, Launched
 from tuner.host.environment import untuned
 from tuner.launchers.describe import describe_model
 from tuner.record.launch import Profiled

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.workers import Launched, needs
+from tests.wants import needs
+from tests.worker.workers import Launched
 from tuner.host.environment import untuned
 from tuner.record.launch import Checked
 from tuner.record.protocol import weights_beside

@@ -3,17 +3,12 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
-from tuner.host.identity import probe
+from tests.wants import DEBIANS_PYTHON, host, needs
 
-HOST = probe()
-LIBRARIES = HOST.libraries
-DEBIANS_PYTHON = f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}"
-"""A position-dependent executable: it has call stubs of its own where others have addresses."""
-
+LIBRARIES = host().libraries
 
 IMPORTS = """
 from tuner.worker.evidence.allocator import allocator, of_allocator
@@ -33,19 +28,8 @@ def in_child(code: str, interpreter: str = sys.executable, **environment: str) -
     return done.stdout.strip()
 
 
-def needs(library: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(library not in LIBRARIES, reason=f"{library} is not installed here")
-
-
-INTERPRETERS = [
-    sys.executable,
-    pytest.param(
-        DEBIANS_PYTHON,
-        marks=pytest.mark.skipif(
-            not Path(DEBIANS_PYTHON).exists(), reason=f"there is no {DEBIANS_PYTHON} here"
-        ),
-    ),
-]
+INTERPRETERS = [sys.executable, pytest.param(DEBIANS_PYTHON, marks=needs("Debian's Python"))]
+"""Debian's is position-dependent: it has call stubs of its own where others have addresses."""
 
 
 def allocator_in(interpreter: str, **environment: str) -> str:
@@ -77,7 +61,7 @@ def test_the_allocator_in_use_tells_its_version(name: str) -> None:
     code = "(item,) = of_allocator({}); print(item.how)"
     how = in_child(code, LD_PRELOAD=LIBRARIES[name])
     assert TOLD[name] in how
-    package = HOST.packages.get(name, "")
+    package = host().packages.get(name, "")
     assert package.partition("==")[2] in how
 
 
@@ -132,7 +116,7 @@ print(item.how)
     assert "thp:always (opt.thp is default)" in how
 
 
-@pytest.mark.skipif(os.confstr("CS_GNU_LIBC_VERSION") is None, reason="needs glibc's malloc")
+@needs("glibc")
 def test_a_threshold_of_glibc_is_seen_in_its_blocks() -> None:
     text = "glibc.malloc.mmap_threshold=33554432"
     code = f"""

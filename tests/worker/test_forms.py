@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner.host.environment import untuned
 from tuner.record.configuration import Value
 

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.command import NOTHING
+from tests.wants import needs
 from tests.worker.settings import (
     ACCEPTED,
     BOUND,
@@ -18,11 +19,9 @@ from tests.worker.settings import (
     DEAD,
     FRAMEWORKS,
     HALF,
-    HAS_BF16_PRODUCTS,
     HOST,
     IN_BF16,
     MAPPED,
-    NODE,
     OVERRIDDEN,
     OVERRIDING,
     PROFILED,
@@ -30,9 +29,6 @@ from tests.worker.settings import (
     SINGLE,
     TUNED,
     UNREAD,
-    needs_bf16,
-    needs_cxx,
-    needs_library,
     only,
     tensorflow,
     torch,
@@ -178,7 +174,7 @@ def test_what_nothing_reads_is_not_in_force(
 
 
 @torch
-@pytest.mark.skipif(HAS_BF16_PRODUCTS, reason="oneDNN multiplies fp32 in bf16 on this processor")
+@needs("products without bf16")
 def test_a_precision_that_onednn_notes_and_ignores_is_not_in_force(told: Ask) -> None:
     read_back = told("torch", SINGLE | UNREAD).read_back()
     for knob in IN_BF16:
@@ -202,7 +198,7 @@ def test_precision_is_told_by_rounding(n_bits: int, name: str) -> None:
 
 
 @torch
-@needs_library("libomp")
+@needs("libomp")
 def test_an_openmp_runtime_leaves_nothing_of_a_launch(folder: Path) -> None:
     with Launched(folder, "torch", {"launch.openmp": "libomp"}) as launched:
         launched.prepare()
@@ -212,7 +208,7 @@ def test_an_openmp_runtime_leaves_nothing_of_a_launch(folder: Path) -> None:
 
 
 @torch
-@needs_cxx
+@needs("a C++ compiler")
 def test_a_compiler_that_fell_back_is_not_in_force(folder: Path) -> None:
     """The dead variant: Dynamo swallows the error and runs eagerly."""
     broken = {"TORCHDYNAMO_SUPPRESS_ERRORS": "1", "CXX": "/bin/false",
@@ -267,7 +263,7 @@ def test_threads_that_mkl_overrides_are_not_in_force(told: Ask) -> None:
 
 
 @torch
-@needs_cxx
+@needs("a C++ compiler")
 def test_compiling_without_freezing_does_not_pass_for_freezing(told: Ask) -> None:
     """The dead variant: freezing works without gradients only, and says nothing otherwise."""
     item = told("torch", COMPILED).read_back()["torch.compile.mode"]
@@ -276,7 +272,7 @@ def test_compiling_without_freezing_does_not_pass_for_freezing(told: Ask) -> Non
 
 
 @torch
-@needs_cxx
+@needs("a C++ compiler")
 @pytest.mark.parametrize(("backend", "observed"), [("CPP", True), ("ATEN", False)])
 def test_tuned_products_are_in_force_where_the_trial_chose_any(
     told: Ask, backend: str, observed: bool
@@ -298,7 +294,7 @@ def test_a_graph_that_is_not_frozen_is_seen_as_such(told: Ask) -> None:
 
 
 @tensorflow
-@needs_bf16
+@needs("bf16 instructions")
 def test_bf16_that_the_graph_optimiser_did_not_make_is_not_in_force(folder: Path) -> None:
     """The dead variant: with oneDNN off, the option is accepted and nothing happens."""
     with Launched(
@@ -319,9 +315,8 @@ def test_weights_that_were_converted_after_mapping_are_not_in_force(told: Ask) -
 
 
 @torch
+@needs("two cores")
 def test_instances_share_the_pages_of_their_weights(folder: Path) -> None:
-    if HOST.usable_cores < 2:
-        pytest.skip("two instances need two cores; one may be used here")
     ref, card = find_model("matmul@size=1024", MODELS)
     reference = folder / f"{ref.label()}.npz"
     make_reference(ref, "torch", 0, reference, card.n_check_inputs(changes_numerics=False))
@@ -376,9 +371,8 @@ def test_callers_in_threads_share_one_model(folder: Path, framework: str) -> Non
 
 
 @torch
+@needs("libnuma")
 def test_numa_binding_is_proven_inside_the_measured_process(told: Ask) -> None:
-    if not NODE:
-        pytest.skip("libnuma.so.1 is not installed here")
     item = told("torch", BOUND).read_back()["launch.numa_node"]
     assert (item.observed, item.evidence) == (0, "effective")
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.workers import TINY, needs
+from tests.wants import needs
+from tests.worker.workers import TINY
 from tuner.galleries import MODELS
 from tuner.launchers.describe import describe_model, find_model
 from tuner.worker.graph import Node, average_width

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.wants import needs
 from tests.worker.describing import Asked, Reply, described
-from tests.worker.workers import needs
 from tuner.record.workload import ModelRef
 from tuner.space.overrides import overridden, warnings_of
 from tuner.worker.frameworks import Setter

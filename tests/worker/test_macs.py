@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.worker.workers import needs
+from tests.wants import needs
 
 pytestmark = needs("torch")
 

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.worker.workers import Launched, needs
+from tests.wants import needs
+from tests.worker.workers import Launched
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
 from tuner.launchers.describe import describe_model, find_model
@@ -101,9 +102,11 @@ def test_an_output_that_holds_itself_is_named() -> None:
     assert tensors([endless[:1], endless[:1]]) == [A, A]  # twice the same is no circle
 
 
+@needs("torch")
 def test_tensors_that_would_be_compared_in_part_are_refused() -> None:
     """A complex tensor would lose its imaginary part; others have no floats to compare."""
-    torch = pytest.importorskip("torch", reason="torch is not installed")
+    import torch
+
     from tuner.worker.frameworks.torch.inference import fault_of
 
     flat = torch.zeros(2, 2)

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.worker.workers import Launched, needs
+from tests.wants import needs
+from tests.worker.workers import Launched
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.launchers.describe import find_program
@@ -63,12 +64,8 @@ def test_a_program_is_run_once_for_every_slice(tmp_path: Path, program: str) -> 
     assert "OPENBLAS None" in (tmp_path / "worker.log").read_text()
 
 
-@needs("torch")
+@needs("torch", "jemalloc")
 def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path, program: str) -> None:
-    from tuner.host.identity import probe
-
-    if "jemalloc" not in probe().libraries:
-        pytest.skip("jemalloc is not installed here: apt-get install libjemalloc2")
     settings: dict[str, Value] = {"launch.allocator": "jemalloc", "env.OPENBLAS_NUM_THREADS": 1}
     with Launched(tmp_path, "", settings, program=program) as launched:
         seen = launched.read_back()["launch.allocator"]

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from tests.worker.workers import needs
+from tests.wants import needs
 
 # In one child, so that both frameworks' threads end with it.
 SAME_MODEL = """

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.worker.workers import needs
+from tests.wants import needs
 from tuner import supervisor
 from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.record.configuration import Value

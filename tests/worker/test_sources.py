@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.worker.workers import Launched, needs
+from tests.wants import needs
+from tests.worker.workers import Launched
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
 from tuner.launchers.describe import describe_model, find_model, make_reference, read_cards

@@ -4,11 +4,8 @@ import functools
 from collections.abc import Mapping
 from pathlib import Path
 
-import pytest
-
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.host.libraries import installed_frameworks
 from tuner.launchers.describe import find_model, find_program, make_reference
 from tuner.launchers.worker_process import WorkerProcess
 from tuner.record.configuration import Configuration, Value
@@ -29,12 +26,6 @@ from tuner.record.workload import CPU, ModelCard, ModelRef
 from tuner.space.launching import gpu_of, plan_launch
 
 TINY = str(Path(__file__).parent.parent / "models" / "tiny.py")
-
-
-def needs(framework: str) -> pytest.MarkDecorator:
-    return pytest.mark.skipif(
-        framework not in installed_frameworks(), reason=f"{framework} is not installed here"
-    )
 
 
 @functools.cache

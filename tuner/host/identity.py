@@ -25,6 +25,9 @@ from tuner.host.limits import Limits, read_limits
 from tuner.host.processor import Processor, read_processor
 from tuner.host.topology import Cpu, Topology, format_cpu_list, read_topology
 
+STANDS_IN = "TUNE_FRAMEWORK_TEST_MACHINE"
+"""A variable for tests: the root of a described machine, whose CPUs, nodes and limits pass for this
+host's."""
 _DIGITS_OF_KIND = 8
 
 
@@ -316,10 +319,12 @@ def probe(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Hos
         if str(Path(path).resolve()) not in faulty
     }
     gpus = read_gpus(root, os.environ.get("CUDA_VISIBLE_DEVICES") if is_here else None)
-    limits = read_limits(root, allowed)
+    described = os.environ.get(STANDS_IN) if is_here else None
+    machine = Path(described) if described else root
+    limits = read_limits(machine, allowed)
     return Host(
         processor=read_processor(root),
-        topology=read_topology(root, limits.allowed_cpus),
+        topology=read_topology(machine, limits.allowed_cpus),
         limits=limits,
         libraries=libraries | {name: each.path for name, each in usable.items()},
         cxx=find_cxx(),

@@ -103,22 +103,34 @@ def read_memory(root: Path = Path("/")) -> int:
     return min([total, *(limit for limit in limits if limit is not None)])
 
 
-def read_allowed_nodes(root: Path = Path("/")) -> tuple[int, ...]:
-    """Return the nodes whose memory this process may use: its cpuset's, else all online ones."""
+def _of_status(root: Path, field: str) -> str | None:
+    """Return a field of /proc/self/status, or None if there is none."""
     try:
         lines = (root / "proc/self/status").read_text().splitlines()
     except OSError:
-        lines = []
-    for line in lines:
-        if line.startswith("Mems_allowed_list:"):
-            return parse_cpu_list(line.partition(":")[2])
+        return None
+    values = (line.partition(":")[2] for line in lines if line.startswith(f"{field}:"))
+    return next(values, None)
+
+
+def read_allowed_nodes(root: Path = Path("/")) -> tuple[int, ...]:
+    """Return the nodes whose memory this process may use: its cpuset's, else all online ones."""
+    listed = _of_status(root, "Mems_allowed_list")
+    if listed is not None:
+        return parse_cpu_list(listed)
     try:
         return parse_cpu_list((root / "sys/devices/system/node/online").read_text())
     except OSError:  # a kernel without NUMA support: the one node there is
         return (0,)
 
 
+def read_allowed_cpus(root: Path = Path("/")) -> tuple[int, ...]:
+    """Return the affinity mask: the calling thread's, or that of a described machine's process."""
+    listed = _of_status(root, "Cpus_allowed_list") if root != Path("/") else None
+    return parse_cpu_list(listed) if listed else tuple(sorted(os.sched_getaffinity(0)))
+
+
 def read_limits(root: Path = Path("/"), allowed: tuple[int, ...] | None = None) -> Limits:
     """Read the limits of this process; `allowed` replaces its affinity mask (for fixture trees)."""
-    cpus = tuple(sorted(os.sched_getaffinity(0))) if allowed is None else allowed
+    cpus = read_allowed_cpus(root) if allowed is None else allowed
     return Limits(cpus, read_quota(root), read_memory(root), read_allowed_nodes(root))

@@ -5,7 +5,6 @@ import json
 import os
 import re
 import shlex
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -28,6 +27,7 @@ from tests.output.exports.shipped import (
     exported,
     shipped,
 )
+from tests.wants import needs
 from tuner.cli import export
 from tuner.errors import UsageError
 from tuner.output.exports import TARGETS
@@ -231,7 +231,7 @@ def test_reserved_huge_pages_are_asked_for_and_the_node_is_told() -> None:
     assert "vm.nr_hugepages" in comments_of(text)
 
 
-@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+@needs("systemd")
 @each
 def test_systemd_accepts_the_unit(r: Recommendation, tmp_path: Path) -> None:
     command: tuple[str, ...] = SERVE
@@ -355,6 +355,7 @@ def test_what_a_server_lacks_in_a_manifest_is_said_and_of_no_other() -> None:
     assert "# WorkingDirectory: systemd starts programs in /" in exported("systemd", shipped())
 
 
+@needs("tensorflow")
 def test_batching_that_was_measured_goes_into_the_server_s_own_configuration() -> None:
     from google.protobuf import text_format
 
@@ -372,6 +373,7 @@ def test_batching_that_was_measured_goes_into_the_server_s_own_configuration() -
     assert "not measured" not in without
 
 
+@needs("tensorflow")
 def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_path: Path) -> None:
     r = shipped(
         {"tensorflow.frozen": True},
@@ -399,7 +401,8 @@ def test_tensorflow_serving_is_started_with_flags_variables_and_batching(tmp_pat
     assert flags["--model_base_path"] == "/models/mine"
     assert flags["--port"] == "8500"
     assert flags["--enable_batching"] == "true"
-    text_format = pytest.importorskip("google.protobuf.text_format", reason="comes with tensorflow")
+    from google.protobuf import text_format
+
     parameters = text_format.Parse(batching, batching_parameters())
     assert parameters.max_batch_size.value == 32
     assert parameters.num_batch_threads.value == 1
