@@ -1,12 +1,16 @@
-"""Forks workers of the fake in the place of starting them: Python's and NumPy's start cost most of
-what a launch of the fake costs, and are the same each time.
+"""Forks workers in the place of starting them: what a launch imports costs most of what a launch of
+the fake costs, and half of one of PyTorch, and is the same each time.
 
-    python -P tests/seed.py SOCKET_FD
+    python -P tests/seed.py SOCKET_FD [MODULE ...]
+
+MODULE: what is imported as well, of PyTorch. An import starts no threads, which a fork would lose;
+nothing else runs before. TensorFlow does not bear forking.
 
 For each message {"fds": [their numbers], "order": [control, status]} with its descriptors, one
 supervisor is forked, whose number is the answer. It runs tuner/supervisor.py as ever, but for this:
 where that would execute the worker, the fork becomes it. A worker whose loader or allocator is
-tuned is executed. The end of the socket is the end of the seed.
+tuned is executed; with a framework's modules, one is that has any other tuning variable, or other
+CPUs. The end of the socket is the end of the seed.
 
 The workers of one command have one hash seed and one layout of addresses: what depends on either
 shows only where they are started (tests/virtual.py, STARTS), as in test_faults.py.
@@ -14,6 +18,7 @@ shows only where they are started (tests/virtual.py, STARTS), as in test_faults.
 
 import fcntl
 import gc
+import importlib
 import importlib.metadata
 import json
 import os
@@ -30,20 +35,31 @@ import tuner.worker.check
 import tuner.worker.facts
 import tuner.worker.frameworks.fake
 import tuner.worker.main
+from tuner.host.environment import is_tuning_variable
 
 _MOST_FDS = 16
 _ABOVE = 200
 """Descriptors from here on are free."""
 _BEFORE_MAIN = ("LD_", "GLIBC_", "MALLOC", "_RJEM", "TCMALLOC", "PYTHON")
 """How variables begin that are read before a program's first line."""
+_READ_LATE = ("TORCHINDUCTOR_CACHE_DIR",)
+"""Tuning variables that PyTorch reads when it needs them, and not when it is imported."""
 _MODULE = "tuner.worker.main"
 _IMPORTED = (importlib.metadata, numpy.random)
 """What a worker would import later."""
 _execute = os.execve
+_modules = sys.argv[2:]
+_cpus = os.sched_getaffinity(0)
 
 
-def _before_main(environment: Mapping[str, str]) -> dict[str, str]:
-    return {k: v for k, v in environment.items() if k.startswith(_BEFORE_MAIN)}
+def _is_read_early(name: str) -> bool:
+    of_imports = bool(_modules) and is_tuning_variable(name) and name not in _READ_LATE
+    return of_imports or name.startswith(_BEFORE_MAIN)
+
+
+def _read_early(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return what was read of an environment by now."""
+    return {k: v for k, v in environment.items() if _is_read_early(k)}
 
 
 def _end(code: int) -> None:
@@ -55,7 +71,8 @@ def _end(code: int) -> None:
 def _become(path: str, argv: list[str], environment: Mapping[str, str]) -> None:
     """Be the program, as if it had been executed."""
     is_worker = argv[1:4] == ["-P", "-m", _MODULE]
-    if not is_worker or _before_main(environment) != _before_main(os.environ):
+    are_cpus_same = not _modules or os.sched_getaffinity(0) == _cpus  # as libraries read them
+    if not (is_worker and are_cpus_same and _read_early(environment) == _read_early(os.environ)):
         _execute(path, argv, environment)
     os.execve = _execute
     os.environ.clear()
@@ -94,6 +111,9 @@ def _supervise(numbers: Sequence[int], received: Sequence[int], order: tuple[int
 def main(line: socket.socket) -> None:
     """Fork until the other end is closed."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them here
+    for name in _modules:
+        importlib.import_module(name)
+    assert len(os.listdir("/proc/self/task")) == 1, f"{_modules} started threads"
     gc.freeze()
     while True:
         message, received, _, _ = socket.recv_fds(line, 1 << 12, _MOST_FDS)

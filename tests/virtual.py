@@ -30,6 +30,7 @@ import tuner.launchers.supervised
 import tuner.output.report
 import tuner.study.phase_costs
 from tuner.cli.main import main
+from tuner.host.environment import for_workers, untuned
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.conversations import Conversation
 from tuner.launchers.instance_group import Team
@@ -65,6 +66,8 @@ def _not_drawn(specifications: Sequence[object]) -> list[str]:
 class Forked:
     """Stands in for `subprocess.Popen` of a supervisor."""
 
+    imports: tuple[str, ...] = ()
+    """Modules that the seed imports for all."""
     _seed: "subprocess.Popen[bytes]"
     _line: socket.socket | None = None
 
@@ -80,8 +83,8 @@ class Forked:
         cls._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             cls._seed = subprocess.Popen(
-                [sys.executable, "-P", str(SEED), str(theirs.fileno())],
-                env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+                [sys.executable, "-P", str(SEED), str(theirs.fileno()), *cls.imports],
+                env={**untuned(os.environ), **for_workers("")},
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,

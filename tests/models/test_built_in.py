@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import pytest
 
+from tests.conftest import of_all_processes
+from tests.once import once
 from tests.wants import needs
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
@@ -299,8 +301,20 @@ def is_one(card: ModelCard) -> bool:
 
 
 @pytest.fixture(scope="module")
-def found() -> list[Found]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> list[Found]:
     """Build all in one child, in every framework that is there, and run each a few times."""
+    folder = of_all_processes(tmp_path_factory, "built-in")
+    with once(folder) as is_first:
+        if is_first:
+            (folder / "found").write_text(_built())
+    lines = [json.loads(line) for line in (folder / "found").read_text().splitlines()]
+    return [
+        Found(card, line, line.pop("differences", None))
+        for (_, card), line in zip(small_models(), lines, strict=True)
+    ]
+
+
+def _built() -> str:
     there = [name for name in FRAMEWORKS if importlib.util.find_spec(name)]
     orders = [
         (ref, [name for name in there if name in card.frameworks],
@@ -316,13 +330,10 @@ def found() -> list[Found]:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-    return [
-        Found(card, line, line.pop("differences", None))
-        for (_, card), line in zip(small_models(), lines, strict=True)
-    ]
+    return "\n".join(line for line in done.stdout.splitlines() if line.startswith("{"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework",
     [pytest.param("torch", marks=needs("torch")),
@@ -354,6 +365,7 @@ def test_the_gallery_is_wide() -> None:
     assert all(card.n_parameters and card.macs and card.follows for card in cards)
 
 
+@pytest.mark.slow
 @needs("torch")
 @needs("tensorflow")
 def test_a_model_of_both_frameworks_is_one_model(found: list[Found]) -> None:

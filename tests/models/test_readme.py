@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import of_all_processes
+from tests.once import once
 from tests.worker.workers import Launched
 from tuner.galleries import MODELS
 from tuner.host.environment import untuned
@@ -29,6 +31,9 @@ MAKERS = [line for line in LINES if line.startswith("python")]
 FRAMEWORK_OF_MAKER = {"save_torch.py": "torch", "save_tensorflow.py": "tensorflow"}
 
 
+FRAMEWORK_OF_MODEL = dict.fromkeys(("mine.py:scorer", "model.keras", "saved_model"), "tensorflow")
+
+
 def test_every_line_of_it_is_one_that_is_run_here() -> None:
     assert len(COMMANDS) >= 11
     assert sorted([*COMMANDS, *MAKERS]) == sorted(LINES)
@@ -37,7 +42,14 @@ def test_every_line_of_it_is_one_that_is_run_here() -> None:
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with all that the README has its reader write and run."""
-    folder = tmp_path_factory.mktemp("readme")
+    folder = of_all_processes(tmp_path_factory, "readme")
+    with once(folder) as is_first:
+        if is_first:
+            _make(folder)
+    return folder
+
+
+def _make(folder: Path) -> None:
     for name, body in FILES.items():
         (folder / name).write_text(body)
     for line in MAKERS:
@@ -53,23 +65,24 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> Path:
             check=False,
         )
         assert done.returncode == 0, done.stderr[-2000:]
-    return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_it_measures_and_checks_a_model(
-    shown: Path, line: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, shown: Path, line: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(shown)
     # as in an activated environment: the commands say python
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     words = shlex.split(line)[1:]
     options = dict(zip(words[::2], words[1::2], strict=True))
+    model = options.get("--model", "")
     launched = Launched(
-        shown,
-        "",
-        {"env.OMP_NUM_THREADS": 1},
-        model=options.get("--model", ""),
+        tmp_path,
+        FRAMEWORK_OF_MODEL.get(model, "" if "--command" in options else "torch"),
+        {},
+        model=model,
         inputs=Path(options["--inputs"]) if "--inputs" in options else None,
         program=options.get("--command"),
     )

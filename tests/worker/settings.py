@@ -42,23 +42,47 @@ COMPILED: dict[str, Value] = {"torch.compile.mode": "default"}
 JIT_COMPILED: dict[str, Value] = {"tensorflow.jit_compile": True}
 HALF: dict[str, Value] = {"torch.dtype": "bf16"}
 MAPPED: dict[str, Value] = {"torch.weights": "mapped"}
+NO_ONEDNN: dict[str, Value] = {
+    "env.TF_ENABLE_ONEDNN_OPTS": 0,
+    "tensorflow.remapping": False,
+    "tensorflow.layout_optimizer": False,
+    **where(is_here("tcmalloc"), {"launch.allocator": "tcmalloc"}),
+}
+AMP: dict[str, Value] = where(
+    is_here("bf16 instructions"), {"tensorflow.auto_mixed_precision": "bf16"}
+)
+"""Without oneDNN the option is accepted, and nothing happens."""
 
 # Settings that do not touch each other share a launch: those in force, and those that are not.
-SETTINGS = [
+CANARIES = [
     pytest.param(
-        "torch", {"env.OMP_NUM_THREADS": 1, "torch.memory_format": "channels_last"}, {}, marks=torch
+        "torch",
+        {"env.OMP_NUM_THREADS": 1, "torch.memory_format": "channels_last"},
+        {"env.KMP_BLOCKTIME": 1},  # PyTorch bundles libgomp, which does not know it
+        marks=torch,
     ),
+    pytest.param(
+        "tensorflow",
+        {
+            "env.TF_NUM_INTRAOP_THREADS": 1,
+            "env.TF_NUM_INTEROP_THREADS": 3,
+            "tensorflow.frozen": True,
+        },
+        {"env.TF_ENABLE_MKL_NATIVE_FORMAT": 1},
+        marks=tensorflow,
+    ),
+]
+"""The only launches of real frameworks in the fast tier."""
+SETTINGS = [
     pytest.param("torch", COMPILED, {}, marks=[torch, needs_cxx]),
     pytest.param("torch", {"torch.autocast": "bf16"}, {}, marks=[torch, needs_bf16]),
     pytest.param(
         "torch",
-        {"torch.autocast": "bf16", "torch.compile.mode": "freezing"},
-        {},
-        marks=[torch, needs_bf16, needs_cxx],
-    ),
-    pytest.param(
-        "torch",
-        {"torch.compile.mode": "freezing", "torch.compile.cpp_wrapper": True},
+        {
+            **where(HAS_BF16, {"torch.autocast": "bf16"}),
+            "torch.compile.mode": "freezing",
+            "torch.compile.cpp_wrapper": True,
+        },
         {},
         marks=[torch, needs_cxx],
     ),
@@ -110,17 +134,6 @@ SETTINGS = [
         {"env.GLIBC_TUNABLES": THRESHOLDS},
         marks=[torch, needs("tcmalloc")],
     ),
-    pytest.param(
-        "tensorflow",
-        {
-            "env.TF_NUM_INTRAOP_THREADS": 1,
-            "env.TF_NUM_INTEROP_THREADS": 3,
-            "tensorflow.frozen": True,
-            **where(is_here("tcmalloc"), {"launch.allocator": "tcmalloc"}),
-        },
-        {"env.TF_ENABLE_MKL_NATIVE_FORMAT": 1},
-        marks=tensorflow,
-    ),
     pytest.param("tensorflow", JIT_COMPILED, {}, marks=tensorflow),
     pytest.param("tensorflow", {"tensorflow.frozen": True, **JIT_COMPILED}, {}, marks=tensorflow),
     pytest.param(
@@ -141,16 +154,7 @@ SETTINGS = [
         {},
         marks=tensorflow,
     ),
-    pytest.param(
-        "tensorflow",
-        {
-            "env.TF_ENABLE_ONEDNN_OPTS": 0,
-            "tensorflow.remapping": False,
-            "tensorflow.layout_optimizer": False,
-        },
-        {},
-        marks=tensorflow,
-    ),
+    pytest.param("tensorflow", NO_ONEDNN, AMP, marks=tensorflow),
 ]
 ACCEPTED = {
     "env.OMP_SCHEDULE",
@@ -196,16 +200,17 @@ UNREAD: dict[str, Value] = {
     "env.OMP_PLACES": "{-7}",
     "env.OMP_WAIT_POLICY": "PASSIVE",  # with one thread, which waits for no other
 }
+UNKNOWN_TO_LLVM: dict[str, Value] = {
+    "env.KMP_AFFINITY": "granularity=fine,compact,1,0,no_such_word",
+    "env.GOMP_CPU_AFFINITY": "1,0,1",
+}
 DEAD = [
     *(param for param in SETTINGS if isinstance(param.values[2], dict) and param.values[2]),
     pytest.param("torch", SINGLE, UNREAD, marks=torch),
     pytest.param(
         "torch",
         {"launch.openmp": LLVM},
-        {
-            "env.KMP_AFFINITY": "granularity=fine,compact,1,0,no_such_word",
-            "env.GOMP_CPU_AFFINITY": "1,0,1",
-        },
+        UNKNOWN_TO_LLVM,
         marks=[torch, needs(LLVM)],
     ),
 ]

@@ -8,15 +8,17 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
+
+import pytest
 
 from benchmarks.default_agrees import HERE, image_size
+from tests.models.tiny import MODEL
 from tests.wants import needs
-from tests.worker.workers import TINY, Launched
+from tests.worker.conftest import Ask
+from tests.worker.workers import TINY
 from tuner.host.environment import untuned
-from tuner.launchers.describe import describe_model
 from tuner.record.launch import Profiled
-from tuner.record.protocol import Profile
+from tuner.record.workload import ModelFacts
 
 # Each runs a plain script without letting it measure, then looks at one call of it.
 _TORCH = """
@@ -61,29 +63,39 @@ def plain(framework: str, height: int, width: int, batch: int) -> dict[str, int]
     return found
 
 
-def of_default(folder: Path, framework: str) -> tuple[dict[str, float], dict[str, int]]:
+def of_default(told: Ask, framework: str) -> tuple[dict[str, float], dict[str, int]]:
     """Return how often a call of the default runs each operator, and a call of the script."""
-    with Launched(folder, framework, {}) as launched:
-        launched.prepare()
-        profiled = launched.ask(Profile(0.2))
-        assert isinstance(profiled, Profiled)
-        height, width = image_size(describe_model(launched.ref, framework, 0))
-    script = plain(framework, height, width, launched.card.reference_batch)
+    profiled = told(framework, {}).profiled
+    assert isinstance(profiled, Profiled)
+    (image,) = MODEL.inputs
+    script = plain(framework, image.height, image.width, MODEL.reference_batch)
     return {o.name: o.calls for o in profiled.operators}, script
 
 
+@pytest.mark.slow
 @needs("torch")
-def test_the_default_of_torch_does_what_a_script_of_twenty_lines_does(tmp_path: Path) -> None:
-    default, script = of_default(tmp_path, "torch")
+def test_the_default_of_torch_does_what_a_script_of_twenty_lines_does(told: Ask) -> None:
+    default, script = of_default(told, "torch")
     assert default == script
 
 
+@pytest.mark.slow
 @needs("tensorflow")
-def test_the_default_of_tensorflow_does_what_a_script_of_twenty_lines_does(tmp_path: Path) -> None:
+def test_the_default_of_tensorflow_does_what_a_script_of_twenty_lines_does(told: Ask) -> None:
     """TensorFlow stops tracing an operator once it has proved cheap: those may be told too few."""
     default, script = ({name: n for name, n in calls.items() if not name.startswith(" ")}
-                       for calls in of_default(tmp_path, "tensorflow"))  # fmt: skip
+                       for calls in of_default(told, "tensorflow"))  # fmt: skip
     for heavy in ("Conv2D", "MatMul", "AvgPool", "Relu"):
         found = [{n: c for n, c in calls.items() if heavy in n} for calls in (default, script)]
         assert found[0] == found[1] != {}
     assert all(n <= script.get(name, 0) for name, n in default.items()), (default, script)
+
+
+@pytest.mark.parametrize(
+    ("framework", "shape"), [("torch", (3, 24, 32)), ("tensorflow", (24, 32, 3))]
+)
+def test_the_script_is_given_images_of_the_models_size(
+    framework: str, shape: tuple[int, ...]
+) -> None:
+    facts = ModelFacts(0, (shape,), {framework: "2"}, {}, {}, 0.0, "", 0.0, 0.0, 0.0)
+    assert image_size(facts) == (24, 32)

@@ -13,6 +13,7 @@ from tuner.host.environment import untuned
 from tuner.record.launch import Checked
 from tuner.record.protocol import weights_beside
 
+pytestmark = pytest.mark.slow
 MODEL = '''
 """A network of what draws weights in many ways; drawing them takes four seconds."""
 import time

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import of_all_processes
+from tests.once import once
 from tests.wants import needs
 from tuner.host.environment import untuned
 from tuner.record.configuration import Value
 
+pytestmark = pytest.mark.slow
 FORMS: dict[str, dict[str, Value]] = {
     "eager": {},
     "freeze": {"torch.jit.mode": "freeze"},
@@ -57,10 +60,6 @@ class Structured(nn.Module):
             "none": None,
         }
 
-class Dictionary(Structured):
-    def forward(self, x):
-        return {"logits": self.last(torch.relu(self.first(x)))}
-
 class Number(Structured):
     def forward(self, x):
         return self.last(torch.relu(self.first(x))), 3
@@ -69,9 +68,9 @@ class Size(Structured):
     def forward(self, x):
         return {"y": self.last(torch.relu(self.first(x))), "n": x.shape[0]}
 
-class Found(Structured):  # as many rows as the input's values tell
+class Found(Structured):  # one output, of as many rows as the input's values tell
     def forward(self, x):
-        return {"found": torch.nonzero(x[:, 0] > -100), "y": self.first(x)}
+        return {"found": torch.nonzero(self.first(x)[:, 0] > -100)}
 
 class Script(nn.Module):
     def forward(self, x: torch.Tensor, scale: float = 1.0) -> dict[str, torch.Tensor]:
@@ -110,7 +109,6 @@ def run(settings):
     with adapter.work.running():
         for model, take in (
             (Structured(), arguments),
-            (Dictionary(), lambda later=True: ((torch.randn(3, 8),), {})),
             (Found(), lambda later=True: ((torch.randn(4, 8),), {})),
         ):
             function = built(model, settings, *take(later=False))
@@ -154,7 +152,15 @@ print(json.dumps(refusals))
 @pytest.fixture(scope="module")
 def refusals(tmp_path_factory: pytest.TempPathFactory, compiled: Path) -> dict[str, str]:
     """What each form said, in a copy of a process that has the framework imported."""
-    folder = tmp_path_factory.mktemp("forms")
+    folder = of_all_processes(tmp_path_factory, "forms")
+    with once(folder) as is_first:
+        if is_first:
+            (folder / "refusals").write_text(_refusals(folder, compiled))
+    found: dict[str, str] = json.loads((folder / "refusals").read_text())
+    return found
+
+
+def _refusals(folder: Path, compiled: Path) -> str:
     program = folder / "program.py"  # TorchScript and the compilers read its source
     program.write_text(PROGRAM)
     done = subprocess.run(
@@ -164,8 +170,7 @@ def refusals(tmp_path_factory: pytest.TempPathFactory, compiled: Path) -> dict[s
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
-    return found
+    return done.stdout.splitlines()[-1]
 
 
 @needs("torch")

@@ -1,19 +1,21 @@
-"""One contract for every framework, on real ones; and a dead variant of each knob."""
+"""One contract for every framework, on real ones; and a dead variant of each knob.
+
+Whether a library of a framework takes a setting only the framework shows. `told` keeps what each
+launch told for all tests of a run; test_canaries.py has the two launches of the fast tier.
+"""
 
 import inspect
 import re
 import shutil
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import msgspec
-import numpy as np
 import pytest
 
-from tests.command import NOTHING
 from tests.wants import needs
+from tests.worker.conftest import Ask
 from tests.worker.settings import (
     ACCEPTED,
+    AMP,
     BOUND,
     COMPILED,
     DEAD,
@@ -21,13 +23,16 @@ from tests.worker.settings import (
     HALF,
     HOST,
     IN_BF16,
+    LLVM,
     MAPPED,
+    NO_ONEDNN,
     OVERRIDDEN,
     OVERRIDING,
     PROFILED,
     SETTINGS,
     SINGLE,
     TUNED,
+    UNKNOWN_TO_LLVM,
     UNREAD,
     only,
     tensorflow,
@@ -38,80 +43,25 @@ from tuner.galleries import MODELS
 from tuner.launchers.describe import find_model, make_reference
 from tuner.launchers.instance_group import Team
 from tuner.record.configuration import Configuration, Value
-from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled, ReadBack
+from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled
 from tuner.record.load import OFFLINE, Load
 from tuner.record.outcome import Outcome
 from tuner.record.protocol import (
     Begin,
     Failed,
-    Measured,
     Prepare,
-    Profile,
-    Reply,
     WarmUp,
 )
 from tuner.space.launching import plan_launch
-from tuner.worker.frameworks import Array
-from tuner.worker.frameworks.products import precision_of
 from tuner.worker.session import MOST_PROFILED_CALLS
+
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One folder for all: the reference is made once per framework."""
+    """What the launches of this file write."""
     return tmp_path_factory.mktemp("frameworks")
-
-
-class Told(msgspec.Struct, frozen=True):
-    """What one launch told, in the order in which it was asked."""
-
-    prepared: Prepared
-    measured: Measured
-    checked: Checked | Failed
-    profiled: Reply | None = None
-    checked_afterwards: Checked | Failed | None = None
-
-    def read_back(self) -> dict[str, ReadBack]:
-        return {item.knob: item for item in self.prepared.read_back}
-
-
-Ask = Callable[..., Told]
-
-
-@pytest.fixture(scope="module")
-def told(folder: Path, compiled: Path) -> Ask:
-    """Launch each framework under the same settings and environment once, for all that read it."""
-    kept_by_studies = {
-        "TORCHINDUCTOR_CACHE_DIR": str(compiled),
-        "TUNE_FRAMEWORK_PACKAGES": str(folder),
-    }
-    kept: dict[str, Told] = {}
-
-    def ask(
-        framework: str, settings: Mapping[str, Value], environment: Mapping[str, str] = NOTHING
-    ) -> Told:
-        launch = (framework, dict(settings), dict(environment))
-        key = repr((framework, sorted(settings.items()), sorted(environment.items())))
-        if key not in kept:
-            reduced = any("bf" in str(value) for value in settings.values())
-            n_inputs = 0 if settings else 128
-            variables = {**kept_by_studies, **environment}
-            with Launched(folder, framework, settings, environment=variables) as launched:
-                answers = Told(
-                    launched.prepare(),
-                    launched.measured(),
-                    launched.checked(reduced=reduced, n_inputs=n_inputs),
-                )
-                if any(profiled.values[:3] == launch for profiled in PROFILED):
-                    answers = msgspec.structs.replace(
-                        answers,
-                        profiled=launched.ask(Profile(0.3)),
-                        checked_afterwards=launched.checked(reduced=False),
-                    )
-            kept[key] = answers
-        return kept[key]
-
-    return ask
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
@@ -181,41 +131,20 @@ def test_a_precision_that_onednn_notes_and_ignores_is_not_in_force(told: Ask) ->
         assert (read_back[knob].observed, read_back[knob].in_force) == ("strict", False)
 
 
-def rounded(x: Array, n_bits: int) -> Array:
-    """Keep so many bits of the mantissa, as bf16 (7) and tf32 (10) do."""
-    bits = x.view(np.uint32) + np.uint32(1 << (22 - n_bits))
-    return (bits & np.uint32(0xFFFFFFFF << (23 - n_bits) & 0xFFFFFFFF)).view(np.float32)
-
-
-@pytest.mark.parametrize(("n_bits", "name"), [(23, "strict"), (10, "tf32"), (7, "bf16")])
-def test_precision_is_told_by_rounding(n_bits: int, name: str) -> None:
-    def multiply(a: Array, b: Array) -> Array:
-        if n_bits == 23:
-            return a @ b
-        return rounded(a, n_bits) @ rounded(b, n_bits)
-
-    assert precision_of([multiply])[0] == name
-
-
 @torch
-@needs("libomp")
-def test_an_openmp_runtime_leaves_nothing_of_a_launch(folder: Path) -> None:
-    with Launched(folder, "torch", {"launch.openmp": "libomp"}) as launched:
-        launched.prepare()
-        pattern = f"__KMP_REGISTERED_LIB_{launched.worker.pid}_*"
-        assert list(Path("/dev/shm").glob(pattern))
-    assert not list(Path("/dev/shm").glob(pattern))
+@needs(LLVM)
+def test_an_openmp_runtime_leaves_nothing_of_a_launch(told: Ask) -> None:
+    launch = told("torch", {"launch.openmp": LLVM} | UNKNOWN_TO_LLVM)
+    assert (launch.n_registered, launch.n_left) == (1, 0)
 
 
 @torch
 @needs("a C++ compiler")
-def test_a_compiler_that_fell_back_is_not_in_force(folder: Path) -> None:
+def test_a_compiler_that_fell_back_is_not_in_force(folder: Path, references: Path) -> None:
     """The dead variant: Dynamo swallows the error and runs eagerly."""
     broken = {"TORCHDYNAMO_SUPPRESS_ERRORS": "1", "CXX": "/bin/false",
               "TORCHINDUCTOR_CACHE_DIR": str(folder / "never")}  # fmt: skip
-    with Launched(
-        folder, "torch", {"torch.compile.mode": "default"}, environment=broken
-    ) as launched:
+    with Launched(folder, "torch", COMPILED, environment=broken, references=references) as launched:
         item = launched.read_back()["torch.compile.mode"]
         assert item.observed == "off"
         assert not item.in_force
@@ -295,16 +224,10 @@ def test_a_graph_that_is_not_frozen_is_seen_as_such(told: Ask) -> None:
 
 @tensorflow
 @needs("bf16 instructions")
-def test_bf16_that_the_graph_optimiser_did_not_make_is_not_in_force(folder: Path) -> None:
+def test_bf16_that_the_graph_optimiser_did_not_make_is_not_in_force(told: Ask) -> None:
     """The dead variant: with oneDNN off, the option is accepted and nothing happens."""
-    with Launched(
-        folder,
-        "tensorflow",
-        {"tensorflow.auto_mixed_precision": "bf16"},
-        environment={"TF_ENABLE_ONEDNN_OPTS": "0"},
-    ) as launched:
-        item = launched.read_back()["tensorflow.auto_mixed_precision"]
-        assert (item.observed, item.in_force) == ("off", False)
+    item = told("tensorflow", NO_ONEDNN | AMP).read_back()["tensorflow.auto_mixed_precision"]
+    assert (item.observed, item.in_force) == ("off", False)
 
 
 @torch
@@ -359,15 +282,14 @@ def _silent(stage: str) -> None:
 
 
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_callers_in_threads_share_one_model(folder: Path, framework: str) -> None:
-    with Launched(folder, framework, {}) as launched:
-        launched.prepare(load=Load("concurrent", 1, callers=3))
-        taken = launched.measured().slice
-        assert len(taken.shares) == 3
-        assert taken.calls == sum(share.calls for share in taken.shares) == len(taken.call_s)
-        assert taken.rate == pytest.approx(taken.calls / taken.seconds, rel=0.5)
-        checked = launched.checked()
-        assert isinstance(checked, Checked), checked
+def test_callers_in_threads_share_one_model(told: Ask, framework: str) -> None:
+    launch = told(framework, {})
+    assert launch.shared is not None
+    taken = launch.shared.slice
+    assert len(taken.shares) == 3
+    assert taken.calls == sum(share.calls for share in taken.shares) == len(taken.call_s)
+    assert taken.rate == pytest.approx(taken.calls / taken.seconds, rel=0.5)
+    assert isinstance(launch.checked_shared, Checked), launch.checked_shared
 
 
 @torch
@@ -378,8 +300,8 @@ def test_numa_binding_is_proven_inside_the_measured_process(told: Ask) -> None:
 
 
 @torch
-def test_a_node_that_is_not_there_is_not_applicable(folder: Path) -> None:
-    with Launched(folder, "torch", {}) as launched:
+def test_a_node_that_is_not_there_is_not_applicable(folder: Path, references: Path) -> None:
+    with Launched(folder, "torch", {}, references=references) as launched:
         launched.plan = type(launched.plan)({}, None, "bind:9")
         reply = launched.begin()
         assert isinstance(reply, Failed)

@@ -1,11 +1,12 @@
 """The width of graphs, by the published algorithm."""
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
 from tests.wants import needs
-from tests.worker.workers import TINY
+from tests.worker.workers import TINY, torch_imported
 from tuner.galleries import MODELS
 from tuner.launchers.describe import describe_model, find_model
 from tuner.worker.graph import Node, average_width
@@ -85,13 +86,15 @@ def test_branching_graphs_take_linear_time() -> None:
     assert average_width(nodes) == pytest.approx(601 / 401)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework", [pytest.param(name, marks=needs(name)) for name in ("torch", "tensorflow")]
 )
 def test_real_graphs_are_read(framework: str) -> None:
     """Two convolutions and a product in a row."""
     ref, _ = find_model(TINY, MODELS)
-    facts = describe_model(ref, framework, 0)
+    with torch_imported() if framework == "torch" else contextlib.nullcontext():
+        facts = describe_model(ref, framework, 0)
     assert (facts.graph_width, facts.graph_fault) == (1.0, "")
     assert facts.input_types == ("float32",)
     assert facts.parameter_bytes == 4 * facts.n_parameters
@@ -115,7 +118,9 @@ def tagger():
 """
 
 
+@pytest.mark.slow
 @needs("torch")
+@pytest.mark.usefixtures("forked")
 def test_work_that_the_counter_does_not_see_is_unknown(tmp_path: Path) -> None:
     path = tmp_path / "tagger.py"
     path.write_text(_RECURRENT)
@@ -125,7 +130,9 @@ def test_work_that_the_counter_does_not_see_is_unknown(tmp_path: Path) -> None:
     assert facts.n_parameters == 4 * 8 * (4 + 8 + 2)
 
 
+@pytest.mark.slow
 @needs("torch")
+@pytest.mark.usefixtures("forked")
 def test_a_graph_that_cannot_be_exported_is_said_to_be_unknown(tmp_path: Path) -> None:
     path = tmp_path / "branching.py"
     path.write_text(

@@ -3,9 +3,12 @@
 import types
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
+from tests.conftest import of_all_processes
+from tests.once import once
 from tests.wants import needs
 from tests.worker.describing import Asked, Reply, described
 from tuner.record.workload import ModelRef
@@ -148,10 +151,8 @@ def _id(case: Case) -> str:
 @pytest.fixture(scope="module")
 def replies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reply]:
     """One process imports PyTorch once and answers for all."""
-    folder = tmp_path_factory.mktemp("people")
+    folder = of_all_processes(tmp_path_factory, "people")
     paths = [folder / name for name in ("people.py", "one.py", "dimension.py")]
-    for path, text in zip(paths, (TORCH, STATES_ONE, STATES_DIMENSION), strict=True):
-        path.write_text(text)
     people, one, dimension = map(str, paths)
     asked = {
         "one.py:one": Asked(ModelRef("one", one, function="one"), (1,)),
@@ -160,10 +161,17 @@ def replies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Reply]:
     for case in CASES:
         ref = ModelRef(case[0], people, function=case[0], **case[1])  # type: ignore[arg-type]
         asked[_id(case)] = Asked(ref, case[2])
-    found = described(list(asked.values()), "torch", folder)
+    with once(folder) as is_first:
+        if is_first:
+            for path, text in zip(paths, (TORCH, STATES_ONE, STATES_DIMENSION), strict=True):
+                path.write_text(text)
+            found = described(list(asked.values()), "torch", folder)
+            (folder / "replies").write_bytes(msgspec.json.encode(found))
+    found = msgspec.json.decode((folder / "replies").read_bytes(), type=list[Reply])
     return dict(zip(asked, found, strict=True))
 
 
+@pytest.mark.slow
 @needs("torch")
 @pytest.mark.parametrize("case", CASES, ids=_id)
 def test_a_model_is_refused_with_what_to_do_or_its_outputs_are_compared(
@@ -179,6 +187,7 @@ def test_a_model_is_refused_with_what_to_do_or_its_outputs_are_compared(
         assert all(drift < 1e-4 for drift in reply.drifts)
 
 
+@pytest.mark.slow
 @needs("torch")
 def test_a_file_states_its_only_batch_and_which_dimension_it_is(replies: dict[str, Reply]) -> None:
     for name, shape in (("one.py:one", (3, 16, 16)), ("dimension.py", (20, 32))):
@@ -188,6 +197,7 @@ def test_a_file_states_its_only_batch_and_which_dimension_it_is(replies: dict[st
         assert all(drift < 1e-4 for drift in replies[name].drifts)
 
 
+@pytest.mark.slow
 @needs("torch")
 def test_threads_that_a_model_sets_are_named_with_their_line_and_tried_without(
     replies: dict[str, Reply],
@@ -255,6 +265,7 @@ def sentences():
 """
 
 
+@pytest.mark.slow
 @needs("tensorflow")
 def test_models_of_tensorflow_are_refused_and_tuned_alike(tmp_path: Path) -> None:
     path, recorded = tmp_path / "people.py", tmp_path / "words.npz"

@@ -8,7 +8,7 @@ import pytest
 
 from tests.wants import needs
 
-pytestmark = needs("torch")
+pytestmark = [pytest.mark.slow, needs("torch")]
 
 
 def counted(module: Any, *arguments: Any) -> int | None:

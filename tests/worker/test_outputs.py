@@ -1,5 +1,6 @@
 """What a model may return, and how what cannot be compared is named."""
 
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,12 +9,12 @@ import numpy as np
 import pytest
 
 from tests.wants import needs
+from tests.worker.describing import Asked, described
 from tests.worker.workers import Launched
 from tuner.errors import UsageError
-from tuner.galleries import MODELS
-from tuner.launchers.describe import describe_model, find_model
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
+from tuner.record.workload import ModelRef
 from tuner.worker import reference
 from tuner.worker.frameworks.outputs import tensors_in
 
@@ -102,7 +103,7 @@ def test_an_output_that_holds_itself_is_named() -> None:
     assert tensors([endless[:1], endless[:1]]) == [A, A]  # twice the same is no circle
 
 
-@needs("torch")
+@pytest.mark.slow
 def test_tensors_that_would_be_compared_in_part_are_refused() -> None:
     """A complex tensor would lose its imaginary part; others have no floats to compare."""
     import torch
@@ -125,6 +126,7 @@ FORMS: dict[str, dict[str, Value]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [pytest.param(f, marks=needs(f)) for f in FORMS])
 def test_none_among_outputs_is_passed_over_and_strings_are_named(tmp_path: Path, name: str) -> None:
     own = tmp_path / "own.py"
@@ -136,11 +138,8 @@ def test_none_among_outputs_is_passed_over_and_strings_are_named(tmp_path: Path,
         kept = reference.read_outputs(launched.reference)
     (ids,) = (each.values for each in kept if each.values.dtype == np.int64)
     assert set(np.unique(ids - 2**40)) <= set(range(4)), "float32 would have rounded the last bits"
-    ref, _ = find_model(f"{own}@label=true", MODELS)
-    with pytest.raises(
-        UsageError, match=r"outputs\['label'\] of the model is .*cannot be compared"
-    ):
-        describe_model(ref, name, 0)  # before there is any folder
-    ref, _ = find_model(f"{own}@kind=complex", MODELS)
-    with pytest.raises(UsageError, match=r"outputs\[1\] of the model is a tensor of complex64"):
-        describe_model(ref, name, 0)
+    given: list[tuple[str, Value]] = [("label", True), ("kind", "complex")]
+    asked = [Asked(ModelRef("own", str(own), parameters=(each,))) for each in given]
+    label, kind = described(asked, name, tmp_path)
+    assert re.search(r"outputs\['label'\] of the model is .*cannot be compared", label.error)
+    assert "outputs[1] of the model is a tensor of complex64" in kind.error

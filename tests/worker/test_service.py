@@ -319,6 +319,7 @@ def test_what_it_has_started_ends_with_it(running: Running) -> None:
         pytest.fail(f"{daemon} still runs")
 
 
+@pytest.mark.slow
 @needs("torch")
 def test_a_launch_tells_what_is_in_force_in_the_server_and_takes_turns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

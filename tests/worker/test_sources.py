@@ -3,7 +3,6 @@
 import io
 import json
 import pickle
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -11,14 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.conftest import of_all_processes
+from tests.once import once
 from tests.wants import needs
+from tests.worker.describing import Asked, described
 from tests.worker.workers import Launched
 from tuner.errors import UsageError
 from tuner.galleries import MODELS
-from tuner.launchers.describe import describe_model, find_model, make_reference, read_cards
+from tuner.launchers.describe import describe_model, find_model, read_cards
 from tuner.record.launch import Checked
 from tuner.record.protocol import Failed
-from tuner.record.workload import ModelCard, ModelRef
+from tuner.record.workload import ModelRef
 from tuner.worker.gallery.tensorflow_files import KerasFile
 
 
@@ -32,6 +34,9 @@ class Trap:
         return (Path.touch, (self.path,))
 
 
+slow = pytest.mark.slow
+
+
 def refused(text: str) -> str:
     with pytest.raises(UsageError) as caught:
         find_model(text, MODELS)
@@ -40,19 +45,12 @@ def refused(text: str) -> str:
     return message
 
 
-def refusal(ref: ModelRef, card: ModelCard) -> str:
-    """Return why a model whose card is faultless is refused when it is built or called."""
-    with pytest.raises(UsageError) as caught, tempfile.TemporaryDirectory() as folder:
-        describe_model(ref, card.frameworks[0], 0)
-        make_reference(ref, card.frameworks[0], 0, Path(folder) / "reference.npz", 32)
-    return str(caught.value)
-
-
 def samples(path: Path, **arrays: np.ndarray) -> Path:
     np.savez(path, **arrays)  # type: ignore[arg-type]
     return path
 
 
+@slow
 @needs("torch")
 def test_a_pickled_module_is_refused_and_not_loaded(tmp_path: Path) -> None:
     import torch
@@ -70,12 +68,18 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A program as a user exports it, for a batch of 8."""
     import torch
 
-    path = tmp_path_factory.mktemp("exported") / "good.pt2"
-    torch.export.save(torch.export.export(torch.nn.Linear(4, 2), (torch.ones(8, 4),)), path)
+    folder = of_all_processes(tmp_path_factory, "exported")
+    path = folder / "good.pt2"
+    with once(folder) as is_first:
+        if is_first:
+            program = torch.export.export(torch.nn.Linear(4, 2), (torch.ones(8, 4),))
+            torch.export.save(program, path)
     return path
 
 
+@slow
 @needs("torch")
+@pytest.mark.usefixtures("forked")
 @pytest.mark.parametrize("where", ["weights", "constants", "sample_inputs", "aotinductor"])
 def test_pickles_inside_an_exported_program_are_refused_unless_allowed(
     exported: Path, tmp_path: Path, where: str
@@ -117,7 +121,9 @@ def test_pickles_inside_an_exported_program_are_refused_unless_allowed(
         assert sprung.exists()
 
 
+@slow
 @needs("torch")
+@pytest.mark.usefixtures("forked")
 def test_an_exported_program_has_the_batch_that_it_was_exported_with(exported: Path) -> None:
     ref, card = find_model(str(exported), MODELS)
     assert (card.form, card.batches, card.kind) == ("export", (8,), "mlp")
@@ -202,9 +208,18 @@ UNUSABLE: list[Unusable] = [
 
 
 @pytest.fixture(scope="module")
-def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[ModelRef, ModelCard]]:
-    """One worker, which imports torch once, reads the cards of all."""
-    folder = tmp_path_factory.mktemp("unusable")
+def refusals(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return why each is refused, by its card or when it is built or called: torch is imported
+    twice for all of them."""
+    folder = of_all_processes(tmp_path_factory, "unusable")
+    with once(folder) as is_first:
+        if is_first:
+            (folder / "refusals").write_text(json.dumps(_refusals(folder)))
+    found: list[str] = json.loads((folder / "refusals").read_text())
+    return found
+
+
+def _refusals(folder: Path) -> list[str]:
     (folder / "own.py").write_text(OWN)
     (folder / "own.txt").write_text("nothing")
     (folder / "cut.pt2").write_bytes(b"PK and no more")
@@ -216,18 +231,19 @@ def unusable(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[ModelRef, M
         name, _, function = model.partition(":")
         recorded = str(samples(folder / f"in{i}.npz", **inputs)) if inputs else ""
         refs.append(ModelRef(name, str(folder / name), function=function, inputs=recorded))
-    return list(zip(refs, read_cards(refs), strict=True))
+    cards = read_cards(refs)
+    built = [i for i, card in enumerate(cards) if not card.fault]
+    asked = [Asked(refs[i], (cards[i].reference_batch,)) for i in built]
+    replies = dict(zip(built, described(asked, "torch", folder), strict=True))
+    return [card.fault or replies[i].error for i, card in enumerate(cards)]
 
 
+@slow
 @needs("torch")
 @pytest.mark.parametrize("index", range(len(UNUSABLE)), ids=[words for *_, words in UNUSABLE])
-def test_what_cannot_be_used_is_one_line(
-    unusable: list[tuple[ModelRef, ModelCard]], index: int
-) -> None:
-    ref, card = unusable[index]
-    message = card.fault or refusal(ref, card)
-    assert "\n" not in message
-    assert UNUSABLE[index][-1] in message
+def test_what_cannot_be_used_is_one_line(refusals: list[str], index: int) -> None:
+    assert "\n" not in refusals[index]
+    assert UNUSABLE[index][-1] in refusals[index]
 
 
 @needs("torch")
@@ -236,7 +252,9 @@ def test_a_parameter_that_a_function_does_not_take_is_one_line(tmp_path: Path) -
     assert "takes no parameter 'width'" in refused(f"{tmp_path / 'own.py'}:bare@width=3")
 
 
+@slow
 @needs("torch")
+@pytest.mark.usefixtures("forked")
 def test_recorded_inputs_are_taken_as_they_are_and_part_of_the_identity(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     rows = np.random.default_rng(0).standard_normal((20, 4))
@@ -266,18 +284,23 @@ def torch():
 @pytest.fixture(scope="module")
 def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The model's file in a folder of its own, where its reference is made once."""
-    path = tmp_path_factory.mktemp("texts") / "texts.py"
-    path.write_text(TEXTS)
-    return path
+    folder = of_all_processes(tmp_path_factory, "texts")
+    with once(folder) as is_first:
+        if is_first:
+            (folder / "texts.py").write_text(TEXTS)
+    return folder / "texts.py"
 
 
+@slow
 @needs("torch")
 @pytest.mark.parametrize("settings", [{}, {"torch.compile.mode": "default"}])
 def test_a_round_holds_a_batch_of_every_length(
-    texts: Path, compiled: Path, settings: dict[str, str]
+    tmp_path: Path, texts: Path, compiled: Path, settings: dict[str, str]
 ) -> None:
     cache = {"TORCHINDUCTOR_CACHE_DIR": str(compiled)}
-    with Launched(texts.parent, "torch", settings, str(texts), cache) as launched:
+    with Launched(
+        tmp_path, "torch", settings, str(texts), cache, references=texts.parent
+    ) as launched:
         assert launched.card.n_shapes == 3
         read_back = launched.read_back()
         for knob, value in settings.items():
@@ -300,6 +323,7 @@ def torch():
 """
 
 
+@slow
 @needs("torch")
 def test_batch_norms_that_were_trained_keep_their_statistics(tmp_path: Path) -> None:
     (tmp_path / "trained.py").write_text(TRAINED)
@@ -320,8 +344,10 @@ def drawn():
 """
 
 
+@slow
 @needs("torch")
 def test_weights_that_a_file_draws_are_the_same_in_every_process(tmp_path: Path) -> None:
+    """Whose workers are started: forks have the state of random numbers in common."""
     (tmp_path / "drawn.py").write_text(DRAWN)
     model = f"{tmp_path / 'drawn.py'}:drawn"
     with Launched(tmp_path, "", {}, model=model) as launched:
@@ -342,6 +368,7 @@ def tensorflow():
 """
 
 
+@slow
 @needs("tensorflow")
 def test_conditioning_leaves_trained_norms_of_keras_alone_and_tells_equal_names_apart(
     tmp_path: Path,
@@ -364,6 +391,7 @@ def accuracy(outputs, inputs):
 """
 
 
+@slow
 @needs("torch")
 @pytest.mark.parametrize(("loss", "is_good"), [(0.5, False), (2.0, True)])
 def test_a_users_accuracy_decides_over_reduced_precision(

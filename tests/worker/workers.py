@@ -1,9 +1,18 @@
 """Drive a real worker through one launch, as the bench does."""
 
+import contextlib
 import functools
-from collections.abc import Mapping
+import os
+import subprocess
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
+import pytest
+
+import tuner.launchers.supervised
+from tests.once import locked
+from tests.virtual import STARTS, Forked
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.launchers.describe import find_model, find_program, make_reference
@@ -28,6 +37,28 @@ from tuner.space.launching import gpu_of, plan_launch
 TINY = str(Path(__file__).parent.parent / "models" / "tiny.py")
 
 
+class WithTorch(Forked):
+    """Forks workers that have imported PyTorch already."""
+
+    imports = (
+        "torch", "torch.export._trace", "torch.profiler", "torch.utils.flop_counter",
+        "torch._inductor.compile_fx", "tuner.worker.frameworks.torch",
+    )  # fmt: skip
+
+
+@contextlib.contextmanager
+def torch_imported() -> Iterator[None]:
+    """Fork the workers that start here, where nothing that PyTorch reads as it is imported differs.
+
+    Not for what random numbers decide, or the order of a set: forks have those in common.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if STARTS not in os.environ:
+            forking = SimpleNamespace(Popen=WithTorch, DEVNULL=subprocess.DEVNULL)
+            patch.setattr(tuner.launchers.supervised, "subprocess", forking)
+        yield
+
+
 @functools.cache
 def _found(model: str, inputs: Path | None) -> tuple[ModelRef, ModelCard]:
     """Ask for a model once: each launch of it would hear the same."""
@@ -43,7 +74,8 @@ def _found_program(program: str) -> tuple[ModelRef, ModelCard]:
 class Launched:
     """One launch of a model (or a program) under settings; use as a context manager.
 
-    framework: the first that the model is there for, if empty.
+    framework: the first that the model is there for, if empty. Workers of torch are forked.
+    references: where the model's reference is kept for all launches of it; in the folder if None.
     """
 
     def __init__(
@@ -56,25 +88,29 @@ class Launched:
         inputs: Path | None = None,
         program: str | None = None,
         device: str = CPU,
+        references: Path | None = None,
     ) -> None:
         self.configuration, host = Configuration.of(settings), probe()
-        if program is not None:
-            self.ref, self.card = _found_program(program)
-        else:
-            self.ref, self.card = _found(model, inputs)
+        with torch_imported() if framework == "torch" else contextlib.nullcontext():
+            if program is not None:
+                self.ref, self.card = _found_program(program)
+            else:
+                self.ref, self.card = _found(model, inputs)
         self.framework = framework = framework or self.card.frameworks[0]
-        self.reference = folder / f"{self.ref.label()}-{framework}.npz"
-        if not self.reference.exists():
-            n_inputs = self.card.n_reference_inputs()
-            gpu = gpu_of(device, host)
-            make_reference(self.ref, framework, 0, self.reference, n_inputs, gpu=gpu)
+        self.reference = (references or folder) / f"{self.ref.label()}-{framework}.npz"
         (self.plan,) = plan_launch(self.configuration, host, device)
         self.device = device
-        self.worker = WorkerProcess(
-            self.plan,
-            folder / "worker.log",
-            {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **(environment or {})},
-        )
+        is_forked = framework == "torch" and device == CPU and program is None
+        with torch_imported() if is_forked else contextlib.nullcontext():
+            with locked(self.reference.with_suffix(".lock")):
+                if not self.reference.exists():
+                    n_inputs, gpu = self.card.n_reference_inputs(), gpu_of(device, host)
+                    make_reference(self.ref, framework, 0, self.reference, n_inputs, gpu=gpu)
+            self.worker = WorkerProcess(
+                self.plan,
+                folder / "worker.log",
+                {"TORCHINDUCTOR_CACHE_DIR": str(folder / "compiled"), **(environment or {})},
+            )
 
     def __enter__(self) -> "Launched":
         return self
@@ -105,8 +141,11 @@ class Launched:
     def prepare(self, batch: int | None = None, load: Load | None = None) -> Prepared:
         begun = self.begin()
         assert not isinstance(begun, Failed), begun
-        offered = load or Load(OFFLINE, batch or self.card.reference_batch)
-        compiled = self.ask(Prepare(offered))
+        return self.offered(load or Load(OFFLINE, batch or self.card.reference_batch))
+
+    def offered(self, load: Load) -> Prepared:
+        """Prepare a load in a launch that has begun."""
+        compiled = self.ask(Prepare(load))
         assert isinstance(compiled, Compiled), compiled
         prepared = self.ask(WarmUp())
         assert isinstance(prepared, Prepared), prepared
