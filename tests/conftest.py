@@ -15,6 +15,7 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from tests.command import DESIGNED, FINISHED, Here, run
+from tests.described import remembering
 from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
 from tests.virtual import DRAWS, unsync
@@ -27,6 +28,7 @@ from tuner.cli.main import command
 from tuner.host import identity
 from tuner.host.environment import tuning_variables
 from tuner.host.libraries import STANDS_IN
+from tuner.launchers.testbed import Testbed
 from tuner.output import report
 from tuner.output.figures import drawing
 
@@ -113,13 +115,22 @@ def here(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "200")
 
-    def told(*arguments: str) -> subprocess.CompletedProcess[str]:
+    def told(*arguments: str, testbed: Testbed | None = None) -> subprocess.CompletedProcess[str]:
         capsys.readouterr()
-        code = command(arguments)
+        code = command(arguments, testbed)
         said = capsys.readouterr()
         return subprocess.CompletedProcess(arguments, code, said.out, said.err)
 
     return told
+
+
+@pytest.fixture
+def described_once(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Have model files described to commands in this process once for the whole run."""
+    known = of_all_processes(tmp_path_factory, "described")
+    monkeypatch.setattr("tuner.launchers.testbed.ask", remembering(known))
 
 
 @pytest.fixture
@@ -155,7 +166,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
     @functools.cache
     def raised(name: str) -> Path:
-        return raise_tree(tmp_path_factory.mktemp("machine"), machines[name])
+        def make(folder: Path) -> None:
+            raise_tree(folder / "root", machines[name])
+
+        return made_once(tmp_path_factory, f"machine-{name}", make) / "root"
 
     return raised
 
@@ -165,6 +179,19 @@ def of_all_processes(tmp_path_factory: pytest.TempPathFactory, name: str) -> Pat
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / name
     folder.mkdir(exist_ok=True)
+    return folder
+
+
+def made_once(
+    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]
+) -> Path:
+    """Return a folder that `make` has filled, once for all processes of one pytest run."""
+    folder = of_all_processes(tmp_path_factory, name)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "made").exists():
+            make(folder)
+            (folder / "made").touch()
     return folder
 
 
@@ -195,15 +222,13 @@ def designed_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _shared_study(
     tmp_path_factory: pytest.TempPathFactory, name: str, model: str, budget: str, *more: str
 ) -> Path:
-    cwd = of_all_processes(tmp_path_factory, name)
-    with open(cwd / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (cwd / "events").exists():
-            for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
-                del os.environ[variable]
-            arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
-            drawn = {DRAWS: "1"}
-            done = run(*arguments, "--out", "out", cwd=cwd, environment=drawn, is_virtual=True)
-            assert done.returncode == 0, done.stderr
-            (cwd / "events").write_text(done.stdout)
-    return cwd / "out"
+    def tune(cwd: Path) -> None:
+        for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
+            del os.environ[variable]
+        arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
+        drawn = {DRAWS: "1"}
+        done = run(*arguments, "--out", "out", cwd=cwd, environment=drawn, is_virtual=True)
+        assert done.returncode == 0, done.stderr
+        (cwd / "events").write_text(done.stdout)
+
+    return made_once(tmp_path_factory, name, tune) / "out"

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from tests.command import Here, run
+from tests.space.spaces import TORCH_DEFAULTS, model
 from tests.wants import needs, require
+from tuner.galleries import MODELS
+from tuner.launchers.describe import find_model
 from tuner.record.index import Index, Row, write_index_file
 from tuner.record.load import SCENARIOS
 from tuner.record.objective import GOALS
@@ -37,6 +40,7 @@ def test_the_readme_is_read_to_its_end() -> None:
 
 
 @needs("torch", "fastapi")
+@pytest.mark.slow
 def test_the_app_of_the_docs_answers_alike_in_every_process(tmp_path: Path) -> None:
     """Else no setting could be shown to leave its answers as they are, and it is not tuned."""
     assert APP is not None
@@ -62,9 +66,17 @@ def test_every_page_is_in_the_readme() -> None:
     ] == []
 
 
-@pytest.mark.parametrize("line", TUNING)
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=pytest.mark.slow)
+        if "mine.py:function" in line or "--serve" in line  # PyTorch is started
+        else line
+        for line in TUNING
+    ],
+)
 def test_a_tuning_command_could_begin(
-    here: Here, monkeypatch: pytest.MonkeyPatch, line: str
+    here: Here, described_once: None, monkeypatch: pytest.MonkeyPatch, line: str
 ) -> None:
     """Its model, options and values are what the tool takes: all but the measuring is done."""
     words = [QUICK.get(word, word) for word in shlex.split(line)[1:]]
@@ -86,10 +98,9 @@ def test_a_tuning_command_could_begin(
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("line", OTHERS)
-def test_a_command_about_a_study_does_what_it_says(
-    finished_study: Path, designed_study: Path, tmp_path: Path, line: str
-) -> None:
+@pytest.fixture
+def reports(finished_study: Path, designed_study: Path, tmp_path: Path) -> Path:
+    """A folder with what the commands read; a finished study is in reports/study."""
     shutil.copytree(ROOT / "reports/samples", tmp_path / "reports/samples")
     shutil.copytree(finished_study, tmp_path / "reports/study")
     (tmp_path / "serve.py").write_text("")
@@ -98,16 +109,55 @@ def test_a_command_about_a_study_does_what_it_says(
     shutil.copytree(finished_study, tmp_path / "reports/fleet/resnet50")
     tuned = Row("resnet50", "torch", "done", folder="resnet50", verdict="keep_default")
     write_index_file(tmp_path / "reports/fleet", Index([tuned]))
-    if "--guidelines" in line:
-        made = run("guidelines", "reports/recorded", "--out", "reports/guidelines", cwd=tmp_path)
-        assert made.returncode == 0, made.stderr
-    if " recommend " in line:
-        line = line.replace("--model resnet50", "--model fc")  # built in an instant
+    return tmp_path
+
+
+def words_of(line: str, folder: Path) -> list[str]:
+    """Return the arguments of a line as a shell in the folder passes them."""
     words: list[str] = []
-    for word in shlex.split(line.replace("$S", str(finished_study)))[1:]:
-        words += map(str, sorted(tmp_path.glob(word))) if "*" in word else [word]
-    done = run(*words, cwd=tmp_path, is_virtual="verify" in words)
+    for word in shlex.split(line.replace("$S", "reports/study"))[1:]:
+        words += map(str, sorted(folder.glob(word))) if "*" in word else [word]
+    return words
+
+
+def is_slow(line: str) -> bool:
+    """Tell whether a command measures, or starts a framework."""
+    return " verify " in line or ("recommend" in line and "--guidelines" not in line)
+
+
+@pytest.mark.parametrize("line", [line for line in OTHERS if not is_slow(line)])
+def test_a_command_about_a_study_does_what_it_says(
+    here: Here, reports: Path, described_once: None, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    if "--guidelines" in line:
+        made = here("guidelines", "reports/recorded", "--out", "reports/guidelines")
+        assert made.returncode == 0, made.stderr
+    if " lint " in line:  # of a model that PyTorch would build: see tests/test_linting.py
+        found = find_model("fc", MODELS)
+        monkeypatch.setattr("tuner.plan.find_model", lambda *_, **more: found)
+        monkeypatch.setattr("tuner.plan.describe_model", lambda *_: model(TORCH_DEFAULTS))
+    words = words_of(line, reports)
+    # what runs a program becomes that program
+    done = run(*words, cwd=reports) if words[0] == "run" else here(*words)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", [line for line in OTHERS if " verify " in line])
+def test_a_recommendation_is_proved_as_the_docs_say(reports: Path, line: str) -> None:
+    done = run(*words_of(line, reports), cwd=reports, is_virtual=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+@needs("torch")
+def test_a_recommendation_needs_no_guidelines_of_ones_own(reports: Path) -> None:
+    """Each framework builds the model, and launches what the shipped rules recommend."""
+    (line,) = (each for each in OTHERS if is_slow(each) and " recommend " in each)
+    line = line.replace("--model resnet50", "--model fc")  # built in an instant
+    done = run(*words_of(line, reports), "--out", "rec", cwd=reports)
+    assert done.returncode == 0, done.stderr
+    assert list((reports / "rec").rglob("recommended.toml"))
 
 
 @pytest.mark.parametrize("name", ["options.md", "scenarios.md"])

@@ -1,10 +1,12 @@
 """The structure: one import direction, a wall around the worker, nothing heavy at the door."""
 
 import ast
+import functools
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -57,8 +59,9 @@ def test_a_wheel_holds_every_room() -> None:
     assert set(listed["packages"]) - set(listed["package-dir"]) | {"tuner"} == rooms
 
 
-def modules() -> list[Path]:
-    return sorted(PACKAGE.rglob("*.py"))
+@functools.cache
+def modules() -> tuple[Path, ...]:
+    return tuple(sorted(PACKAGE.rglob("*.py")))
 
 
 def room_of(path: Path) -> str:
@@ -66,17 +69,30 @@ def room_of(path: Path) -> str:
     return first.removesuffix(".py")
 
 
-def imports_of(path: Path) -> list[str]:
-    tree = ast.parse(path.read_text())
-    names = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.module:
+class Module(NamedTuple):
+    """What a module's text holds, parsed once for all tests."""
+
+    imports: tuple[str, ...]
+    classes: tuple[ast.ClassDef, ...]
+
+
+@functools.cache
+def read(path: Path) -> Module:
+    names, classes = [], []
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ClassDef):
+            classes.append(node)
+        elif isinstance(node, ast.ImportFrom) and node.module:
             if node.module == "tuner":
                 names += [f"tuner.{alias.name}" for alias in node.names]
             names.append(node.module)
         elif isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
-    return names
+    return Module(tuple(names), tuple(classes))
+
+
+def imports_of(path: Path) -> tuple[str, ...]:
+    return read(path).imports
 
 
 @pytest.mark.parametrize("path", modules(), ids=lambda p: str(p.relative_to(PACKAGE)))
@@ -194,7 +210,6 @@ def test_a_class_is_one_noun() -> None:
             if isinstance(each, ast.FunctionDef) and not each.name.startswith("_")
         ]
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.ClassDef)
+        for node in read(path).classes
     }
     assert {name: each for name, each in found.items() if len(each) > MOST_METHODS} == {}

@@ -1,11 +1,16 @@
 """The real files that are altered, and how often."""
 
+import inspect
 import json
 import os
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from hypothesis import HealthCheck, settings
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from tests.deploy.recommendations import recommendation
 from tests.fuzz.document import Seed
@@ -23,7 +28,11 @@ SPACES = [
 ]
 
 
-def examples(n: int) -> settings:
+FEW = 10
+"""Of so many examples the fast tier tries one: the first ones of those that `slow` tries."""
+
+
+def _examples(n: int) -> settings:
     """The same on every host, unless a long run is asked for: no seed and no clock decides."""
     return settings(
         max_examples=10 * n if IS_LONG else n,
@@ -32,6 +41,31 @@ def examples(n: int) -> settings:
         deadline=None,
         suppress_health_check=list(HealthCheck),  # mutants of large files are slow to draw
     )
+
+
+def fuzzed(
+    n_examples: int, **drawn: st.SearchStrategy[Any]
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Make a property a test with few examples in the fast tier, and with all of them in `slow`."""
+
+    def decorate(property_: Callable[..., None]) -> Callable[..., None]:
+        counts = (n_examples // FEW, n_examples)
+        few, all_ = (_examples(count)(given(**drawn)(property_)) for count in counts)
+
+        def test(tries: Callable[..., None], **fixtures: Any) -> None:
+            tries(**fixtures)
+
+        own = inspect.Parameter("tries", inspect.Parameter.KEYWORD_ONLY)
+        fixtures = inspect.signature(few).parameters.values()
+        vars(test)["__signature__"] = inspect.Signature(
+            each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (own, *fixtures)
+        )
+        test.__name__, test.__doc__ = property_.__name__, property_.__doc__
+        test.__module__, test.__qualname__ = property_.__module__, property_.__qualname__
+        cases = (few, pytest.param(all_, marks=pytest.mark.slow))
+        return pytest.mark.parametrize("tries", cases, ids=("few", "all"))(test)
+
+    return decorate
 
 
 def shipped_in(folder: Path) -> Seed:

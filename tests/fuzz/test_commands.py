@@ -7,7 +7,6 @@ are in tests/cli. What is read of such files is held to what stands there by tes
 from pathlib import Path
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.document import (
@@ -21,7 +20,7 @@ from tests.fuzz.document import (
     damaged,
 )
 from tests.fuzz.oracle import CONTROL
-from tests.fuzz.seeds import RESULTS, SPACES, examples, shipped_in
+from tests.fuzz.seeds import RESULTS, SPACES, fuzzed, shipped_in
 from tuner.cli.main import command
 
 TARGETS = ("env", "shell", "docker", "kubernetes", "systemd", "torchserve", "python", "nothing")
@@ -60,8 +59,7 @@ def recommendations(shipped: Seed) -> st.SearchStrategy[Mutant]:
     return st.one_of(altered([shipped], TOML_TOKENS), damaged([shipped]))
 
 
-@given(st.data())
-@examples(120)
+@fuzzed(120, data=st.data())
 def test_export_of_an_altered_recommendation_ends_well(
     folder: Path, shipped: Seed, capsys: pytest.CaptureFixture[str], data: st.DataObject
 ) -> None:
@@ -70,8 +68,7 @@ def test_export_of_an_altered_recommendation_ends_well(
     assert exit_code(capsys, "export", path, "--to", target) in (0, 2)
 
 
-@given(st.data())
-@examples(120)
+@fuzzed(120, data=st.data())
 def test_run_under_an_altered_recommendation_ends_well(
     folder: Path, shipped: Seed, capsys: pytest.CaptureFixture[str], data: st.DataObject
 ) -> None:
@@ -80,8 +77,7 @@ def test_run_under_an_altered_recommendation_ends_well(
     assert exit_code(capsys, "run", "--quiet", path, "--", "no_program_here") in (125, 127)
 
 
-@given(st.data())
-@examples(120)
+@fuzzed(120, data=st.data())
 def test_verify_of_an_altered_recommendation_ends_well(
     folder: Path, shipped: Seed, capsys: pytest.CaptureFixture[str], data: st.DataObject
 ) -> None:
@@ -90,8 +86,7 @@ def test_verify_of_an_altered_recommendation_ends_well(
     assert exit_code(capsys, "verify", path, "--quick", "--model", "no_model_here.py:f") in (2, 5)
 
 
-@given(altered(RESULTS, JSON_TOKENS))
-@examples(120)
+@fuzzed(120, mutant=altered(RESULTS, JSON_TOKENS))
 def test_compare_with_an_altered_result_ends_well(
     folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
 ) -> None:
@@ -100,8 +95,7 @@ def test_compare_with_an_altered_result_ends_well(
     assert exit_code(capsys, "compare", str(folder), "--json") in (0, 2)
 
 
-@given(st.one_of(altered(RESULTS, JSON_TOKENS), damaged(RESULTS)))
-@examples(30)
+@fuzzed(30, mutant=st.one_of(altered(RESULTS, JSON_TOKENS), damaged(RESULTS)))
 def test_report_on_an_altered_result_ends_well(
     folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
 ) -> None:
@@ -111,16 +105,14 @@ def test_report_on_an_altered_result_ends_well(
     assert exit_code(capsys, "report", str(folder)) in (0, 2)
 
 
-@given(st.one_of(altered(SPACES, TOML_TOKENS), damaged(SPACES)))
-@examples(120)
+@fuzzed(120, mutant=st.one_of(altered(SPACES, TOML_TOKENS), damaged(SPACES)))
 def test_spaces_of_an_altered_space_ends_well(
     folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
 ) -> None:
     assert exit_code(capsys, "spaces", write(folder / "space.toml", mutant)) in (0, 2)
 
 
-@given(st.one_of(altered(SPACES, TOML_TOKENS), damaged(SPACES)))
-@examples(30)
+@fuzzed(30, mutant=st.one_of(altered(SPACES, TOML_TOKENS), damaged(SPACES)))
 def test_a_dry_run_over_an_altered_space_ends_well(
     folder: Path, capsys: pytest.CaptureFixture[str], mutant: Mutant
 ) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.fuzz.seeds import examples
+from tests.fuzz.seeds import fuzzed
 from tuner.errors import TuneError, UsageError
 from tuner.worker.gallery import recorded
 from tuner.worker.gallery.recorded import read, recorded_inputs
@@ -77,16 +76,18 @@ def assert_same(read: npt.NDArray[Any], saved: npt.NDArray[Any]) -> None:
 
 
 @pytest.mark.filterwarnings("ignore:Duplicate name:UserWarning")
-@given(
-    st.lists(
+@fuzzed(
+    500,
+    arrays=st.lists(
         st.tuples(st.sampled_from(("x", "x", "y", "", "a/b", "\x1b[2J")), recordings()),
         min_size=1,
         max_size=3,
     ),
-    st.sampled_from(((), (), (("notes.txt", b"hello"),), ((".npy", as_member(np.ones(8))),))),
-    st.sampled_from(WANTED),
+    others=st.sampled_from(
+        ((), (), (("notes.txt", b"hello"),), ((".npy", as_member(np.ones(8))),))
+    ),
+    wanted=st.sampled_from(WANTED),
 )
-@examples(500)
 def test_inputs_are_given_as_they_were_recorded_or_refused(
     tmp_path_factory: pytest.TempPathFactory,
     arrays: list[tuple[str, npt.NDArray[Any]]],

@@ -3,11 +3,10 @@
 import json
 
 import pytest
-from hypothesis import given
 
 from tests.fuzz.document import MARKUP, Mutant, altered, as_json
 from tests.fuzz.oracle import CONTROL, read_or_refused
-from tests.fuzz.seeds import RESULTS, SAMPLES, examples
+from tests.fuzz.seeds import RESULTS, SAMPLES, fuzzed
 from tuner.cli.summary import show
 from tuner.output import report
 from tuner.output.compare import StudyFound, compare
@@ -28,8 +27,7 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report, "drawings", refuse)
 
 
-@given(altered(RESULTS, ()))
-@examples(400)
+@fuzzed(400, mutant=altered(RESULTS, ()))
 def test_whatever_is_read_is_shown_without_markup_or_control_characters_of_its_own(
     tmp_path_factory: pytest.TempPathFactory,
     undrawn: None,

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.document import (
@@ -27,7 +26,7 @@ from tests.fuzz.document import (
     damaged,
 )
 from tests.fuzz.oracle import CONTROL, assert_carried, read_or_refused
-from tests.fuzz.seeds import RESULTS, SPACES, examples, shipped_in
+from tests.fuzz.seeds import RESULTS, SPACES, fuzzed, shipped_in
 from tuner.deploy.launch_file import read_launch_file
 from tuner.errors import TuneError
 from tuner.galleries import SEARCH_SPACES
@@ -75,8 +74,7 @@ def check_result(folder: Path, data: bytes) -> None:
     assert path.read_bytes() == first
 
 
-@given(altered(RESULTS, JSON_TOKENS))
-@examples(500)
+@fuzzed(500, mutant=altered(RESULTS, JSON_TOKENS))
 def test_an_altered_result_is_read_as_it_stands_or_refused(folder: Path, mutant: Mutant) -> None:
     check_result(folder, as_json(mutant.content))
 
@@ -92,14 +90,12 @@ def test_what_no_writer_writes_is_refused_where_anything_may_stand(
     read_or_refused(read_result, folder / "result.json", as_json({**document, "newer": token}))
 
 
-@given(damaged(RESULTS))
-@examples(250)
+@fuzzed(250, mutant=damaged(RESULTS))
 def test_a_damaged_result_is_read_as_it_stands_or_refused(folder: Path, mutant: Mutant) -> None:
     check_result(folder, mutant.content)
 
 
-@given(altered(RESULTS, ()))
-@examples(60)
+@fuzzed(60, mutant=altered(RESULTS, ()))
 def test_whatever_is_read_is_rendered_without_a_control_character(
     folder: Path, mutant: Mutant
 ) -> None:
@@ -129,8 +125,7 @@ def check_recommendation(folder: Path, data: bytes) -> None:
     assert path.read_bytes() == first
 
 
-@given(st.data())
-@examples(800)
+@fuzzed(800, data=st.data())
 def test_an_altered_recommendation_is_read_as_it_stands_or_refused(
     folder: Path, shipped: Seed, data: st.DataObject
 ) -> None:
@@ -138,8 +133,7 @@ def test_an_altered_recommendation_is_read_as_it_stands_or_refused(
     check_recommendation(folder, as_toml(mutant.content))
 
 
-@given(st.data())
-@examples(400)
+@fuzzed(400, data=st.data())
 def test_a_damaged_recommendation_is_read_as_it_stands_or_refused(
     folder: Path, shipped: Seed, data: st.DataObject
 ) -> None:
@@ -153,16 +147,14 @@ def load(path: Path) -> Any:
     return load_profile(str(path), SEARCH_SPACES)
 
 
-@given(altered(SPACES, TOML_TOKENS))
-@examples(500)
+@fuzzed(500, mutant=altered(SPACES, TOML_TOKENS))
 def test_an_altered_space_is_read_or_refused(folder: Path, mutant: Mutant) -> None:
     found = read_or_refused(load, folder / "space.toml", as_toml(mutant.content))
     if found is not None:
         assert load(folder / "space.toml") == found
 
 
-@given(damaged(SPACES))
-@examples(300)
+@fuzzed(300, mutant=damaged(SPACES))
 def test_a_damaged_space_is_read_or_refused(folder: Path, mutant: Mutant) -> None:
     read_or_refused(load, folder / "space.toml", mutant.content)
 
@@ -191,8 +183,7 @@ LINES = {
 
 
 @pytest.mark.parametrize("kind", LINES, ids=lambda kind: kind.__name__)
-@given(st.data())
-@examples(500)
+@fuzzed(500, data=st.data())
 def test_an_altered_line_of_a_study_is_read_as_it_stands_or_refused(
     folder: Path, kind: type[msgspec.Struct], data: st.DataObject
 ) -> None:
@@ -211,8 +202,7 @@ def test_an_altered_line_of_a_study_is_read_as_it_stands_or_refused(
 # ------------------------------------------------------------------------ inputs
 
 
-@given(st.data())
-@examples(300)
+@fuzzed(300, data=st.data())
 def test_damaged_inputs_are_read_or_refused(folder: Path, data: st.DataObject) -> None:
     seeds = []
     for name, arrays in (("one", {"x": np.ones((8, 4), np.float32)}),
@@ -232,8 +222,7 @@ WORDS = st.text(max_size=40) | st.sampled_from(
 )  # fmt: skip
 
 
-@given(WORDS)
-@examples(500)
+@fuzzed(500, text=WORDS)
 def test_a_duration_is_read_or_refused(text: str) -> None:
     try:
         assert 0 < parse_duration(text) < 1e7
@@ -241,8 +230,7 @@ def test_a_duration_is_read_or_refused(text: str) -> None:
         assert "is not a duration" in str(error)
 
 
-@given(st.lists(WORDS, max_size=2), st.lists(WORDS, max_size=2), st.lists(WORDS, max_size=2))
-@examples(500)
+@fuzzed(500, **dict.fromkeys(("set_", "fix", "out"), st.lists(WORDS, max_size=2)))
 def test_restrictions_are_read_or_refused(set_: list[str], fix: list[str], out: list[str]) -> None:
     try:
         found = parse_restrictions(set_, fix, out, "both")
@@ -284,8 +272,7 @@ LAUNCH_FILES = {
 
 
 @pytest.mark.parametrize("name", LAUNCH_FILES)
-@given(st.data())
-@examples(150)
+@fuzzed(150, data=st.data())
 def test_a_damaged_launch_file_is_read_or_refused(
     folder: Path, name: str, data: st.DataObject
 ) -> None:

@@ -11,12 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.fuzz.document import Mutant, Seed, damaged
 from tests.fuzz.oracle import assert_carried
-from tests.fuzz.seeds import examples
+from tests.fuzz.seeds import fuzzed
 from tuner.errors import StudyDamaged
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, PhaseDone, SliceTaken, Started, StudyOpened, TrialNoted
@@ -67,8 +66,7 @@ def notes_of(data: bytes) -> list[dict[str, Any]]:
     return [json.loads(line)["note"] for line in data.split(b"\n")[:-1]]
 
 
-@given(st.data())
-@examples(600)
+@fuzzed(600, data=st.data())
 def test_a_study_holds_what_its_lines_say_or_is_refused_untouched(
     tmp_path_factory: pytest.TempPathFactory, seeds: list[Seed], data: st.DataObject
 ) -> None:

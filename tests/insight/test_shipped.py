@@ -7,8 +7,6 @@ import jsonschema
 import pytest
 
 from benchmarks.guideline_coverage import APART, HELD_APART, estimate, gains_below, held_apart
-from tests.command import Here
-from tests.wants import needs
 from tuner.galleries import GUIDELINES
 from tuner.insight.calibration import shipped
 from tuner.insight.studies import make_guidelines, read_recordings
@@ -44,6 +42,7 @@ def test_what_ships_is_distilled_from_the_recordings(recordings: list[Recording]
         assert one.expected.high == pytest.approx(other.expected.high, rel=1e-3)
 
 
+@pytest.mark.slow
 def test_how_far_predictions_err_is_what_the_rounds_say(recordings: list[Recording]) -> None:
     gains = [gain for gain in gains_below(ROUNDS, recordings) if gain.is_recommended]
     kept = shipped()
@@ -75,12 +74,3 @@ def test_the_page_is_of_what_ships() -> None:
     for rule in read_guidelines(GUIDELINES).rules:
         if rule.advice != "none":
             assert f"{rule.effect.point:.2f}x" in page, rule.setting
-
-
-@needs("torch")
-def test_a_recommendation_needs_no_guidelines_of_ones_own(here: Here) -> None:
-    done = here(
-        "recommend", "--model", "fc", "--framework", "torch", "--hw", "auto", "--out", "rec"
-    )
-    assert done.returncode == 0, done.stderr
-    assert Path("rec/recommended.toml").exists()

@@ -1,5 +1,6 @@
 """Spaces to test with: the fake framework's profile on a machine that is only described."""
 
+import functools
 from pathlib import Path
 
 import msgspec
@@ -67,6 +68,12 @@ ALL_LIBRARIES = {
     "libiomp5": "/l/libiomp5.so",
     "libnuma": "/n",
 }
+
+
+@functools.cache
+def shipped_profile(name: str) -> Profile:
+    """Return a profile of the gallery, read once: it is never altered."""
+    return load_profile(name, SEARCH_SPACES)
 
 
 def machine(root: Path, **shape: object) -> Host:
@@ -143,6 +150,6 @@ def resolved(
     kind: str = "cnn",
     scenario: str = "offline",
 ) -> Space:
-    loaded = load_profile(profile, SEARCH_SPACES) if isinstance(profile, str) else profile
+    loaded = shipped_profile(profile) if isinstance(profile, str) else profile
     asked = workload(framework, kind, scenario=scenario)
     return resolve_space(loaded, host, asked, model(defaults), restrictions or Restrictions())

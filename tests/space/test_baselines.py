@@ -11,22 +11,21 @@ from tests.space.spaces import (
     machine,
     model,
     resolved,
+    shipped_profile,
     workload,
 )
-from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure, what_apt_adds
 from tuner.space.launching import plan_launch
-from tuner.space.profile_file import load_profile
 from tuner.space.restrictions import parse_restrictions
 
 
 def baselines(
     host: Host, framework: str, defaults: dict[str, Value], profile: str, width: float = 1.0
 ) -> dict[str, Baseline]:
-    loaded = load_profile(profile, SEARCH_SPACES)
+    loaded = shipped_profile(profile)
     space = resolved(host, framework, defaults, profile)
     found = resolve_baselines(loaded, host, workload(framework), model(defaults, width), space)
     return {baseline.name: baseline for baseline in found}
@@ -118,7 +117,7 @@ def test_the_guideline_of_the_paper_divides_cores_by_the_graphs_width(tmp_path: 
 
 def test_what_the_user_fixed_joins_recommendations_that_say_nothing_of_it(tmp_path: Path) -> None:
     host = machine(tmp_path, cores=8)
-    loaded = load_profile("fake", SEARCH_SPACES)
+    loaded = shipped_profile("fake")
     fixed = parse_restrictions([], ["fake.layout=packed"], [], "both")
     space = resolved(host, "fake", FAKE_DEFAULTS, "fake", fixed)
     listed = resolve_baselines(loaded, host, workload("fake"), model(FAKE_DEFAULTS), space)

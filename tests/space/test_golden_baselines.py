@@ -5,22 +5,21 @@ golden_baselines.toml has the values and explains its columns.
 
 from __future__ import annotations
 
+import functools
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from tests.host.machine import described, expand
-from tests.space.spaces import defaults_on, model, real_machine, resolved, workload
-from tuner.galleries import SEARCH_SPACES
+from tests.space.spaces import defaults_on, model, real_machine, resolved, shipped_profile, workload
 from tuner.host.identity import Host
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration, Value
 from tuner.space.baselines import Baseline, resolve_baselines
 from tuner.space.launching import LaunchPlan, plan_launch
-from tuner.space.profile_file import load_profile
 
 Tree = Callable[[str], Path]
 MACHINES = described()
@@ -90,6 +89,15 @@ class Golden(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     machine: dict[str, Answers]
 
 
+Raised = Callable[[str], Host]
+
+
+@pytest.fixture(scope="session")
+def raised(tree: Tree) -> Raised:
+    """The described machines as the tool reads them, each once."""
+    return functools.cache(lambda name: real_machine(tree(name), MACHINES[name]))
+
+
 GOLDEN = msgspec.convert(
     tomllib.loads(Path(__file__).with_name("golden_baselines.toml").read_text()), Golden
 )
@@ -98,7 +106,7 @@ GOLDEN = msgspec.convert(
 def listed(
     host: Host, framework: str, profile: str, *, kind: str = "cnn", width: float = 1.0
 ) -> dict[str, Baseline]:
-    loaded, defaults = load_profile(profile, SEARCH_SPACES), defaults_on(host, framework)
+    loaded, defaults = shipped_profile(profile), defaults_on(host, framework)
     space = resolved(host, framework, defaults, loaded, kind=kind)
     found = resolve_baselines(
         loaded, host, workload(framework, kind), model(defaults, width), space
@@ -111,13 +119,13 @@ def cores_of(plan: LaunchPlan, host: Host) -> int:
     return len({cpu.core for cpu in host.cpus if plan.cpus is None or cpu.id in plan.cpus})
 
 
-def threads_in_force(baseline: Baseline, host: Host, knob: str) -> Value:
+def threads_in_force(
+    baseline: Baseline, host: Host, knob: str, plans: Sequence[LaunchPlan]
+) -> Value:
     """Return what is set, or what the framework takes by itself on the CPUs that it is given."""
-    plans = plan_launch(baseline.configuration, host)
-    by_itself = min(
+    return baseline.configuration.get(knob) or min(
         cores_of(plan, host) if knob == OMP else len(plan.cpus or host.cpus) for plan in plans
     )
-    return baseline.configuration.get(knob) or by_itself
 
 
 def placed(baseline: Baseline, host: Host) -> Row:
@@ -146,7 +154,8 @@ def check(baseline: Baseline, row: Row, host: Host, framework: str, kind: str) -
     wanted = {"env.OMP_NUM_THREADS": row.threads} if framework == "torch" else {}
     if framework == "tensorflow":
         wanted = {INTER: row.inter, INTRA: row.intra}
-    assert {knob: threads_in_force(baseline, host, knob) for knob in wanted} == wanted
+    plans = plan_launch(baseline.configuration, host)
+    assert {knob: threads_in_force(baseline, host, knob, plans) for knob in wanted} == wanted
     found = placed(baseline, host)
     spelled = {c: ",".join(map(str, expand(getattr(row, c)))) for c in ("cpus", "last")}
     for column in ("instances", "cores", "cpus", "last", "memory"):
@@ -176,10 +185,10 @@ def check(baseline: Baseline, row: Row, host: Host, framework: str, kind: str) -
 @pytest.mark.parametrize("framework", ["torch", "tensorflow"])
 @pytest.mark.parametrize("name", GOLDEN.machine)
 def test_a_machines_baselines_are_what_their_publications_say(
-    name: str, framework: str, kind: str, tree: Tree
+    name: str, framework: str, kind: str, raised: Raised
 ) -> None:
     answers = GOLDEN.machine[name]
-    host = real_machine(tree(name), MACHINES[name])
+    host = raised(name)
     found = listed(host, framework, answers.profile, kind=kind)
     rows: dict[str, Row] = getattr(answers, framework)
     assert found.keys() == rows.keys()
@@ -188,9 +197,9 @@ def test_a_machines_baselines_are_what_their_publications_say(
 
 
 @pytest.mark.parametrize("name", GOLDEN.machine)
-def test_the_guideline_of_the_paper_gives_a_wide_graph_two_pools(name: str, tree: Tree) -> None:
+def test_the_guideline_of_the_paper_gives_a_wide_graph_two_pools(name: str, raised: Raised) -> None:
     answers = GOLDEN.machine[name]
-    host = real_machine(tree(name), MACHINES[name])
+    host = raised(name)
     found = listed(host, "torch", answers.profile, width=2.9)
     check(
         found["wang2019_guideline_torch"],
@@ -219,7 +228,7 @@ def check_that_it_can_be_started(baseline: Baseline, host: Host) -> None:
         assert named <= set(host.memory_nodes), plan.memory_policy
         assert policy != "interleave" or len(named) > 1
     for knob in (OMP, INTER, INTRA):
-        threads = threads_in_force(baseline, host, knob)
+        threads = threads_in_force(baseline, host, knob, plans)
         assert isinstance(threads, int)
         assert threads >= 1
         if len(plans) > 1:
@@ -228,8 +237,8 @@ def check_that_it_can_be_started(baseline: Baseline, host: Host) -> None:
 
 @pytest.mark.parametrize("profile", PROFILES)
 @pytest.mark.parametrize("name", MACHINES)
-def test_a_baseline_can_be_started_or_says_why_not(name: str, profile: str, tree: Tree) -> None:
-    host = real_machine(tree(name), MACHINES[name])
+def test_a_baseline_can_be_started_or_says_why_not(name: str, profile: str, raised: Raised) -> None:
+    host = raised(name)
     for framework in ("torch", "tensorflow"):
         for kind, width in (("cnn", 1.0), ("transformer", 1000.0)):
             found = listed(host, framework, profile, kind=kind, width=width)
@@ -243,8 +252,8 @@ def test_a_baseline_can_be_started_or_says_why_not(name: str, profile: str, tree
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_what_is_the_same_as_another_is_started_alike(name: str, tree: Tree) -> None:
-    host = real_machine(tree(name), MACHINES[name])
+def test_what_is_the_same_as_another_is_started_alike(name: str, raised: Raised) -> None:
+    host = raised(name)
     for framework in ("torch", "tensorflow"):
         found = listed(host, framework, "xeon")
         started = {b.name: plan_launch(b.configuration, host) for b in found.values()}
@@ -268,9 +277,9 @@ def check_one_instance_each(baseline: Baseline, host: Host) -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_one_instance_for_each_node_or_socket_is_meant_literally(name: str, tree: Tree) -> None:
+def test_one_instance_for_each_node_or_socket_is_meant_literally(name: str, raised: Raised) -> None:
     """Also where nodes interleave their CPUs, sockets differ in size, or a quota grants less."""
-    host = real_machine(tree(name), MACHINES[name])
+    host = raised(name)
     for quota in (None, host.physical_cores / 2, 2.5):
         limits = msgspec.structs.replace(host.limits, quota_cores=quota)
         granted = msgspec.structs.replace(host, limits=limits)
@@ -316,15 +325,13 @@ def test_a_mask_that_leaves_more_of_one_node_than_of_the_next(tree: Tree) -> Non
     assert gomp == "0-3"
 
 
-def test_a_quota_is_shared_by_the_instances_each_where_it_belongs(tree: Tree) -> None:
+def test_a_quota_is_shared_by_the_instances_each_where_it_belongs(raised: Raised) -> None:
     """A quota of 20 cores on 2 x 28, and of 32 on 2 x 64 with 16 last-level caches."""
-    xeon = real_machine(tree("xeon-8180m-2s"), MACHINES["xeon-8180m-2s"])
-    epyc = real_machine(tree("epyc-7763-2s-nps1"), MACHINES["epyc-7763-2s-nps1"])
     xeon, epyc = (
         msgspec.structs.replace(
             host, limits=msgspec.structs.replace(host.limits, quota_cores=quota)
         )
-        for host, quota in ((xeon, 20.0), (epyc, 32.0))
+        for host, quota in ((raised("xeon-8180m-2s"), 20.0), (raised("epyc-7763-2s-nps1"), 32.0))
     )
     found = listed(xeon, "torch", "xeon") | listed(xeon, "tensorflow", "xeon")
     for name in ("xeon_run_cpu_throughput", "itex_launch_throughput"):  # 20 / 2 = 10
@@ -341,10 +348,10 @@ def test_a_quota_is_shared_by_the_instances_each_where_it_belongs(tree: Tree) ->
         assert (row.cpus, row.last) == ("0,1,128,129", "120,121,248,249")
 
 
-def test_memory_is_not_bound_where_a_node_has_none(tree: Tree) -> None:
+def test_memory_is_not_bound_where_a_node_has_none(raised: Raised) -> None:
     """Only nodes 0 and 4 of eight have memory: an instance on node 1 cannot be bound to it."""
     name = "epyc-7601-2s-two-nodes-populated"
-    host = real_machine(tree(name), MACHINES[name])
+    host = raised(name)
     for baseline, n in (("xeon_run_cpu_throughput", 8), ("torch_guide_sockets", 2)):
         found = listed(host, "torch", "xeon")[baseline]
         plans = plan_launch(found.configuration, host)
@@ -355,10 +362,10 @@ def test_memory_is_not_bound_where_a_node_has_none(tree: Tree) -> None:
 
 @pytest.mark.parametrize(("pages", "is_live"), [("madvise", 1), ("always", 1), ("never", 0)])
 def test_gravitons_huge_pages_need_only_that_they_are_not_forbidden(
-    pages: str, is_live: bool, tree: Tree
+    pages: str, is_live: bool, raised: Raised
 ) -> None:
     name = "graviton3-c7g-16xlarge"
-    host = real_machine(tree(name), MACHINES[name])
+    host = raised(name)
     seen = msgspec.structs.replace(host.observations, transparent_huge_pages=pages)
     host = msgspec.structs.replace(host, observations=seen)
     found = listed(host, "torch", "arm")["graviton_torch"]

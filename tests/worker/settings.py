@@ -48,9 +48,8 @@ NO_ONEDNN: dict[str, Value] = {
     "tensorflow.layout_optimizer": False,
     **where(is_here("tcmalloc"), {"launch.allocator": "tcmalloc"}),
 }
-AMP: dict[str, Value] = where(
-    is_here("bf16 instructions"), {"tensorflow.auto_mixed_precision": "bf16"}
-)
+HAS_BF16 = is_here("bf16 instructions")
+AMP: dict[str, Value] = where(HAS_BF16, {"tensorflow.auto_mixed_precision": "bf16"})
 """Without oneDNN the option is accepted, and nothing happens."""
 
 # Settings that do not touch each other share a launch: those in force, and those that are not.
