@@ -153,19 +153,6 @@ def of_all_processes(tmp_path_factory: pytest.TempPathFactory, name: str) -> Pat
     return folder
 
 
-def made_once(
-    tmp_path_factory: pytest.TempPathFactory, name: str, make: Callable[[Path], None]
-) -> Path:
-    """Return a folder that `make` has filled, once for all processes of one pytest run."""
-    folder = of_all_processes(tmp_path_factory, name)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
-            make(folder)
-            (folder / "made").touch()
-    return folder
-
-
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """TorchInductor's cache for all launches that compile.
@@ -193,13 +180,15 @@ def designed_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def _shared_study(
     tmp_path_factory: pytest.TempPathFactory, name: str, model: str, budget: str, *more: str
 ) -> Path:
-    def tune(cwd: Path) -> None:
-        for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
-            del os.environ[variable]
-        arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
-        drawn = {DRAWS: "1"}
-        done = run(*arguments, "--out", "out", cwd=cwd, environment=drawn, is_virtual=True)
-        assert done.returncode == 0, done.stderr
-        (cwd / "events").write_text(done.stdout)
-
-    return made_once(tmp_path_factory, name, tune) / "out"
+    cwd = of_all_processes(tmp_path_factory, name)
+    with open(cwd / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (cwd / "events").exists():
+            for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
+                del os.environ[variable]
+            arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
+            drawn = {DRAWS: "1"}
+            done = run(*arguments, "--out", "out", cwd=cwd, environment=drawn, is_virtual=True)
+            assert done.returncode == 0, done.stderr
+            (cwd / "events").write_text(done.stdout)
+    return cwd / "out"

@@ -67,21 +67,21 @@ def _not_drawn(specifications: Sequence[object]) -> list[str]:
 class Forked:
     """Stands in for `subprocess.Popen` of a supervisor."""
 
-    seed: "subprocess.Popen[bytes]"
+    _seed: "subprocess.Popen[bytes]"
     _line: socket.socket | None = None
 
     def __init__(self, argv: Sequence[str], *, pass_fds: Sequence[int], **_: object) -> None:
-        self._line = self._line or self.sow()
+        self._line = self._line or self._sow()
         message = json.dumps({"fds": pass_fds, "order": [*map(int, argv[-2:])]})
         socket.send_fds(self._line, [message.encode()], pass_fds)
         self._ended = os.pidfd_open(int(self._line.recv(1 << 6)))
 
     @classmethod
-    def sow(cls) -> socket.socket:
+    def _sow(cls) -> socket.socket:
         """Start what forks: with the first launch, when the tool has its descriptors in order."""
         cls._line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            cls.seed = subprocess.Popen(
+            cls._seed = subprocess.Popen(
                 [sys.executable, "-P", str(SEED), str(theirs.fileno())],
                 env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
                 pass_fds=[theirs.fileno()],
@@ -89,14 +89,6 @@ class Forked:
                 start_new_session=True,
             )
         return cls._line
-
-    @classmethod
-    def uproot(cls) -> None:
-        """End what forks."""
-        if cls._line is not None:
-            cls._line.close()
-            cls._line = None
-            cls.seed.wait()
 
     def wait(self) -> None:
         """Wait until it has ended."""
@@ -155,13 +147,10 @@ class VirtualHost(ThisHost):
         self.processes = functools.partial(_Launcher, group=_group_on(clock))
 
 
-FORKING = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
-"""Stands in for `subprocess` in launchers/supervised.py."""
-
-
 if __name__ == "__main__":
     _spare()
     if STARTS not in os.environ:
-        vars(tuner.launchers.supervised)["subprocess"] = FORKING
+        forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
+        vars(tuner.launchers.supervised)["subprocess"] = forking
     tuner.study.phase_costs.LOADGEN_S = LOADGEN_S
     main(VirtualHost())

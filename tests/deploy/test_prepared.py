@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import made_once
 from tests.deploy.recommendations import written
 from tuner.host.environment import untuned
 from tuner.host.libraries import installed_frameworks
@@ -28,9 +27,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ran]:
 
     @functools.cache
     def of(framework: str) -> Ran:
-        folder = made_once(
-            tmp_path_factory, f"prepared-{framework}", functools.partial(run_all, framework)
-        )
+        folder = of_all_processes(tmp_path_factory, f"prepared-{framework}")
+        with once(folder) as is_to_be_run:
+            if is_to_be_run:
+                run_all(framework, folder)
         found: Ran = json.loads((folder / "ran.json").read_text())
         return found
 

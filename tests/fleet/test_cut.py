@@ -13,7 +13,17 @@ import pytest
 
 from benchmarks.ray_nodes import Nodes
 from tests.fleet.clusters import Drivers, marked_nodes
-from tests.fleet.test_ray import MODELS, ended, fleet, host_at_work, journal, rows, runs, wait_for
+from tests.fleet.test_ray import (
+    HOSTS,
+    MODELS,
+    ended,
+    fleet,
+    host_at_work,
+    journal,
+    rows,
+    runs,
+    wait_for,
+)
 
 BRIDGE = "tunebr0"
 SUBNET = "10.213.77"
@@ -24,7 +34,7 @@ def _ip(*arguments: str) -> None:
 
 
 pytestmark = [
-    pytest.mark.alone,
+    pytest.mark.slow,
     pytest.mark.skipif(find_spec("ray") is None, reason="an extra: pip install '.[fleet]'"),
     pytest.mark.skipif(
         os.getuid() != 0 or shutil.which("ip") is None,
@@ -74,7 +84,7 @@ class Network:
 @pytest.fixture
 def network() -> Iterator[Network]:
     try:
-        made = Network(("one", "two"))
+        made = Network(HOSTS)
     except subprocess.CalledProcessError as error:
         pytest.skip(f"network namespaces cannot be made here: {error.stderr.decode().strip()}")
     yield made
@@ -82,16 +92,19 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def cluster(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with marked_nodes(tmp_path_factory.mktemp("ray")) as made:
+def cluster(network: Network) -> Iterator[Nodes]:
+    with marked_nodes() as made:
         made.start("head", has_slot=False, ip=f"{SUBNET}.1")
-        for name in ("one", "two"):
+        for name in HOSTS:
             made.start(
                 name,
                 prefix=("ip", "netns", "exec", f"tune-{name}"),
                 address=f"{SUBNET}.1:{made.port}",
                 ip=network.address(name),
+                waits=False,
             )
+        for name in HOSTS:
+            made.joined(name)
         yield made
 
 

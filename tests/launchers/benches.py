@@ -4,12 +4,13 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from tests.command import MARKER, new_marker, wait_until_gone
-from tests.virtual import FORKING, Forked
+from tests.virtual import Forked
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.launchers import supervised
@@ -38,15 +39,24 @@ class Fake(msgspec.Struct, frozen=True):
     reference: Path
 
 
+class OfBenches(Forked):
+    """Forks the workers of benches."""
+
+
+FORKING = SimpleNamespace(Popen=OfBenches, DEVNULL=subprocess.DEVNULL)
+"""Stands in for `subprocess` in launchers/supervised.py."""
+
+
 @pytest.fixture(scope="session")
 def seed() -> Iterator[str]:
     """Start what forks workers (tests/seed.py); yield the marker that it and its forks have."""
     marker = new_marker()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(MARKER, marker)
-        Forked.sow()
+        line = OfBenches._sow()
     yield marker
-    Forked.uproot()
+    line.close()
+    OfBenches._seed.wait()
     assert wait_until_gone(marker) == []
 
 
@@ -66,7 +76,7 @@ def forked(seed: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Fork workers, which spares each the start of Python; check that nothing survives them."""
     monkeypatch.setattr(supervised, "subprocess", FORKING)
     yield
-    assert wait_until_gone(seed, but=(Forked.seed.pid,)) == []
+    assert wait_until_gone(seed, but=(OfBenches._seed.pid,)) == []
 
 
 @pytest.fixture

@@ -10,9 +10,8 @@ import pytest
 from benchmarks.deck import Deck, DeckSource
 from benchmarks.table import Cut, Table, Taken
 from tests.command import marked_processes
-from tests.launchers.benches import Maker, launcher_of, pids_of
+from tests.launchers.benches import Maker, OfBenches, launcher_of, pids_of
 from tests.space.spaces import workload
-from tests.virtual import Forked
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.protocol import Launch, Launcher
 from tuner.launchers.recorded import Played, PlayedSlice, RecordedLauncher
@@ -58,7 +57,7 @@ class Processes:
         os.kill(pid, 9)
 
     def works(self) -> bool:
-        return marked_processes(self._seed) != [Forked.seed.pid]
+        return marked_processes(self._seed) != [OfBenches._seed.pid]
 
 
 class Dying:
