@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.conftest import of_all_processes
 from tests.deploy.recommendations import written
+from tests.once import once
 from tuner.host.environment import untuned
 from tuner.host.libraries import installed_frameworks
 
