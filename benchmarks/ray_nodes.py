@@ -58,8 +58,9 @@ class Nodes:
         prefix: tuple[str, ...] = (),
         address: str | None = None,
         ip: str = "127.0.0.1",
+        waits: bool = True,
     ) -> None:
-        """Start a node; the first is the head."""
+        """Start a node; the first is the head. waits: until it has joined, else see `joined`."""
         is_head = not self._started
         at = (
             ("--head", f"--port={self.port}", f"--ray-client-server-port={self.client_port}",
@@ -76,9 +77,11 @@ class Nodes:
                      "XDG_CACHE_HOME": str(self.cache_of(name)), **(environment or {})},
                 cwd=self.folder, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        self._wait_for(name)
+        if waits:
+            self.joined(name)
 
-    def _wait_for(self, name: str) -> None:
+    def joined(self, name: str) -> None:
+        """Wait until a node has joined the cluster."""
         until = time.monotonic() + STARTS_S
         log = self.folder / f"{name}.log"
         while b"Ray runtime started" not in log.read_bytes():

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -85,9 +85,11 @@ def marked_processes(marker: str) -> list[int]:
     return found
 
 
-def wait_until_gone(marker: str, seconds: float = 10) -> list[int]:
-    """Wait for the marked processes to end; return those that did not."""
+def wait_until_gone(marker: str, seconds: float = 10, but: Container[int] = ()) -> list[int]:
+    """Wait for the marked processes to end, but those that may stay; return those that did not."""
     deadline = time.monotonic() + seconds
-    while (left := marked_processes(marker)) and time.monotonic() < deadline:
+    while left := [pid for pid in marked_processes(marker) if pid not in but]:
+        if time.monotonic() > deadline:
+            break
         time.sleep(0.02)
     return left

@@ -1,5 +1,6 @@
 """A launch file held against this host, and against guidelines."""
 
+import functools
 import json
 import math
 from collections.abc import Iterator
@@ -9,29 +10,33 @@ from typing import Any
 import pytest
 
 from tests.command import Here
+from tests.space.spaces import TENSORFLOW_DEFAULTS, TORCH_DEFAULTS, model
+from tests.wants import needs
+from tuner import plan
 from tuner.cli.lint import GAPS, KINDS, NOTES, REASONS
 from tuner.deploy.launched import Gap
 from tuner.deploy.lint_finding import Kind, Why
-from tuner.launchers.describe import describe_model
+from tuner.galleries import MODELS
+from tuner.launchers.describe import describe_model, find_model
 from tuner.linting import Note
 from tuner.record.guidelines import GUIDELINES_VERSION, Guidelines, Rule, write_as_json
 from tuner.record.interval import Interval
 from tuner.space.as_run import Cause
 
+TOLD = {
+    "torch": model(TORCH_DEFAULTS),
+    "tensorflow": model(TENSORFLOW_DEFAULTS),
+}
+"""What a build of each framework tells: see test_a_framework_that_builds_a_model_tells_the_same."""
+
 
 @pytest.fixture(autouse=True, scope="module")
-def described_once() -> Iterator[None]:
-    """The model that lint builds to see what is in force here is the same in each of these."""
-    known: dict[object, object] = {}
-
-    def described(ref: Any, framework: str, seed: int, waiting: Any, gpu: Any, *on: Any) -> object:
-        key = (ref, framework, seed, gpu)
-        if key not in known:
-            known[key] = describe_model(ref, framework, seed, waiting, gpu, *on)
-        return known[key]
-
+def told_beforehand() -> Iterator[None]:
+    """What is known of the model that lint builds without building it."""
+    found = functools.cache(lambda name: find_model(name, MODELS))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("tuner.plan.describe_model", described)
+        patched.setattr("tuner.plan.find_model", lambda name, *given, **more: found(name))
+        patched.setattr("tuner.plan.describe_model", lambda ref, framework, *given: TOLD[framework])
         yield
 
 
@@ -490,6 +495,25 @@ def test_nothing_of_the_file_is_executed(here: Here) -> None:
         "eval 'touch was_executed'\n",
     )
     assert not Path("was_executed").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=needs(name)) for name in ("torch", "tensorflow")]
+)
+def test_a_framework_that_builds_a_model_tells_the_same(
+    here: Here, framework: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Which variables a build reads, and what is in force with nothing set, it alone can tell."""
+    text = (
+        "OMP_NUM_THREADS=2\nKMP_BLOCKTIME=1\nKMP_AFFINITY=compact\nGOMP_SPINCOUNT=0\n"
+        "TF_ENABLE_ONEDNN_OPTS=1\nTF_NUM_INTEROP_THREADS=two\nMKLDNN_VERBOSE=0\n"
+    )
+    told = linted(here, text, "x.env", "--framework", framework)
+    monkeypatch.setattr(plan, "describe_model", describe_model)
+    monkeypatch.setattr(plan, "find_model", find_model)
+    assert linted(here, text, "x.env", "--framework", framework) == told
+    assert faults(told)
 
 
 def test_every_reason_has_its_sentence() -> None:

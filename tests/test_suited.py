@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.command import run
+from tests.command import Here, run
 from tests.host.machine import build
 from tests.host.test_gpus import RECORDINGS, tree_with
 from tests.space.spaces import workload
@@ -141,30 +141,36 @@ def test_weights_beyond_the_cards_memory_are_refused(host: Host) -> None:
     ],
 )
 def test_what_cannot_be_measured_on_a_card_is_one_line(
-    tmp_path: Path, recording: str | None, framework: str, said: str
+    here: Here,
+    monkeypatch: pytest.MonkeyPatch,
+    recording: str | None,
+    framework: str,
+    said: str,
 ) -> None:
     require(framework)
     if "built without" in said:
         require("PyTorch without CUDA")
-    environment = {STANDS_IN: str(RECORDINGS / recording) if recording else os.devnull}
     if recording is None:
-        environment = {"CUDA_VISIBLE_DEVICES": "-1"}
-    done = run("--model", "fc", "--hw", "cuda", "--framework", framework, "--budget", "40s",
-               cwd=tmp_path, environment=environment)  # fmt: skip
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    else:
+        monkeypatch.setenv(STANDS_IN, str(RECORDINGS / recording))
+    done = here("--model", "fc", "--hw", "cuda", "--framework", framework, "--budget", "40s")
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert len([line for line in done.stderr.splitlines() if "error:" in line]) == 1
-    assert not list(tmp_path.rglob("result.json"))
+    assert not list(Path.cwd().rglob("result.json"))
 
 
-def test_a_study_of_a_card_keeps_what_it_told(tmp_path: Path) -> None:
+def test_a_study_of_a_card_keeps_what_it_told(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On the fake, and on a card that was recorded: everything but the computing is real."""
     space = tmp_path / "card.toml"
     space.write_text('schema_version = 1\ntitle = "a card"\nextends = "fake"\ndevice = "cuda"\n')
     environment = {STANDS_IN: str(RECORDINGS / "h100_busy.json")}
     model = "fake@seed=2,noise=0.003"
-    done = run("--model", model, "--hw", str(space), "--budget", "8s", "--out", "out",
+    done = run("--model", model, "--hw", str(space), "--budget", "3s", "--out", "out",
                cwd=tmp_path, environment=environment, is_virtual=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = (tmp_path / "out/report.md").read_text()
@@ -172,6 +178,7 @@ def test_a_study_of_a_card_keeps_what_it_told(tmp_path: Path) -> None:
     assert "GPU memory 400 MiB (default 400 MiB)" in report
     assert '<th scope="row">GPU</th><td>NVIDIA H100' in (tmp_path / "out/report.html").read_text()
     assert 'device = "cuda"' in (tmp_path / "out/recommended.toml").read_text()
-    again = run("verify", "out", cwd=tmp_path, environment={"CUDA_VISIBLE_DEVICES": "-1"})
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
+    again = here("verify", "out")
     assert again.returncode == 2
     assert "--hw cuda measures on an NVIDIA GPU, and this process sees none" in again.stderr

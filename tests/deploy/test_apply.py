@@ -36,7 +36,14 @@ fast = tuned.prepare(model)
 made = fast(images)
 again = fast(images[:2])
 from torch._dynamo.utils import counters
+from tuner.errors import UsageError
+late = ""
+try:
+    tuner.apply(sys.argv[1])
+except UsageError as error:
+    late = str(error)
 print(json.dumps({
+    "late": late,
     "drift": float((made - expected).norm() / expected.norm()),
     "again": float((again - expected[:2]).norm() / expected.norm()),
     "compiled": counters["frames"]["ok"],
@@ -59,22 +66,16 @@ x = np.random.default_rng(0).standard_normal((4, 16), dtype=np.float32)
 expected = model(x, training=False).numpy()
 fast = tuned.prepare(model)
 made = fast(x).numpy()
+from tuner.errors import UsageError
+try:
+    tuner.apply(sys.argv[2])
+except UsageError as error:
+    late = str(error)
 print(json.dumps({
+    "late": late,
     "drift": float(np.linalg.norm(made - expected) / np.linalg.norm(expected)),
     "missing": tuned.missing,
 }))
-"""
-LATE = """
-import sys
-import torch
-torch.set_num_interop_threads(2)
-torch.ones(1 << 20) + 1
-import tuner
-from tuner.errors import UsageError
-try:
-    tuner.apply(sys.argv[1])
-except UsageError as error:
-    print(error)
 """
 
 
@@ -108,6 +109,7 @@ def told(output: str) -> dict[str, Any]:
 def test_a_program_sets_what_only_it_can_and_names_what_it_was_not_started_under(
     tmp_path: Path,
 ) -> None:
+    """To apply them again is too late: which only a PyTorch that has worked can say."""
     settings: dict[str, Value] = {
         "torch.interop_threads": 3,
         "torch.memory_format": "channels_last",
@@ -120,8 +122,11 @@ def test_a_program_sets_what_only_it_can_and_names_what_it_was_not_started_under
     assert found["inter-op"] == 3
     assert not found["grad"]
     assert found["missing"] == ["OMP_NUM_THREADS=1"]
+    assert "torch has begun to work before tuner.apply(" in found["late"]
+    assert "call it first" in found["late"]
 
 
+@pytest.mark.slow
 @needs("torch")
 def test_reduced_precision_and_a_compiler_are_in_force(tmp_path: Path, compiled: Path) -> None:
     settings: dict[str, Value] = {"torch.autocast": "bf16", "torch.compile.mode": "default"}
@@ -132,17 +137,15 @@ def test_reduced_precision_and_a_compiler_are_in_force(tmp_path: Path, compiled:
 
 
 @needs("tensorflow")
-def test_a_keras_model_is_frozen_and_compiled(tmp_path: Path) -> None:
+def test_a_keras_model_is_frozen_and_compiled_and_what_comes_too_late_is_one_clear_line(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "late").mkdir()
+    late = written(tmp_path / "late", {"tensorflow.keras_policy": "mixed_bfloat16"}, "tensorflow")
     settings: dict[str, Value] = {"tensorflow.frozen": True, "tensorflow.jit_compile": True}
-    found = told(run(TENSORFLOW, tmp_path, settings, "tensorflow"))
+    found = told(run(TENSORFLOW, tmp_path, settings, "tensorflow", str(late)))
+    assert "tensorflow has begun to work before tuner.apply(" in found.pop("late")
     assert found == {"drift": pytest.approx(0, abs=1e-5), "missing": []}
-
-
-@needs("torch")
-def test_too_late_is_one_clear_line(tmp_path: Path) -> None:
-    output = run(LATE, tmp_path, {"torch.interop_threads": 3})
-    assert "torch has begun to work before tuner.apply(" in output
-    assert "call it first" in output
 
 
 AHEAD = """
@@ -159,6 +162,7 @@ print(json.dumps(float((tuned.prepare(model)(x) - expected).abs().max())))
 """
 
 
+@pytest.mark.slow
 @needs("torch")
 def test_compiled_ahead_of_time_the_weights_are_those_of_this_model(
     tmp_path: Path, compiled: Path
@@ -183,26 +187,6 @@ def test_preloads_that_are_there_are_not_missing(
     assert told[0].filename == __file__
     monkeypatch.setenv("LD_PRELOAD", "/b.so:/opt/a/libtcmalloc.so:/c.so")
     assert tuner.apply(path).missing == ()
-
-
-LATE_KERAS = """
-import sys
-import tensorflow as tf
-tf.ones(3) + 1
-import tuner
-from tuner.errors import UsageError
-try:
-    tuner.apply(sys.argv[1])
-except UsageError as error:
-    print(error)
-"""
-
-
-@needs("tensorflow")
-def test_too_late_for_tensorflow_is_one_clear_line_too(tmp_path: Path) -> None:
-    settings: dict[str, Value] = {"tensorflow.keras_policy": "mixed_bfloat16"}
-    output = run(LATE_KERAS, tmp_path, settings, "tensorflow")
-    assert "tensorflow has begun to work before tuner.apply(" in output
 
 
 def test_a_library_of_the_environment_is_there_whatever_its_path(

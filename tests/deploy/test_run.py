@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.command import HANGS_S, MARKER, command, new_marker, run, wait_until_gone
+from tests.command import HANGS_S, MARKER, Here, command, new_marker, run, wait_until_gone
 from tests.deploy.recommendations import recommendation, written
 from tests.host.libraries import Describe
 from tests.space.spaces import machine
@@ -220,7 +220,7 @@ def test_killing_run_kills_the_program(tmp_path: Path) -> None:
     assert wait_until_gone(marker) == []
 
 
-def test_faults_of_ours_have_codes_of_their_own(tmp_path: Path) -> None:
+def test_faults_of_ours_have_codes_of_their_own(here: Here, tmp_path: Path) -> None:
     path = written(tmp_path, {})
     plain = tmp_path / "plain.txt"
     plain.write_text("not a program")
@@ -242,7 +242,7 @@ def test_faults_of_ours_have_codes_of_their_own(tmp_path: Path) -> None:
         ((str(path), "--", str(interpreted)), 126, missing),
         ((str(strange), "--", "true"), 125, "error: "),
     ):
-        done = run("run", *arguments, cwd=tmp_path)
+        done = here("run", *arguments)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr
         assert message in done.stderr
         assert "Traceback" not in done.stderr

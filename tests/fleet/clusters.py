@@ -3,6 +3,7 @@
 import contextlib
 import os
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,11 +14,15 @@ Driver = subprocess.Popen[str]
 
 
 @contextlib.contextmanager
-def marked_nodes(folder: Path) -> Iterator[Nodes]:
-    """Yield a cluster without nodes; fails where a process outlives them."""
+def marked_nodes() -> Iterator[Nodes]:
+    """Yield a cluster without nodes; fails where a process outlives them.
+
+    In a folder of a short name: a socket's path has 107 bytes at most, and Ray's own takes 66.
+    """
     marker = new_marker()
-    with nodes(folder, {MARKER: marker}) as made:
-        yield made
+    with tempfile.TemporaryDirectory(prefix="ray-") as folder:
+        with nodes(Path(folder), {MARKER: marker}) as made:
+            yield made
     assert wait_until_gone(marker, 30) == []
 
 

@@ -18,7 +18,10 @@ def drivers() -> Iterator[Drivers]:
     made.end()
 
 
-@pytest.fixture(scope="module", params=["postgresql", "mysql"])
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(system, marks=pytest.mark.slow) for system in ("postgresql", "mysql")],
+)
 def server(request: pytest.FixtureRequest) -> Iterator[Server]:
     require(DRIVERS[request.param])
     if reason := lacking(request.param):

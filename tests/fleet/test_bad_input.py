@@ -1,12 +1,10 @@
 """What a fleet cannot be asked for is one line, and leaves nothing."""
 
-import os
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.command import HANGS_S, command
+from tests.command import Here
 from tests.wants import needs
 
 pytestmark = needs("ray")
@@ -29,14 +27,13 @@ pytestmark = needs("ray")
         (("--models", "nothing", "--fleet", "auto"), "nothing"),
     ],
 )  # fmt: skip
-def test_bad_input_is_one_line(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
-    done = subprocess.run(
-        command(*arguments, "--framework", "fake", "--hw", "fake"), cwd=tmp_path,
-        env={k: v for k, v in os.environ.items() if k != "RAY_ADDRESS"},
-        capture_output=True, text=True, timeout=HANGS_S, check=False,
-    )  # fmt: skip
+def test_bad_input_is_one_line(
+    here: Here, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], told: str
+) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    done = here(*arguments, "--framework", "fake", "--hw", "fake")
     assert done.returncode == 2, done.stderr
     (line,) = done.stderr.splitlines()
     assert told in line
     assert "secret" not in line
-    assert not list(tmp_path.iterdir())
+    assert not list(Path.cwd().iterdir())

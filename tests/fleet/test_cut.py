@@ -10,7 +10,17 @@ import pytest
 
 from benchmarks.ray_nodes import Nodes
 from tests.fleet.clusters import Drivers, marked_nodes
-from tests.fleet.test_ray import MODELS, ended, fleet, host_at_work, journal, rows, runs, wait_for
+from tests.fleet.test_ray import (
+    HOSTS,
+    MODELS,
+    ended,
+    fleet,
+    host_at_work,
+    journal,
+    rows,
+    runs,
+    wait_for,
+)
 from tests.wants import lack, needs
 
 BRIDGE = "tunebr0"
@@ -21,7 +31,7 @@ def _ip(*arguments: str) -> None:
     subprocess.run(["ip", *arguments], check=True, capture_output=True)
 
 
-pytestmark = [pytest.mark.alone, needs("ray", "root", "iproute2")]
+pytestmark = [pytest.mark.slow, needs("ray", "root", "iproute2")]
 
 
 class Network:
@@ -65,7 +75,7 @@ class Network:
 @pytest.fixture
 def network() -> Iterator[Network]:
     try:
-        made = Network(("one", "two"))
+        made = Network(HOSTS)
     except subprocess.CalledProcessError as error:
         lack("a network of one's own", detail=error.stderr.decode().strip())
     yield made
@@ -73,16 +83,19 @@ def network() -> Iterator[Network]:
 
 
 @pytest.fixture
-def cluster(network: Network, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
-    with marked_nodes(tmp_path_factory.mktemp("ray")) as made:
+def cluster(network: Network) -> Iterator[Nodes]:
+    with marked_nodes() as made:
         made.start("head", has_slot=False, ip=f"{SUBNET}.1")
-        for name in ("one", "two"):
+        for name in HOSTS:
             made.start(
                 name,
                 prefix=("ip", "netns", "exec", f"tune-{name}"),
                 address=f"{SUBNET}.1:{made.port}",
                 ip=network.address(name),
+                waits=False,
             )
+        for name in HOSTS:
+            made.joined(name)
         yield made
 
 

@@ -14,7 +14,7 @@ from tuner.fleet.mirror import Piece, Watcher, archive, is_ahead, mend, put, rep
 from tuner.record.soundness import JOURNAL
 from tuner.record.store import Store
 
-STUDY = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "9s", "--out", "out")
+STUDY = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "3s", "--out", "out")
 
 
 def test_every_copy_of_a_study_under_way_is_sound(tmp_path: Path) -> None:

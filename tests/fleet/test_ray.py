@@ -21,20 +21,24 @@ from tests.fleet.clusters import Driver, Drivers, marked_nodes
 from tests.wants import needs
 from tuner.record.soundness import JOURNAL
 
-pytestmark = [pytest.mark.alone, needs("ray")]
-BUDGET = ("--hw", "fake", "--framework", "fake", "--budget", "60s")
+pytestmark = [pytest.mark.slow, needs("ray")]
+NARROW = ("--batch", "4", "--exclude", "fake.compile", "--exclude", "fake.precision", "--exclude",
+          "launch.allocator", "--exclude", "env.FAKE_THREADS")  # fmt: skip
+"""A study of so few settings ends long before its budget does."""
 MODELS = "fake@seed=2,noise=0.003"
 HOSTS = ("one", "two")
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def cluster() -> Iterator[Nodes]:
     """A head that declares no slot, two hosts, and one that says it has another numpy."""
-    with marked_nodes(tmp_path_factory.mktemp("ray")) as made:
+    with marked_nodes() as made:
         made.start("head", has_slot=False)
-        made.start("one")
-        made.start("two")
-        made.start("odd", environment=another_numpy(made.folder))
+        made.start("one", waits=False)
+        made.start("two", waits=False)
+        made.start("odd", environment=another_numpy(made.folder), waits=False)
+        for name in (*HOSTS, "odd"):
+            made.joined(name)
         yield made
 
 
@@ -108,7 +112,8 @@ def test_models_are_tuned_and_confirmed_and_nothing_stays_on_the_hosts(
 ) -> None:
     address = f"ray://127.0.0.1:{cluster.client_port}"
     models = f"{MODELS},fake@seed=5,noise=0.003"
-    asked = command("--models", models, "--fleet", address, *BUDGET, "--out", "out", "--json")
+    asked = command("--models", models, "--fleet", address, "--hw", "fake", "--framework", "fake",
+                    "--budget", "60s", *NARROW, "--out", "out", "--json")  # fmt: skip
     done = subprocess.run(
         asked, cwd=tmp_path, capture_output=True, text=True, timeout=HANGS_S, check=False
     )
@@ -168,7 +173,7 @@ def test_a_driver_that_was_stopped_or_killed_goes_on_by_the_same_command(
     cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
     # Long enough that a slow machine does not finish the study before the kill is noticed.
-    asked = fleet(MODELS, "--confirm-on", "0", budget="30s")
+    asked = fleet(MODELS, "--confirm-on", "0", budget="20s")
     driver = drivers.begin(cluster.address, asked, tmp_path)
     wait_for(driver, lambda: list((tmp_path / "out").glob("*/launches/*.jsonl")))
     driver.send_signal(signal.SIGINT)
@@ -199,7 +204,7 @@ def test_two_drivers_share_the_work_and_one_goes_on_with_what_the_other_leaves(
     cluster: Nodes, drivers: Drivers, tmp_path: Path
 ) -> None:
     models = ",".join(f"fake@seed={seed},noise=0.003" for seed in range(3))
-    asked = fleet(models, "--confirm-on", "0")
+    asked = fleet(models, "--confirm-on", "0", *NARROW)
     both = [drivers.begin(cluster.address, asked, tmp_path) for _ in range(2)]
     wait_for(both[0], lambda: len(list((tmp_path / "out").glob(f"*/{JOURNAL}"))) == 2)
     killed = next(each for each in both if has_placed(each, tmp_path))

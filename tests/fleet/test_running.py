@@ -9,7 +9,7 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
-from tests.command import DESIGNED, Here, run
+from tests.command import DESIGNED, Here
 from tests.fleet.databases import Server
 from tuner.errors import UsageError
 from tuner.fleet.mirror import Piece, archive
@@ -101,7 +101,7 @@ def test_a_page_of_somebody_elses_is_not_replaced(designed_study: Path, tmp_path
 
 
 def test_a_winner_that_is_refuted_elsewhere_is_not_shipped(
-    designed_study: Path, tmp_path: Path
+    designed_study: Path, tmp_path: Path, here: Here
 ) -> None:
     refuted = msgspec.structs.replace(SAID, verdict=Conclusion.REFUTED, reason="it is slower")
     (row,) = tune(tmp_path / "out", designed_study, lambda e: None, said=refuted)
@@ -109,7 +109,7 @@ def test_a_winner_that_is_refuted_elsewhere_is_not_shipped(
     page = (tmp_path / "out/index.md").read_text()
     assert "refuted" in page
     assert "not shipped" in page
-    done = run("run", "out/index.json", "--", "true", cwd=tmp_path)
+    done = here("run", "out/index.json", "--", "true")
     assert done.returncode == 125
     assert "on this kind of host" in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -126,6 +126,7 @@ def test_a_study_whose_result_cannot_be_read_has_failed(
     assert "result.json" in str(error.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["postgresql"], indirect=True)
 def test_a_database_that_restarts_under_a_run_has_every_study_in_the_end(
     designed_study: Path, tmp_path: Path, server: Server, monkeypatch: pytest.MonkeyPatch

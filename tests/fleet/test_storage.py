@@ -98,6 +98,7 @@ def test_a_file_that_is_none_is_named_and_stops_nothing(database: Database, tmp_
     assert f"{path} cannot be read" in database.copy("f/none", path)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["mysql"], indirect=True)
 def test_a_study_that_the_database_cannot_hold_is_said_and_nothing_is_left_of_it(
     database: Database, server: Server, finished_study: Path, tmp_path: Path

@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.command import run
+from tests.command import Here
 from tests.host.machine import build, described, raise_tree, write
 from tuner.host.checks import examine, look_around
 from tuner.host.finding import Finding, Surroundings
@@ -210,32 +210,36 @@ def test_every_finding_is_provoked_somewhere(tmp_path: Path) -> None:
     assert ids == SPOILED.keys() | of_machines
 
 
-def test_doctor_sees_a_variable_set_in_the_shell(tmp_path: Path) -> None:
-    done = run("doctor", "--json", cwd=tmp_path, environment={"KMP_BLOCKTIME": "1"})
+def test_doctor_sees_a_variable_set_in_the_shell(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KMP_BLOCKTIME", "1")
+    done = here("doctor", "--json")
     found = {f["id"]: f for f in json.loads(done.stdout)}
     assert "KMP_BLOCKTIME" in found["environment"]["message"]
 
 
-def test_doctor_sees_that_the_folder_cannot_be_written(tmp_path: Path) -> None:
+def test_doctor_sees_that_the_folder_cannot_be_written(here: Here, tmp_path: Path) -> None:
     blocker = tmp_path / "file"
     blocker.touch()
-    done = run("doctor", "--json", "--out", str(blocker / "below"), cwd=tmp_path)
+    done = here("doctor", "--json", "--out", str(blocker / "below"))
     assert "unwritable" in {f["id"] for f in json.loads(done.stdout)}
 
 
-def test_doctor_sees_a_missing_compiler(tmp_path: Path) -> None:
-    done = run("doctor", "--json", cwd=tmp_path, environment={"PATH": "/nowhere"})
+def test_doctor_sees_a_missing_compiler(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    done = here("doctor", "--json")
     assert "no_cxx" in {f["id"] for f in json.loads(done.stdout)}
 
 
-def test_doctor_sees_a_busy_machine(tmp_path: Path) -> None:
+def test_doctor_sees_a_busy_machine(here: Here) -> None:
     spinners = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"])
         for _ in os.sched_getaffinity(0)
     ]
     time.sleep(0.3)
     try:
-        done = run("doctor", cwd=tmp_path)
+        done = here("doctor")
     finally:
         for spinner in spinners:
             spinner.kill()

@@ -1,15 +1,19 @@
 """Benches of the fake model, after which nothing may be left."""
 
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
 
 from tests.command import MARKER, new_marker, wait_until_gone
+from tests.virtual import Forked
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
+from tuner.launchers import supervised
 from tuner.launchers.describe import describe_model, find_model, make_reference
 from tuner.launchers.process_launch import ProcessLaunch
 from tuner.launchers.processes import ProcessLauncher
@@ -35,18 +39,54 @@ class Fake(msgspec.Struct, frozen=True):
     reference: Path
 
 
+class OfBenches(Forked):
+    """Forks the workers of benches."""
+
+
+FORKING = SimpleNamespace(Popen=OfBenches, DEVNULL=subprocess.DEVNULL)
+"""Stands in for `subprocess` in launchers/supervised.py."""
+
+
 @pytest.fixture(scope="session")
-def fake(tmp_path_factory: pytest.TempPathFactory) -> Fake:
+def seed() -> Iterator[str]:
+    """Start what forks workers (tests/seed.py); yield the marker that it and its forks have."""
+    marker = new_marker()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(MARKER, marker)
+        line = OfBenches._sow()
+    yield marker
+    line.close()
+    OfBenches._seed.wait()
+    assert wait_until_gone(marker) == []
+
+
+@pytest.fixture(scope="session")
+def fake(seed: str, tmp_path_factory: pytest.TempPathFactory) -> Fake:
     """Asked once: no parameter of the fake changes its card, nor its outputs with nothing set."""
-    ref, card = find_model("fake", MODELS)
-    reference = tmp_path_factory.mktemp("fake") / "reference.npz"
-    make_reference(ref, "fake", 0, reference)
-    return Fake(ref, card, describe_model(ref, "fake", 0), reference)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(supervised, "subprocess", FORKING)
+        ref, card = find_model("fake", MODELS)
+        reference = tmp_path_factory.mktemp("fake") / "reference.npz"
+        make_reference(ref, "fake", 0, reference)
+        return Fake(ref, card, describe_model(ref, "fake", 0), reference)
 
 
 @pytest.fixture
-def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Maker]:
-    """Make benches for the fake model with parameters; check that nothing survives them."""
+def forked(seed: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Fork workers, which spares each the start of Python; check that nothing survives them."""
+    monkeypatch.setattr(supervised, "subprocess", FORKING)
+    yield
+    assert wait_until_gone(seed, but=(OfBenches._seed.pid,)) == []
+
+
+@pytest.fixture
+def bench_of(
+    fake: Fake, forked: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Maker]:
+    """Make benches for the fake model with parameters; check that nothing survives them.
+
+    Their workers are forked; see `started`.
+    """
     marker = new_marker()
     monkeypatch.setenv(MARKER, marker)
     benches: list[Bench] = []
@@ -81,6 +121,12 @@ def bench_of(fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
         bench.store.close()
     monkeypatch.delenv(MARKER)
     assert wait_until_gone(marker) == []
+
+
+@pytest.fixture
+def started(bench_of: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have workers started from nothing: for what only a new program shows."""
+    monkeypatch.setattr(supervised, "subprocess", subprocess)
 
 
 def pids_of(launch: Launch) -> tuple[int, ...]:

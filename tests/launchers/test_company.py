@@ -99,8 +99,9 @@ def test_the_seconds_of_all_launches_are_those_of_the_wall_clock(company_of: Mak
 
 @pytest.mark.parametrize("in_round", [False, True])
 def test_one_that_dies_beside_others_is_launched_again_alone(
-    company_of: Maker, in_round: bool
+    company_of: Maker, started: None, in_round: bool
 ) -> None:
+    """It knows the others by their command lines, which forks of one seed do not have."""
     bench = company_of(f"fake.layout=packed:crowded;{SLOW}")
     if in_round:
         bench.pacer.retire()

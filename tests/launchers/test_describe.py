@@ -6,6 +6,8 @@ from tuner.errors import UnknownName, UsageError
 from tuner.galleries import MODELS
 from tuner.launchers.describe import describe_model, find_model, gallery_cards
 
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_the_gallery_is_read_in_a_child() -> None:
     cards = {card.name: card for card in gallery_cards(MODELS)}

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.command import MARKER, marked_processes, new_marker, wait_until_gone
-from tests.launchers.benches import Maker, launcher_of, limit_memory
+from tests.launchers.benches import Fake, Maker, launcher_of, limit_memory
 from tests.wants import needs
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.launchers.describe import make_reference
 from tuner.launchers.instance_group import Team
 from tuner.launchers.memory import at_batch
 from tuner.launchers.worker_process import WorkerEnded
@@ -37,7 +36,7 @@ from tuner.record.protocol import (
 from tuner.record.workload import ModelRef
 from tuner.space.launching import LaunchPlan, plan_launch
 
-pytestmark = [needs("two cores"), pytest.mark.usefixtures("real_cpus")]
+pytestmark = [needs("two cores"), pytest.mark.usefixtures("real_cpus", "forked")]
 TWO: dict[str, Value] = {"launch.instances": 2}
 FAKE = ModelRef("fake", str(MODELS / "fake.py"))
 
@@ -83,14 +82,12 @@ def test_where_the_instances_run_is_read_back_from_the_kernel(bench_of: Maker) -
 
 
 def test_instances_that_are_not_where_they_belong_are_not_credited(
-    tmp_path: Path, marker: str
+    fake: Fake, tmp_path: Path, marker: str
 ) -> None:
-    reference = tmp_path / "fake.npz"
-    make_reference(FAKE, "fake", 0, reference)
     right = plan_launch(Configuration.of(TWO), probe())
     team = Team(right, tmp_path / "log", {MARKER: marker})
     try:
-        order = Begin(1, FAKE, "fake", 0, TWO, "none", str(reference))
+        order = Begin(1, FAKE, "fake", 0, TWO, "none", str(fake.reference))
         # as if both had landed on the same CPUs
         team._plans = (right[0], LaunchPlan({}, right[0].cpus, "none", 1, 2))
         assert isinstance(team.ask(order, 30, lambda _: None), Built)
@@ -125,12 +122,10 @@ def test_one_that_fails_ends_all(bench_of: Maker, fault: str) -> None:
     assert bench.measure(Configuration(), Purpose.SEARCH, noise=Scatter(0.02, 0.01)).slices
 
 
-def test_one_that_dies_in_a_slice_ends_all(tmp_path: Path, marker: str) -> None:
-    reference = tmp_path / "fake.npz"
-    make_reference(FAKE, "fake", 0, reference)
+def test_one_that_dies_in_a_slice_ends_all(fake: Fake, tmp_path: Path, marker: str) -> None:
     team = Team(plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker})
     try:
-        team.ask(Begin(1, FAKE, "fake", 0, TWO, "none", str(reference)), 30, lambda _: None)
+        team.ask(Begin(1, FAKE, "fake", 0, TWO, "none", str(fake.reference)), 30, lambda _: None)
         team.ask(Prepare(Load(OFFLINE, 4)), 30, lambda _: None)
         team.ask(WarmUp(), 30, lambda _: None)
         os.kill(team.pids[1], 9)
@@ -153,16 +148,14 @@ def test_an_idle_team_runs_on_no_cpu(tmp_path: Path, marker: str) -> None:
 
 
 def test_an_instance_begins_when_told_and_works_until_all_have_ended(
-    tmp_path: Path, marker: str
+    fake: Fake, tmp_path: Path, marker: str
 ) -> None:
     """The worker's side of a slice in company, the tool's part played by hand."""
-    reference = tmp_path / "fake.npz"
-    make_reference(FAKE, "fake", 0, reference)
     plan = plan_launch(Configuration.of(TWO), probe())[0]
     team = Team([plan], tmp_path / "log", {MARKER: marker})
     worker = team._members[0]
     try:
-        team.ask(Begin(1, FAKE, "fake", 0, {}, "none", str(reference)), 30, lambda _: None)
+        team.ask(Begin(1, FAKE, "fake", 0, {}, "none", str(fake.reference)), 30, lambda _: None)
         team.ask(Prepare(Load(OFFLINE, 4)), 30, lambda _: None)
         team.ask(WarmUp(), 30, lambda _: None)
         worker.send(Measure(3, 0.2, 1, in_team=True))

@@ -10,8 +10,8 @@ import pytest
 
 from benchmarks.deck import Deck, DeckSource
 from benchmarks.table import Cut, Table, Taken
-from tests.command import MARKER, marked_processes
-from tests.launchers.benches import Maker, launcher_of, pids_of
+from tests.command import marked_processes
+from tests.launchers.benches import Maker, OfBenches, launcher_of, pids_of
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
 from tuner.host.identity import probe
 from tuner.launchers.clock import VirtualClock
@@ -49,7 +49,8 @@ class Side(Protocol):
 class Processes:
     """Workers that run the fake framework."""
 
-    def __init__(self, bench_of: Maker) -> None:
+    def __init__(self, bench_of: Maker, seed: str) -> None:
+        self._seed = seed
         bench = bench_of(faults="fake.layout=packed:crash;fake.layout=blocked:wrong_output")
         self.store = bench.store
         self.launcher = launcher_of(bench)
@@ -59,7 +60,7 @@ class Processes:
         os.kill(pid, 9)
 
     def works(self) -> bool:
-        return bool(marked_processes(os.environ[MARKER]))
+        return marked_processes(self._seed) != [OfBenches._seed.pid]
 
 
 class Dying:
@@ -134,7 +135,7 @@ class Recorded:
 @pytest.fixture(params=["processes", "recorded"])
 def side(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Side]:
     if request.param == "processes":
-        yield Processes(request.getfixturevalue("bench_of"))
+        yield Processes(request.getfixturevalue("bench_of"), request.getfixturevalue("seed"))
     else:
         with Store(tmp_path / "study") as store:
             yield Recorded(store)

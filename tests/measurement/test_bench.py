@@ -117,7 +117,7 @@ def test_a_hang_is_timed_out(bench_of: Maker, fault: str, monkeypatch: pytest.Mo
     assert record.ending.outcome is Outcome.TIMED_OUT
 
 
-def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker) -> None:
+def test_every_launch_begins_its_stack_elsewhere(bench_of: Maker, started: None) -> None:
     bench = bench_of()
     bench.pacer.block()
     (pacer,) = launcher_of(bench).running

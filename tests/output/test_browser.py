@@ -78,6 +78,7 @@ def test_the_page_is_whole_and_asks_for_nothing_but_itself(browser: Any, report:
         assert box["height"] > 60
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("viewport", [DESK, TELEPHONE], ids=["desk", "telephone"])
 def test_nothing_makes_the_page_wider_than_the_screen(
     browser: Any, report: Path, viewport: dict[str, int]
@@ -94,6 +95,7 @@ def test_nothing_makes_the_page_wider_than_the_screen(
     assert min(sizes) >= 9  # pixels: text of a figure is not shrunk until nobody can read it
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [1100, 400])
 def test_no_table_is_cut_off_nor_scrolls(browser: Any, report: Path, width: int) -> None:
     """On a telephone a row stands below the other, each cell behind the head of its column."""
@@ -117,23 +119,27 @@ LUMINANCE = """selector => {
 }"""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("selector", ["body", "figcaption", ".source", "nav a"])
 def test_text_stands_out_in_the_light_and_in_the_dark(
-    browser: Any, report: Path, scheme: str, selector: str
+    browser: Any, report: Path, scheme: str
 ) -> None:
     """Contrast of 4.5:1 (WCAG 2.2, 1.4.3)."""
-    seen = opened(browser, report, scheme=scheme).page.evaluate(LUMINANCE, selector)
-    assert (seen["ground"] < 0.1) == (scheme == "dark")
-    assert seen["contrast"] >= 4.5
+    page = opened(browser, report, scheme=scheme).page
+    for selector in ("body", "figcaption", ".source", "nav a"):
+        seen = page.evaluate(LUMINANCE, selector)
+        assert (seen["ground"] < 0.1) == (scheme == "dark"), selector
+        assert seen["contrast"] >= 4.5, selector
 
 
+@pytest.mark.slow
 def test_axes_take_the_colour_of_the_page(browser: Any, report: Path) -> None:
     fill = "getComputedStyle(document.querySelector('.wide svg text')).fill"
     assert opened(browser, report).look(fill) == "rgb(0, 0, 0)"
     assert opened(browser, report, scheme="dark").look(fill) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.slow
 def test_everything_is_reached_by_keyboard(browser: Any, report: Path) -> None:
     seen = opened(browser, report)
     reached = []
@@ -151,6 +157,7 @@ def test_everything_is_reached_by_keyboard(browser: Any, report: Path) -> None:
     assert seen.page.get_by_role("region", name="Trials").is_visible()
 
 
+@pytest.mark.slow
 def test_a_screen_reader_finds_headings_tables_and_what_each_figure_says(
     browser: Any, report: Path
 ) -> None:
@@ -167,6 +174,7 @@ def test_a_screen_reader_finds_headings_tables_and_what_each_figure_says(
     assert any(label and label.startswith("reduced: ") for label in labels)
 
 
+@pytest.mark.slow
 def test_on_paper_nothing_is_hidden(browser: Any, report: Path, tmp_path: Path) -> None:
     seen = opened(browser, report, scheme="dark")
     seen.page.emulate_media(media="print")
@@ -177,6 +185,7 @@ def test_on_paper_nothing_is_hidden(browser: Any, report: Path, tmp_path: Path) 
     assert (tmp_path / "report.pdf").read_bytes().count(b"/Type /Page\n") >= 3
 
 
+@pytest.mark.slow
 def test_hostile_text_does_nothing(browser: Any, tmp_path: Path) -> None:
     bad = "</style></title><script>alert(1)</script><img src=http://127.0.0.1/x onerror=alert(2)>"
     data: dict[str, Any] = json.loads(msgspec.json.encode(whole()))
@@ -199,6 +208,7 @@ def test_hostile_text_does_nothing(browser: Any, tmp_path: Path) -> None:
     assert bad in seen.page.locator("h1").inner_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("viewport", [DESK, TELEPHONE], ids=["desk", "telephone"])
 def test_compared_studies_stand_on_one_page_with_names_that_do_nothing(
     browser: Any, tmp_path: Path, viewport: dict[str, int]

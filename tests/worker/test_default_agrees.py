@@ -19,6 +19,7 @@ from tests.worker.workers import TINY
 from tuner.host.environment import untuned
 from tuner.record.launch import Profiled
 from tuner.record.workload import ModelFacts
+from tuner.worker.gallery import Image
 
 # Each runs a plain script without letting it measure, then looks at one call of it.
 _TORCH = """
@@ -68,6 +69,7 @@ def of_default(told: Ask, framework: str) -> tuple[dict[str, float], dict[str, i
     profiled = told(framework, {}).profiled
     assert isinstance(profiled, Profiled)
     (image,) = MODEL.inputs
+    assert isinstance(image, Image)
     script = plain(framework, image.height, image.width, MODEL.reference_batch)
     return {o.name: o.calls for o in profiled.operators}, script
 

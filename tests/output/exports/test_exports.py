@@ -4,9 +4,11 @@ import io
 import json
 import os
 import re
+import runpy
 import shlex
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -288,23 +290,46 @@ def test_the_servers_of_other_frameworks_are_named() -> None:
         exported("torchserve", shipped(framework="tensorflow"))
 
 
-@each
-def test_the_python_file_runs_beside_its_recommendation(r: Recommendation, tmp_path: Path) -> None:
-    program = tmp_path / "serve.py"
+def python_file(r: Recommendation, folder: Path) -> Path:
+    program = folder / "serve.py"
     program.write_text(exported("python", r) + "print(BATCH)\n")
-    if "\n" in r.workload.model:  # a study never writes one that cannot be read
-        compile(program.read_text(), "serve.py", "exec")
-        return
-    write_recommendation(tmp_path / "recommended.toml", r)
-    environment = {k: v for k, v in os.environ.items() if k not in r.environment}
-    done = subprocess.run(
-        [sys.executable, str(program)],
-        env=environment, capture_output=True, text=True, check=True,
-    )  # fmt: skip
-    *missing, batch = done.stdout.splitlines()
+    write_recommendation(folder / "recommended.toml", r)
+    return program
+
+
+def check_what_it_printed(r: Recommendation, said: str) -> None:
+    *missing, batch = said.splitlines()
     assert batch == "16"
     for name in r.environment:
         assert any(name in line for line in missing), missing
+
+
+@each
+def test_the_python_file_runs_beside_its_recommendation(
+    r: Recommendation,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    if "\n" in r.workload.model:  # a study never writes one that cannot be read
+        compile(exported("python", r), "serve.py", "exec")
+        return
+    for name in r.environment:
+        monkeypatch.delenv(name, raising=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what it was not started under: it prints it as well
+        runpy.run_path(str(python_file(r, tmp_path)), run_name="__main__")
+    check_what_it_printed(r, capsys.readouterr().out)
+
+
+def test_the_python_file_is_a_program(tmp_path: Path) -> None:
+    r = EVERY["in the program"]
+    environment = {k: v for k, v in os.environ.items() if k not in r.environment}
+    done = subprocess.run(
+        [sys.executable, str(python_file(r, tmp_path))],
+        env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    check_what_it_printed(r, done.stdout)
 
 
 def test_a_python_file_written_elsewhere_says_what_belongs_next_to_it(
