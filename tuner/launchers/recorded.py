@@ -31,7 +31,10 @@ from tuner.record.launch import (
     LaunchRequest,
     Prepared,
     Purpose,
+    ReadBack,
     Slice,
+    latency,
+    packed,
 )
 from tuner.record.load import Offer
 from tuner.record.objective import Objective
@@ -65,6 +68,8 @@ class PlayedSlice(msgspec.Struct, frozen=True):
     """What disturbed it; empty if nothing did."""
     took_s: float
     """Its seconds, with those of the discarded call before it."""
+    spread: tuple[float, ...] = ()
+    """The seconds of each call over their mean; empty where calls were not timed one by one."""
 
 
 class Played(Protocol):
@@ -108,23 +113,30 @@ class MadeUp:
         slice_sd: float = 0.0,
         drift: Callable[[float], float] = lambda now_s: 0.0,
         fault: Callable[[Configuration], Ending | None] = lambda configuration: None,
+        wrong: Callable[[Configuration], Ending | None] = lambda configuration: None,
+        n_calls: int = 0,
         start_s: float = 1.0,
         slice_s: float = 0.3,
         check_s: float = 0.1,
+        clock: VirtualClock | None = None,
     ) -> None:
         """Make a source up.
 
         log_rate: the logarithm of a configuration's items per second. launch_sd, slice_sd: standard
         deviations of that logarithm from launch to launch, and from slice to slice of a launch.
         drift: what the host adds to it at a moment. fault: how a launch of a configuration fails,
-        before its first slice. start_s, slice_s, check_s: what the steps of a launch cost.
+        before its first slice; wrong: how it fails when its outputs are checked. n_calls: how many
+        calls of a slice are timed one by one, each as noisy as a slice. start_s, slice_s, check_s:
+        what the steps of a launch cost. clock: that of other sources, to share it.
         """
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.log_rate = log_rate
         self.launch_sd = launch_sd
         self.slice_sd = slice_sd
         self.drift = drift
         self.fault = fault
+        self.wrong = wrong
+        self.n_calls = n_calls
         self.start_s, self.slice_s, self.check_s = start_s, slice_s, check_s
         self.random = random.Random(seed)
 
@@ -140,14 +152,17 @@ class _MadeUpLaunch:
         self._source = source
         self._level = source.log_rate(configuration) + source.random.gauss(0, source.launch_sd)
         self.fixed_s, self.check_s = source.start_s, source.check_s
-        self.failure = source.fault(configuration)
-        self.has_slices = self.failure is None
+        at_start = source.fault(configuration)
+        self.failure = at_start or source.wrong(configuration)
+        self.has_slices = at_start is None
 
     def slice(self) -> PlayedSlice:
         source = self._source
         level = self._level + source.drift(source.clock.now_s())
         rate = math.exp(level + source.random.gauss(0, source.slice_sd))
-        return PlayedSlice(rate, (), source.slice_s)
+        calls = [math.exp(source.random.gauss(0, source.slice_sd)) for _ in range(source.n_calls)]
+        mean = sum(calls) / max(1, len(calls))
+        return PlayedSlice(rate, (), source.slice_s, tuple(each / mean for each in calls))
 
 
 class RecordedLaunch:
@@ -160,12 +175,14 @@ class RecordedLaunch:
         clock: VirtualClock,
         on_end: Callable[[LaunchRecord], None],
         complete: Complete,
+        read_back: tuple[ReadBack, ...] = (),
     ) -> None:
         self._file = store.open_launch(request)
+        self._read_back = read_back
         self._clock = clock
         self._on_end = on_end
         self._complete = complete
-        self._slicing_s = 0.0
+        self._slicing_s = self._failed_check_s = 0.0
         self._is_gone = False
         self.fixed_s = 0.0
 
@@ -178,7 +195,7 @@ class RecordedLaunch:
         if played.failure is not None and not played.has_slices:
             self.finish(_among_companions(played.failure, self.record.request.n_companions))
         else:
-            self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, ()))
+            self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, self._read_back))
 
     @property
     def record(self) -> LaunchRecord:
@@ -202,8 +219,18 @@ class RecordedLaunch:
         self._clock.advance(found.took_s)
         self._slicing_s += found.took_s
         request = self.record.request
-        taken = Slice(index, request.batch, 1, request.batch / found.rate, self._clock.now_s(),
-                      Interference(dirty=found.dirty))  # fmt: skip
+        call_s = [request.batch / found.rate * each for each in found.spread]
+        n_calls = len(call_s) or 1
+        taken = Slice(
+            index,
+            request.batch,
+            n_calls,
+            n_calls * request.batch / found.rate,
+            self._clock.now_s(),
+            Interference(dirty=found.dirty),
+            latency=latency(call_s) if call_s else None,
+            packed_calls=packed(call_s),
+        )
         self._file.add(SliceTaken(self._complete(taken, request.slo)))
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
@@ -217,7 +244,7 @@ class RecordedLaunch:
         if self._played.failure is None:
             self._file.add(Checked(outputs, self._played.check_s))
         else:
-            self.record.check_s = self._played.check_s
+            self._failed_check_s = self._played.check_s
             self.finish(self._played.failure)
 
     def validate(self, order: LoadgenOrder) -> Validation:
@@ -232,7 +259,8 @@ class RecordedLaunch:
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
         if self.goes_on:
-            total_s = self.fixed_s + self._slicing_s + self.record.check_s
+            check_s = self.record.check_s + self._failed_check_s
+            total_s = self.fixed_s + self._slicing_s + check_s
             self._file.end(ending or Ending(Outcome.MEASURED), total_s, self._slicing_s)
             self._on_end(self.record)
         return self.record
@@ -248,6 +276,13 @@ def _among_companions(failure: Ending, n_companions: int) -> Ending:
     if not n_companions or failure.outcome is Outcome.NOT_APPLICABLE:
         return failure
     return Ending(Outcome.INTERRUPTED, failure.reason)
+
+
+ReadsBack = Callable[[Configuration], tuple[ReadBack, ...]]
+
+
+def _nothing(configuration: Configuration) -> tuple[ReadBack, ...]:
+    return ()
 
 
 class SideBySide(msgspec.Struct, frozen=True):
@@ -270,6 +305,7 @@ class RecordedLauncher:
         card: ModelCard,
         side_by_side: SideBySide | None = None,
         *,
+        read_back: ReadsBack = _nothing,
         session: int = 1,
         objective: Objective | None = None,
         listen: Listener = lambda _: None,
@@ -280,6 +316,7 @@ class RecordedLauncher:
         self._store = store
         self._card = card
         self._side_by_side = side_by_side or SideBySide()
+        self._read_back = read_back
         self._session = session
         self._slo = objective.slo if objective is not None else None
         self._listen = listen
@@ -340,7 +377,12 @@ class RecordedLauncher:
             slo=self._slo,
         )
         launch = RecordedLaunch(
-            self._store, request, self._source.clock, self._on_end, self._complete
+            self._store,
+            request,
+            self._source.clock,
+            self._on_end,
+            self._complete,
+            self._read_back(configuration),
         )
         self._started.append(launch)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
@@ -370,8 +412,11 @@ class RecordedTestbed:
         card: ModelCard,
         facts: ModelFacts,
         side_by_side: SideBySide | None = None,
+        read_back: ReadsBack = _nothing,
     ) -> None:
+        """read_back: what a launch of a configuration reads back; nothing unless given."""
         self._source = source
+        self._read_back = read_back
         self._card = card
         self._facts = facts
         self._side_by_side = side_by_side
@@ -427,6 +472,7 @@ class RecordedTestbed:
             store,
             workload.card,
             self._side_by_side,
+            read_back=self._read_back,
             session=session,
             objective=objective,
             listen=listen,

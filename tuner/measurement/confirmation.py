@@ -200,9 +200,10 @@ def early_interval(differences: Sequence[float], known: Noise) -> Interval | Non
     Pooled with what the rounds themselves scatter by: a noisier hour makes it wider. None of a
     single round, which does not show whether this hour is like that in which the scatter was seen.
     """
-    n, mean = len(differences), float(np.mean(differences))
+    n = len(differences)
     if n < 2:
         return None
+    mean = float(np.mean(differences))
     freedom = known.freedom + n - 1
     squares = 2 * known.launch_sd**2 * known.freedom + float(np.var(differences, ddof=1)) * (n - 1)
     half = float(-stdtrit(freedom, ALPHA / 2)) * math.sqrt(squares / freedom / n)
