@@ -16,7 +16,7 @@ Here = Callable[..., subprocess.CompletedProcess[str]]
 NOTHING: Mapping[str, str] = MappingProxyType({})
 HANGS_S = 1800.0
 """What takes longer hangs; no host is so slow or so busy that what a test starts does."""
-VIRTUAL = Path(__file__).with_name("virtual.py")
+VIRTUAL, MADE_UP = (Path(__file__).with_name(f"{name}.py") for name in ("virtual", "made_up"))
 MARKER = "TUNE_FRAMEWORK_TEST_MARKER"
 FINISHED = "fake@seed=2,noise=0.003,faults=fake.compile=fast:crash"
 """The model of the fixture `finished_study`."""
@@ -24,9 +24,14 @@ DESIGNED = "fake@seed=3,noise=0.003"
 """The model of the fixture `designed_study`."""
 
 
-def command(*arguments: str, is_virtual: bool = False) -> list[str]:
-    """Return the command line of the tool; is_virtual: its budget holds the same on every host."""
-    program = [str(VIRTUAL)] if is_virtual else ["-m", "tuner.cli.main"]
+def command(*arguments: str, is_virtual: bool = False, is_made_up: bool = False) -> list[str]:
+    """Return the command line of the tool.
+
+    is_virtual: its budget holds the same on every host. is_made_up: nor does it start a worker.
+    """
+    program = ["-m", "tuner.cli.main"]
+    if is_virtual or is_made_up:
+        program = [str(MADE_UP if is_made_up else VIRTUAL)]
     return [sys.executable, "-P", *program, *arguments]
 
 
@@ -36,9 +41,10 @@ def run(
     timeout: float = HANGS_S,
     environment: Mapping[str, str] = NOTHING,
     is_virtual: bool = False,
+    is_made_up: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command(*arguments, is_virtual=is_virtual),
+        command(*arguments, is_virtual=is_virtual, is_made_up=is_made_up),
         cwd=cwd,
         env={**os.environ, "COLUMNS": "200", **environment},
         capture_output=True,

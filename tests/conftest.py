@@ -1,23 +1,25 @@
 """What every test starts from: no tuning variable in the environment; described machines."""
 
-import fcntl
 import functools
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from threadpoolctl import threadpool_limits
 
-from tests.command import DESIGNED, FINISHED, Here, run
+from tests.command import DESIGNED, FINISHED, NOTHING, Here, run
 from tests.described import remembering
 from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
+from tests.made_up import tuned_here
+from tests.once import once
 from tests.virtual import DRAWS, unsync
 from tests.wants import (  # noqa: F401  # pytest takes them from here
     pytest_configure,
@@ -117,7 +119,7 @@ def here(
 
     def told(*arguments: str, testbed: Testbed | None = None) -> subprocess.CompletedProcess[str]:
         capsys.readouterr()
-        code = command(arguments, testbed)
+        code = tuned_here(arguments, testbed) if testbed else command(arguments)
         said = capsys.readouterr()
         return subprocess.CompletedProcess(arguments, code, said.out, said.err)
 
@@ -187,11 +189,9 @@ def made_once(
 ) -> Path:
     """Return a folder that `make` has filled, once for all processes of one pytest run."""
     folder = of_all_processes(tmp_path_factory, name)
-    with open(folder / "lock", "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "made").exists():
+    with once(folder) as is_to_be_made:
+        if is_to_be_made:
             make(folder)
-            (folder / "made").touch()
     return folder
 
 
@@ -215,19 +215,49 @@ def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def designed_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a designed part, of the model DESIGNED."""
-    return _shared_study(tmp_path_factory, "designed_study", DESIGNED, "20s", "--designed")
+    """The same with a designed part, of the model DESIGNED; its launches are made up."""
+    return _shared_study(
+        tmp_path_factory, "designed_study", DESIGNED, "20s", "--designed", is_made_up=True
+    )
+
+
+@pytest.fixture(scope="session")
+def shared_study(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Return studies of the fake in real processes; a command that is repeated runs once.
+
+    For whatever only reads one. Called with model, budget, further arguments, and `environment`.
+    """
+
+    def shared(*arguments: str, environment: Mapping[str, str] = NOTHING) -> Path:
+        asked = json.dumps([arguments, sorted(environment.items())])
+        name = f"study-{hashlib.sha256(asked.encode()).hexdigest()[:16]}"
+        return _shared_study(tmp_path_factory, name, *arguments, environment=environment)
+
+    return shared
 
 
 def _shared_study(
-    tmp_path_factory: pytest.TempPathFactory, name: str, model: str, budget: str, *more: str
+    tmp_path_factory: pytest.TempPathFactory,
+    name: str,
+    model: str,
+    budget: str,
+    *more: str,
+    is_made_up: bool = False,
+    environment: Mapping[str, str] = NOTHING,
 ) -> Path:
     def tune(cwd: Path) -> None:
         for variable in tuning_variables(os.environ):  # of modules before: see untuned_module
             del os.environ[variable]
         arguments = ("--model", model, "--hw", "fake", "--json", "--budget", budget, *more)
-        drawn = {DRAWS: "1"}
-        done = run(*arguments, "--out", "out", cwd=cwd, environment=drawn, is_virtual=True)
+        done = run(
+            *arguments,
+            "--out",
+            "out",
+            cwd=cwd,
+            environment={DRAWS: "1", **environment},
+            is_virtual=True,
+            is_made_up=is_made_up,
+        )
         assert done.returncode == 0, done.stderr
         (cwd / "events").write_text(done.stdout)
 

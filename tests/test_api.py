@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 
 import tuner
+import tuner.api
 from tests.command import VIRTUAL
+from tests.made_up import MadeUpFake
 from tuner.errors import NothingMeasured, UsageError
+from tuner.record.events import Event, FrameworkEnds, StudyBegins
 
 # no `if __name__`: what is measured are processes of the tool's own, not forks of this program
 PROGRAM = """
 import json, scipy.linalg, sys, threadpoolctl, tuner
 sys.path.insert(0, {tests!r})
 import functools, virtual, tuner.api
+virtual.spare()
 host = virtual.VirtualHost()
 tuner.api.tune_request = functools.partial(tuner.api.tune_request, testbed=host)
 tuner.api.prove = functools.partial(tuner.api.prove, testbed=host)
@@ -34,13 +38,12 @@ def listen(event):
 
 usual = blas()
 (found,) = tuner.tune(
-    "fake@seed=2", framework="fake", hw="fake", budget="7s", out="out", batch=4,
-    fix={{"env.FAKE_THREADS": 4}}, exclude=["fake.precision"],
-    set={{"fake.layout": ["packed"]}}, numerics="same",
-    listen=listen,
+    "fake@seed=2", framework="fake", hw="fake", budget="4s", out="out", batch=4,
+    fix={{"env.FAKE_THREADS": 4}}, exclude=["fake.precision", "launch.allocator"],
+    set={{"fake.layout": ["packed"]}}, numerics="same", listen=listen,
 )
 assert threads == {{1}} and blas() == usual, (threads, blas(), usual)
-proof = tuner.verify(found.folder / "recommended.toml", budget=20)
+proof = tuner.verify(found.folder / "recommended.toml", budget=10)
 print(json.dumps([
     found.result.verdict, found.result.speedup.point, proof.verdict, proof.speedup.point,
     kinds[0], kinds[-1], found.result.command,
@@ -48,7 +51,41 @@ print(json.dumps([
 """
 
 
+def test_a_study_is_tuned_and_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tune_request", "prove"):
+        on_it = functools.partial(getattr(tuner.api, name), testbed=MadeUpFake())
+        monkeypatch.setattr(tuner.api, name, on_it)
+    heard: list[Event] = []
+    (found,) = tuner.tune(
+        "fake@seed=2", framework="fake", hw="fake", budget="7s", out=tmp_path / "out", batch=4,
+        fix={"env.FAKE_THREADS": 4}, exclude=["fake.precision"],
+        set={"fake.layout": ["packed"]}, numerics="same", listen=heard.append,
+    )  # fmt: skip
+    assert found.result is not None
+    assert (found.result.verdict, type(heard[0]), type(heard[-1])) == (
+        "faster", StudyBegins, FrameworkEnds,
+    )  # fmt: skip
+    check_asked(found.result.command, tmp_path / "out")
+    proof = tuner.verify(found.folder / "recommended.toml", budget=20)
+    assert proof.verdict == "confirmed"
+    assert proof.speedup is not None and proof.speedup.point > 1
+
+
+def check_asked(command: str, folder: Path) -> None:
+    """What the call asks for is told, and was kept to."""
+    assert command.startswith("tuner.tune('fake@seed=2', framework='fake', hw='fake', budget=")
+    assert "exclude=['fake.precision'" in command
+    assert "seed" not in command.replace("seed=2'", "")  # what is at its default is not told
+    stored = json.loads((folder / "result.json").read_text())
+    assert stored["winners"]["same"]["configuration"]["env.FAKE_THREADS"] == 4
+    tried = {value for t in stored["trials"] for value in [t["configuration"].get("fake.layout")]}
+    assert tried <= {None, "packed"}
+    assert "fake.precision" not in {knob for t in stored["trials"] for knob in t["configuration"]}
+
+
+@pytest.mark.slow
 def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
+    """A process of one's own, and those of the fake."""
     program = tmp_path / "program.py"
     program.write_text(PROGRAM.format(tests=str(VIRTUAL.parent)))
     done = subprocess.run(
@@ -61,14 +98,7 @@ def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
     assert speedup > 1
     assert proof in ("confirmed", "inconclusive")
     assert again > 1
-    assert command.startswith("tuner.tune('fake@seed=2', framework='fake', hw='fake', budget=")
-    assert "exclude=['fake.precision']" in command
-    assert "seed" not in command.replace("seed=2'", "")  # what is at its default is not told
-    stored = json.loads((tmp_path / "out/result.json").read_text())
-    assert stored["winners"]["same"]["configuration"]["env.FAKE_THREADS"] == 4
-    tried = {value for t in stored["trials"] for value in [t["configuration"].get("fake.layout")]}
-    assert tried <= {None, "packed"}
-    assert "fake.precision" not in {knob for t in stored["trials"] for knob in t["configuration"]}
+    check_asked(command, tmp_path / "out")
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,8 @@
-"""Whole studies through everything that goes wrong, on the real worker.
+"""Whole studies through everything that goes wrong: in real workers, or with the folder.
 
 Each ends with the right outcome and its reason; the study goes on, nothing measured is lost, and no
 process is left. Hangs, a dead pacer and a preload that does not load: tests/launchers. Signals,
-kills and two tools: tests/study/test_studies.py.
+kills and two tools: tests/study/test_interrupted.py.
 """
 
 import os
@@ -10,18 +10,29 @@ import shutil
 import subprocess
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.command import HANGS_S, MARKER, command, new_marker, result_of, run, wait_until_gone
+from tests.command import (
+    HANGS_S,
+    MARKER,
+    Here,
+    command,
+    new_marker,
+    result_of,
+    run,
+    wait_until_gone,
+)
+from tests.made_up import MadeUpFake, tuned_here
 from tests.study.test_interrupted import check_store
 from tests.virtual import DRAWS, STARTS
 from tests.wants import lack, needs
 from tests.worker.workers import Launched
+from tuner.errors import Interrupted
 from tuner.host.identity import probe
 from tuner.host.limits import cgroup_folders
 from tuner.record.outcome import Outcome
@@ -54,13 +65,13 @@ def arguments(model: str, budget: str, *more: str, out: Path | str = "out") -> t
 
 
 def limited(
-    cwd: Path, wrapper: str, *given: str, marker: str = ""
+    cwd: Path, wrapper: str, *given: str, marker: str, draws: bool = False
 ) -> subprocess.CompletedProcess[str]:
     """Run the command from a shell that puts a limit on itself first."""
     return subprocess.run(
         ["sh", "-c", f'{wrapper} && exec "$@"', "sh", *command(*given, is_virtual=True)],
         cwd=cwd,
-        env={**os.environ, MARKER: marker or "x", "COLUMNS": "200", DRAWS: "1"},
+        env={**os.environ, MARKER: marker, "COLUMNS": "200", **({DRAWS: "1"} if draws else {})},
         capture_output=True,
         text=True,
         timeout=HANGS_S,
@@ -72,15 +83,34 @@ def outcomes(result: dict[str, Any]) -> set[tuple[str, str]]:
     return {(t["outcome"], t["reason"]) for t in result["trials"]}
 
 
-def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
+def jumping_clock(tmp_path: Path) -> dict[str, str]:
+    """Return variables by which the clock jumps back and forth by a day, in the tool and in every
+    worker, each of which adds a letter to the file `loaded`."""
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site/sitecustomize.py").write_text(
+        "import itertools, time\n"
+        "real, jumps = time.time, itertools.cycle((0, 86400, -86400))\n"
+        "time.time = lambda: real() + next(jumps)\n"
+        "time.time_ns = lambda: int(1e9 * time.time())\n"
+        f"open({str(tmp_path / 'loaded')!r}, 'a').write('x')\n"
+    )
+    return {
+        "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
+        STARTS: "1",
+    }
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_past_every_fault_and_a_wall_clock_that_jumps(tmp_path: Path) -> None:
     marker = new_marker()
     done = run(
-        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "20s", "--batch", "4"),
+        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "12s", "--batch", "4"),
         cwd=tmp_path,
-        environment={MARKER: marker, STARTS: "1"},
+        environment={MARKER: marker, **jumping_clock(tmp_path)},
         is_virtual=True,
     )
     assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "loaded").read_text()) > 10
     assert wait_until_gone(marker) == []
     check_store(tmp_path / "out")
     result = result_of(done.stdout)
@@ -99,11 +129,14 @@ def test_a_study_goes_on_past_every_fault(tmp_path: Path) -> None:
     for winner in result["winners"].values():
         assert set(winner["configuration"]) <= {"env.FAKE_THREADS"}
         assert winner["configuration"].get("env.FAKE_THREADS") != 8
+    assert result["winners"]["reduced"]["verdict"] == "faster"
+    assert 0 < result["seconds"]["wall"] < 3600
 
 
 # ------------------------------------------------------------------------ memory
 
 
+@pytest.mark.slow
 def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path: Path) -> None:
     marker = new_marker()
     model = f"fake@faults={_EXHAUSTING}"
@@ -112,6 +145,7 @@ def test_an_address_space_limit_is_out_of_memory_and_the_study_goes_on(tmp_path:
         "ulimit -v 2000000",
         *arguments(model, "2s", "--batch", "4"),
         marker=marker,
+        draws=True,
     )
     assert done.returncode == 0, done.stderr
     assert wait_until_gone(marker) == []
@@ -143,6 +177,7 @@ def cgroup(controller: str) -> Iterator[Path]:
         folder.rmdir()
 
 
+@pytest.mark.slow
 def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_path: Path) -> None:
     marker = new_marker()
     with cgroup("memory") as folder:
@@ -167,6 +202,7 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
 # ------------------------------------------------------------------------ the quota
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "framework",
     [pytest.param("torch", marks=needs("torch")),
@@ -222,27 +258,38 @@ def n_slices(folder: Path) -> int:
     return sum(p.read_text().count('"type":"slice"') for p in (folder / "launches").glob("*.jsonl"))
 
 
-@pytest.mark.parametrize("room", ["some", "little"])
+@pytest.mark.parametrize(
+    "is_made_up", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["made up", "processes"]
+)
 def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
-    tmp_path: Path, room: str
+    here: Here, tmp_path: Path, is_made_up: bool
 ) -> None:
-    """With some room left it stops in time; with little, whatever is written fails."""
-    marker, budget = new_marker(), "3s"
-    size = MIN_ROOM_BYTES + (150 << 10) if room == "some" else 300 << 10
-    with small_disk(tmp_path, size) as disk:
-        out = disk / "out"
-        done = run(
-            *arguments("fake@seed=1", budget, out=out), cwd=tmp_path, environment={MARKER: marker},
-            is_virtual=True,
-        )  # fmt: skip
-        assert done.returncode == 1
-        assert "make room, then run the same command to go on" in done.stderr
-        assert "Traceback" not in done.stderr
+    """With little room, whatever is written fails; with some left, it stops in time."""
+
+    def tuned(out: Path) -> subprocess.CompletedProcess[str]:
+        given = arguments("fake@seed=1", "3s", out=out)
+        if is_made_up:
+            return here(*given, testbed=MadeUpFake())
+        marker = new_marker()
+        done = run(*given, cwd=tmp_path, environment={MARKER: marker}, is_virtual=True)
         assert wait_until_gone(marker) == []
-        before = n_slices(out)
-        assert (before > 0) is (room == "some")
+        return done
+
+    with small_disk(tmp_path, 300 << 10) as disk:
+        out = disk / "out"
+        before = 0
+        some = (30 if is_made_up else 150) << 10
+        for size in (None, MIN_ROOM_BYTES + some):
+            if size is not None:
+                remount(disk, f"size={size}")
+            done = tuned(out)
+            assert done.returncode == 1
+            assert "make room, then run the same command to go on" in done.stderr
+            assert "Traceback" not in done.stderr
+            before = n_slices(out)
+            assert (before > 0) is (size is not None)
         remount(disk, "size=64m")
-        again = run(*arguments("fake@seed=1", budget, out=out), cwd=tmp_path, is_virtual=True)
+        again = tuned(out)
         assert again.returncode == 0, again.stderr
         check_store(out)
         assert n_slices(out) > before
@@ -251,18 +298,36 @@ def test_a_full_disk_stops_the_study_which_goes_on_with_more_room(
         assert set(ended) <= {Outcome.MEASURED, Outcome.PRUNED, Outcome.INTERRUPTED}
 
 
-def test_a_read_only_folder_is_refused_before_anything_is_measured(tmp_path: Path) -> None:
+def test_a_read_only_folder_is_refused_before_anything_is_measured(
+    here: Here, tmp_path: Path
+) -> None:
+    testbed = MadeUpFake()
     with small_disk(tmp_path, 64 << 20) as disk:
         remount(disk, "ro")
-        done = run(*arguments("fake", "5s", out=disk / "out"), cwd=tmp_path)
+        done = here(*arguments("fake", "5s", out=disk / "out"), testbed=testbed)
     assert done.returncode == 2
     assert "name a writable folder with --out" in done.stderr
+    assert testbed.clock.now_s() == 0
 
 
 @pytest.fixture(scope="module")
 def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A study that was killed while it explored."""
+    """A study that was stopped while it explored."""
     cwd = tmp_path_factory.mktemp("stopped")
+
+    def stop_at_the_twelfth() -> None:
+        if (cwd / "out/launches/0012.jsonl").exists():
+            raise Interrupted("stopped by SIGINT")
+
+    given = arguments("fake@seed=1", "30s", out=cwd / "out")
+    assert tuned_here(given, MadeUpFake(stop_at_the_twelfth)) == 130
+    return cwd / "out"
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A study in processes that was killed while it explored."""
+    cwd = tmp_path_factory.mktemp("killed")
     tool = subprocess.Popen(
         command(*arguments("fake@seed=1", "30s"), is_virtual=True),
         cwd=cwd,
@@ -274,29 +339,55 @@ def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
         time.sleep(0.01)
     tool.kill()
     tool.wait()
-    return cwd
+    return cwd / "out"
+
+
+IN_THE_JOURNAL = {"study.jsonl": 0.9, "launches/0008.jsonl": 0.8}
+BESIDE_IT = {"study.db": 0.5, "reference.npz": 0.5, "compiled": 0.0}
+"""Which part of a file is left; 0 of a folder: it is gone."""
+SAID = {
+    "study.jsonl": "study.jsonl has lost",
+    "launches/0008.jsonl": "launches/0008.jsonl was cut short",
+    "study.db": "study.db was damaged",
+    "reference.npz": "reference.npz was damaged and is made again",
+    "compiled": "compiled/ was lost",
+}
 
 
 @pytest.mark.parametrize(
-    ("cuts", "said"),
-    [
-        (
-            {"study.jsonl": 0.9, "launches/0008.jsonl": 0.8},
-            ("study.jsonl has lost", "launches/0008.jsonl was cut short"),
-        ),
-        (
-            {"study.db": 0.5, "reference.npz": 0.5, "compiled": 0},
-            ("study.db was damaged", "reference.npz was damaged and is made again",
-             "compiled/ was lost"),
-        ),
-    ],
-    ids=["the journal and a launch", "Optuna's file, the reference, the compiler's cache"],
-)  # fmt: skip
+    "cuts",
+    [IN_THE_JOURNAL, {file: BESIDE_IT[file] for file in ("study.db", "reference.npz")}],
+    ids=["the journal and a launch", "Optuna's file, the reference"],
+)
 def test_files_that_were_damaged_are_mended_and_the_study_goes_on(
-    stopped: Path, tmp_path: Path, cuts: dict[str, float], said: tuple[str, ...]
+    here: Here, stopped: Path, tmp_path: Path, cuts: dict[str, float]
 ) -> None:
-    out = tmp_path / "out"
-    shutil.copytree(stopped / "out", out)
+    check_mended(
+        stopped,
+        tmp_path / "out",
+        cuts,
+        lambda: here(*arguments("fake@seed=1", "6s"), testbed=MadeUpFake()),
+    )
+
+
+@pytest.mark.slow
+def test_in_processes_too_damaged_files_are_mended(killed: Path, tmp_path: Path) -> None:
+    """The compiler's cache as well, which only processes fill."""
+    check_mended(
+        killed,
+        tmp_path / "out",
+        {**IN_THE_JOURNAL, **BESIDE_IT},
+        lambda: run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, is_virtual=True),
+    )
+
+
+def check_mended(
+    begun: Path,
+    out: Path,
+    cuts: dict[str, float],
+    again: Callable[[], subprocess.CompletedProcess[str]],
+) -> None:
+    shutil.copytree(begun, out)
     for file, keep in cuts.items():
         if (out / file).is_dir():
             shutil.rmtree(out / file)
@@ -304,51 +395,27 @@ def test_files_that_were_damaged_are_mended_and_the_study_goes_on(
             os.truncate(out / file, int(keep * (out / file).stat().st_size))
     (out / "reference.weights").write_bytes(b"kept until the study ends")
     before = n_slices(out)
-    done = run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, is_virtual=True)
+    done = again()
     assert done.returncode == 0, done.stderr
     assert n_slices(out) > before
     assert not (out / "reference.weights").exists()
     result = result_of(done.stdout)
-    for text in said:
-        assert any(text in warning for warning in result["warnings"]), text
+    for file in cuts:
+        assert any(SAID[file] in warning for warning in result["warnings"]), file
     assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
     for file in ("study.db", "reference.npz"):
         assert (out / f"broken-{file}").exists() is (file in cuts)
     check_store(out)
 
 
-def test_launches_that_are_lost_are_not_gone_on_without(stopped: Path, tmp_path: Path) -> None:
+def test_launches_that_are_lost_are_not_gone_on_without(
+    here: Here, stopped: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
-    shutil.copytree(stopped / "out", out)
+    shutil.copytree(stopped, out)
     shutil.rmtree(out / "launches")
-    done = run(*arguments("fake@seed=1,start_s=0.05", "60s"), cwd=tmp_path)
+    done = here(*arguments("fake@seed=1", "60s"), testbed=MadeUpFake())
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith("error: out/launches/0001.jsonl is missing")
     assert "another --out" in line
-
-
-# ------------------------------------------------------------------------ the clock
-
-
-def test_a_wall_clock_that_jumps_changes_nothing(tmp_path: Path) -> None:
-    """Back and forth by a day, in the tool and in every worker."""
-    (tmp_path / "site").mkdir()
-    (tmp_path / "site/sitecustomize.py").write_text(
-        "import itertools, time\n"
-        "real, jumps = time.time, itertools.cycle((0, 86400, -86400))\n"
-        "time.time = lambda: real() + next(jumps)\n"
-        "time.time_ns = lambda: int(1e9 * time.time())\n"
-        f"open({str(tmp_path / 'loaded')!r}, 'a').write('x')\n"
-    )
-    jumping = {
-        "PYTHONPATH": f"{tmp_path / 'site'}:{os.environ.get('PYTHONPATH', '')}",
-        STARTS: "1",
-    }
-    done = run(*arguments("fake@seed=1", "6s"), cwd=tmp_path, environment=jumping, is_virtual=True)
-    assert done.returncode == 0, done.stderr
-    result = result_of(done.stdout)
-    assert result["winners"]["reduced"]["verdict"] == "faster"
-    assert 0 < result["seconds"]["wall"] < 3600
-    assert len((tmp_path / "loaded").read_text()) > 10  # in the tool, and in every worker
-    check_store(tmp_path / "out")

@@ -3,16 +3,18 @@
 import re
 import shutil
 import signal
+import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
 from tests.command import HANGS_S, Here, run, start
+from tests.made_up import MadeUpFake, tuned_here
 from tests.space.spaces import machine
-from tuner.errors import UsageError
+from tuner.errors import Interrupted, UsageError
 from tuner.galleries import MODELS
 from tuner.launchers.describe import find_model, gallery_cards
 from tuner.output.index import best_guide, reached, recommended
@@ -27,18 +29,28 @@ SPACE = ("--hw", "fake", "--framework", "fake", "--exclude", "launch.allocator")
 QUICK, OTHER = "fake@noise=0.003,seed=2", "fake@noise=0.003,seed=5"
 
 
-def several(tmp_path: Path, models: str, *others: str, budget: str = "10s") -> Any:
-    given = ("--models", models, *SPACE, "--budget", budget, "--out", "all", *others)
-    return run(*given, cwd=tmp_path, is_virtual=True)
+Several = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def given(models: str, *others: str, budget: str = "10s") -> tuple[str, ...]:
+    return ("--models", models, *SPACE, "--budget", budget, "--out", "all", *others)
+
+
+@pytest.fixture
+def several(here: Here) -> Several:
+    """Tune models into the folder `all`, on launches that are made up."""
+    return lambda *models, **budget: here(*given(*models, **budget), testbed=MadeUpFake())
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder in which one model is tuned."""
     folder = tmp_path_factory.mktemp("tuned")
-    done = several(folder, QUICK, budget="5s")
-    assert done.returncode == 0, done.stderr
-    assert "all of them: all/index.html" in done.stdout
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        asked = given(QUICK, budget="5s")
+        patch.setattr("sys.argv", ["tune-framework", *asked])
+        assert tuned_here(asked, MadeUpFake()) == 0
     return folder
 
 
@@ -78,11 +90,14 @@ def test_a_large_model_gets_more_of_the_budget_and_a_small_one_is_not_forgotten(
     assert large / small == pytest.approx(4, rel=0.02)
 
 
-def test_models_are_added_to_the_index_and_not_measured_twice(begun: Path) -> None:
+def test_models_are_added_to_the_index_and_not_measured_twice(
+    several: Several, begun: Path
+) -> None:
     (before,) = rows(begun).values()
     kept = (begun / "all" / before.folder / "result.json").read_bytes()
-    done = several(begun, f"{QUICK},{OTHER}")
+    done = several(f"{QUICK},{OTHER}")
     assert done.returncode == 0, done.stderr
+    assert "all of them: all/index.html" in done.stdout
     assert f"looking at {OTHER} in fake (2 of 2)" in done.stdout
     assert f"looking at {QUICK}" not in done.stdout
     assert re.search(rf"\] study 1 of 1, {OTHER} in fake: 0:\d\d left for it", done.stdout)
@@ -103,63 +118,81 @@ def test_models_are_added_to_the_index_and_not_measured_twice(begun: Path) -> No
         assert (begun / "all" / row.folder / "report.html").exists()
 
 
-def test_an_edited_model_is_another(tmp_path: Path) -> None:
+def test_an_edited_model_is_another(several: Several, tmp_path: Path) -> None:
     """What was found of a file holds for what it was."""
     mine = tmp_path / "mine.py"
     text = (MODELS / "fake.py").read_text()
     mine.write_text(text)
-    done = several(tmp_path, "mine.py", budget="5s")
+    done = several("mine.py", budget="5s")
     assert done.returncode == 0, done.stderr
-    assert "finished in" in several(tmp_path, "mine.py", "--dry-run").stdout
+    assert "finished in" in several("mine.py", "--dry-run").stdout
     mine.write_text(text + "\n# edited\n")
-    done = several(tmp_path, "mine.py", "--dry-run")
+    done = several("mine.py", "--dry-run")
     assert "to be carried out" in done.stdout
     told = " ".join(done.stderr.split())
     assert "all holds results of other options, or of a model file before it was edited" in told
     assert "mine.py in fake. Their folders stay" in told
 
 
-def test_a_budget_that_is_used_up_is_said_and_the_default_is_for_what_is_added(begun: Path) -> None:
+def test_a_budget_that_is_used_up_is_said_and_the_default_is_for_what_is_added(
+    several: Several, begun: Path
+) -> None:
     (before,) = rows(begun).values()
     write_index_file(begun / "all", Index(rows=[msgspec.structs.replace(before, seconds=3600.0)]))
-    done = several(begun, f"{QUICK},{OTHER}", budget="20m")
+    done = several(f"{QUICK},{OTHER}", budget="20m")
     assert done.returncode == 2
     assert "leaves too little for 1 more; give a larger one" in done.stderr
 
 
-def test_a_result_that_cannot_be_read_stops_no_other(begun: Path) -> None:
+def test_a_result_that_cannot_be_read_stops_no_other(several: Several, begun: Path) -> None:
     (before,) = rows(begun).values()
     (begun / "all" / before.folder / "result.json").write_text("{")
-    done = several(begun, OTHER)
+    done = several(OTHER, budget="5s")
     assert done.returncode == 0, done.stderr
     assert rows(begun)[OTHER].state == "done"
 
 
-def test_a_result_that_is_gone_is_measured_again(begun: Path) -> None:
+def test_a_result_that_is_gone_is_measured_again(several: Several, begun: Path) -> None:
     (before,) = rows(begun).values()
     shutil.rmtree(begun / "all" / before.folder)
-    done = several(begun, QUICK, "--dry-run")
+    done = several(QUICK, "--dry-run")
     assert "to be carried out" in done.stdout
 
 
-def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
-    marker = "several-stopped"
-    given = ("--models", f"{QUICK},{OTHER}", *SPACE, "--budget", "16s", "--out", "all")
+def test_what_was_stopped_goes_on_by_the_same_command(here: Here, tmp_path: Path) -> None:
+    asked = given(f"{QUICK},{OTHER}")
+
+    def stop_in_the_second() -> None:
+        if any(row.state == "done" for row in read_index(tmp_path / "all").rows):
+            raise Interrupted("stopped by SIGINT")
+
+    assert here(*asked, testbed=MadeUpFake(stop_in_the_second)).returncode == 130
+    check_goes_on(tmp_path, lambda: here(*asked, testbed=MadeUpFake()))
+
+
+@pytest.mark.slow
+def test_what_a_signal_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
+    """As a process, with processes of the fake."""
+    asked = given(f"{QUICK},{OTHER}", budget="6s")
     log = tmp_path / "log"
-    process = start(*given, cwd=tmp_path, marker=marker, log=log)
+    process = start(*asked, cwd=tmp_path, marker="several-stopped", log=log)
     began = time.monotonic()
     while not (tmp_path / "all" / "index.json").exists() or not any(
         row.state == "done" for row in read_index(tmp_path / "all").rows
     ):
         assert process.poll() is None, log.read_text()
         assert time.monotonic() - began < HANGS_S
-        time.sleep(0.05)
+        time.sleep(0.02)
     process.send_signal(signal.SIGINT)
     assert process.wait(timeout=HANGS_S) == 130, log.read_text()
+    check_goes_on(tmp_path, lambda: run(*asked, cwd=tmp_path, is_virtual=True))
+
+
+def check_goes_on(tmp_path: Path, again: Callable[[], subprocess.CompletedProcess[str]]) -> None:
     stopped = rows(tmp_path)
     assert [row.state for row in stopped.values()] == ["done", "pending"]
     kept = (tmp_path / "all" / stopped[QUICK].folder / "result.json").read_bytes()
-    done = run(*given, cwd=tmp_path, is_virtual=True)
+    done = again()
     assert done.returncode == 0, done.stderr
     finished = rows(tmp_path)
     assert [row.state for row in finished.values()] == ["done", "done"]
@@ -167,9 +200,16 @@ def test_what_was_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
     assert (tmp_path / "all" / finished[QUICK].folder / "result.json").read_bytes() == kept
 
 
-def test_a_model_that_fails_does_not_stop_the_others(begun: Path) -> None:
+@pytest.mark.parametrize("is_made_up", [True, pytest.param(False, marks=pytest.mark.slow)])
+def test_a_model_that_fails_does_not_stop_the_others(
+    several: Several, begun: Path, is_made_up: bool
+) -> None:
     broken = "fake@faults=fake.layout=plain:crash"
-    done = several(begun, f"{broken},{OTHER}")
+    models = f"{broken},{OTHER}"
+    if is_made_up:
+        done = several(models)
+    else:
+        done = run(*given(models, budget="4s"), cwd=begun, is_virtual=True)
     assert done.returncode == 3  # as that study by itself
     assert broken in done.stderr
     assert "Traceback" not in done.stderr
@@ -180,7 +220,9 @@ def test_a_model_that_fails_does_not_stop_the_others(begun: Path) -> None:
     assert found[broken].reason.split(";")[0] in (begun / "all" / "index.md").read_text()
 
 
-def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(begun: Path) -> None:
+def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(
+    several: Several, begun: Path
+) -> None:
     (row,) = rows(begun).values()
     elsewhere = [
         msgspec.structs.replace(row, host="another host"),
@@ -188,7 +230,7 @@ def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(begun: 
             options=row.options),
     ]  # fmt: skip
     write_index_file(begun / "all", Index(rows=elsewhere))
-    done = several(begun, f"{QUICK},{OTHER}")
+    done = several(f"{QUICK},{OTHER}")
     assert done.returncode == 0, done.stderr
     found = rows(begun)
     assert found[QUICK].host == "another host"
@@ -209,9 +251,9 @@ def test_on_another_host_what_is_finished_stays_and_the_rest_begins_anew(begun: 
     ],
 )
 def test_what_cannot_be_is_said_in_one_line(
-    tmp_path: Path, given: tuple[str, ...], said: str
+    here: Here, tmp_path: Path, given: tuple[str, ...], said: str
 ) -> None:
-    done = run(*given, cwd=tmp_path)
+    done = here(*given)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
@@ -221,19 +263,23 @@ def test_what_cannot_be_is_said_in_one_line(
 @pytest.mark.parametrize(("out", "said"), [("file", "is no folder"), ("file/b", "is no folder")])
 @pytest.mark.parametrize("others", [(), ("--dry-run",)])
 def test_a_file_in_the_place_of_the_folder_is_said_before_any_work(
-    tmp_path: Path, out: str, said: str, others: tuple[str, ...]
+    here: Here, tmp_path: Path, out: str, said: str, others: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").write_text("mine")
-    done = run("--models", QUICK, *SPACE, "--out", out, *others, cwd=tmp_path)
+    done = here("--models", QUICK, *SPACE, "--out", out, *others)
     assert done.returncode == 2
     assert said in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
     assert (tmp_path / "file").read_text() == "mine"
 
 
-def test_two_runs_do_not_share_a_folder(begun: Path) -> None:
+@pytest.mark.parametrize("is_another_process", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_two_runs_do_not_share_a_folder(
+    several: Several, begun: Path, is_another_process: bool
+) -> None:
     with held_alone(begun / "all"):
-        done = several(begun, f"{QUICK},{OTHER}")
+        models = f"{QUICK},{OTHER}"
+        done = run(*given(models), cwd=begun) if is_another_process else several(models)
     assert done.returncode == 2
     assert "another run is tuning models into all" in done.stderr
     with pytest.raises(ZeroDivisionError), held_alone(begun / "new"):
@@ -261,9 +307,8 @@ def test_the_index_says_what_was_found_and_marks_what_did_not_win(begun: Path) -
     assert "tune-framework --models" in text
 
 
-def test_a_dry_run_lists_the_studies_and_measures_nothing(tmp_path: Path) -> None:
-    done = run("--models", "resnet50,detr-resnet50", "--framework", "tensorflow", "--dry-run",
-               cwd=tmp_path)  # fmt: skip
+def test_a_dry_run_lists_the_studies_and_measures_nothing(here: Here, tmp_path: Path) -> None:
+    done = here("--models", "resnet50,detr-resnet50", "--framework", "tensorflow", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "detr-resnet50 is not there for tensorflow: it is left out" in done.stderr
     assert done.stdout.count("tensorflow  to be carried out") == 1
@@ -292,19 +337,21 @@ def test_a_dry_run_says_what_a_run_would_refuse(
     assert "--budget 4 s: that is too little for 1 more" in told
 
 
-def test_a_foreign_index_is_refused(tmp_path: Path) -> None:
+def test_a_foreign_index_is_refused(several: Several, tmp_path: Path) -> None:
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "index.json").write_text("[]")
-    done = several(tmp_path, QUICK)
+    done = several(QUICK)
     assert done.returncode == 2
     assert "is no index of studies" in done.stderr
 
 
 @pytest.mark.parametrize("others", [(), ("--dry-run",)])
-def test_a_page_of_somebody_elses_is_not_replaced(tmp_path: Path, others: tuple[str, ...]) -> None:
+def test_a_page_of_somebody_elses_is_not_replaced(
+    several: Several, tmp_path: Path, others: tuple[str, ...]
+) -> None:
     (tmp_path / "all").mkdir()
     (tmp_path / "all" / "index.html").write_text("mine")
-    done = several(tmp_path, QUICK, *others)
+    done = several(QUICK, *others)
     assert done.returncode == 2
     assert "holds index.html, which is no index of studies" in done.stderr
     assert [p.name for p in (tmp_path / "all").iterdir()] == ["index.html"]

@@ -110,7 +110,7 @@ def unsync() -> None:
     )
 
 
-def _spare() -> None:
+def spare() -> None:
     """Leave out what costs much and what hardly any test asks for."""
     unsync()
     if DRAWS not in os.environ:
@@ -149,7 +149,7 @@ class VirtualHost(ThisHost):
 
 
 if __name__ == "__main__":
-    _spare()
+    spare()
     if STARTS not in os.environ:
         forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
         vars(tuner.launchers.supervised)["subprocess"] = forking

@@ -39,8 +39,16 @@ def test_a_framework_that_fails_says_so_in_its_last_line(
     }  # fmt: skip
 
 
-def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
-    study = command(*STUDY, "--budget", "2s", is_virtual=True)
+EITHER = pytest.mark.parametrize(
+    "kind",
+    [{"is_made_up": True}, pytest.param({"is_virtual": True}, marks=pytest.mark.slow)],
+    ids=["made up", "with workers"],
+)
+
+
+@EITHER
+def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path, kind: dict[str, bool]) -> None:
+    study = command(*STUDY, "--budget", "2s", **kind)
     with subprocess.Popen(
         study, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
@@ -55,11 +63,14 @@ def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "out/result.json").read_text())["verdict"]
 
 
-def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
+@EITHER
+def test_what_cannot_be_written_is_said_once_and_ends_nothing(
+    tmp_path: Path, kind: dict[str, bool]
+) -> None:
     """With standard input closed besides: the files of a study must not take its place."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >/dev/full <&-', "sh",
-         *command(*STUDY, "--budget", "2s", is_virtual=True)],
+         *command(*STUDY, "--budget", "2s", **kind)],
         cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr

@@ -180,7 +180,7 @@ def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:
     main, terminal = pty.openpty()
     arguments = ("--model", "fake", "--hw", "fake", "--budget", "4s", "--out", "out")
     with subprocess.Popen(
-        command(*arguments),
+        command(*arguments, is_made_up=True),
         cwd=tmp_path,
         stdout=terminal,
         stderr=terminal,

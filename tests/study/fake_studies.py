@@ -1,5 +1,6 @@
-"""Run a whole study on the fake framework, as a command on a clock of its own."""
+"""Run a whole study on the fake framework: in processes, or on launches that are made up."""
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,8 @@ from typing import Any
 import pytest
 
 from tests.command import NOTHING, result_of, run
+from tests.made_up import MadeUpFake, tuned_here
+from tuner.launchers.testbed import Testbed
 from tuner.record.course import BEFORE
 from tuner.record.journal import Phase
 
@@ -20,6 +23,16 @@ def study(
     done = run(*arguments, cwd=cwd, environment=environment, is_virtual=True)
     assert done.returncode == 0, done.stderr
     return result_of(done.stdout)
+
+
+def made_up_study(
+    cwd: Path, model: str, budget: str, *more: str, testbed: Testbed | None = None
+) -> dict[str, Any]:
+    """Run the same command line in this process, and on launches that are made up."""
+    given = ("--model", model, "--hw", "fake", "--budget", budget, "--out", str(cwd / "out"))
+    assert tuned_here((*given, *more), testbed or MadeUpFake()) == 0
+    result: dict[str, Any] = json.loads((cwd / "out/result.json").read_text())
+    return result
 
 
 def check_seconds(result: dict[str, Any]) -> None:

@@ -9,20 +9,13 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tests.command import DESIGNED, result_of, run
-from tests.study.fake_studies import FAKE
+from tests.command import DESIGNED
+from tests.study.fake_studies import made_up_study
 from tuner.record.files import RESULT_SCHEMA
 from tuner.record.journal import DesignRound, Phase
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.worker.frameworks.fake.surface import Surface
-
-
-def study(cwd: Path, model: str, budget: str) -> dict[str, Any]:
-    given = ("--model", model, *FAKE, "--budget", budget, "--out", "out", "--designed")
-    done = run(*given, cwd=cwd, is_virtual=True)
-    assert done.returncode == 0, done.stderr
-    return result_of(done.stdout)
 
 
 @pytest.fixture
@@ -70,7 +63,9 @@ def test_the_search_does_not_hear_of_it(
 
 
 def test_a_cell_that_fails_is_named_and_the_others_stand(tmp_path: Path) -> None:
-    result = study(tmp_path, f"{DESIGNED},faults=fake.precision=bf16:wrong_output", "9s")
+    result = made_up_study(
+        tmp_path, f"{DESIGNED},faults=fake.precision=bf16:wrong_output", "9s", "--designed"
+    )
     for cell in result["designed"]["cells"]:
         is_wrong = "precision" in cell["factors"]
         assert (cell["outcome"] == "wrong_output") is is_wrong
@@ -79,7 +74,7 @@ def test_a_cell_that_fails_is_named_and_the_others_stand(tmp_path: Path) -> None
 
 
 def test_what_there_is_no_time_for_is_said(tmp_path: Path) -> None:
-    result = study(tmp_path, DESIGNED, "3s")
+    result = made_up_study(tmp_path, DESIGNED, "3s", "--designed")
     left = [cell for cell in result["designed"]["cells"] if cell["outcome"] is None]
     assert left
     assert all(cell["reason"] == "no time" for cell in left)

@@ -7,22 +7,24 @@ import subprocess
 import time
 from pathlib import Path
 
-from tests.command import HANGS_S, new_marker, result_of, run, start, wait_until_gone
+import pytest
+
+from tests.command import HANGS_S, Here, new_marker, result_of, run, start, wait_until_gone
+from tests.made_up import MadeUpFake
 from tests.study.fake_studies import FAKE, check_seconds
+from tuner.errors import Interrupted
 from tuner.record.journal import RoundDone, TrialNoted
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 
-FORKED = ("--exclude", "launch.allocator")
-"""Without allocators, for which each worker would have to be started from nothing."""
+BUDGET = "12s"
 
 
-def interrupted_command(
-    cwd: Path, budget: str, without: tuple[str, ...] = FORKED
-) -> tuple[str, ...]:
-    return ("--model", "fake@seed=1", *FAKE, *without, "--budget", budget, "--out",
-            str(cwd / "out"))  # fmt: skip
+def asked(cwd: Path, budget: str = BUDGET) -> tuple[str, ...]:
+    """Without allocators, for which each worker would have to be started from nothing."""
+    return ("--model", "fake@seed=1", *FAKE, "--exclude", "launch.allocator", "--budget", budget,
+            "--out", str(cwd / "out"))  # fmt: skip
 
 
 def check_store(folder: Path) -> None:
@@ -49,56 +51,103 @@ def check_store(folder: Path) -> None:
         assert path.read_text().count('"type":"request"') == 1
 
 
-def test_ten_kills_at_random_moments_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
-    moments, budget = random.Random(11), "12s"
-    log = tmp_path / "log"
-    for _ in range(10):
-        marker = new_marker()
-        process = start(
-            *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
-        )
-        time.sleep(moments.uniform(0.4, 1.8))
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        assert wait_until_gone(marker) == []
-    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
+def test_stopped_again_and_again_it_loses_nothing(
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every few launches, in every phase; what was begun without a variable goes on without it."""
+    before: list[str] = []
+    for n in (1, 2, 5, 9, 14, 6, 3, 8):
+        begun: list[None] = []
+
+        def stop(begun: list[None] = begun, n: int = n) -> None:
+            begun.append(None)
+            if len(begun) == n:
+                raise Interrupted("stopped by SIGINT")
+
+        done = here(*asked(tmp_path), testbed=MadeUpFake(stop))
+        assert done.returncode == 130
+        assert "the same command goes on" in done.stderr
+        now = launch_files(tmp_path)
+        assert now[: len(before)] == before
+        before = now
+    monkeypatch.setenv("FAKE_THREADS", "8")
+    done = here(*asked(tmp_path), testbed=MadeUpFake())
     assert done.returncode == 0, done.stderr
-    check_store(tmp_path / "out")
-    result = result_of(done.stdout)
+    check_gone_on_with(tmp_path, done.stdout)
+    assert launch_files(tmp_path)[: len(before)] == before
+
+
+def check_gone_on_with(cwd: Path, printed: str) -> None:
+    """The study is whole, though the shell that ended it sets what the first did not."""
+    check_store(cwd / "out")
+    begins = json.loads(printed.splitlines()[0])
+    assert begins["n_measured"] > 0  # of the sessions that were stopped
+    result = result_of(printed)
     assert {t["outcome"] for t in result["trials"]} <= {"measured", "pruned"}
     assert result["verdict"] == "faster"
     assert result["winners"]["same"]["output_drift"] is not None  # checked, be it before a kill
     check_seconds(result)
+    assert result["environment"] == {}
+    assert any("this shell has FAKE_THREADS=8" in text for text in result["warnings"])
+    assert "as_you_run_it" not in {b["name"] for b in result["baselines"]}
 
 
-def test_kills_in_late_phases_are_resumed_there(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "7s"
+def test_a_tool_that_is_killed_leaves_nothing_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    marker, log = new_marker(), tmp_path / "log"
+    given = asked(tmp_path, "2s")
+    process = start(*given, cwd=tmp_path, marker=marker, log=log)
+    wait_for_line(process, log, '"phase_begins","name":"explore"')
+    process.kill()
+    process.wait()
+    assert wait_until_gone(marker) == []
+    before = launch_files(tmp_path)
+    done = run(*given, cwd=tmp_path, is_virtual=True)
+    assert done.returncode == 0, done.stderr
+    assert launch_files(tmp_path)[: len(before)] == before
+    assert json.loads(done.stdout.splitlines()[0])["n_measured"] > 0
+    check_store(tmp_path / "out")
+
+
+@pytest.mark.slow
+def test_ten_ends_of_every_kind_lose_nothing_and_leave_nothing(tmp_path: Path) -> None:
+    """Kills at random moments, signals, and kills in late phases, which are resumed there."""
+    moments, log = random.Random(11), tmp_path / "log"
     before: list[str] = []
-    for phase in ("race", "minimise", "confirm"):
+    n_random = 5
+    explored = [(signal.SIGINT, "explore"), (signal.SIGTERM, "explore")]
+    late = [(signal.SIGKILL, phase) for phase in ("race", "minimise", "confirm")]
+    for number, phase in [(signal.SIGKILL, "")] * n_random + explored + late:
+        marker = new_marker()
         with log.open("wb"):
-            process = start(
-                *interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log
-            )
-        wait_for_line(process, log, f'"phase_begins","name":"{phase}"')
-        time.sleep(0.5 if phase == "confirm" else 0.02)
-        process.kill()
-        process.wait()
+            process = start(*asked(tmp_path), cwd=tmp_path, marker=marker, log=log)
+        if phase:
+            wait_for_line(process, log, f'"phase_begins","name":"{phase}"')
+            time.sleep(0.5 if phase == "confirm" else 0.02)
+        else:
+            time.sleep(moments.uniform(0.4, 1.8))
+        if number == signal.SIGINT:  # two tools on one study do not meet
+            process.send_signal(signal.SIGSTOP)
+            second = run(*asked(tmp_path), cwd=tmp_path, is_virtual=True)
+            process.send_signal(signal.SIGCONT)
+            assert second.returncode == 2
+            assert "another tune-framework" in second.stderr
+        process.send_signal(number)
+        code = process.wait(timeout=HANGS_S)
         assert wait_until_gone(marker) == []
+        if number != signal.SIGKILL:
+            text = log.read_text()
+            assert code == 130, text
+            assert "the same command goes on" in text
+            assert "Traceback" not in text
         now = launch_files(tmp_path)
         assert now[: len(before)] == before
         before = now
-    done = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
+    another = {"FAKE_THREADS": "8"}
+    done = run(*asked(tmp_path), cwd=tmp_path, environment=another, is_virtual=True)
     assert done.returncode == 0, done.stderr
     assert "used before" in done.stderr
     assert launch_files(tmp_path)[: len(before)] == before
-    check_store(tmp_path / "out")
-    with Store(tmp_path / "out") as store:
-        baselines = [
-            r.request.session
-            for r in store.launches.values()
-            if r.request.purpose is Purpose.BASELINE
-        ]
-    assert set(baselines) == {1}
+    check_gone_on_with(tmp_path, done.stdout)
 
 
 def launch_files(cwd: Path) -> list[str]:
@@ -113,39 +162,14 @@ def wait_for_line(process: subprocess.Popen[bytes], log: Path, text: str) -> Non
         time.sleep(0.005)
 
 
-def test_a_signal_ends_with_130_and_says_how_to_go_on(tmp_path: Path) -> None:
-    marker, log = new_marker(), tmp_path / "log"
-    with_allocators = interrupted_command(tmp_path, "7s", without=())
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with log.open("wb"):
-            process = start(*with_allocators, cwd=tmp_path, marker=marker, log=log)
-        wait_for_line(process, log, '"phase_begins","name":"explore"')
-        time.sleep(0.3)
-        process.send_signal(number)
-        assert process.wait(timeout=HANGS_S) == 130
-        assert wait_until_gone(marker) == []
-        text = log.read_text()
-        assert "the same command goes on" in text
-        assert "Traceback" not in text
-    another = {"FAKE_THREADS": "8"}  # what was begun without it goes on without it
-    done = run(*with_allocators, cwd=tmp_path, environment=another, is_virtual=True)
-    assert done.returncode == 0
-    begins = json.loads(done.stdout.splitlines()[0])
-    assert begins["n_measured"] > 0  # of the sessions that were stopped
-    result = result_of(done.stdout)
-    assert result["environment"] == {}
-    assert any("this shell has FAKE_THREADS=8" in text for text in result["warnings"])
-    assert "as_you_run_it" not in {b["name"] for b in result["baselines"]}
-    check_store(tmp_path / "out")
+def test_two_tools_on_one_study_do_not_meet(here: Here, tmp_path: Path) -> None:
+    met: list[subprocess.CompletedProcess[str]] = []
 
+    def meet() -> None:
+        if not met:
+            met.append(here(*asked(tmp_path), testbed=MadeUpFake()))
 
-def test_two_tools_on_one_study_do_not_meet(tmp_path: Path) -> None:
-    marker, log, budget = new_marker(), tmp_path / "log", "7s"
-    first = start(*interrupted_command(tmp_path, budget), cwd=tmp_path, marker=marker, log=log)
-    wait_for_line(first, log, '"phase_begins","name":"baselines"')
-    second = run(*interrupted_command(tmp_path, budget), cwd=tmp_path, is_virtual=True)
-    first.kill()
-    first.wait()
+    assert here(*asked(tmp_path, "1s"), testbed=MadeUpFake(meet)).returncode == 0
+    (second,) = met
     assert second.returncode == 2
     assert "another tune-framework" in second.stderr
-    assert wait_until_gone(marker) == []

@@ -133,6 +133,7 @@ server.serve_forever()
 """
 
 
+@pytest.mark.slow
 def test_a_server_that_is_silent_by_default_gets_rates_and_keeps_its_secret(
     tmp_path: Path,
 ) -> None:

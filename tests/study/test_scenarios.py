@@ -2,6 +2,7 @@
 
 import json
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import jsonschema
 import pytest
 
 from tests.command import Here, run
-from tests.study.fake_studies import study
+from tests.made_up import MadeUpFake
+from tests.study.fake_studies import made_up_study, study
 from tuner.record.files import RESULT_SCHEMA, read_recommendation
 from tuner.record.launch import UNPACED
 from tuner.record.objective import METRICS
@@ -20,11 +22,25 @@ SMALL = ("--numerics", "same", "--exclude", "launch.allocator", "--exclude", "fa
 """A space with few classes to confirm."""
 
 
-@pytest.fixture(scope="module")
-def streamed(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+IS_MADE_UP = (
+    pytest.param(True, id="made up"),
+    pytest.param(False, id="in processes", marks=pytest.mark.slow),
+)
+
+
+@pytest.fixture(scope="module", params=IS_MADE_UP)
+def streamed(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    shared_study: Callable[..., Path],
+) -> tuple[Path, dict[str, Any]]:
     """One study of single requests."""
-    cwd = tmp_path_factory.mktemp("streamed")
-    return cwd, study(cwd, MODEL, "9s", *SMALL, "--scenario", "single-stream", "--max-memory", "4G")
+    asked = (MODEL, "6s", *SMALL, "--scenario", "single-stream", "--max-memory", "4G")
+    if request.param:
+        cwd = tmp_path_factory.mktemp("streamed")
+        return cwd, made_up_study(cwd, *asked)
+    out = shared_study(*asked)
+    return out.parent, json.loads((out / "result.json").read_text())
 
 
 def test_single_stream_is_judged_by_its_latency(streamed: tuple[Path, dict[str, Any]]) -> None:
@@ -59,7 +75,7 @@ def test_every_call_is_kept_and_enough_are_made(streamed: tuple[Path, dict[str, 
 
 
 def test_a_latency_that_was_claimed_is_verified_as_one(
-    streamed: tuple[Path, dict[str, Any]], tmp_path: Path
+    here: Here, streamed: tuple[Path, dict[str, Any]]
 ) -> None:
     cwd, result = streamed
     path = cwd / "out/recommended.toml"
@@ -69,15 +85,19 @@ def test_a_latency_that_was_claimed_is_verified_as_one(
         "latency_p90",
     )
     assert tomllib.loads(path.read_text())["bounds"][0]["asked"] == "--max-memory 4G"
-    done = run("verify", str(path), "--json", cwd=tmp_path, is_virtual=True)
+    done = here("verify", str(path), "--json", testbed=MadeUpFake())
     found = json.loads(done.stdout)
     assert (done.returncode, found["verdict"], found["unit"]) == (0, "confirmed", "ms")
     assert found["default_value"] == pytest.approx(result["default"]["value"]["point"], rel=0.3)
     assert found["speedup"]["point"] == pytest.approx(result["speedup"]["point"], rel=0.2)
 
 
-def test_eight_samples_at_a_time_are_judged_by_the_slowest_calls(tmp_path: Path) -> None:
-    result = study(tmp_path, MODEL, "9s", *SMALL, "--scenario", "multi-stream")
+@pytest.mark.parametrize("is_made_up", IS_MADE_UP)
+def test_eight_samples_at_a_time_are_judged_by_the_slowest_calls(
+    tmp_path: Path, is_made_up: bool
+) -> None:
+    of_kind = made_up_study if is_made_up else study
+    result = of_kind(tmp_path, MODEL, "4s", *SMALL, "--scenario", "multi-stream")
     assert (result["batches"], result["objective"]["metric"]) == ([8], "latency_p99")
     with Store(tmp_path / "out") as store:
         records = [r for r in store.launches.values() if r.slices]
@@ -86,8 +106,9 @@ def test_eight_samples_at_a_time_are_judged_by_the_slowest_calls(tmp_path: Path)
     assert min(sum(s.calls for s in r.slices) for r in in_rounds) >= 100
 
 
+@pytest.mark.slow
 def test_callers_of_one_process_are_measured_together(tmp_path: Path) -> None:
-    result = study(tmp_path, MODEL, "9s", *SMALL, "--scenario", "concurrent", "--callers", "3")
+    result = study(tmp_path, MODEL, "6s", *SMALL, "--scenario", "concurrent", "--callers", "3")
     jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
     assert (result["callers"], result["objective"]["metric"]) == (3, "throughput")
     assert result["verdict"] == "faster"
@@ -100,9 +121,9 @@ def test_callers_of_one_process_are_measured_together(tmp_path: Path) -> None:
     assert (done.returncode, json.loads(done.stdout)["verdict"]) == (0, "confirmed")
 
 
-def test_an_export_names_the_scenario(streamed: tuple[Path, dict[str, Any]]) -> None:
+def test_an_export_names_the_scenario(here: Here, streamed: tuple[Path, dict[str, Any]]) -> None:
     cwd, _ = streamed
-    done = run("export", str(cwd / "out/recommended.toml"), "--to", "env", cwd=cwd)
+    done = here("export", str(cwd / "out/recommended.toml"), "--to", "env")
     assert "single-stream" in done.stdout
 
 
@@ -136,9 +157,10 @@ def test_a_program_times_itself(here: Here) -> None:
     assert "a program (--command) times itself" in done.stderr
 
 
+@pytest.mark.slow
 def test_nothing_beyond_a_bound_is_recommended(tmp_path: Path) -> None:
     """Less than Python itself needs: whatever is faster than the default is beyond it."""
-    result = study(tmp_path, MODEL, "6s", "--max-memory", "8M")
+    result = study(tmp_path, MODEL, "2s", "--max-memory", "8M")
     others = [t for t in result["trials"] if t["configuration"].keys() - {"workload.batch"}]
     assert others
     assert {t["outcome"] for t in others} == {"over_bound"}

@@ -2,8 +2,11 @@
 
 import itertools
 import json
+import math
 import random
+import shutil
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +14,14 @@ import jsonschema
 import pytest
 
 from tests.command import Here, run
+from tests.made_up import MadeUpFake
 from tests.study.fake_studies import study
+from tuner.record.configuration import Value
 from tuner.record.files import RESULT_SCHEMA
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import MAX_WAIT
+from tuner.worker.frameworks.fake.surface import CHOICES, Surface
 
 MODEL = "fake@seed=2,noise=0.003,drift=0.0"
 """Without drift: how many times as many requests are in time depends on how fast the host is."""
@@ -32,17 +38,19 @@ TRACED = "4000s"
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+def served(shared_study: Callable[..., Path]) -> tuple[Path, dict[str, Any]]:
     """One study of a server, whose latency the tool has to find itself."""
-    cwd = tmp_path_factory.mktemp("served")
-    return cwd, study(cwd, MODEL, BUDGET, *SMALL, "--scenario", "server")
+    out = shared_study(MODEL, BUDGET, *SMALL, "--scenario", "server")
+    return out.parent, json.loads((out / "result.json").read_text())
 
 
 def test_a_budget_that_holds_no_verdict_is_searched_to_its_end_for_hints(tmp_path: Path) -> None:
-    result = study(tmp_path, MODEL, "30s", *SMALL, "--scenario", "server", "--slo", "p99=60ms")
+    """The only server of the fast tier; a space of three layouts and three batches."""
+    space = (*SMALL, "--exclude", "env.FAKE_THREADS")
+    result = study(tmp_path, MODEL, "20s", *space, "--scenario", "server", "--slo", "p99=60ms")
     told = "; ".join(result["warnings"])
     assert "expect no verdict, but hints of what is fast" in told
-    assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) > 20
+    assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) == 9
     assert "hold no first look" in result["phases"]["confirm"]
     assert "to confirm anything" in told and "to confirm the best baseline" not in told
     winner = result["winners"]["same"]
@@ -52,6 +60,7 @@ def test_a_budget_that_holds_no_verdict_is_searched_to_its_end_for_hints(tmp_pat
     assert f"{winner['search_ratio']:.2f}x in the search" in report
 
 
+@pytest.mark.slow
 def test_a_server_is_judged_by_the_rate_that_it_answers_in_time(
     served: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -73,6 +82,7 @@ def test_a_server_is_judged_by_the_rate_that_it_answers_in_time(
     assert "requests/s" in report and "They were sorted in the servers' own processes" in report
 
 
+@pytest.mark.slow
 def test_the_bound_is_five_times_what_the_default_takes_alone_and_stays(
     served: tuple[Path, dict[str, Any]],
 ) -> None:
@@ -94,6 +104,7 @@ def test_the_bound_is_five_times_what_the_default_takes_alone_and_stays(
     assert recommended["slo"]["seconds"] == slo["seconds"]
 
 
+@pytest.mark.slow
 def test_what_was_claimed_of_a_server_is_verified_by_its_rate(
     served: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -105,11 +116,16 @@ def test_what_was_claimed_of_a_server_is_verified_by_its_rate(
     assert found["default_value"] == pytest.approx(result["default"]["value"]["point"], rel=0.3)
 
 
+@pytest.mark.slow
 def test_the_same_command_keeps_to_the_bound_that_was_found(
-    served: tuple[Path, dict[str, Any]],
+    here: Here, served: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     cwd, result = served
-    again = study(cwd, MODEL, BUDGET, *SMALL, "--scenario", "server")
+    shutil.copytree(cwd / "out", tmp_path / "out")
+    given = ("--model", MODEL, "--hw", "fake", "--budget", BUDGET, *SMALL, "--scenario", "server")
+    done = here(*given, "--out", "out", testbed=MadeUpFake())  # it launches nothing
+    assert done.returncode == 0, done.stderr
+    again = json.loads((tmp_path / "out/result.json").read_text())
     assert again["objective"]["slo"] == result["objective"]["slo"]
     assert again["speedup"] == result["speedup"]
 
@@ -125,8 +141,9 @@ def write_trace(folder: Path, n_requests: int) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_recorded_arrivals_are_compressed_in_time(
-    served: tuple[Path, dict[str, Any]], tmp_path: Path
+    here: Here, served: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     _, result = served
     slo = result["objective"]["slo"]
@@ -147,35 +164,40 @@ def test_recorded_arrivals_are_compressed_in_time(
     moved = trace.rename(tmp_path / "moved.csv")
     path = str(tmp_path / "out/recommended.toml")
     given = ("verify", path, "--budget", TRACED, "--json")
-    done = run(*given, cwd=tmp_path, is_virtual=True)
+    done = here(*given)
     assert done.returncode == 2 and "name the file with --trace" in done.stderr
     done = run(*given, "--trace", str(moved), cwd=tmp_path, is_virtual=True)
     assert json.loads(done.stdout)["verdict"] == "confirmed"
     moved.write_text(moved.read_text() + "\n1e9\n")
-    done = run(*given, "--trace", str(moved), cwd=tmp_path, is_virtual=True)
+    done = here(*given, "--trace", str(moved))
     assert done.returncode == 2 and "is not the trace that" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path) -> None:
     """The fake's default takes longer for one request than the bound; its best does not."""
-    with_default = study(tmp_path, MODEL, "8s", *OTHER, "--scenario", "single-stream")
-    alone_ms = with_default["default"]["value"]["point"]
-    best_ms = with_default["winners"]["same"]["value"]["point"]
-    bound = f"p99={(alone_ms * best_ms) ** 0.5:.4f}ms"
-    (tmp_path / "served").mkdir()
+    surface = Surface(seed=2)
+
+    def alone_ms(**settings: Value) -> float:
+        named = {f"fake.{name}": value for name, value in settings.items()}
+        return 1000 / math.exp(surface.log_rate({"workload.batch": 1, **named}))
+
+    searched = itertools.product(CHOICES["fake.streams"], CHOICES["fake.layout"])
+    best_ms = min(alone_ms(streams=streams, layout=layout) for streams, layout in searched)
+    bound = f"p99={(alone_ms() * best_ms) ** 0.5:.4f}ms"
     asked = ("--scenario", "server", "--slo", bound, "--exclude", "server.max_wait_ms")
-    result = study(tmp_path / "served", MODEL, "6000s", *OTHER, *asked)  # the default's are low
+    result = study(tmp_path, MODEL, "6000s", *OTHER, *asked)  # the default's are low
     assert (result["verdict"], result["default_meets_slo"]) == ("faster", False)
     assert result["speedup"] is None
     assert result["winners"]["same"]["speedup"] is None
     # nor a ratio of the search: that to a server which serves nobody in time
     assert {t["search_ratio"] for t in result["trials"]} == {None}
-    assert "not measured" not in (tmp_path / "served/out/report.md").read_text()
+    assert "not measured" not in (tmp_path / "out/report.md").read_text()
     assert result["winners"]["same"]["value"]["point"] > 1.0
-    report = (tmp_path / "served/out/report.md").read_text()
+    report = (tmp_path / "out/report.md").read_text()
     assert "the default kept within the bound" in report
     assert "at no rate that was tried" in report
-    path = str(tmp_path / "served/out/recommended.toml")
+    path = str(tmp_path / "out/recommended.toml")
     done = run("verify", path, "--budget", BUDGET, "--json", cwd=tmp_path, is_virtual=True)
     found = json.loads(done.stdout)
     assert (done.returncode, found["verdict"]) == (0, "confirmed")

@@ -1,4 +1,4 @@
-"""Whole studies on the fake framework, through the command that users type."""
+"""Whole studies of the fake: made up, and one in real processes that everybody shares."""
 
 import json
 import math
@@ -7,18 +7,16 @@ import re
 import shutil
 import subprocess
 import tomllib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema
 import pytest
 
-from tests.command import (
-    MARKER,
-    result_of,
-    run,
-)
-from tests.study.fake_studies import FAKE, check_seconds, study
+from tests.command import MARKER, Here
+from tests.made_up import MadeUpFake
+from tests.study.fake_studies import check_seconds, made_up_study
 from tuner.record.configuration import Configuration
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recommendation
 from tuner.record.journal import FinalistNamed, WinnerClass
@@ -30,25 +28,55 @@ from tuner.worker.frameworks.fake import Surface
 FAULTY = "fake@noise=0.003,faults=fake.layout=packed:crash;fake.streams=2:wrong_output"
 
 
+FAKE = ("--hw", "fake", "--json")
 SET = {"FAKE_THREADS": "1", "CUDA_VISIBLE_DEVICES": "0"}
+SECRETS = {"MY_TOKEN": "s3cr3t-t0ken", "TF_API_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
 
 
 def truth(surface: Surface, configuration: dict[str, Any]) -> float:
     return surface.log_rate(configuration)
 
 
+class Finished(NamedTuple):
+    """A finished study below a folder, and the surface that it searched."""
+
+    cwd: Path
+    result: dict[str, Any]
+    surface: Surface
+
+
 @pytest.fixture(scope="module")
-def finished(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
-    """One study with a crash and a wrong output in its space."""
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """One study with a crash and a wrong output in its space, made up."""
     cwd = tmp_path_factory.mktemp("finished")
-    secrets = {"MY_TOKEN": "s3cr3t-t0ken", "TF_API_TOKEN": "s3cr3t-t0ken", MARKER: "x"}
-    return cwd, study(cwd, FAULTY, "20s", environment={**secrets, **SET})
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**SECRETS, **SET}.items():
+            patch.setenv(name, value)
+        return Finished(cwd, made_up_study(cwd, FAULTY, "20s"), Surface(0))
 
 
-def test_files_of_the_contract_are_there_and_valid(
-    finished: tuple[Path, dict[str, Any]],
-) -> None:
-    cwd, result = finished
+@pytest.fixture(scope="module")
+def in_processes(shared_study: Callable[..., Path]) -> Finished:
+    """The same in real processes."""
+    out = shared_study(FAULTY, "20s", environment={**SECRETS, **SET})
+    return Finished(out.parent, json.loads((out / "result.json").read_text()), Surface(0))
+
+
+@pytest.fixture(params=["finished", pytest.param("in_processes", marks=pytest.mark.slow)])
+def either(request: pytest.FixtureRequest) -> Finished:
+    found: Finished = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def copied(finished: Finished, tmp_path: Path) -> Finished:
+    """A copy of the study that is made up."""
+    shutil.copytree(finished.cwd / "out", tmp_path / "out")
+    return finished._replace(cwd=tmp_path)
+
+
+def test_files_of_the_contract_are_there_and_valid(either: Finished) -> None:
+    cwd, result, _ = either
     names = {p.name for p in (cwd / "out").iterdir()}
     assert {"result.json", "report.html", "report.md", "recommended.toml", "recommended.env",
             "run.sh", "study.db", "launches", "recommended.launch_only.toml",
@@ -61,10 +89,11 @@ def test_files_of_the_contract_are_there_and_valid(
         jsonschema.validate(plain, json.loads(RECOMMENDATION_SCHEMA.read_text()))
 
 
+@pytest.mark.slow
 def test_the_result_tells_where_the_time_goes_and_when_what_was_measured(
-    finished: tuple[Path, dict[str, Any]],
+    in_processes: Finished,
 ) -> None:
-    _, result = finished
+    result = in_processes.result
     operators = result["default"]["profile"]["operators"]
     assert {o["name"] for o in operators} == {"matmul", "add"}
     assert result["winners"][result["recommended_class"]]["profile"]["call_s"] > 0
@@ -81,25 +110,25 @@ def test_the_result_tells_where_the_time_goes_and_when_what_was_measured(
     assert spent["confirm"]["pacer"] == 0  # claims are made without it
 
 
-def test_a_dry_run_says_what_the_folder_holds(finished: tuple[Path, dict[str, Any]]) -> None:
-    cwd, _ = finished
+def test_a_dry_run_says_what_the_folder_holds(
+    here: Here, copied: Finished, monkeypatch: pytest.MonkeyPatch
+) -> None:
     again = ("--model", FAULTY, "--hw", "fake", "--out", "out", "--dry-run")
-    same = run(*again, cwd=cwd).stdout
+    same = here(*again, testbed=MadeUpFake()).stdout
     assert "holds this study already" in same
     assert "as_you_run_it" in same  # of the shell that it was begun in
-    other = run(*again, "--batch", "8", cwd=cwd, environment={"FAKE_THREADS": "4"}).stdout
+    monkeypatch.setenv("FAKE_THREADS", "4")
+    other = here(*again, "--batch", "8", testbed=MadeUpFake()).stdout
     assert "FAKE_THREADS=4: set in this shell, and removed" in " ".join(other.split())
     assert "holds another study (workload" in " ".join(other.split())
 
 
-def test_a_study_learns_from_an_earlier_one(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    cwd, earlier = finished
-    arguments = ("--model", "fake@noise=0.003", *FAKE, "--budget", "9s", "--out", "out")
-    done = run(*arguments, "--learn-from", str(cwd), cwd=tmp_path, is_virtual=True)
-    result = result_of(done.stdout)
-    assert re.search(rf"told of \d+ configurations by .*{cwd}", done.stderr)
+def test_a_study_learns_from_an_earlier_one(here: Here, finished: Finished, tmp_path: Path) -> None:
+    cwd, earlier, _ = finished
+    arguments = ("--model", "fake@noise=0.003", "--hw", "fake", "--budget", "9s", "--out", "out")
+    done = here(*arguments, "--learn-from", str(cwd), testbed=MadeUpFake())
+    result = json.loads((tmp_path / "out/result.json").read_text())
+    assert re.search(rf"told of \d+ configurations by .*{cwd}", done.stdout)
     sources = [trial["source"] for trial in result["trials"]]
     n_told = sources.count("transferred")
     assert n_told > 0
@@ -137,33 +166,32 @@ def test_a_study_learns_from_an_earlier_one(
 
 
 def test_what_cannot_be_read_is_not_learnt_from(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+    here: Here, finished: Finished, tmp_path: Path
 ) -> None:
-    cwd, _ = finished
+    cwd = finished.cwd
     for name in ("one", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "result.json").write_text((cwd / "out/result.json").read_text())
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/result.json").write_text("{}")
     again = ("--model", "fake", "--hw", "fake", "--dry-run", "--json", "--learn-from")
-    shown = json.loads(run(*again, ".", "--learn-from", "one", cwd=tmp_path).stdout)
+    shown = json.loads(here(*again, ".", "--learn-from", "one", testbed=MadeUpFake()).stdout)
     assert len(shown["earlier"]) == 2
-    done = run(*again, "broken", cwd=tmp_path)
+    done = here(*again, "broken", testbed=MadeUpFake())
     assert done.returncode == 2
     assert "is not a result that this version reads" in done.stderr
 
 
-def test_a_dry_run_says_whom_it_learns_from(finished: tuple[Path, dict[str, Any]]) -> None:
-    cwd, _ = finished
+def test_a_dry_run_says_whom_it_learns_from(here: Here, finished: Finished) -> None:
+    out = str(finished.cwd / "out")
     again = ("--model", "fake", "--hw", "fake", "--dry-run", "--learn-from")
-    assert "learns from fake@" in run(*again, "out", cwd=cwd).stdout
-    shown = json.loads(run(*again, "out", "--json", cwd=cwd).stdout)
+    assert "learns from fake@" in here(*again, out, testbed=MadeUpFake()).stdout
+    shown = json.loads(here(*again, out, "--json", testbed=MadeUpFake()).stdout)
     assert len(shown["earlier"]) == 1
 
 
-def test_no_claim_exceeds_the_truth(finished: tuple[Path, dict[str, Any]]) -> None:
-    _, result = finished
-    surface = Surface(0)
+def test_no_claim_exceeds_the_truth(either: Finished) -> None:
+    _, result, surface = either
     default = max(truth(surface, {"workload.batch": b}) for b in (4, 16))
     for name, winner in result["winners"].items():
         assert winner["verdict"] == "faster", (name, winner)
@@ -173,8 +201,8 @@ def test_no_claim_exceeds_the_truth(finished: tuple[Path, dict[str, Any]]) -> No
         assert winner["speedup"]["high"] >= true * 0.99, (name, winner)
 
 
-def test_failures_are_outcomes_and_never_win(finished: tuple[Path, dict[str, Any]]) -> None:
-    _, result = finished
+def test_failures_are_outcomes_and_never_win(either: Finished) -> None:
+    result = either.result
     for trial in result["trials"]:
         settings = trial["configuration"]
         if settings.get("fake.layout") == "packed":
@@ -189,10 +217,21 @@ def test_failures_are_outcomes_and_never_win(finished: tuple[Path, dict[str, Any
         assert winner["configuration"].get("fake.streams") != 2
 
 
-def test_baselines_are_listed_told_apart_and_confirmed(
-    finished: tuple[Path, dict[str, Any]],
-) -> None:
-    _, result = finished
+def test_a_process_that_crashes_is_an_outcome_and_never_wins(finished_study: Path) -> None:
+    result = json.loads((finished_study / "result.json").read_text())
+    ended = {t["outcome"] for t in result["trials"]
+             if t["configuration"].get("fake.compile") == "fast"}  # fmt: skip
+    assert {"crashed"} <= ended <= {"crashed", "pruned"}
+    for winner in result["winners"].values():
+        assert winner["configuration"].get("fake.compile") != "fast"
+        assert winner["not_in_force"] == []
+        observed = {item["knob"]: item["observed"] for item in winner["read_back"]}
+        assert observed.items() >= {k: v for k, v in winner["configuration"].items()
+                                    if k != "workload.batch"}.items()  # fmt: skip
+
+
+def test_baselines_are_listed_told_apart_and_confirmed(either: Finished) -> None:
+    result = either.result
     rows = {b["name"]: b for b in result["baselines"]}
     assert rows["vendor_default"]["same_as"] == "default"
     assert rows["vendor_threads_again"]["same_as"] == "vendor_threads"
@@ -204,14 +243,15 @@ def test_baselines_are_listed_told_apart_and_confirmed(
 
 
 def test_what_the_shell_sets_is_removed_and_confirmed_as_a_baseline(
-    finished: tuple[Path, dict[str, Any]],
+    either: Finished,
 ) -> None:
     """Else the default, and with it every ratio, would be another than the reader's."""
-    cwd, result = finished
+    cwd, result, surface = either
     assert result["environment"] == {**SET, "TF_API_TOKEN": "***"}
+    of_default = {item["knob"]: item["observed"] for item in result["default"]["read_back"]}
+    assert of_default["env.FAKE_THREADS"] == 2
     (own,) = [b for b in result["baselines"] if b["name"] == "as_you_run_it"]
     assert own["configuration"] == {"env.FAKE_THREADS": 1}
-    surface = Surface(0)
 
     def true(settings: dict[str, Any]) -> float:
         return max(truth(surface, {**settings, "workload.batch": b}) for b in (4, 16))
@@ -231,11 +271,8 @@ def test_what_the_shell_sets_is_removed_and_confirmed_as_a_baseline(
     assert "CUDA_VISIBLE_DEVICES=0, FAKE_THREADS=1" in html
 
 
-def test_every_setting_of_a_winner_is_worth_something(
-    finished: tuple[Path, dict[str, Any]],
-) -> None:
-    _, result = finished
-    surface = Surface(0)
+def test_every_setting_of_a_winner_is_worth_something(either: Finished) -> None:
+    _, result, surface = either
     for winner in result["winners"].values():
         full = truth(surface, winner["configuration"])
         settings = set(winner["configuration"]) - {"workload.batch"}
@@ -252,11 +289,8 @@ def test_every_setting_of_a_winner_is_worth_something(
     assert result["contributions"] == result["winners"]["same"]["contributions"]
 
 
-def test_every_setting_of_a_winner_was_was_read_back_in_force(
-    finished: tuple[Path, dict[str, Any]],
-) -> None:
-    _, result = finished
-    for winner in result["winners"].values():
+def test_every_setting_of_a_winner_was_read_back_in_force(either: Finished) -> None:
+    for winner in either.result["winners"].values():
         seen = {item["knob"]: item for item in winner["read_back"]}
         for knob, value in winner["configuration"].items():
             if knob != "workload.batch":
@@ -265,8 +299,8 @@ def test_every_setting_of_a_winner_was_was_read_back_in_force(
         assert winner["not_in_force"] == []
 
 
-def test_what_ships_is_what_was_confirmed(finished: tuple[Path, dict[str, Any]]) -> None:
-    cwd, result = finished
+def test_what_ships_is_what_was_confirmed(either: Finished) -> None:
+    cwd, result, _ = either
     klass = result["recommended_class"]
     assert klass == "same"
     shipped = read_recommendation(cwd / "out/recommended.toml")
@@ -284,11 +318,8 @@ def test_what_ships_is_what_was_confirmed(finished: tuple[Path, dict[str, Any]])
     assert " ".join(f"{k}={v}" for k, v in sorted(winner["configuration"].items())) in confirmed
 
 
-def test_run_sh_starts_a_program_under_the_launch_settings(
-    finished: tuple[Path, dict[str, Any]],
-) -> None:
-
-    cwd, _ = finished
+def test_run_sh_starts_a_program_under_the_launch_settings(finished: Finished) -> None:
+    cwd = finished.cwd
     wanted = read_recommendation(cwd / "out/recommended.toml").environment
     done = subprocess.run([cwd / "out/run.sh", "env"], capture_output=True, text=True, check=True)
     environment = dict(line.split("=", 1) for line in done.stdout.splitlines() if "=" in line)
@@ -304,68 +335,67 @@ def test_run_sh_starts_a_program_under_the_launch_settings(
 
 
 def test_the_same_command_renders_a_finished_study_again(
-    finished: tuple[Path, dict[str, Any]],
+    here: Here, copied: Finished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cwd, result = finished
+    cwd, result, _ = copied
     before = {p.name for p in (cwd / "out/launches").iterdir()}
     journal = (cwd / "out/study.jsonl").read_bytes()
-    arguments = ("--model", FAULTY, *FAKE, "--budget", "20m", "--out", "out")
-    done = run(*arguments, "--learn-from", str(cwd), cwd=cwd, environment={"FAKE_THREADS": "8"})
-    assert "begun with CUDA_VISIBLE_DEVICES=0, FAKE_THREADS=1" in done.stderr
-    assert "this shell has FAKE_THREADS=8" in done.stderr
-    again = result_of(done.stdout)
+    arguments = ("--model", FAULTY, "--hw", "fake", "--budget", "20m", "--out", "out")
+    monkeypatch.setenv("FAKE_THREADS", "8")
+    testbed = MadeUpFake()
+    done = here(*arguments, "--learn-from", "out", testbed=testbed)
+    said = " ".join(done.stderr.split()) + " ".join(done.stdout.split())
+    assert "begun with CUDA_VISIBLE_DEVICES=0, FAKE_THREADS=1" in said
+    assert "this shell has FAKE_THREADS=8" in said
+    assert testbed.clock.now_s() == 0
+    again = json.loads((cwd / "out/result.json").read_text())
     assert {p.name for p in (cwd / "out/launches").iterdir()} == before
     assert (cwd / "out/study.jsonl").read_bytes() == journal
     for part in ("winners", "baselines", "environment", "created", "budget_s", "command"):
         assert again[part] == result[part]
     (cwd / "out/report.md").unlink()
-    assert run("report", "out", cwd=cwd).returncode == 0
+    assert here("report", "out").returncode == 0
     assert (cwd / "out/report.md").exists()
 
 
 def test_a_finished_study_that_lost_a_launch_is_not_rendered_again(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path
+    here: Here, copied: Finished
 ) -> None:
-    cwd, _ = finished
+    cwd = copied.cwd
     before = (cwd / "out/result.json").read_bytes()
-    shutil.copytree(cwd / "out", tmp_path / "out")
-    (tmp_path / "out/launches/0005.jsonl").unlink()
-    done = run("--model", FAULTY, *FAKE, "--out", "out", cwd=tmp_path)
+    (cwd / "out/launches/0005.jsonl").unlink()
+    done = here("--model", FAULTY, *FAKE, "--out", "out", testbed=MadeUpFake())
     assert done.returncode == 1
     assert "out/launches/0005.jsonl is missing" in done.stderr
     assert "is still shown by: tune-framework report out" in done.stderr
-    assert (tmp_path / "out/result.json").read_bytes() == before
-    (tmp_path / "out/study.jsonl").write_text("broken\n")  # whatever is lost besides
-    assert run("report", "out", cwd=tmp_path).returncode == 0
+    assert (cwd / "out/result.json").read_bytes() == before
+    (cwd / "out/study.jsonl").write_text("broken\n")  # whatever is lost besides
+    assert here("report", "out").returncode == 0
 
 
-def test_what_is_made_again_of_a_finished_study_is_said(
-    finished: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    cwd, result = finished
-    shutil.copytree(cwd / "out", tmp_path / "out")
+def test_what_is_made_again_of_a_finished_study_is_said(copied: Finished) -> None:
+    cwd, result, _ = copied
     for name in ("study.db", "result.json", "recommended.toml"):
-        (tmp_path / "out" / name).unlink()
-    again = study(tmp_path, FAULTY, "20m")
+        (cwd / "out" / name).unlink()
+    again = made_up_study(cwd, FAULTY, "20m")
     assert any("study.db was damaged" in warning for warning in again["warnings"])
     assert again["winners"] == result["winners"]
     assert again["seconds"] == result["seconds"]
-    assert read_recommendation(tmp_path / "out").settings
+    assert read_recommendation(cwd / "out").settings
 
 
 def test_a_study_of_another_identity_is_refused_with_what_differs(
-    finished: tuple[Path, dict[str, Any]],
+    here: Here, finished: Finished
 ) -> None:
-    cwd, _ = finished
-    done = run("--model", "fake@seed=9", *FAKE, "--out", "out", cwd=cwd)
+    out = str(finished.cwd / "out")
+    done = here("--model", "fake@seed=9", *FAKE, "--out", out, testbed=MadeUpFake())
     assert done.returncode == 2
     assert "workload changed" in done.stderr
     assert "--out" in done.stderr
 
 
-def test_nothing_of_the_users_secrets_is_kept(finished: tuple[Path, dict[str, Any]]) -> None:
-    cwd, _ = finished
-    for path in (cwd / "out").rglob("*"):
+def test_nothing_of_the_users_secrets_is_kept(either: Finished) -> None:
+    for path in either.cwd.rglob("*"):
         if path.is_file():
             assert b"s3cr3t-t0ken" not in path.read_bytes(), path
     assert os.environ.get("MY_TOKEN") is None

@@ -1,15 +1,17 @@
-"""A recommendation proved again, through the command that users type, on the fake framework."""
+"""A recommendation proved again, through the command that users type: made up, and in processes."""
 
 import json
 import re
 import subprocess
+import tempfile
 from pathlib import Path
 from typing import Any, Protocol
 
 import msgspec
 import pytest
 
-from tests.command import FINISHED, MARKER, new_marker, run, wait_until_gone
+from tests.command import FINISHED, MARKER, Here, new_marker, run, wait_until_gone
+from tests.made_up import MadeUpFake
 from tuner.host.identity import probe
 from tuner.record.files import read_recommendation, write_recommendation
 from tuner.record.identities import differing
@@ -25,32 +27,48 @@ def recommended(finished_study: Path) -> Recommendation:
     return read_recommendation(finished_study / "recommended.toml")
 
 
+Found = tuple[subprocess.CompletedProcess[str], dict[str, Any]]
+
+
 class Verify(Protocol):
     """Verify a recommendation by the command; return how it ended, and what it printed."""
 
     def __call__(
-        self, recommendation: Recommendation, *arguments: str
-    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]: ...
+        self, recommendation: Recommendation, *arguments: str, in_processes: bool = False
+    ) -> Found: ...
 
 
 @pytest.fixture(scope="module")
-def verified(tmp_path_factory: pytest.TempPathFactory) -> Verify:
-    """Equal recommendations are verified once, however many tests read what was found."""
-    kept: dict[tuple[bytes, ...], tuple[subprocess.CompletedProcess[str], dict[str, Any]]] = {}
+def kept() -> dict[tuple[bytes, ...], Found]:
+    """What was found of equal recommendations, which are verified once."""
+    return {}
 
+
+@pytest.fixture
+def verified(here: Here, tmp_path: Path, kept: dict[tuple[bytes, ...], Found]) -> Verify:
     def verify(
-        recommendation: Recommendation, *arguments: str
-    ) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
-        key = msgspec.json.encode(recommendation), *map(str.encode, arguments)
+        recommendation: Recommendation, *arguments: str, in_processes: bool = False
+    ) -> Found:
+        key = msgspec.json.encode(recommendation), *map(str.encode, arguments), b"%d" % in_processes
         if key not in kept:
-            cwd = tmp_path_factory.mktemp("verified")
-            path = cwd / "recommended.toml"
+            path = tmp_path / "recommended.toml"
             write_recommendation(path, recommendation)
-            done = run("verify", str(path), "--json", *arguments, cwd=cwd, is_virtual=True)
+            given = ("verify", str(path), "--json", *arguments)
+            if in_processes:
+                done = run(*given, cwd=tmp_path, is_virtual=True)
+            else:
+                done = here(*given, testbed=MadeUpFake())
             kept[key] = done, json.loads(done.stdout) if done.stdout else {}
         return kept[key]
 
     return verify
+
+
+EITHER = pytest.mark.parametrize(
+    "in_processes",
+    [False, pytest.param(True, marks=pytest.mark.slow)],
+    ids=["made up", "in processes"],
+)
 
 
 def changed(recommendation: Recommendation, **parts: Any) -> Recommendation:
@@ -72,6 +90,14 @@ def test_what_was_confirmed_is_confirmed_again(
     share = found["share"]
     assert 0.5 < share["low"] < share["point"] < share["high"]
     assert found["at_least"] is None
+
+
+@pytest.mark.slow
+def test_what_is_verified_is_read_back(verified: Verify, recommended: Recommendation) -> None:
+    done, found = verified(recommended, in_processes=True)
+    assert (done.returncode, found["verdict"]) == (0, "confirmed")
+    assert found["n_rounds"] == len(found["ratios"]) == 4
+    assert found["speedup"]["low"] > 1
     read_back = {item["knob"]: item["observed"] for item in found["read_back"]}
     for setting in recommended.settings:
         if setting.knob != "workload.batch":
@@ -79,13 +105,24 @@ def test_what_was_confirmed_is_confirmed_again(
     assert found["not_in_force"] == []
 
 
-def test_one_line_for_a_pipeline(finished_study: Path, tmp_path: Path) -> None:
+@EITHER
+def test_one_line_for_a_pipeline(
+    here: Here,
+    finished_study: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    in_processes: bool,
+) -> None:
     marker = new_marker()
-    temporary = {"TMPDIR": str(tmp_path), MARKER: marker}
     path = str(finished_study / "recommended.toml")
-    done = run("verify", path, "--quick", cwd=tmp_path, environment=temporary)
+    if in_processes:
+        temporary = {"TMPDIR": str(tmp_path), MARKER: marker}
+        done = run("verify", path, "--quick", cwd=tmp_path, environment=temporary, is_virtual=True)
+        assert wait_until_gone(marker) == []
+    else:
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        done = here("verify", path, "--quick", testbed=MadeUpFake())
     assert done.returncode == 0, done.stderr
-    assert wait_until_gone(marker) == []
     assert list(tmp_path.iterdir()) == []
     (line,) = done.stdout.splitlines()
     ratio = r"\d\.\d\dx \(\d\.\d\d - \d\.\d\d\)"
@@ -111,8 +148,9 @@ def test_a_claim_that_does_not_hold_here_is_refuted(
     assert (enough.returncode, found["verdict"], found["at_least"]) == (0, "confirmed", 0.25)
 
 
+@EITHER
 def test_a_setting_that_crashes_here_is_refuted_once_it_did_so_by_itself(
-    verified: Verify, recommended: Recommendation
+    verified: Verify, recommended: Recommendation, in_processes: bool
 ) -> None:
     workload = msgspec.structs.replace(
         recommended.workload, model=f"{FINISHED};fake.layout=packed:exception"
@@ -121,14 +159,16 @@ def test_a_setting_that_crashes_here_is_refuted_once_it_did_so_by_itself(
     broken = msgspec.structs.replace(
         others[0], knob="fake.layout", value="packed", applies="model", needs_code_change=True
     )
-    done, found = verified(changed(recommended, workload=workload, settings=[*others, broken]))
+    recommended = changed(recommended, workload=workload, settings=[*others, broken])
+    done, found = verified(recommended, in_processes=in_processes)
     assert done.returncode == 4, done.stdout
     assert "by itself as well (crashed: " in found["reason"]
     assert "the fake framework was told to fail" in found["reason"]
 
 
+@EITHER
 def test_a_setting_that_breaks_the_outputs_here_is_refuted(
-    verified: Verify, recommended: Recommendation
+    verified: Verify, recommended: Recommendation, in_processes: bool
 ) -> None:
     workload = msgspec.structs.replace(
         recommended.workload, model=f"{FINISHED};fake.layout=packed:wrong_output"
@@ -137,11 +177,13 @@ def test_a_setting_that_breaks_the_outputs_here_is_refuted(
     broken = msgspec.structs.replace(
         others[0], knob="fake.layout", value="packed", applies="model", needs_code_change=True
     )
-    done, found = verified(changed(recommended, workload=workload, settings=[*others, broken]))
+    recommended = changed(recommended, workload=workload, settings=[*others, broken])
+    done, found = verified(recommended, in_processes=in_processes)
     assert done.returncode == 4, done.stdout
     assert "wrong_output" in found["reason"]
 
 
+@pytest.mark.slow
 def test_what_does_not_end_within_the_time_is_given_up(
     tmp_path: Path, recommended: Recommendation
 ) -> None:
@@ -159,7 +201,7 @@ def test_what_does_not_end_within_the_time_is_given_up(
 
 
 def test_where_nothing_is_recommended_nothing_may_be_set(
-    tmp_path: Path, recommended: Recommendation
+    here: Here, tmp_path: Path, recommended: Recommendation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     workload = msgspec.structs.replace(recommended.workload, model="not here")
     kept = changed(
@@ -168,10 +210,12 @@ def test_where_nothing_is_recommended_nothing_may_be_set(
     )  # fmt: skip
     path = tmp_path / "recommended.toml"
     write_recommendation(path, kept)
-    set_here = run("verify", str(path), cwd=tmp_path, environment={"OMP_NUM_THREADS": "1"})
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    set_here = here("verify", str(path))
     assert set_here.returncode == 0
     assert "; 0 rounds, " in set_here.stdout
-    assert "set in this shell, and not in what is measured: OMP_NUM_THREADS" in set_here.stderr
+    told = " ".join(set_here.stderr.split())
+    assert "set in this shell, and not in what is measured: OMP_NUM_THREADS" in told
 
 
 def test_both_are_measured_at_their_batches_whatever_the_models_own(
@@ -213,13 +257,13 @@ def test_a_library_that_is_not_here_refutes(recommended: Recommendation) -> None
     ],
 )
 def test_what_cannot_be_verified_is_said_on_one_line(
-    tmp_path: Path, recommended: Recommendation, parts: dict[str, Any], said: str
+    here: Here, tmp_path: Path, recommended: Recommendation, parts: dict[str, Any], said: str
 ) -> None:
     (tmp_path / "evil.py").write_text("open('was run', 'w')\n")
     workload = msgspec.structs.replace(recommended.workload, **parts)
     path = tmp_path / "recommended.toml"
     write_recommendation(path, changed(recommended, workload=workload))
-    done = run("verify", str(path), "--json", cwd=tmp_path)
+    done = here("verify", str(path), "--json", testbed=MadeUpFake())
     assert not (tmp_path / "was run").exists()
     assert done.returncode == 2
     assert said in done.stderr
@@ -235,12 +279,12 @@ def test_what_cannot_be_verified_is_said_on_one_line(
     ],
 )
 def test_what_is_no_recommendation_is_refused(
-    tmp_path: Path, content: str | None, said: str
+    here: Here, tmp_path: Path, content: str | None, said: str
 ) -> None:
     path = tmp_path / "recommended.toml"
     if content is not None:
         path.write_text(content)
-    done = run("verify", str(path), cwd=tmp_path)
+    done = here("verify", str(path))
     assert done.returncode == 2
     assert said in done.stderr
     assert "Traceback" not in done.stderr

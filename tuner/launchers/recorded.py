@@ -34,6 +34,8 @@ from tuner.record.launch import (
     Purpose,
     ReadBack,
     Slice,
+    latency,
+    packed,
 )
 from tuner.record.load import Offer
 from tuner.record.objective import Objective
@@ -67,6 +69,8 @@ class PlayedSlice(msgspec.Struct, frozen=True):
     """What disturbed it; empty if nothing did."""
     took_s: float
     """Its seconds, with those of the discarded call before it."""
+    spread: tuple[float, ...] = ()
+    """The seconds of each call over their mean; empty where calls were not timed one by one."""
 
 
 class Played(Protocol):
@@ -110,23 +114,30 @@ class MadeUp:
         slice_sd: float = 0.0,
         drift: Callable[[float], float] = lambda now_s: 0.0,
         fault: Callable[[Configuration], Ending | None] = lambda configuration: None,
+        wrong: Callable[[Configuration], Ending | None] = lambda configuration: None,
+        n_calls: int = 0,
         start_s: float = 1.0,
         slice_s: float = 0.3,
         check_s: float = 0.1,
+        clock: VirtualClock | None = None,
     ) -> None:
         """Make a source up.
 
         log_rate: the logarithm of a configuration's items per second. launch_sd, slice_sd: standard
         deviations of that logarithm from launch to launch, and from slice to slice of a launch.
         drift: what the host adds to it at a moment. fault: how a launch of a configuration fails,
-        before its first slice. start_s, slice_s, check_s: what the steps of a launch cost.
+        before its first slice; wrong: how it fails when its outputs are checked. n_calls: how many
+        calls of a slice are timed one by one, each as noisy as a slice. start_s, slice_s, check_s:
+        what the steps of a launch cost. clock: that of other sources, to share it.
         """
-        self.clock = VirtualClock()
+        self.clock = clock or VirtualClock()
         self.log_rate = log_rate
         self.launch_sd = launch_sd
         self.slice_sd = slice_sd
         self.drift = drift
         self.fault = fault
+        self.wrong = wrong
+        self.n_calls = n_calls
         self.start_s, self.slice_s, self.check_s = start_s, slice_s, check_s
         self.random = random.Random(seed)
 
@@ -142,14 +153,17 @@ class _MadeUpLaunch:
         self._source = source
         self._level = source.log_rate(configuration) + source.random.gauss(0, source.launch_sd)
         self.fixed_s, self.check_s = source.start_s, source.check_s
-        self.failure = source.fault(configuration)
-        self.has_slices = self.failure is None
+        at_start = source.fault(configuration)
+        self.failure = at_start or source.wrong(configuration)
+        self.has_slices = at_start is None
 
     def slice(self) -> PlayedSlice:
         source = self._source
         level = self._level + source.drift(source.clock.now_s())
         rate = math.exp(level + source.random.gauss(0, source.slice_sd))
-        return PlayedSlice(rate, (), source.slice_s)
+        calls = [math.exp(source.random.gauss(0, source.slice_sd)) for _ in range(source.n_calls)]
+        mean = sum(calls) / max(1, len(calls))
+        return PlayedSlice(rate, (), source.slice_s, tuple(each / mean for each in calls))
 
 
 class ReplayedLaunch:
@@ -165,6 +179,7 @@ class ReplayedLaunch:
         complete: Complete,
         left_s: Callable[[], float],
         share: float,
+        read_back: tuple[ReadBack, ...],
     ) -> None:
         """left_s: no step outlasts it. share: of its preparation, the seconds charged to it."""
         self._file = store.open_launch(request)
@@ -174,12 +189,13 @@ class ReplayedLaunch:
         self._complete = complete
         self._left_s = left_s
         self._share = share
+        self._read_back = read_back
         self._slicing_s = self._checking_s = 0.0
         self._is_gone = False
         self.fixed_s = 0.0
 
     def begin(self) -> None:
-        """Prepare it, and read its settings back."""
+        """Prepare it."""
         self.fixed_s, is_in_time = self._spend(self._share * self._played.fixed_s)
         if not is_in_time:
             return
@@ -187,10 +203,8 @@ class ReplayedLaunch:
         if self._played.failure is not None and not self._played.has_slices:
             n_companions = self.record.request.n_companions
             self.finish(_among_companions(self._played.failure, n_companions))
-            return
-        settings = self.record.request.configuration.settings
-        read_back = tuple(ReadBack(k, v, v, "effective", "the source") for k, v in settings)
-        self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, read_back))
+        else:
+            self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, self._read_back))
 
     def _spend(self, seconds: float) -> tuple[float, bool]:
         """Let a step take its seconds; end the launch where they are more than is left."""
@@ -227,8 +241,18 @@ class ReplayedLaunch:
             return
         self._slicing_s += took_s
         request = self.record.request
-        taken = Slice(index, request.batch, 1, request.batch / found.rate, self._clock.now_s(),
-                      Interference(dirty=found.dirty))  # fmt: skip
+        call_s = [request.batch / found.rate * each for each in found.spread]
+        n_calls = len(call_s) or 1
+        taken = Slice(
+            index,
+            request.batch,
+            n_calls,
+            n_calls * request.batch / found.rate,
+            self._clock.now_s(),
+            Interference(dirty=found.dirty),
+            latency=latency(call_s) if call_s else None,
+            packed_calls=packed(call_s),
+        )
         self._file.add(SliceTaken(self._complete(taken, request.slo)))
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
@@ -276,6 +300,14 @@ def _among_companions(failure: Ending, n_companions: int) -> Ending:
     return Ending(Outcome.INTERRUPTED, failure.reason)
 
 
+ReadsBack = Callable[[Configuration], tuple[ReadBack, ...]]
+
+
+def in_force(configuration: Configuration) -> tuple[ReadBack, ...]:
+    """Return that every setting of a configuration is in force."""
+    return tuple(ReadBack(k, v, v, "effective", "the source") for k, v in configuration.settings)
+
+
 class SideBySide(msgspec.Struct, frozen=True):
     """How many launches are prepared side by side, and what that saves."""
 
@@ -298,6 +330,7 @@ class RecordedLauncher:
         objective: Objective,
         listen: Listener,
         *,
+        read_back: ReadsBack,
         session: int,
         left_s: Callable[[], float],
         on_end: Callable[[LaunchRecord], None],
@@ -308,6 +341,7 @@ class RecordedLauncher:
         self._store = store
         self._workload = workload
         self._side_by_side = side_by_side or SideBySide()
+        self._read_back = read_back
         self._session = session
         self._left_s = left_s
         self._slo = objective.slo
@@ -380,6 +414,7 @@ class RecordedLauncher:
             self._complete,
             self._left_s,
             share,
+            self._read_back(configuration),
         )
         self._started.append(launch)
         self._listen(LaunchBegins(request.id, configuration.label(), purpose))
@@ -407,8 +442,11 @@ class RecordedTestbed:
         card: ModelCard,
         facts: ModelFacts,
         side_by_side: SideBySide | None = None,
+        read_back: ReadsBack = in_force,
     ) -> None:
+        """read_back: returns what a launch of a configuration reads back."""
         self._source = source
+        self._read_back = read_back
         self._card = card
         self._facts = facts
         self._side_by_side = side_by_side
@@ -473,6 +511,7 @@ class RecordedTestbed:
             self._side_by_side,
             objective,
             listen,
+            read_back=self._read_back,
             session=session,
             left_s=seconds_left if is_cut else lambda: math.inf,
             on_end=on_end,

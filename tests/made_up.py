@@ -1,0 +1,183 @@
+"""The fake without processes: its launches are made up from its own surface, on a virtual clock.
+
+    python tests/made_up.py --model fake --hw fake --budget 10s ...
+
+A study of it takes no more than its own code does. Read-back, profiles, memory, servers and several
+callers need the fake's processes (tests/virtual.py); so does whatever ends one.
+"""
+
+import functools
+import math
+import runpy
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import msgspec
+
+from tuner.cli.main import command, main
+from tuner.galleries import MODELS
+from tuner.host.identity import Host
+from tuner.launchers.asking import Waiting
+from tuner.launchers.clock import VirtualClock
+from tuner.launchers.describe import describe_model, find_model
+from tuner.launchers.recorded import MadeUp, RecordedLauncher, RecordedTestbed
+from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.output import report
+from tuner.output.figures.drawing import NotDrawn
+from tuner.record.configuration import Configuration, Value
+from tuner.record.events import Listener
+from tuner.record.launch import Interference, ReadBack
+from tuner.record.load import SCENARIOS
+from tuner.record.objective import Objective
+from tuner.record.outcome import Ending, Outcome
+from tuner.record.protocol import Command, MakeReference, Reply
+from tuner.record.store import Store
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.space.knobs_of.launch import BATCH
+from tuner.worker.frameworks.fake.surface import CHOICES, Surface
+
+Begins = Callable[[], None]
+START_S, SLICE_S = 0.13, 0.01
+"""What the start of the fake's process and its slices take on a quick, quiet host."""
+N_CALLS = 10
+"""Of a slice, where their latency counts."""
+AT_START = {
+    "crash": Ending(Outcome.CRASHED, "killed by SIGSEGV"),
+    "exit": Ending(Outcome.CRASHED, "ended with exit code 3"),
+    "exception": Ending(Outcome.CRASHED, "RuntimeError: the fake framework was told to fail"),
+    "memory": Ending(Outcome.OUT_OF_MEMORY, "MemoryError"),
+    "ignored": Ending(Outcome.NOT_APPLICABLE, "not in force"),
+}
+"""How faults of the fake end a launch before its first slice."""
+IN_CHECK = {
+    "wrong_output": Ending(Outcome.WRONG_OUTPUT, "the outputs drift by 1"),
+    "nan": Ending(Outcome.WRONG_OUTPUT, "the outputs are not finite"),
+}
+"""How faults of the fake end it when its outputs are checked."""
+
+
+def made_up(
+    surface: Surface,
+    batch: int,
+    *,
+    n_calls: int = 0,
+    session: int = 1,
+    begins: Begins = lambda: None,
+    clock: VirtualClock | None = None,
+) -> MadeUp:
+    """Return launches of the fake: its own speed, and slices that drift with the machine.
+
+    batch: the one that no setting names. begins: is called when a launch begins.
+    """
+
+    def settings(configuration: Configuration) -> dict[str, Value]:
+        return {BATCH: batch, **configuration.as_dict()}
+
+    def at_start(configuration: Configuration) -> Ending | None:
+        begins()
+        return AT_START.get(surface.fault_of(settings(configuration)))
+
+    return MadeUp(
+        lambda c: surface.log_rate(settings(c)),
+        seed=surface.seed + 1000 * (session - 1),
+        launch_sd=surface.noise,
+        slice_sd=surface.noise / 2,
+        drift=lambda now_s: surface.drift * math.sin(now_s / 7 + surface.seed),
+        fault=at_start,
+        wrong=lambda c: IN_CHECK.get(surface.fault_of(settings(c))),
+        n_calls=n_calls,
+        start_s=START_S,
+        slice_s=SLICE_S,
+        check_s=SLICE_S,
+        clock=clock,
+    )
+
+
+@functools.cache
+def described() -> tuple[ModelCard, ModelFacts]:
+    """Return what the fake's worker tells: no parameter of the fake changes it."""
+    ref, card = find_model("fake", MODELS)
+    return card, describe_model(ref, "fake", 0)
+
+
+def read_back(configuration: Configuration) -> tuple[ReadBack, ...]:
+    """Return that all is in force, as the fake's worker tells it."""
+    settings = configuration.as_dict()
+    return tuple(
+        ReadBack(knob, settings.get(knob), settings.get(knob, values[0]), "effective", "made up")
+        for knob, values in CHOICES.items()
+        if knob != BATCH
+    )
+
+
+def testbed(source: MadeUp, card: ModelCard, facts: ModelFacts) -> RecordedTestbed:
+    """Return a testbed of one surface."""
+    return RecordedTestbed(source, card, facts, read_back=read_back)
+
+
+class MadeUpFake:
+    """A testbed of the fake with any parameters, and of files that return its surface."""
+
+    def __init__(self, begins: Begins = lambda: None) -> None:
+        """begins: is called when a launch begins; what it raises ends the tool there."""
+        self.clock = VirtualClock()
+        self._begins = begins
+
+    def ask(
+        self,
+        command: Command,
+        models: Sequence[ModelRef],
+        waiting: Waiting,
+        gpu: str = "",
+        then: Command | None = None,
+    ) -> Reply:
+        """Have a worker tell of other files."""
+        is_known = all(Path(ref.path) == MODELS / "fake.py" for ref in models)
+        if not (is_known or isinstance(command, MakeReference)):
+            return THIS_HOST.ask(command, models, waiting, gpu, then)
+        any_source = MadeUp(lambda _: 0.0, clock=self.clock)
+        card, facts = described()
+        card = msgspec.structs.replace(card, name=models[0].name)  # of a file that is the fake's
+        return testbed(any_source, card, facts).ask(command, models, waiting, gpu, then)
+
+    def watch_idle(self, seconds: float) -> Interference:
+        self.clock.advance(seconds)
+        return Interference()
+
+    def launcher(
+        self,
+        store: Store,
+        host: Host,
+        workload: Workload,
+        facts: ModelFacts,
+        objective: Objective,
+        listen: Listener,
+        *,
+        session: int,
+        **others: Any,
+    ) -> RecordedLauncher:
+        """Return what launches the surface that the model's parameters describe."""
+        source = made_up(
+            msgspec.convert(dict(workload.model.parameters), Surface),
+            workload.card.reference_batch,
+            n_calls=N_CALLS if SCENARIOS[workload.scenario].one_process else 0,
+            session=session,
+            begins=self._begins,
+            clock=self.clock,
+        )
+        return testbed(source, workload.card, facts).launcher(
+            store, host, workload, facts, objective, listen, session=session, **others
+        )
+
+
+def tuned_here(arguments: Sequence[str], testbed: Testbed) -> int:
+    """Run a command line in this process, without drawing, and return its exit code."""
+    with mock.patch.object(report, "drawings", side_effect=NotDrawn("not in this test")):
+        return command(arguments, testbed)
+
+
+if __name__ == "__main__":
+    runpy.run_path(str(Path(__file__).with_name("virtual.py")))["spare"]()
+    main(MadeUpFake())
