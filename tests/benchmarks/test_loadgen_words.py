@@ -30,6 +30,7 @@ def test_what_kept_no_rate_is_not_asked() -> None:
     assert (arm.as_dict(), low) == ({"workload.batch": 2}, 30.0)
 
 
+@pytest.mark.slow
 def test_a_launch_answers_our_own_requests_and_loadgens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

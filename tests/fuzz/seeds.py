@@ -58,12 +58,15 @@ def fuzzed(
         own = inspect.Parameter("tries", inspect.Parameter.KEYWORD_ONLY)
         fixtures = inspect.signature(few).parameters.values()
         vars(test)["__signature__"] = inspect.Signature(
-            each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (own, *fixtures)
+            [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in (own, *fixtures)]
         )
         test.__name__, test.__doc__ = property_.__name__, property_.__doc__
         test.__module__, test.__qualname__ = property_.__module__, property_.__qualname__
         cases = (few, pytest.param(all_, marks=pytest.mark.slow))
-        return pytest.mark.parametrize("tries", cases, ids=("few", "all"))(test)
+        parametrized: Callable[..., None] = pytest.mark.parametrize(
+            "tries", cases, ids=("few", "all")
+        )(test)
+        return parametrized
 
     return decorate
 
