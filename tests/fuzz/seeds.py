@@ -63,10 +63,9 @@ def fuzzed(
         test.__name__, test.__doc__ = property_.__name__, property_.__doc__
         test.__module__, test.__qualname__ = property_.__module__, property_.__qualname__
         cases = (few, pytest.param(all_, marks=pytest.mark.slow))
-        parametrized: Callable[..., None] = pytest.mark.parametrize(
-            "tries", cases, ids=("few", "all")
-        )(test)
-        return parametrized
+        mark = pytest.mark.parametrize("tries", cases, ids=("few", "all"))
+        decorated: Callable[..., None] = mark(test)
+        return decorated
 
     return decorate
 
