@@ -38,6 +38,7 @@ def with_another_last_launch(course: Course) -> Course:
     return msgspec.structs.replace(course, launches=(*course.launches[:-1], last))
 
 
+@pytest.mark.slow
 def test_studies_take_the_course_that_was_recorded_and_one_that_was_altered_is_named(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -91,9 +92,11 @@ def test_all_is_recorded_from_thirty_seeds_in_small_files() -> None:
     assert n_bytes < MOST_BYTES
 
 
-def test_a_changed_path_of_the_code_is_another_course() -> None:
-    job = Job("noise-several", quickest("noise-several").seed, fake_plan())
+def test_the_code_takes_the_recorded_course_and_a_changed_path_of_it_another() -> None:
+    recorded = quickest("noise-several")
+    job = Job("noise-several", recorded.seed, fake_plan())
     as_is = play(job)
+    assert first_difference(recorded, as_is) == ""
     with other_constants({"tuner.study.explore.PROVED": 1}):
         changed = play(job)
     assert re.match(r"launch \d+: recorded .*, now .*", first_difference(as_is, changed))

@@ -59,6 +59,7 @@ def test_for_each_table_is_chosen_what_did_best_on_the_other_files() -> None:
     assert [f.left_out for f in fields] == [0.5, 0.4, 0.4]
 
 
+@pytest.mark.slow
 def test_a_variant_is_another_search(tmp_path: Path, one_by_one: Executor) -> None:
     path = tmp_path / "written.json.gz"
     write_table(path, recorded(sd=0.1))

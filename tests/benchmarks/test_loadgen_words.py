@@ -32,6 +32,7 @@ def test_what_kept_no_rate_is_not_asked() -> None:
 
 
 @needs("mlperf_loadgen")
+@pytest.mark.slow
 def test_a_launch_answers_our_own_requests_and_loadgens(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -2,8 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks.false_claims import summarise_real
 from benchmarks.real_studies import SPACE, RealStudy
+from tests.space.spaces import defaults_on, model
 from tuner.host.identity import probe
 from tuner.plan import plan
 from tuner.record.interval import Interval
@@ -42,7 +45,11 @@ def test_false_claims_and_intervals_of_real_studies_are_counted() -> None:
     assert table["verdicts"] == {"ambiguous": 5, "faster": 1, "keep_default": 6}
 
 
-def test_every_setting_that_does_nothing_is_live_all_the_same(tmp_path: Path) -> None:
+def test_every_setting_that_does_nothing_is_live_all_the_same(
+    tmp_path: Path, described_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = model(defaults_on(probe(), "torch"))
+    monkeypatch.setattr("tuner.plan.describe_model", lambda *_: facts)
     request = Request(
         model="fc", hardware=str(SPACE), frameworks=("torch",), batch=64, out=tmp_path / "study"
     )

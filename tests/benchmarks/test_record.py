@@ -22,7 +22,7 @@ from benchmarks.record import (
 from benchmarks.table import Cut, Taken, read_table
 from tests.benchmarks.tables import recorded
 from tests.command import HANGS_S
-from tests.space.spaces import machine
+from tests.space.spaces import defaults_on, machine, model
 
 ROOT = Path(__file__).parents[2]
 SMALL = Sketch(
@@ -35,6 +35,7 @@ SMALL = Sketch(
 )
 
 
+@pytest.mark.slow
 def test_a_recording_goes_on_where_it_was_stopped_until_nothing_is_missing(
     tmp_path: Path,
 ) -> None:
@@ -64,6 +65,7 @@ def test_a_recording_goes_on_where_it_was_stopped_until_nothing_is_missing(
     assert record("small", SMALL, tmp_path, minutes=0.1)  # and then does nothing
 
 
+@pytest.mark.slow
 def test_a_changed_space_is_not_mixed_with_what_was_recorded(tmp_path: Path) -> None:
     record("small", SMALL, tmp_path, minutes=0.05)
     other = Sketch("t", "fake", "fake", "fake", batch=4, set={"env.FAKE_THREADS": [8]})
@@ -72,10 +74,14 @@ def test_a_changed_space_is_not_mixed_with_what_was_recorded(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", sketches())
-def test_a_sketch_holds_what_it_names_and_is_small_enough(tmp_path: Path, name: str) -> None:
+def test_a_sketch_holds_what_it_names_and_is_small_enough(
+    tmp_path: Path, described_once: None, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     """On a described host with every library, as small as those that record."""
     host, sketch = machine(tmp_path, cores=2), sketches()[name]
     host = replace(host, libraries={**host.libraries, "mimalloc": "/usr/lib/libmimalloc.so.2"})
+    facts = model(defaults_on(host, sketch.framework))
+    monkeypatch.setattr("tuner.plan.describe_model", lambda *_: facts)
     table = empty_table(name, sketch, plan_of(sketch, host), host)
     assert 96 <= len(table.launches) <= 200
     assert set(table.knobs) <= {*sketch.set, "workload.batch"}
@@ -106,6 +112,7 @@ def test_passes_come_one_after_the_other_and_then_the_best_again() -> None:
     assert counts == [PASSES] * (n - 15) + [BEST_LAUNCHES] * 15
 
 
+@pytest.mark.slow
 def test_a_memory_limit_makes_a_launch_fail_for_real_and_is_lifted_again(tmp_path: Path) -> None:
     before = resource.getrlimit(resource.RLIMIT_DATA)
     sketch = Sketch(
@@ -115,6 +122,7 @@ def test_a_memory_limit_makes_a_launch_fail_for_real_and_is_lifted_again(tmp_pat
     assert resource.getrlimit(resource.RLIMIT_DATA) == before
 
 
+@pytest.mark.slow
 def test_a_signal_ends_it_after_the_present_launch(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         '[small]\ntitle = "t"\nmodel = "fake"\nframework = "fake"\nhardware = "fake"\nbatch = 4\n'

@@ -93,7 +93,9 @@ def test_a_space_that_starts_elsewhere_is_the_same_space() -> None:
         assert all(space.contains(c) for c in around)
 
 
-@pytest.mark.parametrize("name", RIVALS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.slow) if n == "gp" else n for n in RIVALS]
+)
 def test_every_rival_runs_within_its_time(name: str) -> None:
     peers = {"smac": "smac", "kt-vndx": "kernel_tuner", "kt-genetic": "kernel_tuner"}
     if name in peers:
@@ -176,6 +178,7 @@ def test_an_oracle_needs_one_launch_each_where_all_is_clear_and_more_where_it_is
     assert oracle_pulls([0.0, 0.0], [sd] * 2, slack) == pytest.approx(2 * n, rel=0.01)
 
 
+@pytest.mark.slow
 def test_one_command_compares_them(tmp_path: Path) -> None:
     write_table(tmp_path / "written.json.gz", recorded())
     ran = subprocess.run(
@@ -244,6 +247,7 @@ def test_a_study_that_learns_from_another_of_the_same_space_finds_the_best_at_on
 
 
 @needs("torch")
+@pytest.mark.slow
 def test_rules_of_other_families_say_what_they_expect_on_a_table(tmp_path: Path) -> None:
     table = recorded()
     assert table.recording is not None

@@ -90,6 +90,10 @@ def test_a_damaged_file_is_made_again_from_what_is_noted(tmp_path: Path, damage:
 
 @needs("root")
 @pytest.mark.parametrize("kib", [60, 100, 140, 180])
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
+@pytest.mark.parametrize(
+    "kib", [60, 100, *(pytest.param(kib, marks=pytest.mark.slow) for kib in (140, 180))]
+)
 def test_a_full_disk_is_said_to_be_full(tmp_path: Path, kib: int) -> None:
     small = tmp_path / "small"
     small.mkdir()
@@ -169,6 +173,7 @@ print([str(searched.step(klass)) for _ in range(8) for klass in WinnerClass])
 """
 
 
+@pytest.mark.slow
 def test_the_seed_alone_decides_what_is_proposed(tmp_path: Path) -> None:
     found = set()
     for hash_seed in "12":
@@ -257,7 +262,7 @@ from tuner.record.journal import WinnerClass
 
 Searched(Path(sys.argv[1]) / "imported").step(WinnerClass.SAME)
 moments, number = random.Random(5), signal.Signals[sys.argv[2]]
-for i in range(30):
+for i in range(16):
     folder = Path(sys.argv[1]) / str(i % 5 if number is signal.SIGTERM else i)
     child = os.fork()
     if not child:
@@ -284,6 +289,7 @@ for i in range(30):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "end"), [("SIGTERM", "130"), ("SIGKILL", "-9")])
 def test_a_signal_at_any_moment_leaves_a_study_that_goes_on(
     tmp_path: Path, number: str, end: str
@@ -296,7 +302,7 @@ def test_a_signal_at_any_moment_leaves_a_study_that_goes_on(
         timeout=HANGS_S,
         check=False,
     )
-    assert ran.stdout.split("\n") == [end] * 30 + [""], ran.stderr
+    assert ran.stdout.split("\n") == [end] * 16 + [""], ran.stderr
     assert ran.returncode == 0, ran.stderr
 
 
