@@ -19,10 +19,12 @@ _QUICK = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_health_check_period_ms": "500",
     "RAY_health_check_timeout_ms": "500",
-    "RAY_health_check_failure_threshold": "6",
+    "RAY_health_check_failure_threshold": "12",
     "RAY_health_check_initial_delay_ms": "0",
+    "RAY_raylet_start_wait_time_s": "120",
 }
-"""A host that does not answer is given up after seconds instead of half a minute."""
+"""A host that does not answer is given up after seconds instead of half a minute; one that starts
+next to busy programs is waited for."""
 
 
 def free_port() -> int:
@@ -58,9 +60,8 @@ class Nodes:
         prefix: tuple[str, ...] = (),
         address: str | None = None,
         ip: str = "127.0.0.1",
-        waits: bool = True,
     ) -> None:
-        """Start a node; the first is the head. waits: until it has joined, else see `joined`."""
+        """Start a node; the first is the head."""
         is_head = not self._started
         at = (
             ("--head", f"--port={self.port}", f"--ray-client-server-port={self.client_port}",
@@ -77,11 +78,9 @@ class Nodes:
                      "XDG_CACHE_HOME": str(self.cache_of(name)), **(environment or {})},
                 cwd=self.folder, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
-        if waits:
-            self.joined(name)
+        self._wait_for(name)
 
-    def joined(self, name: str) -> None:
-        """Wait until a node has joined the cluster."""
+    def _wait_for(self, name: str) -> None:
         until = time.monotonic() + STARTS_S
         log = self.folder / f"{name}.log"
         while b"Ray runtime started" not in log.read_bytes():

@@ -72,12 +72,19 @@ def study_there(tree: Path, *arguments: str) -> dict[str, Any]:
     return result_of(run_there(tree, *arguments, "--out", "out", "--json"))
 
 
-def test_an_addition_is_a_few_files_and_shares_none_with_another() -> None:
+def test_an_addition_is_a_few_files_that_apply_and_shares_none_with_another() -> None:
     changed = [files_of(patch.read_text()) for patch in ADDITIONS.glob("*.patch")]
     assert all(1 <= len(files) <= MOST_FILES for files in changed)
     assert len({file for files in changed for file in files}) == sum(map(len, changed))
+    for patch in ADDITIONS.glob("*.patch"):
+        applied = subprocess.run(
+            ["git", "apply", "--check", "-C1", str(patch)],
+            cwd=ROOT, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert applied.returncode == 0, applied.stderr
 
 
+@pytest.mark.slow
 def test_a_new_scenario_a_new_objective_and_a_new_export_of_what_was_found(tmp_path: Path) -> None:
     """Apart from each other they are in different files; together they need one study."""
     tree = with_additions(tmp_path, "scenario", "objective", "export")

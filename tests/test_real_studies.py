@@ -38,7 +38,7 @@ def studied(
     framework: str = request.param
     cwd = tmp_path_factory.mktemp(framework)
     marker = new_marker()
-    done = run("--model", TINY, "--framework", framework, "--hw", "auto", "--budget", "80s",
+    done = run("--model", TINY, "--framework", framework, "--hw", "auto", "--budget", "60s",
                "--numerics", "same", *STUDIES[framework], "--out", "out", "--json", cwd=cwd,
                environment={MARKER: marker})  # fmt: skip
     assert done.returncode == 0, done.stderr

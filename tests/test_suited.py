@@ -162,6 +162,7 @@ def test_what_cannot_be_measured_on_a_card_is_one_line(
     assert not list(Path.cwd().rglob("result.json"))
 
 
+@pytest.mark.slow
 def test_a_study_of_a_card_keeps_what_it_told(
     here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

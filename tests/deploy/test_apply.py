@@ -105,6 +105,7 @@ def told(output: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @needs("torch")
 def test_a_program_sets_what_only_it_can_and_names_what_it_was_not_started_under(
     tmp_path: Path,
@@ -136,6 +137,7 @@ def test_reduced_precision_and_a_compiler_are_in_force(tmp_path: Path, compiled:
     assert found["missing"] == []
 
 
+@pytest.mark.slow
 @needs("tensorflow")
 def test_a_keras_model_is_frozen_and_compiled_and_what_comes_too_late_is_one_clear_line(
     tmp_path: Path,

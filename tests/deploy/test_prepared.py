@@ -43,7 +43,7 @@ def run_all(framework: str, folder: Path) -> None:
     """Run its programs below a folder, and write there how each ended."""
     root = folder / "programs"
     for program in PROGRAMS.glob(f"{framework}_*.py"):
-        (root / program.stem).mkdir(parents=True)
+        (root / program.stem).mkdir(parents=True, exist_ok=True)
         (caught,) = re.findall(r"^# settings: (.*)$", program.read_text(), re.MULTILINE)
         written(root / program.stem, json.loads(caught), framework)
     done = subprocess.run(

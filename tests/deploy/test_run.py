@@ -221,6 +221,7 @@ def test_killing_run_kills_the_program(tmp_path: Path) -> None:
 
 
 def test_faults_of_ours_have_codes_of_their_own(here: Here, tmp_path: Path) -> None:
+    """In this process, which a program that was started after all would end with 1."""
     path = written(tmp_path, {})
     plain = tmp_path / "plain.txt"
     plain.write_text("not a program")
@@ -234,13 +235,13 @@ def test_faults_of_ours_have_codes_of_their_own(here: Here, tmp_path: Path) -> N
     for arguments, code, message in (
         ((), 125, "name both"),
         ((str(path),), 125, "name both"),
-        (("\udcff.toml", "--", "true"), 125, "is not UTF-8; rename it"),
-        (("nothing.toml", "--", "true"), 125, "cannot read nothing.toml"),
-        ((str(plain), "--", "true"), 125, "is not a recommendation"),
+        (("\udcff.toml", "--", "false"), 125, "is not UTF-8; rename it"),
+        (("nothing.toml", "--", "false"), 125, "cannot read nothing.toml"),
+        ((str(plain), "--", "false"), 125, "is not a recommendation"),
         ((str(path), "--", "no-such-program"), 127, "there is no program no-such-program"),
         ((str(path), "--", str(plain)), 126, "cannot execute"),
         ((str(path), "--", str(interpreted)), 126, missing),
-        ((str(strange), "--", "true"), 125, "error: "),
+        ((str(strange), "--", "false"), 125, "error: "),
     ):
         done = here("run", *arguments)
         assert (done.returncode, done.stdout) == (code, ""), done.stderr

@@ -92,10 +92,7 @@ def cluster(network: Network) -> Iterator[Nodes]:
                 prefix=("ip", "netns", "exec", f"tune-{name}"),
                 address=f"{SUBNET}.1:{made.port}",
                 ip=network.address(name),
-                waits=False,
             )
-        for name in HOSTS:
-            made.joined(name)
         yield made
 
 

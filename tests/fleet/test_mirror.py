@@ -17,6 +17,7 @@ from tuner.record.store import Store
 STUDY = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "3s", "--out", "out")
 
 
+@pytest.mark.slow
 def test_every_copy_of_a_study_under_way_is_sound(tmp_path: Path) -> None:
     process = subprocess.Popen(
         command(*STUDY, is_virtual=True), cwd=tmp_path, stdout=subprocess.DEVNULL

@@ -34,11 +34,9 @@ def cluster() -> Iterator[Nodes]:
     """A head that declares no slot, two hosts, and one that says it has another numpy."""
     with marked_nodes() as made:
         made.start("head", has_slot=False)
-        made.start("one", waits=False)
-        made.start("two", waits=False)
-        made.start("odd", environment=another_numpy(made.folder), waits=False)
-        for name in (*HOSTS, "odd"):
-            made.joined(name)
+        made.start("one")
+        made.start("two")
+        made.start("odd", environment=another_numpy(made.folder))
         yield made
 
 

@@ -65,7 +65,7 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
     write_app(tmp_path)
     marker = new_marker()
     done = run(
-        *ASKED, "--hw", "auto", "--slo", "p99=250ms", "--budget", "110s", "--out", "out", "--json",
+        *ASKED, "--hw", "auto", "--slo", "p99=250ms", "--budget", "70s", "--out", "out", "--json",
         "--exclude", "launch.openmp", "--set", "env.OMP_NUM_THREADS=1,2",
         "--set", "launch.allocator=glibc,jemalloc", "--set", "launch.instances=1,2",
         cwd=tmp_path, environment={MARKER: marker},
@@ -198,3 +198,19 @@ def test_what_is_no_server_is_said(here: Here, arguments: tuple[str, ...], told:
     assert done.returncode == 2
     assert told in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_server_is_started_and_asked_before_a_study(
+    here: Here, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What framework it has, it shows itself; studies of servers are slow."""
+    Path("forked.py").write_text(FORKED)
+    Path("requests.jsonl").write_text("{}\n")
+    monkeypatch.setenv("SHOP", "open sesame 1001")
+    server = f"env OMP_NUM_THREADS=1 {sys.executable} forked.py {{port}}"
+    done = here("--serve", server, *ASKED[2:], "--header", "X-Key: env:SHOP", "--hw", "auto",
+                "--slo", "p99=250ms", "--dry-run")  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "-torch-server: env OMP_NUM_THREADS=1" in done.stdout
+    assert "by its launch settings alone" in done.stdout
+    assert "open sesame" not in done.stdout + done.stderr

@@ -322,6 +322,7 @@ def test_the_python_file_runs_beside_its_recommendation(
     check_what_it_printed(r, capsys.readouterr().out)
 
 
+@pytest.mark.slow
 def test_the_python_file_is_a_program(tmp_path: Path) -> None:
     r = EVERY["in the program"]
     environment = {k: v for k, v in os.environ.items() if k not in r.environment}
