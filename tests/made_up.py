@@ -9,10 +9,10 @@ callers need the fake's processes (tests/virtual.py); so does whatever ends one.
 import functools
 import math
 import runpy
+import unittest.mock as mock
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
-from unittest import mock
 
 import msgspec
 
@@ -22,7 +22,8 @@ from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.describe import describe_model, find_model
-from tuner.launchers.recorded import MadeUp, RecordedLauncher, RecordedTestbed
+from tuner.launchers.made_up import MadeUp
+from tuner.launchers.recorded import RecordedLauncher, RecordedTestbed
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.output import report
 from tuner.output.figures.drawing import NotDrawn

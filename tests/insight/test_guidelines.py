@@ -1,12 +1,11 @@
 """From studies to rules to a recommendation, on the fake, whose truth the rules must meet."""
 
 import copy
-import functools
 import json
 import math
 import shutil
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from subprocess import CompletedProcess
 from types import SimpleNamespace
@@ -27,7 +26,8 @@ from tuner.insight import calibration
 from tuner.insight.calibration import Calibration
 from tuner.insight.prior import as_earlier
 from tuner.launchers.describe import describe_model, find_model
-from tuner.launchers.recorded import MadeUp, RecordedTestbed
+from tuner.launchers.made_up import MadeUp
+from tuner.launchers.recorded import RecordedTestbed
 from tuner.plan import plan
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
@@ -100,8 +100,13 @@ def trying(
     monkeypatch: pytest.MonkeyPatch, fault: Callable[[Configuration], Ending | None]
 ) -> None:
     """Have trial runs launch made-up processes, which end as told."""
-    made_up = functools.partial(trial_runs, testbed=on_recordings(write_model(), fault))
-    monkeypatch.setattr(recommending, "trial_runs", made_up)
+    testbed = on_recordings(write_model(), fault)
+
+    def on_testbed(*given: Any) -> AbstractContextManager[TrialRun]:
+        workload, facts, objective, host, seconds, listen, _ = given
+        return trial_runs(workload, facts, objective, host, seconds, listen, testbed)
+
+    monkeypatch.setattr(recommending, "trial_runs", on_testbed)
 
 
 def on_recordings(

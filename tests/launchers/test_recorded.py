@@ -7,7 +7,8 @@ import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
 from tuner.errors import Interrupted, UsageError
-from tuner.launchers.recorded import MadeUp, RecordedTestbed
+from tuner.launchers.made_up import MadeUp
+from tuner.launchers.recorded import RecordedTestbed
 from tuner.launchers.supervised import Supervised
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchBegins, LaunchDone, Listener, unheard

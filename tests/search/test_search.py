@@ -89,8 +89,6 @@ def test_a_damaged_file_is_made_again_from_what_is_noted(tmp_path: Path, damage:
 
 
 @needs("root")
-@pytest.mark.parametrize("kib", [60, 100, 140, 180])
-@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small file system needs root")
 @pytest.mark.parametrize(
     "kib", [60, 100, *(pytest.param(kib, marks=pytest.mark.slow) for kib in (140, 180))]
 )

@@ -322,8 +322,16 @@ def test_a_verified_model_is_called_as_it_was_tuned(
         changed = msgspec.structs.replace(sound, settings=settings, workload=workload)
         write_recommendation(tmp_path / "recommended.toml", changed)
         with pytest.raises(UsageError, match="enough is known"):
-            prove(Proof(tmp_path / "recommended.toml", 1.0), lambda event: None)
+            prove(Proof(tmp_path / "recommended.toml", 60.0), lambda event: None)
     assert [(each.batch, each.batch_dim) for each in asked] == [(1, 1), (None, 1)]
+
+
+def test_too_little_time_to_verify_is_refused_before_a_worker_starts(
+    tmp_path: Path, sound: Recommendation
+) -> None:
+    write_recommendation(tmp_path / "recommended.toml", sound)
+    with pytest.raises(UsageError, match="--budget 20s is too short to measure anything"):
+        prove(Proof(tmp_path / "recommended.toml", 20.0), lambda event: None)
 
 
 def test_every_command_refuses_it(tmp_path: Path, sound: Recommendation) -> None:
