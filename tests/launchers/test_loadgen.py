@@ -41,11 +41,12 @@ def asked(server: Launched, wanted: LoadgenOrder, folder: Path) -> LoadgenWord:
 
 
 def test_a_rate_that_is_kept_long_enough_is_valid(server: Launched, tmp_path: Path) -> None:
-    word = asked(server, order(400.0, 2.0), tmp_path)
+    in_time_s = 10.0  # for a queue of all requests, on a host however busy
+    word = asked(server, order(400.0, 2.0, in_time_s), tmp_path)
     assert (word.word, word.reason, word.n_over) == ("valid", "", 0)
     assert word.n_requests >= 800
     assert word.scheduled_rate == pytest.approx(400, rel=0.1)
-    assert word.latency_s is not None and 0 < word.latency_s < 0.05
+    assert word.latency_s is not None and 0 < word.latency_s < in_time_s
 
 
 def test_a_run_that_proves_too_little_is_told_from_one_that_is_too_slow(
