@@ -70,9 +70,12 @@ def half() -> Iterator[Around]:
         else:
             (group / "cpu.cfs_period_us").write_text("100000")
             (group / "cpu.cfs_quota_us").write_text("50000")
-        yield Around(prefix=("sh", "-c", _IN_GROUP, str(group)))
     except OSError as error:
+        with contextlib.suppress(OSError):
+            group.rmdir()
         raise SystemExit(f"half: no cgroup with a quota can be made here: {error}") from error
+    try:
+        yield Around(prefix=("sh", "-c", _IN_GROUP, str(group)))
     finally:
         for _ in range(100):  # it stays busy for a moment after its last process has ended
             with contextlib.suppress(OSError):
