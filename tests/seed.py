@@ -42,6 +42,8 @@ _ABOVE = 200
 """Descriptors from here on are free."""
 _BEFORE_MAIN = ("LD_", "GLIBC_", "MALLOC", "_RJEM", "TCMALLOC", "PYTHON")
 """How variables begin that are read before a program's first line."""
+_COMPILER = ("CXX",)
+"""Variables that tune nothing and that PyTorch reads when it is imported."""
 _READ_LATE = ("TORCHINDUCTOR_CACHE_DIR",)
 """Tuning variables that PyTorch reads when it needs them, and not when it is imported."""
 _MODULE = "tuner.worker.main"
@@ -53,8 +55,10 @@ _cpus = os.sched_getaffinity(0)
 
 
 def _is_read_early(name: str) -> bool:
-    of_imports = bool(_modules) and is_tuning_variable(name) and name not in _READ_LATE
-    return of_imports or name.startswith(_BEFORE_MAIN)
+    if name.startswith(_BEFORE_MAIN):
+        return True
+    is_of_imports = is_tuning_variable(name) or name in _COMPILER
+    return bool(_modules) and is_of_imports and name not in _READ_LATE
 
 
 def _read_early(environment: Mapping[str, str]) -> dict[str, str]:

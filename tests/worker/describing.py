@@ -18,7 +18,8 @@ import msgspec
 from tuner.errors import TuneError
 from tuner.host.environment import untuned
 from tuner.record.load import OFFLINE, Load
-from tuner.record.protocol import Begin, Check, Describe, MakeReference, Prepare
+from tuner.record.output_check import OutputCheck
+from tuner.record.protocol import Begin, Check, Describe, MakeReference, Measure, Prepare
 from tuner.record.workload import ModelFacts, ModelRef
 
 _N_INPUTS = 32
@@ -29,6 +30,10 @@ class Asked(msgspec.Struct):
 
     ref: ModelRef
     batches: tuple[int, ...] = ()
+    reference: str = ""
+    """A file in which the reference is kept; empty to drop it."""
+    is_measured: bool = False
+    """Whether a slice is taken as well."""
 
 
 class Reply(msgspec.Struct):
@@ -36,7 +41,13 @@ class Reply(msgspec.Struct):
 
     error: str = ""
     facts: ModelFacts | None = None
-    drifts: list[float] = []
+    checks: list[OutputCheck] = []
+    """By batch."""
+    rates: list[float] = []
+
+    @property
+    def drifts(self) -> list[float]:
+        return [check.drift for check in self.checks]
 
 
 def described(asked: Sequence[Asked], framework: str, folder: Path) -> list[Reply]:
@@ -53,12 +64,14 @@ def described(asked: Sequence[Asked], framework: str, folder: Path) -> list[Repl
     return msgspec.json.decode(path.read_bytes(), type=list[Reply])
 
 
-def _drift(ref: ModelRef, framework: str, path: Path, batch: int) -> float:
+def _launched(asked: Asked, framework: str, path: Path, batch: int, reply: Reply) -> None:
     session = _session()
-    session.begin(Begin(1, ref, framework, 0, {}, "none", str(path)))
+    session.begin(Begin(1, asked.ref, framework, 0, {}, "none", str(path)))
     session.prepare(Prepare(Load(OFFLINE, batch)))
-    found: float = session.check(Check(_N_INPUTS, changes_numerics=False)).check.drift
-    return found
+    if asked.is_measured:
+        session.warm_up()
+        reply.rates.append(session.measure(Measure(0, 0.05, 1)).slice.rate)
+    reply.checks.append(session.check(Check(_N_INPUTS, changes_numerics=False)).check)
 
 
 def _session() -> Any:
@@ -70,14 +83,16 @@ def _session() -> Any:
 
 def _answer(asked: Asked, framework: str) -> Reply:
     try:
-        facts = _session().describe(Describe(asked.ref, framework, 0))
+        reply = Reply("", _session().describe(Describe(asked.ref, framework, 0)))
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "reference.npz"
+            path = Path(asked.reference or Path(folder) / "reference.npz")
             if asked.batches:
                 _session().make_reference(
                     MakeReference(asked.ref, framework, 0, str(path), _N_INPUTS)
                 )
-            return Reply("", facts, [_drift(asked.ref, framework, path, b) for b in asked.batches])
+            for batch in asked.batches:
+                _launched(asked, framework, path, batch, reply)
+        return reply
     except TuneError as error:
         return Reply(str(error))
     except Exception as error:  # noqa: BLE001  # as the worker's loop does
