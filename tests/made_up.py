@@ -2,8 +2,9 @@
 
     python tests/made_up.py --model fake --hw fake --budget 10s ...
 
-A study of it takes no more than its own code does. Read-back, profiles, memory, servers and several
-callers need the fake's processes (tests/virtual.py); so does whatever ends one.
+A study of it takes no more than its own code does. What is seen in a process needs the fake's
+processes (tests/virtual.py): how it dies, what it truly reads back, profiles, memory, servers,
+several callers.
 """
 
 import functools
@@ -33,7 +34,7 @@ from tuner.record.launch import Interference, ReadBack
 from tuner.record.load import SCENARIOS
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.protocol import Command, MakeReference, Reply
+from tuner.record.protocol import Command, Describe, MakeReference, Reply
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.space.knobs_of.launch import BATCH
@@ -76,9 +77,14 @@ def made_up(
     def settings(configuration: Configuration) -> dict[str, Value]:
         return {BATCH: batch, **configuration.as_dict()}
 
+    def fault(configuration: Configuration) -> str:
+        found = surface.fault_of(settings(configuration))
+        assert not found or found in AT_START or found in IN_CHECK, f"{found} needs a process"
+        return found
+
     def at_start(configuration: Configuration) -> Ending | None:
         begins()
-        return AT_START.get(surface.fault_of(settings(configuration)))
+        return AT_START.get(fault(configuration))
 
     return MadeUp(
         lambda c: surface.log_rate(settings(c)),
@@ -87,7 +93,7 @@ def made_up(
         slice_sd=surface.noise / 2,
         drift=lambda now_s: surface.drift * math.sin(now_s / 7 + surface.seed),
         fault=at_start,
-        wrong=lambda c: IN_CHECK.get(surface.fault_of(settings(c))),
+        wrong=lambda c: IN_CHECK.get(fault(c)),
         n_calls=n_calls,
         start_s=START_S,
         slice_s=SLICE_S,
@@ -113,7 +119,7 @@ def read_back(configuration: Configuration) -> tuple[ReadBack, ...]:
     )
 
 
-def testbed(source: MadeUp, card: ModelCard, facts: ModelFacts) -> RecordedTestbed:
+def _testbed(source: MadeUp, card: ModelCard, facts: ModelFacts) -> RecordedTestbed:
     """Return a testbed of one surface."""
     return RecordedTestbed(source, card, facts, read_back=read_back)
 
@@ -134,14 +140,14 @@ class MadeUpFake:
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:
-        """Have a worker tell of other files."""
-        is_known = all(Path(ref.path) == MODELS / "fake.py" for ref in models)
-        if not (is_known or isinstance(command, MakeReference)):
+        """Have a worker read the cards of other files."""
+        is_fake = all(Path(ref.path) == MODELS / "fake.py" for ref in models)
+        if not is_fake and not isinstance(command, Describe | MakeReference):
             return THIS_HOST.ask(command, models, waiting, gpu, then)
         any_source = MadeUp(lambda _: 0.0, clock=self.clock)
         card, facts = described()
         card = msgspec.structs.replace(card, name=models[0].name)  # of a file that is the fake's
-        return testbed(any_source, card, facts).ask(command, models, waiting, gpu, then)
+        return _testbed(any_source, card, facts).ask(command, models, waiting, gpu, then)
 
     def watch_idle(self, seconds: float) -> Interference:
         self.clock.advance(seconds)
@@ -168,7 +174,7 @@ class MadeUpFake:
             begins=self._begins,
             clock=self.clock,
         )
-        return testbed(source, workload.card, facts).launcher(
+        return _testbed(source, workload.card, facts).launcher(
             store, host, workload, facts, objective, listen, session=session, **others
         )
 

@@ -22,7 +22,7 @@ def told(folder: Path, environment: dict[str, str]) -> tuple[dict[str, Any], dic
     (folder / "site/sitecustomize.py").write_text(f"open({str(begun)!r}, 'a').write('x')\n")
     site = {"PYTHONPATH": f"{folder / 'site'}:{os.environ.get('PYTHONPATH', '')}"}
     done = run(
-        "--model", f"fake@faults={FAULTS}", "--hw", "fake", "--budget", "3s", "--json",
+        "--model", f"fake@faults={FAULTS}", "--hw", "fake", "--budget", "5s", "--json",
         "--exclude", "fake.compile", "--exclude", "fake.layout", "--exclude", "fake.precision",
         "--out", "out", cwd=folder, environment={**site, **environment}, is_virtual=True,
     )  # fmt: skip

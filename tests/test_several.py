@@ -173,7 +173,7 @@ def test_what_was_stopped_goes_on_by_the_same_command(here: Here, tmp_path: Path
 @pytest.mark.slow
 def test_what_a_signal_stopped_goes_on_by_the_same_command(tmp_path: Path) -> None:
     """As a process, with processes of the fake."""
-    asked = given(f"{QUICK},{OTHER}", budget="6s")
+    asked = given(f"{QUICK},{OTHER}", budget="12s")
     log = tmp_path / "log"
     process = start(*asked, cwd=tmp_path, marker="several-stopped", log=log)
     began = time.monotonic()
@@ -209,7 +209,7 @@ def test_a_model_that_fails_does_not_stop_the_others(
     if is_made_up:
         done = several(models)
     else:
-        done = run(*given(models, budget="4s"), cwd=begun, is_virtual=True)
+        done = run(*given(models, budget="10s"), cwd=begun, is_virtual=True)
     assert done.returncode == 3  # as that study by itself
     assert broken in done.stderr
     assert "Traceback" not in done.stderr

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.made_up import MadeUpFake
 from tests.space.spaces import machine
 from tuner import tuning
 from tuner.errors import StudyConflict
@@ -47,6 +48,7 @@ def test_what_apt_would_add_is_said_once_before_anything_is_measured(
         tuning.tune(
             Request("fake", hardware=str(space), frameworks=("fake",), out=tmp_path / out),
             heard.append,
+            MadeUpFake(),
         )
     warned, *ends = heard
     assert isinstance(warned, Warned)
@@ -66,5 +68,5 @@ def test_a_study_that_is_stopped_before_its_first_session_tells_what_goes_on_wit
     monkeypatch.setattr(tuning, "run_study", stopped)
     command = "tune-framework --model fake --budget 60s"
     request = Request("fake", frameworks=("fake",), out=tmp_path / "study", command=command)
-    tuning.tune(request, lambda _: None)
+    tuning.tune(request, lambda _: None, MadeUpFake())
     assert goes_on_with(tmp_path / "study") == command

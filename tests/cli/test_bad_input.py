@@ -5,16 +5,19 @@ import signal
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.command import Here, run
+from tests.made_up import MadeUpFake
 from tests.wants import needs
 from tuner.cli import report
 from tuner.cli.main import app
 from tuner.errors import UsageError
 from tuner.record.journal import SessionOpened, StudyOpened
+from tuner.record.protocol import Command, MakeReference, Reply
 from tuner.record.store import Store
 
 CASES = {
@@ -164,14 +167,25 @@ def test_a_file_in_the_place_of_the_folder_is_bad_input(here: Here, tmp_path: Pa
     assert "--out" in done.stderr
 
 
+class Refusing(MadeUpFake):
+    """A testbed of a model whose reference cannot be made."""
+
+    def ask(self, command: Command, *given: Any, **named: Any) -> Reply:
+        if isinstance(command, MakeReference):
+            raise UsageError("the outputs do not depend on the inputs")
+        return super().ask(command, *given, **named)
+
+
+@pytest.mark.parametrize("testbed", [Refusing(), pytest.param(None, marks=pytest.mark.slow)])
 def test_what_is_refused_once_it_was_built_leaves_no_folder_behind(
-    here: Here, tmp_path: Path
+    here: Here, tmp_path: Path, testbed: MadeUpFake | None
 ) -> None:
     np.savez(tmp_path / "same.npz", x=np.ones((9, 16), dtype=np.float32))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/.keep").touch()
     for out in ("new/deep", "mine"):
-        done = here("--model", "fake", "--hw", "fake", "--inputs", "same.npz", "--out", out)
+        given = ("--model", "fake", "--hw", "fake", "--inputs", "same.npz", "--out", out)
+        done = here(*given, testbed=testbed)
         assert done.returncode == 2
         assert "the outputs do not depend on the inputs" in done.stderr
     assert sorted(p.name for p in tmp_path.iterdir()) == ["mine", "same.npz"]

@@ -63,14 +63,12 @@ def test_a_reader_that_goes_away_ends_nothing(tmp_path: Path, kind: dict[str, bo
     assert json.loads((tmp_path / "out/result.json").read_text())["verdict"]
 
 
-@EITHER
-def test_what_cannot_be_written_is_said_once_and_ends_nothing(
-    tmp_path: Path, kind: dict[str, bool]
-) -> None:
+@pytest.mark.slow
+def test_what_cannot_be_written_is_said_once_and_ends_nothing(tmp_path: Path) -> None:
     """With standard input closed besides: the files of a study must not take its place."""
     done = subprocess.run(
         ["sh", "-c", 'exec "$@" >/dev/full <&-', "sh",
-         *command(*STUDY, "--budget", "2s", **kind)],
+         *command(*STUDY, "--budget", "2s", is_virtual=True)],
         cwd=tmp_path, stderr=subprocess.PIPE, text=True, check=False, timeout=HANGS_S,
     )  # fmt: skip
     assert done.returncode == 1, done.stderr

@@ -7,6 +7,7 @@ import pytest
 
 from tests.command import Here
 from tests.host.libraries import Describe
+from tests.made_up import MadeUpFake
 from tuner.errors import UsageError
 from tuner.request import parse_duration
 
@@ -83,34 +84,35 @@ def test_a_dry_run_shows_the_space_and_measures_nothing(
     here: Here, tmp_path: Path, system_libraries: Describe, libraries: tuple[str, ...], n: int
 ) -> None:
     system_libraries(*libraries)
-    done = here("--model", "fake", "--hw", "fake", "--dry-run")
+    done = here("--model", "fake", "--hw", "fake", "--dry-run", testbed=MadeUpFake())
     assert done.returncode == 0
     for expected in ("fake.layout", "plain, blocked, packed", "same as vendor_threads", str(n)):
         assert expected in done.stdout
     answer = done.stdout.index("the study would lie in")
     assert answer < done.stdout.index("fake.layout")  # the lists come after it
     assert not (tmp_path / "reports").exists()
-    data = json.loads(here("--model", "fake", "--hw", "fake", "--dry-run", "--json").stdout)
+    done = here("--model", "fake", "--hw", "fake", "--dry-run", "--json", testbed=MadeUpFake())
+    data = json.loads(done.stdout)
     assert data["combinations"] == n
     assert data["folder"].startswith("reports/fake-fake-offline-")
     assert len(data["folder"].rpartition("-")[2]) == 8
 
 
 def test_a_host_that_the_profile_does_not_name_is_said(here: Here, tmp_path: Path) -> None:
-    data = [
-        json.loads(here("--model", "fake", "--hw", hw, "--dry-run", "--json").stdout)[
-            "profile_matches"
-        ]
-        for hw in ("xeon", "epyc")
-    ]
-    assert not all(data)
+    matches = []
+    for hw in ("xeon", "epyc"):
+        given = ("--model", "fake", "--hw", hw, "--dry-run", "--json")
+        done = here(*given, testbed=MadeUpFake())
+        matches.append(json.loads(done.stdout)["profile_matches"])
+    assert not all(matches)
 
 
 def test_a_users_space_and_batch(here: Here, tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(
         'schema_version = 1\ntitle = "x"\n[[knob]]\nid = "fake.layout"\nvalues = ["packed"]\n'
     )
-    done = here("--model", "fake", "--space", "mine.toml", "--batch", "32", "--dry-run", "--json")
+    given = ("--model", "fake", "--space", "mine.toml", "--batch", "32", "--dry-run", "--json")
+    done = here(*given, testbed=MadeUpFake())
     data = json.loads(done.stdout)
     assert data["combinations"] == 2
     assert data["workload"]["card"]["batches"] == [32]
@@ -125,7 +127,7 @@ def test_a_users_space_does_nothing_to_a_terminal(here: Here, tmp_path: Path) ->
     )
     dry = ("--model", "fake", "--space", "mine.toml", "--dry-run")
     for arguments in (("spaces", "mine.toml"), dry):
-        shown = here(*arguments)
+        shown = here(*arguments, testbed=MadeUpFake())
         assert shown.returncode == 0, shown.stderr
         assert "[bold]n?[2J" in shown.stdout
         assert "\x1b" not in shown.stdout

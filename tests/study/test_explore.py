@@ -132,7 +132,7 @@ def test_the_first_few_proposals_only_leave_time_for_a_first_look(
     ("budget_s", "is_spent"),
     [
         (600.0, True),  # the rest would be useful for minimising and explaining
-        (90_000.0, False),  # there is time for both
+        pytest.param(90_000.0, False, marks=pytest.mark.slow),  # there is time for both
     ],
 )
 def test_a_search_that_finds_nothing_more_leaves_its_time_to_the_later_phases(

@@ -14,7 +14,6 @@ import jsonschema
 import pytest
 
 from tests.command import Here, run
-from tests.made_up import MadeUpFake
 from tests.study.fake_studies import study
 from tuner.record.configuration import Value
 from tuner.record.files import RESULT_SCHEMA
@@ -45,12 +44,12 @@ def served(shared_study: Callable[..., Path]) -> tuple[Path, dict[str, Any]]:
 
 
 def test_a_budget_that_holds_no_verdict_is_searched_to_its_end_for_hints(tmp_path: Path) -> None:
-    """The only server of the fast tier; a space of three layouts and three batches."""
-    space = (*SMALL, "--exclude", "env.FAKE_THREADS")
-    result = study(tmp_path, MODEL, "20s", *space, "--scenario", "server", "--slo", "p99=60ms")
+    """The only server of the fast tier; a space of three batches."""
+    space = (*SMALL, "--exclude", "env.FAKE_THREADS", "--exclude", "fake.layout")
+    result = study(tmp_path, MODEL, "12s", *space, "--scenario", "server", "--slo", "p99=60ms")
     told = "; ".join(result["warnings"])
     assert "expect no verdict, but hints of what is fast" in told
-    assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) == 9
+    assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) >= 3
     assert "hold no first look" in result["phases"]["confirm"]
     assert "to confirm anything" in told and "to confirm the best baseline" not in told
     winner = result["winners"]["same"]
@@ -123,7 +122,7 @@ def test_the_same_command_keeps_to_the_bound_that_was_found(
     cwd, result = served
     shutil.copytree(cwd / "out", tmp_path / "out")
     given = ("--model", MODEL, "--hw", "fake", "--budget", BUDGET, *SMALL, "--scenario", "server")
-    done = here(*given, "--out", "out", testbed=MadeUpFake())  # it launches nothing
+    done = here(*given, "--out", "out")
     assert done.returncode == 0, done.stderr
     again = json.loads((tmp_path / "out/result.json").read_text())
     assert again["objective"]["slo"] == result["objective"]["slo"]

@@ -354,7 +354,7 @@ def test_the_same_command_renders_a_finished_study_again(
     for part in ("winners", "baselines", "environment", "created", "budget_s", "command"):
         assert again[part] == result[part]
     (cwd / "out/report.md").unlink()
-    assert here("report", "out").returncode == 0
+    assert here("report", "out", testbed=MadeUpFake()).returncode == 0
     assert (cwd / "out/report.md").exists()
 
 
@@ -370,7 +370,7 @@ def test_a_finished_study_that_lost_a_launch_is_not_rendered_again(
     assert "is still shown by: tune-framework report out" in done.stderr
     assert (cwd / "out/result.json").read_bytes() == before
     (cwd / "out/study.jsonl").write_text("broken\n")  # whatever is lost besides
-    assert here("report", "out").returncode == 0
+    assert here("report", "out", testbed=MadeUpFake()).returncode == 0
 
 
 def test_what_is_made_again_of_a_finished_study_is_said(copied: Finished) -> None:

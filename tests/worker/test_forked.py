@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from tests.virtual import STARTS
+from tests.wants import needs
 from tests.worker.conftest import Ask
-from tests.worker.workers import Launched, needs
+from tests.worker.workers import Launched
 from tuner.record.configuration import Value
 from tuner.record.launch import Checked
 
