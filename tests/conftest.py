@@ -18,6 +18,13 @@ from tests.command import DESIGNED, FINISHED, NOTHING, Here, run
 from tests.described import remembering
 from tests.host.libraries import Describe, write_libraries
 from tests.host.machine import described, raise_tree
+from tests.launchers.benches import (  # noqa: F401  # pytest takes them from here
+    bench_of,
+    fake,
+    forked,
+    seed,
+    started,
+)
 from tests.made_up import tuned_here
 from tests.once import once
 from tests.virtual import DRAWS, unsync

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import of_all_processes
 from tests.once import once
+from tests.wants import lack
 from tests.worker.describing import Asked, Reply, described
 from tests.worker.workers import Launched
 from tuner.galleries import MODELS
@@ -115,7 +116,7 @@ def test_a_command_of_it_measures_and_checks_a_model(
         return
     replies = msgspec.json.decode((shown / "replies").read_bytes(), type=dict[str, Reply])
     if line not in replies:
-        pytest.skip("its framework is not installed here")
+        lack("torch", detail="or TensorFlow, whichever the line is of")
     reply = replies[line]
     assert reply.error == ""
     assert [rate > 0 for rate in reply.rates] == [True]
