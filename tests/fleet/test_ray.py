@@ -48,7 +48,7 @@ def another_numpy(folder: Path) -> dict[str, str]:
     return {"PYTHONPATH": f"{other.parent}:{os.environ.get('PYTHONPATH', '')}"}
 
 
-def fleet(models: str, *more: str, budget: str = "8s") -> list[str]:
+def fleet(models: str, *more: str, budget: str = "12s") -> list[str]:
     return command("--models", models, "--fleet", "auto", "--hw", "fake", "--framework", "fake",
                    "--budget", budget, "--out", "out", *more)  # fmt: skip
 

@@ -65,7 +65,7 @@ def test_a_server_of_the_users_own_is_tuned_by_its_launch(tmp_path: Path) -> Non
     write_app(tmp_path)
     marker = new_marker()
     done = run(
-        *ASKED, "--hw", "auto", "--slo", "p99=250ms", "--budget", "70s", "--out", "out", "--json",
+        *ASKED, "--hw", "auto", "--slo", "p99=250ms", "--budget", "110s", "--out", "out", "--json",
         "--exclude", "launch.openmp", "--set", "env.OMP_NUM_THREADS=1,2",
         "--set", "launch.allocator=glibc,jemalloc", "--set", "launch.instances=1,2",
         cwd=tmp_path, environment={MARKER: marker},
