@@ -110,7 +110,7 @@ def test_a_new_framework_whose_model_computes_for_real(tmp_path: Path) -> None:
     """A file of the user's, in the words of the new framework."""
     tree = with_additions(tmp_path, "framework")
     (tmp_path / "layers.py").write_text(LAYERS)
-    result = study_there(tree, "--model", "layers.py", "--hw", "numpy", "--budget", "1s")
+    result = study_there(tree, "--model", "layers.py", "--hw", "numpy", "--budget", "2s")
     assert result["framework"] == "numpy"
     tried = [t for t in result["trials"] if t["configuration"] == {"numpy.order": "F"}]
     assert [t["outcome"] for t in tried] == ["measured"]

@@ -209,9 +209,10 @@ def test_a_cgroup_that_is_out_of_memory_kills_the_worker_and_not_the_study(tmp_p
      pytest.param("tensorflow", marks=needs("tensorflow"))],
 )  # fmt: skip
 def test_a_quota_that_is_lowered_during_the_run_flags_the_slices(
-    tmp_path: Path, framework: str
+    tmp_path: Path, framework: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Ended as measured and flagged; on a real model, in a real cgroup."""
+    monkeypatch.setenv(STARTS, "1")  # a fork would be in the cgroup of what forks it
     with cgroup("cpu") as folder:
         home = folder.parent / "cgroup.procs"
         (folder / "cgroup.procs").write_text(str(os.getpid()))

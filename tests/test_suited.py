@@ -171,7 +171,7 @@ def test_a_study_of_a_card_keeps_what_it_told(
     space.write_text('schema_version = 1\ntitle = "a card"\nextends = "fake"\ndevice = "cuda"\n')
     environment = {STANDS_IN: str(RECORDINGS / "h100_busy.json")}
     model = "fake@seed=2,noise=0.003"
-    done = run("--model", model, "--hw", str(space), "--budget", "3s", "--out", "out",
+    done = run("--model", model, "--hw", str(space), "--budget", "8s", "--out", "out",
                cwd=tmp_path, environment=environment, is_virtual=True)  # fmt: skip
     assert done.returncode == 0, done.stderr
     report = (tmp_path / "out/report.md").read_text()
