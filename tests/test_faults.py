@@ -5,6 +5,7 @@ process is left. Hangs, a dead pacer and a preload that does not load: tests/lau
 kills and two tools: tests/study/test_interrupted.py.
 """
 
+import gc
 import os
 import shutil
 import subprocess
@@ -248,6 +249,7 @@ def small_disk(tmp_path: Path, size_bytes: int) -> Iterator[Path]:
     try:
         yield folder
     finally:
+        gc.collect()  # what a command of this process had open there
         subprocess.run(["umount", str(folder)], check=True)
 
 

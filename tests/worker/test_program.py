@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.wants import needs
 from tests.worker.workers import Launched
 from tuner.errors import UsageError
 from tuner.galleries import SEARCH_SPACES
@@ -70,6 +71,7 @@ def test_a_program_is_run_once_for_every_slice(tmp_path: Path, program: str) -> 
     assert "OPENBLAS None" in (tmp_path / "worker.log").read_text()
 
 
+@needs("jemalloc")
 def test_a_preloaded_allocator_is_seen_in_the_program(tmp_path: Path, program: str) -> None:
     settings: dict[str, Value] = {"launch.allocator": "jemalloc", "env.OPENBLAS_NUM_THREADS": 1}
     with Launched(tmp_path, "", settings, program=program) as launched:
