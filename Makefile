@@ -20,9 +20,10 @@ tune: $(VENV)/tune.stamp
 test: $(VENV)/test.stamp
 	$(PYTEST) -m "not slow and not alone and not numa and not gpu" $(WORKERS)
 
+# with what needs something of the host: .ci/run has run the fast tests without its libraries
 test-all: $(VENV)/test.stamp
 	@status=0; set -x; \
-	$(PYTEST) -m "slow and not alone and not numa and not gpu" $(WORKERS) || status=1; \
+	$(PYTEST) -m "(slow or needs) and not alone and not numa and not gpu" $(WORKERS) || status=1; \
 	$(PYTEST) -m alone || status=1; \
 	exit $$status
 
