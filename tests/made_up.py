@@ -13,30 +13,26 @@ import runpy
 import unittest.mock as mock
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from tuner.cli.main import command, main
 from tuner.galleries import MODELS
-from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.describe import describe_model, find_model
 from tuner.launchers.made_up import MadeUp
+from tuner.launchers.protocol import LauncherSpec
 from tuner.launchers.recorded import RecordedLauncher, RecordedTestbed
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.output import report
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.configuration import Configuration, Value
-from tuner.record.events import Listener
 from tuner.record.launch import Interference, ReadBack
 from tuner.record.load import SCENARIOS
-from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Command, Describe, MakeReference, Reply
-from tuner.record.store import Store
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.knobs_of.launch import BATCH
 from tuner.worker.frameworks.fake.surface import CHOICES, Surface
 
@@ -153,30 +149,18 @@ class MadeUpFake:
         self.clock.advance(seconds)
         return Interference()
 
-    def launcher(
-        self,
-        store: Store,
-        host: Host,
-        workload: Workload,
-        facts: ModelFacts,
-        objective: Objective,
-        listen: Listener,
-        *,
-        session: int,
-        **others: Any,
-    ) -> RecordedLauncher:
+    def launcher(self, spec: LauncherSpec) -> RecordedLauncher:
         """Return what launches the surface that the model's parameters describe."""
+        workload = spec.workload
         source = made_up(
             msgspec.convert(dict(workload.model.parameters), Surface),
             workload.card.reference_batch,
             n_calls=N_CALLS if SCENARIOS[workload.scenario].one_process else 0,
-            session=session,
+            session=spec.session,
             begins=self._begins,
             clock=self.clock,
         )
-        return _testbed(source, workload.card, facts).launcher(
-            store, host, workload, facts, objective, listen, session=session, **others
-        )
+        return _testbed(source, workload.card, spec.facts).launcher(spec)
 
 
 def tuned_here(arguments: Sequence[str], testbed: Testbed) -> int:

@@ -15,7 +15,7 @@ from tests.launchers.benches import Maker, OfBenches, launcher_of, pids_of
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
 from tuner.host.identity import probe
 from tuner.launchers.clock import VirtualClock
-from tuner.launchers.protocol import Launch, Launcher
+from tuner.launchers.protocol import Launch, Launcher, LauncherSpec
 from tuner.launchers.recorded import Played, PlayedSlice, RecordedTestbed
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
@@ -96,7 +96,7 @@ class Recorded:
         self._is_killed = False
         self._seen_s = 0.0
         self.store = store
-        self.launcher = RecordedTestbed(self, workload("fake").card, model(FAKE_DEFAULTS)).launcher(
+        spec = LauncherSpec(
             store,
             probe(),
             workload("fake"),
@@ -110,6 +110,8 @@ class Recorded:
             on_end=lambda _: None,
             complete=lambda taken, _: taken,
         )
+        testbed = RecordedTestbed(self, workload("fake").card, model(FAKE_DEFAULTS))
+        self.launcher = testbed.launcher(spec)
 
     @property
     def clock(self) -> VirtualClock:

@@ -6,28 +6,24 @@ A launcher sees to it that each launch ends.
 from __future__ import annotations
 
 import functools
-import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
-from tuner.host.identity import Host
 from tuner.launchers.clock import Clock
 from tuner.launchers.conversations import Conversation, converse
 from tuner.launchers.instance_group import Team
 from tuner.launchers.memory import MemoryModel
 from tuner.launchers.neighbour import n_neighbours, neighbour
 from tuner.launchers.process_launch import ProcessLaunch, Timeouts
-from tuner.launchers.protocol import Complete
+from tuner.launchers.protocol import LauncherSpec
 from tuner.launchers.time_attribution import share_out
 from tuner.record.configuration import Configuration
-from tuner.record.events import LaunchBegins, Listener
+from tuner.record.events import LaunchBegins
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose
 from tuner.record.load import Batching, served_sizes
-from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.protocol import Begin
-from tuner.record.store import Store
-from tuner.record.workload import CUDA, ModelFacts, Workload
+from tuner.record.workload import CUDA
 from tuner.space.catalogue import describe, measures_itself
 from tuner.space.knob import Applies
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT
@@ -41,53 +37,27 @@ class ProcessLauncher:
 
     def __init__(
         self,
-        store: Store,
-        host: Host,
-        workload: Workload,
-        facts: ModelFacts,
-        objective: Objective,
-        listen: Listener,
-        *,
-        session: int,
-        draw: random.Random,
-        seconds_left: Callable[[], float],
-        is_cut: bool,
-        on_end: Callable[[LaunchRecord], None],
-        complete: Complete,
+        spec: LauncherSpec,
         clock: Clock,
         group: type[Team] = Team,
         most_together: int | None = None,
     ) -> None:
-        """is_cut: no step of a launch outlasts seconds_left. on_end: called once for each launch.
-
-        complete: adds to a slice what is computed from it, before it is stored. group: starts the
-        processes of a launch. most_together: instead of one per core.
-        """
-        self.host = host
-        self._store = store
-        self._workload = workload
-        self._facts = facts
-        self._objective = objective
-        self._listen = listen
-        self._session = session
-        self._draw = draw
-        self._seconds_left = seconds_left
-        self._is_cut = is_cut
-        self._on_end = on_end
-        self._complete = complete
+        """group: starts the processes of a launch. most_together: instead of one per core."""
+        self.host = spec.host
+        self._spec = spec
         self._clock = clock
         self._group = group
         self._most_together = most_together
-        is_on_card = workload.device == CUDA
+        is_on_card = spec.workload.device == CUDA
         self.memory = MemoryModel(
-            store, host.limits, host.gpus[0].memory_bytes if is_on_card else 0
+            spec.store, spec.host.limits, spec.host.gpus[0].memory_bytes if is_on_card else 0
         )
         self.running: list[ProcessLaunch] = []
 
     @property
     def can_profile(self) -> bool:
         """Whether a profiler may look inside: what a program does there is its own."""
-        return not self._workload.model.command
+        return not self._spec.workload.model.command
 
     def fit(self, records: Sequence[LaunchRecord]) -> bool:
         """Tell whether launches like these can be resident together."""
@@ -97,7 +67,7 @@ class ProcessLauncher:
     def neighbours(self) -> Iterator[int]:
         """Keep a synthetic neighbour busy; yields of how many processes, 0 if it does not work."""
         n = n_neighbours(self.host)
-        with neighbour(n, self._store.neighbour_log) as is_busy:
+        with neighbour(n, self._spec.store.neighbour_log) as is_busy:
             yield n if is_busy else 0
 
     @property
@@ -163,22 +133,22 @@ class ProcessLauncher:
         launches: list[ProcessLaunch] = []
         preparing: list[Conversation[None]] = []
         for configuration in configurations:
-            self._store.check_room()
+            self._spec.store.check_room()
             request = LaunchRequest(
-                id=self._store.next_launch_id(),
+                id=self._spec.store.next_launch_id(),
                 configuration=configuration,
                 batch=self._batch(configuration),
                 purpose=purpose,
                 pacer_block=pacer_block,
                 round=round_number,
-                session=self._session,
-                started_s=self._store.used_s(),
-                padding_bytes=self._draw.randint(0, _MAX_PADDING_BYTES),
-                scenario=self._workload.scenario,
+                session=self._spec.session,
+                started_s=self._spec.store.used_s(),
+                padding_bytes=self._spec.draw.randint(0, _MAX_PADDING_BYTES),
+                scenario=self._spec.workload.scenario,
                 n_companions=len(configurations) - 1,
-                callers=self._workload.callers,
+                callers=self._spec.workload.callers,
                 batching=self._batching(configuration),
-                slo=self._objective.slo,
+                slo=self._spec.objective.slo,
             )
             launch, conversation = self._open(request)
             launches.append(launch)
@@ -188,17 +158,17 @@ class ProcessLauncher:
 
     def _open(self, request: LaunchRequest) -> tuple[ProcessLaunch, Conversation[None]]:
         """Return a launch whose file is open, and the conversation that prepares it."""
-        file = self._store.open_launch(request)
-        self._listen(LaunchBegins(request.id, request.configuration.label(), request.purpose))
-        plans = plan_launch(request.configuration, self.host, self._workload.device)
+        file = self._spec.store.open_launch(request)
+        self._spec.listen(LaunchBegins(request.id, request.configuration.label(), request.purpose))
+        plans = plan_launch(request.configuration, self.host, self._spec.workload.device)
         running = [launch.record for launch in self.running]
         launch = ProcessLaunch(
             file,
             self._timeouts(request, len(plans)),
-            self._listen,
+            self._spec.listen,
             self.ended,
-            self._complete,
-            self._seconds_left if self._is_cut else None,
+            self._spec.complete,
+            self._spec.seconds_left if self._spec.is_cut else None,
             self._clock,
         )
         self.running.append(launch)
@@ -215,17 +185,17 @@ class ProcessLauncher:
                 file.log_path,
                 environment,
                 is_awaited=False,
-                is_apart=bool(self._workload.model.url),
+                is_apart=bool(self._spec.workload.model.url),
             )
             yield from launch.preparing(team, order)
 
         return launch, preparing()
 
     def _batch(self, configuration: Configuration) -> int:
-        return int(configuration.get(BATCH) or self._workload.card.reference_batch)
+        return int(configuration.get(BATCH) or self._spec.workload.card.reference_batch)
 
     def _batching(self, configuration: Configuration) -> Batching | None:
-        if not self._workload.means().is_served:
+        if not self._spec.workload.means().is_served:
             return None
         largest = self._batch(configuration)
         wait_s = int(configuration.get(MAX_WAIT) or 0) / 1000
@@ -233,7 +203,7 @@ class ProcessLauncher:
         return Batching(served_sizes(largest), wait_s, n_servers)
 
     def _environment(self, request: LaunchRequest) -> Mapping[str, str]:
-        compiled = (self._store.folder / "compiled").absolute()
+        compiled = (self._spec.store.folder / "compiled").absolute()
         compiled.mkdir(exist_ok=True)
         return {
             "TORCHINDUCTOR_CACHE_DIR": str(compiled),
@@ -244,29 +214,29 @@ class ProcessLauncher:
     def _order(self, request: LaunchRequest, plan: LaunchPlan) -> Begin:
         return Begin(
             launch=request.id,
-            model=self._workload.model,
-            framework=self._workload.framework,
-            seed=self._workload.seed,
+            model=self._spec.workload.model,
+            framework=self._spec.workload.framework,
+            seed=self._spec.workload.seed,
             settings=request.configuration.as_dict(),
             memory_policy=plan.memory_policy,
-            reference=str(self._store.reference_path.absolute()),
-            mode=self._workload.mode,
-            device=self._workload.device,
+            reference=str(self._spec.store.reference_path.absolute()),
+            mode=self._spec.workload.mode,
+            device=self._spec.workload.device,
             traces=self._traces(request.configuration),
         )
 
     def _traces(self, configuration: Configuration) -> bool:
         """Tell whether a launch is to trace a call: the first of each configuration, on a card."""
-        return self._workload.device != CUDA or not any(
+        return self._spec.workload.device != CUDA or not any(
             record.prepared is not None and record.prepared.is_traced
-            for record in self._store.launches.values()
+            for record in self._spec.store.launches.values()
             if record.request.configuration == configuration
         )
 
     def ended(self, record: LaunchRecord) -> None:
         """Let go of a launch that has ended, by itself or not."""
         self.running = [launch for launch in self.running if launch.record.ending is None]
-        self._on_end(record)
+        self._spec.on_end(record)
 
     def close(self) -> None:
         """Kill whatever runs; its launches stay open in the store, as interrupted."""
@@ -276,12 +246,12 @@ class ProcessLauncher:
 
     def _timeouts(self, request: LaunchRequest, n_instances: int) -> Timeouts:
         """Give up what takes many times as long as the default did, on its share of the cores."""
-        facts, settings = self._facts, request.configuration.settings
+        facts, settings = self._spec.facts, request.configuration.settings
         compiles = any(describe(k).applies is Applies.MODEL for k, _ in settings)
         n_sizes = len(request.load.sizes)
         begin = 20 + 10 * (facts.import_s + facts.build_s)
         prepare = n_sizes * ((300.0 if compiles else 30.0) + 200 * facts.call_s)
-        left = max(60.0, self._seconds_left())
+        left = max(60.0, self._spec.seconds_left())
         slice_ = 20 + 100 * n_sizes * facts.call_s
         n_instances *= request.callers
         n_beside = n_instances * (1 + request.n_companions)

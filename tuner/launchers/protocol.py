@@ -11,19 +11,47 @@ settings that have no meaning on this host.
 
 from __future__ import annotations
 
+import dataclasses
+import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Protocol
 
+from tuner.host.identity import Host
 from tuner.record.configuration import Configuration
+from tuner.record.events import Listener
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.load import Offer, Slo
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending
 from tuner.record.protocol import Check
 from tuner.record.serving import LoadgenOrder, Validation
+from tuner.record.store import Store
+from tuner.record.workload import ModelFacts, Workload
 
 Complete = Callable[[Slice, Slo | None], Slice]
 """Adds to a slice what is computed from it under a latency bound, before it is stored."""
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LauncherSpec:
+    """What is launched, where it is stored, and who hears of it."""
+
+    store: Store
+    host: Host
+    workload: Workload
+    facts: ModelFacts
+    objective: Objective
+    listen: Listener
+    session: int
+    """The number of this run of the tool over the study."""
+    draw: random.Random
+    seconds_left: Callable[[], float]
+    is_cut: bool
+    """Whether no step of a launch outlasts seconds_left."""
+    on_end: Callable[[LaunchRecord], None]
+    """Called once for each launch, when it has ended."""
+    complete: Complete
 
 
 class Launch(Protocol):

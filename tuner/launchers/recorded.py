@@ -8,7 +8,6 @@ seconds. Launches are not what the host makes of them; which settings exist is r
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -18,12 +17,11 @@ import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
-from tuner.host.identity import Host
 from tuner.launchers.asking import Waiting
 from tuner.launchers.clock import VirtualClock
-from tuner.launchers.protocol import Complete
+from tuner.launchers.protocol import LauncherSpec
 from tuner.record.configuration import Configuration
-from tuner.record.events import LaunchBegins, Listener
+from tuner.record.events import LaunchBegins
 from tuner.record.journal import SliceTaken, Started
 from tuner.record.launch import (
     Checked,
@@ -38,7 +36,6 @@ from tuner.record.launch import (
     packed,
 )
 from tuner.record.load import Offer
-from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.output_check import OutputCheck
 from tuner.record.protocol import (
@@ -48,15 +45,12 @@ from tuner.record.protocol import (
     Command,
     Describe,
     ListModels,
-    LookAt,
     MakeReference,
     ReferenceMade,
     Reply,
-    Seen,
 )
 from tuner.record.serving import LoadgenOrder, Validation
-from tuner.record.store import Store
-from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
+from tuner.record.workload import ModelCard, ModelFacts, ModelRef
 from tuner.space.knobs_of.launch import BATCH
 
 
@@ -107,34 +101,30 @@ class ReplayedLaunch:
 
     def __init__(
         self,
-        store: Store,
+        spec: LauncherSpec,
         request: LaunchRequest,
         played: Played,
         clock: VirtualClock,
-        on_end: Callable[[LaunchRecord], None],
-        complete: Complete,
-        left_s: Callable[[], float],
         share: float,
         read_back: tuple[ReadBack, ...],
     ) -> None:
-        """left_s: no step outlasts it. share: of its preparation, the seconds charged to it."""
-        self._file = store.open_launch(request)
+        """share: of the seconds of its preparation, those that are charged to it."""
+        self._file = spec.store.open_launch(request)
+        self._spec = spec
         self._played = played
         self._clock = clock
-        self._on_end = on_end
-        self._complete = complete
-        self._left_s = left_s
         self._share = share
         self._read_back = read_back
-        self._slicing_s = self._checking_s = 0.0
+        self._slicing_s = self._other_s = 0.0
         self._is_gone = False
         self.fixed_s = 0.0
 
     def begin(self) -> None:
         """Prepare it."""
-        self.fixed_s, is_in_time = self._spend(self._share * self._played.fixed_s)
-        if not is_in_time:
+        prepared_s = self._share * self._played.fixed_s
+        if not self._spend(prepared_s):
             return
+        self.fixed_s = prepared_s
         self._file.add(Started(self.fixed_s / 2))
         if self._played.failure is not None and not self._played.has_slices:
             n_companions = self.record.request.n_companions
@@ -142,16 +132,15 @@ class ReplayedLaunch:
         else:
             self._file.add(Prepared(0.1, 0.1, 0.5, True, 0, 0, self._read_back))
 
-    def _spend(self, seconds: float) -> tuple[float, bool]:
-        """Let a step take its seconds; end the launch where they are more than is left."""
-        left_s = max(0.0, self._left_s())
+    def _spend(self, seconds: float) -> bool:
+        """Let a step take its seconds; end the launch where they are more than it may take."""
+        left_s = max(0.0, self._spec.seconds_left()) if self._spec.is_cut else math.inf
+        self._clock.advance(min(seconds, left_s))
         if seconds <= left_s:
-            self._clock.advance(seconds)
-            return seconds, True
-        self._clock.advance(left_s)
-        self._checking_s += left_s
+            return True
+        self._other_s += left_s
         self.finish(Ending(Outcome.TIMED_OUT, f"it took more than {left_s:.0f} s"))
-        return 0.0, False
+        return False
 
     @property
     def record(self) -> LaunchRecord:
@@ -172,10 +161,9 @@ class ReplayedLaunch:
         if isinstance(found, Ending):
             self.finish(found)
             return
-        took_s, is_in_time = self._spend(found.took_s)
-        if not is_in_time:
+        if not self._spend(found.took_s):
             return
-        self._slicing_s += took_s
+        self._slicing_s += found.took_s
         request = self.record.request
         call_s = [request.batch / found.rate * each for each in found.spread]
         n_calls = len(call_s) or 1
@@ -189,7 +177,7 @@ class ReplayedLaunch:
             latency=latency(call_s) if call_s else None,
             packed_calls=packed(call_s),
         )
-        self._file.add(SliceTaken(self._complete(taken, request.slo)))
+        self._file.add(SliceTaken(self._spec.complete(taken, request.slo)))
 
     def take_slice_beside(self, index: int, seconds: float, n_neighbours: int) -> None:
         """Do nothing: no source deals slices next to a synthetic neighbour."""
@@ -197,10 +185,10 @@ class ReplayedLaunch:
     def check(self, order: Check) -> None:
         if not self.goes_on:
             return
-        took_s, is_in_time = self._spend(self._played.check_s)
-        if not is_in_time:
+        took_s = self._played.check_s
+        if not self._spend(took_s):
             return
-        self._checking_s += took_s
+        self._other_s += took_s
         if self._played.failure is None:
             self._file.add(Checked(OutputCheck(0.0, order.n_inputs), took_s))
         else:
@@ -218,9 +206,9 @@ class ReplayedLaunch:
 
     def finish(self, ending: Ending | None = None) -> LaunchRecord:
         if self.goes_on:
-            total_s = self.fixed_s + self._slicing_s + self._checking_s
+            total_s = self.fixed_s + self._slicing_s + self._other_s
             self._file.end(ending or Ending(Outcome.MEASURED), total_s, self._slicing_s)
-            self._on_end(self.record)
+            self._spec.on_end(self.record)
         return self.record
 
     def abandon(self) -> None:
@@ -258,32 +246,12 @@ class RecordedLauncher:
     can_profile = False
 
     def __init__(
-        self,
-        source: Source,
-        store: Store,
-        workload: Workload,
-        side_by_side: SideBySide | None,
-        objective: Objective,
-        listen: Listener,
-        *,
-        read_back: ReadsBack,
-        session: int,
-        left_s: Callable[[], float],
-        on_end: Callable[[LaunchRecord], None],
-        complete: Complete,
+        self, spec: LauncherSpec, source: Source, side_by_side: SideBySide, read_back: ReadsBack
     ) -> None:
-        """left_s: no step of a launch outlasts it."""
+        self._spec = spec
         self._source = source
-        self._store = store
-        self._workload = workload
-        self._side_by_side = side_by_side or SideBySide()
+        self._side_by_side = side_by_side
         self._read_back = read_back
-        self._session = session
-        self._left_s = left_s
-        self._slo = objective.slo
-        self._listen = listen
-        self._on_end = on_end
-        self._complete = complete
         self._started: list[ReplayedLaunch] = []
 
     @property
@@ -327,33 +295,24 @@ class RecordedLauncher:
         n_companions: int = 0,
     ) -> ReplayedLaunch:
         request = LaunchRequest(
-            id=self._store.next_launch_id(),
+            id=self._spec.store.next_launch_id(),
             configuration=configuration,
-            batch=int(configuration.get(BATCH) or self._workload.card.reference_batch),
+            batch=int(configuration.get(BATCH) or self._spec.workload.card.reference_batch),
             purpose=purpose,
             pacer_block=pacer_block,
             round=round_number,
-            session=self._session,
-            started_s=self._store.used_s(),
-            scenario=self._workload.scenario,
+            session=self._spec.session,
+            started_s=self._spec.store.used_s(),
+            scenario=self._spec.workload.scenario,
             n_companions=n_companions,
-            callers=self._workload.callers,
-            slo=self._slo,
+            callers=self._spec.workload.callers,
+            slo=self._spec.objective.slo,
         )
         played = self._source.launch(configuration, purpose, round_number)
-        launch = ReplayedLaunch(
-            self._store,
-            request,
-            played,
-            self._source.clock,
-            self._on_end,
-            self._complete,
-            self._left_s,
-            share,
-            self._read_back(configuration),
-        )
+        read_back = self._read_back(configuration)
+        launch = ReplayedLaunch(self._spec, request, played, self._source.clock, share, read_back)
         self._started.append(launch)
-        self._listen(LaunchBegins(request.id, configuration.label(), purpose))
+        self._spec.listen(LaunchBegins(request.id, configuration.label(), purpose))
         launch.begin()
         return launch
 
@@ -385,7 +344,7 @@ class RecordedTestbed:
         self._read_back = read_back
         self._card = card
         self._facts = facts
-        self._side_by_side = side_by_side
+        self._side_by_side = side_by_side or SideBySide()
 
     @property
     def clock(self) -> VirtualClock:
@@ -408,8 +367,6 @@ class RecordedTestbed:
         match command:
             case ListModels():
                 return Cards(tuple(self._card for _ in models))
-            case LookAt():
-                return Seen(self._card, dict.fromkeys(self._card.frameworks, self._facts))
             case Describe():
                 return self._facts
             case MakeReference():
@@ -422,34 +379,7 @@ class RecordedTestbed:
         self._source.clock.advance(seconds)
         return Interference(dirty=self._source.idle())
 
-    def launcher(
-        self,
-        store: Store,
-        host: Host,
-        workload: Workload,
-        facts: ModelFacts,
-        objective: Objective,
-        listen: Listener,
-        *,
-        session: int,
-        draw: random.Random,
-        seconds_left: Callable[[], float],
-        is_cut: bool,
-        on_end: Callable[[LaunchRecord], None],
-        complete: Complete,
-    ) -> RecordedLauncher:
-        if workload.means().is_served:
+    def launcher(self, spec: LauncherSpec) -> RecordedLauncher:
+        if spec.workload.means().is_served:
             raise UsageError("no source plays the requests of a server: measure it on this host")
-        return RecordedLauncher(
-            self._source,
-            store,
-            workload,
-            self._side_by_side,
-            objective,
-            listen,
-            read_back=self._read_back,
-            session=session,
-            left_s=seconds_left if is_cut else lambda: math.inf,
-            on_end=on_end,
-            complete=complete,
-        )
+        return RecordedLauncher(spec, self._source, self._side_by_side, self._read_back)

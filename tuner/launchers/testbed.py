@@ -6,23 +6,18 @@ in this process and on a virtual clock. Everything above asks a testbed and does
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
-from tuner.host.identity import Host
 from tuner.host.interference import watch_idle
 from tuner.launchers.asking import Waiting, ask
 from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.launchers.instance_group import Team
 from tuner.launchers.processes import ProcessLauncher
-from tuner.launchers.protocol import Complete, Launcher
-from tuner.record.events import Listener
-from tuner.record.launch import Interference, LaunchRecord
-from tuner.record.objective import Objective
+from tuner.launchers.protocol import Launcher, LauncherSpec
+from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Reply
-from tuner.record.store import Store
-from tuner.record.workload import ModelFacts, ModelRef, Workload
+from tuner.record.workload import ModelRef
 
 
 class Testbed(Protocol):
@@ -45,27 +40,8 @@ class Testbed(Protocol):
     def watch_idle(self, seconds: float) -> Interference:
         """Watch the idle host for some seconds of the clock; return what disturbs it."""
 
-    def launcher(
-        self,
-        store: Store,
-        host: Host,
-        workload: Workload,
-        facts: ModelFacts,
-        objective: Objective,
-        listen: Listener,
-        *,
-        session: int,
-        draw: random.Random,
-        seconds_left: Callable[[], float],
-        is_cut: bool,
-        on_end: Callable[[LaunchRecord], None],
-        complete: Complete,
-    ) -> Launcher:
-        """Return a launcher of a workload that writes into a store.
-
-        is_cut: no step of a launch outlasts seconds_left. on_end: called once for each launch.
-        complete: adds to a slice what is computed from it, before it is stored.
-        """
+    def launcher(self, spec: LauncherSpec) -> Launcher:
+        """Return a launcher of a workload that writes into a store."""
 
 
 class ThisHost:
@@ -95,39 +71,8 @@ class ThisHost:
     def watch_idle(self, seconds: float) -> Interference:
         return watch_idle(seconds)
 
-    def launcher(
-        self,
-        store: Store,
-        host: Host,
-        workload: Workload,
-        facts: ModelFacts,
-        objective: Objective,
-        listen: Listener,
-        *,
-        session: int,
-        draw: random.Random,
-        seconds_left: Callable[[], float],
-        is_cut: bool,
-        on_end: Callable[[LaunchRecord], None],
-        complete: Complete,
-    ) -> Launcher:
-        return ProcessLauncher(
-            store,
-            host,
-            workload,
-            facts,
-            objective,
-            listen,
-            session=session,
-            draw=draw,
-            seconds_left=seconds_left,
-            is_cut=is_cut,
-            on_end=on_end,
-            complete=complete,
-            clock=self.clock,
-            group=self._group,
-            most_together=self._most_together,
-        )
+    def launcher(self, spec: LauncherSpec) -> Launcher:
+        return ProcessLauncher(spec, self.clock, self._group, self._most_together)
 
 
 THIS_HOST = ThisHost()

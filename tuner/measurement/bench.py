@@ -11,7 +11,7 @@ import random
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from tuner.host.identity import Host
-from tuner.launchers.protocol import Launch, Launcher
+from tuner.launchers.protocol import Launch, Launcher, LauncherSpec
 from tuner.launchers.testbed import Testbed
 from tuner.measurement.launch_summary import launch_summary
 from tuner.measurement.offering import is_settled, tries
@@ -69,7 +69,7 @@ def bench_on(
     def on_end(record: LaunchRecord) -> None:
         listen(launch_summary(record, objective, search_ratio(record)))
 
-    launcher = testbed.launcher(
+    spec = LauncherSpec(
         store,
         host,
         workload,
@@ -83,6 +83,7 @@ def bench_on(
         on_end=on_end,
         complete=with_sustained,
     )
+    launcher = testbed.launcher(spec)
     quiet = Quiet(store, listen, waiting_s, seconds_left, testbed.watch_idle, testbed.clock)
     stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
     return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in, seconds_left)
