@@ -22,23 +22,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from benchmarks.looks import N_ARMS, confirm
 from tuner.measurement.confirmation import (
-    ALPHA,
     FIRST_LOOK,
     LOOKS,
     Noise,
     early_interval,
     estimate_noise,
-    holm_alphas,
-    judge,
-    speedup_interval,
+    plain_interval,
 )
 from tuner.record.interval import Interval
 from tuner.record.recommendation import ShippedClaim
 from tuner.study.claimed_gain import gain_of, is_precise
 from tuner.study.verification import Conclusion, decide
 
-N_CLASSES = 3
 ASKED = "--at-least 75%"
 SHARES = {"holds": 1.0, "half gone": 0.5, "gone": 0.0}
 Judge = Callable[[Sequence[float], ShippedClaim], str]
@@ -83,35 +80,18 @@ CASES = (
 
 def claim_of(case: Case, draw: np.random.Generator) -> ShippedClaim | None:
     """Return what a study claims of its first class; None if it does not call it faster."""
-    rounds = draw.normal(0, case.launch_sd, (LOOKS[-1], 1 + N_CLASSES))
+    rounds = draw.normal(0, case.launch_sd, (LOOKS[-1], 1 + N_ARMS))
     if case.own_sd is not None:
         rounds[:, 1] *= case.own_sd / case.launch_sd
     rounds[:, 1:] += math.log1p(case.gain)
-    ends = dict.fromkeys(range(1, 1 + N_CLASSES), LOOKS[-1])
-    still_open = set(ends)
-    for n in LOOKS:
-        taken = {arm: min(n, end) for arm, end in ends.items()}
-        table = [
-            [float(row[0]), *(float(row[a]) if i < k else None for a, k in taken.items())]
-            for i, row in enumerate(rounds[:n])
-        ]
-        noise = estimate_noise(table)
-        assert noise is not None
-        ratios: dict[str, Sequence[float]] = {
-            str(a): list(rounds[:k, a] - rounds[:k, 0]) for a, k in taken.items()
-        }
-        levels = holm_alphas(ratios)
-        for arm in sorted(still_open):
-            speedup = speedup_interval(ratios[str(arm)], levels[str(arm)])
-            verdict = judge(speedup, noise.floor(n))
-            if verdict == "ambiguous":
-                continue
-            if arm == 1:
-                claim = ShippedClaim("faster", n, noise.floor(n), speedup, noise.launch_sd, n - 1)
-                return claim if verdict == "faster" else None
-            still_open.discard(arm)
-            ends[arm] = n
-    return None
+    first = confirm(rounds)[0]
+    if not first.is_faster:
+        return None
+    n = first.n_rounds
+    noise = estimate_noise(rounds[:n].tolist())
+    assert noise is not None
+    speedup = first.found.interval(first.level)
+    return ShippedClaim("faster", n, noise.floor(n), speedup, noise.launch_sd, noise.freedom)
 
 
 def rounds_here(case: Case, share: float, draw: np.random.Generator) -> list[float]:
@@ -127,7 +107,7 @@ def before(ratios: Sequence[float], claim: ShippedClaim) -> str:
     assert claim.speedup is not None
     found: Interval | None
     if len(ratios) >= FIRST_LOOK:
-        found = speedup_interval(ratios, ALPHA)
+        found = plain_interval(ratios)
     else:
         found = early_interval(ratios, Noise(claim.launch_sd or 0.0, claim.launch_freedom))
     if found is None:

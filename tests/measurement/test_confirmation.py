@@ -3,38 +3,30 @@ import math
 import numpy as np
 import pytest
 
+from benchmarks.looks import confirm
 from tuner.measurement.confirmation import (
     ALPHA,
-    LOOKS,
     ArmSeries,
     Noise,
+    difference,
     early_interval,
     estimate_noise,
-    holm_alphas,
+    fallback_alphas,
     judge,
-    nominal_alpha,
-    p_value,
-    simultaneous_interval,
-    speedup_interval,
+    shared_alpha,
     t_interval,
 )
 from tuner.record.interval import Interval
 
 
-@pytest.mark.parametrize("alpha", [0.05, 0.025, 0.05 / 3, 0.01, 0.005])
-def test_the_error_rate_is_kept_over_all_looks(alpha: float) -> None:
-    """A true null is called different at any look in about alpha of simulated studies."""
-    random = np.random.default_rng(7)
-    n_studies, wrong = 4000, 0
-    for differences in random.standard_normal((n_studies, LOOKS[-1])):
-        wrong += any(p_value(differences[:n]) < nominal_alpha(alpha) for n in LOOKS)
-    error = 3 * math.sqrt(alpha * (1 - alpha) / n_studies)
-    assert abs(wrong / n_studies - alpha) < error
-
-
-def test_a_level_outside_the_simulated_ones_is_refused() -> None:
-    with pytest.raises(ValueError, match="outside"):
-        nominal_alpha(0.2)
+@pytest.mark.parametrize("n_rounds", [4, 6, 18])
+def test_studies_of_nothing_claim_something_in_at_most_five_percent(n_rounds: int) -> None:
+    random, n_studies = np.random.default_rng(7), 300
+    n_false = sum(
+        any(each.is_faster for each in confirm(random.normal(0, 0.05, (n_rounds, 5))))
+        for _ in range(n_studies)
+    )
+    assert n_false / n_studies < 0.025 + 3 * math.sqrt(0.025 / n_studies)  # one bound of two
 
 
 def test_an_interval_holds_the_truth_as_often_as_it_says() -> None:
@@ -58,7 +50,8 @@ def test_all_intervals_of_several_arms_hold_together(
         arms = [random.normal(0, sd, n_rounds) for sd in spread]
         noise = estimate_noise(np.column_stack([default, *arms]).tolist())
         assert noise is not None
-        intervals = [simultaneous_interval((a - default).tolist(), noise, 8) for a in arms]
+        found = [difference((a - default).tolist(), noise) for a in arms]
+        intervals = [each.interval(shared_alpha(8)) for each in found]
         covered += all(i.low <= 1 <= i.high for i in intervals)
     assert covered / n_studies > 0.95 - 3 * math.sqrt(0.05 * 0.95 / n_studies)
 
@@ -70,26 +63,38 @@ def test_an_arm_that_scatters_more_than_the_others_has_its_own_degrees_of_freedo
         default, *arms = (random.normal(0, sd, 4) for sd in (0.01, 0.03, 0.01, 0.01, 0.01))
         noise = estimate_noise(np.column_stack([default, *arms]).tolist())
         assert noise is not None
-        found = simultaneous_interval((arms[0] - default).tolist(), noise, 1)
+        found = difference((arms[0] - default).tolist(), noise).interval(ALPHA)
         n_false += found.low > 1
-    assert n_false / n_studies < 0.0071 + 3 * math.sqrt(0.0071 / n_studies)  # one bound of a look
+    assert n_false / n_studies < 0.025 + 3 * math.sqrt(0.025 / n_studies)  # one bound of two
 
 
 def test_few_values_decide_nothing() -> None:
     assert t_interval([0.5], 0.05)[1:] == (-math.inf, math.inf)
-    assert p_value([0.5]) == 1.0
-    assert p_value([0.0, 0.0]) == 1.0
-    assert p_value([0.1, 0.1]) == 0.0
 
 
-def test_holm_steps_down_and_stops_at_the_first_that_stands() -> None:
-    sure = [0.5, 0.501, 0.499, 0.5]
-    likely = [0.1, 0.11, 0.09, 0.1]
-    unclear = [0.1, -0.1, 0.05, -0.02]
-    levels = holm_alphas({"unclear": unclear, "sure": sure, "likely": likely})
-    assert levels == pytest.approx({"sure": ALPHA / 3, "likely": ALPHA / 2, "unclear": ALPHA})
-    stuck = holm_alphas({"a": unclear, "b": unclear[::-1]})
-    assert set(stuck.values()) == {ALPHA / 2}
+def test_a_class_passes_its_level_on_where_it_is_rejected() -> None:
+    assert fallback_alphas([0.001, 0.001, 0.9]) == pytest.approx([0.04, 0.045, 0.05])
+    assert fallback_alphas([0.9, 0.001, 0.9]) == pytest.approx([0.04, 0.005, 0.01])
+    assert fallback_alphas([0.9, 0.9]) == pytest.approx([0.05 * 8 / 9, 0.05 / 9])
+    assert fallback_alphas([0.9]) == pytest.approx([0.05])
+    assert fallback_alphas([]) == []
+
+
+def test_the_scatter_of_all_arms_lends_its_degrees_of_freedom() -> None:
+    quiet, loud = [0.1, 0.1, 0.1, 0.1], [0.0, 0.4, 0.0, 0.4]
+    assert difference(quiet, Noise(0.02, 12)).freedom == 12
+    assert difference(quiet, Noise(0.02, 12)).error == pytest.approx(0.02 * math.sqrt(2 / 4))
+    assert difference(loud, Noise(0.02, 12)).freedom == 3
+    assert difference(loud, Noise(0.02, 12)).error == pytest.approx(np.std(loud, ddof=1) / 2)
+
+
+def test_differences_that_follow_each_other_widen_the_interval() -> None:
+    alternating = [0.1, 0.3] * 6
+    lasting = [0.1] * 6 + [0.3] * 6
+    noise = Noise(0.01, 30)
+    assert difference(lasting, noise).error > 2 * difference(alternating, noise).error
+    short = lasting[3:-3]  # six rounds do not show it
+    assert difference(short, noise).error == pytest.approx(np.std(short, ddof=1) / math.sqrt(6))
 
 
 @pytest.mark.parametrize(
@@ -150,7 +155,7 @@ def test_series_are_compared_over_common_rounds() -> None:
 
 
 def test_a_ratio_is_made_of_log_differences() -> None:
-    interval = speedup_interval([math.log(2)] * 4, 0.05)
+    interval = difference([math.log(2)] * 4, Noise(0.01, 3)).interval(0.05)
     assert interval.point == pytest.approx(2.0)
     assert interval.confidence == 0.95
 

@@ -80,7 +80,7 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
     """Four rounds of four arms take 160 s and a reserve, of three arms 120 s."""
     name_finalists(store, SAME)
     chosen = choose_arms(new_study(store, tmp_path, budget_s=170))
-    assert chosen.arms == (LAUNCH_ONLY, SAME)
+    assert chosen.arms == (SAME, LAUNCH_ONLY)  # the surest first
     assert chosen.best_baseline is None
     assert any("best baseline" in note.text for note in store.all(WarningNoted))
 
@@ -88,7 +88,7 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
 def test_with_time_for_all_the_baseline_is_confirmed(store: Store, tmp_path: Path) -> None:
     name_finalists(store, SAME)
     chosen = choose_arms(new_study(store, tmp_path, budget_s=250))
-    assert chosen.arms == (LAUNCH_ONLY, SAME, BASELINE)
+    assert chosen.arms == (SAME, LAUNCH_ONLY, BASELINE)
     assert chosen.best_baseline == BASELINE
 
 
@@ -102,11 +102,11 @@ def test_a_baseline_that_is_a_finalist_stays(store: Store, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("budget_s", "expected"),
     [
-        (205.0, (LAUNCH_ONLY, SAME, REDUCED)),
-        (195.0, (LAUNCH_ONLY, SAME)),
+        (205.0, (REDUCED, SAME, LAUNCH_ONLY)),
+        (195.0, (SAME, LAUNCH_ONLY)),
         (145.0, (SAME,)),
         (75.0, (SAME,)),
-        (65.0, (LAUNCH_ONLY, SAME, REDUCED)),
+        (65.0, (REDUCED, SAME, LAUNCH_ONLY)),
     ],
 )
 def test_a_verdict_on_what_ships_comes_before_none_on_each(
@@ -253,7 +253,7 @@ def test_half_an_hour_confirms_as_many_baselines_as_a_first_look_allows(
     name_finalists(store, SAME)
     chosen = choose_arms(long_study(store, tmp_path, left_s))
     baselines = [Configuration.of({"env.FAKE_THREADS": n}) for n in threads]
-    assert list(chosen.arms) == [LAUNCH_ONLY, SAME, *baselines]
+    assert list(chosen.arms) == [SAME, LAUNCH_ONLY, *baselines]
     warnings = [note.text for note in store.all(WarningNoted) if "baseline" in note.text]
     assert [warning in text for text in warnings] == ([True] if warning else [])
 
@@ -265,7 +265,7 @@ def test_further_baselines_do_not_take_the_time_of_later_looks(
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
     chosen = choose_arms(long_study(store, tmp_path, left_s=9 * 50 + 60))
-    assert chosen.arms == (LAUNCH_ONLY, SAME, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
+    assert chosen.arms == (SAME, LAUNCH_ONLY, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
 
 
 AS_IT_IS_RUN = Configuration.of({"env.FAKE_THREADS": 1})
@@ -296,7 +296,7 @@ def test_how_the_user_runs_it_is_confirmed_whatever_the_budget(
     """Four rounds of the default and the finalists take 150 s, each baseline 50 s more."""
     study = own_study(store, tmp_path, budget_s)
     chosen = choose_arms(study)
-    assert chosen.arms == (LAUNCH_ONLY, SAME, *baselines)
+    assert chosen.arms == (SAME, LAUNCH_ONLY, *baselines)
     assert chosen.best_baseline == (BASELINE if BASELINE in baselines else None)
     warnings = [n.text for n in store.all(WarningNoted) if "reference batch" not in n.text]
     assert any(warning in text for text in warnings) == bool(warning)

@@ -1,14 +1,23 @@
-"""Claims: intervals over fresh, interleaved launches, with the error rate kept over looks.
+"""Claims: intervals over fresh, interleaved launches, with one error rate for a whole study.
 
 The unit is the round: one fresh launch of each arm, slices interleaved; d = worth of an arm less
 the default's in the same round, so that whatever all arms share cancels. n is the number of rounds.
 
-Intervals are Student's t on the d. They are looked at after 4, 6, 9, 12 and 18 rounds, each time at
-the same nominal level (Pocock 1977), chosen by simulation so that over all five looks together a
-true null is rejected with the family's error rate; over the classes the error rate is kept by Holm
-(1979). A budget that ends between two looks makes its last round a look, which rejects no oftener.
-`benchmarks/looks.py` repeats the simulation. Arms beyond the finalists have simultaneous intervals,
-each at the level divided by their number (Bonferroni).
+Intervals are Student's t on the d. Three choices keep them narrow (benchmarks/looks.py has the
+error rates and widths):
+
+- The last round that the budget holds is the one look at the whole error rate. Looks before it,
+  after 4, 6, 9, 12 and 18 rounds, end the confirmation early only at a rate that costs next to
+  nothing (Haybittle 1971, Peto 1976).
+- The classes are tested in an order that the search has fixed, the surest first. Each has a share
+  of the error rate, and passes it on to the next where it is rejected (the fallback procedure,
+  Wiens 2003).
+- The scatter of all arms stands in for an arm's own where it is larger, and lends its degrees of
+  freedom, as in Dunnett's comparisons. An arm that scatters more than the others has its own only.
+
+From nine rounds on, differences that follow each other (lag-one correlation) widen the interval.
+Arms beyond the finalists have simultaneous intervals, each at the level divided by their number
+(Bonferroni).
 """
 
 from __future__ import annotations
@@ -33,35 +42,19 @@ MIN_FLOOR = 0.01
 WORTH_HAVING = 0.1
 """A gain beyond which nobody would keep the default; where noise hides more, nothing is decided."""
 
-# Overall two-sided error rate (over all five looks, t tests on 4 ... 18 normal differences) to the
-# nominal rate of each look: simulated studies, numpy PCG64 seed 1, benchmarks/looks.py; 400,000 for
-# the first three, 1,600,000 for the rest.
-_NOMINAL = {
-    0.05: 0.01421,
-    0.025: 0.00661,
-    0.05 / 3: 0.00426,
-    0.01: 0.00246,
-    0.005: 0.00119,
-    0.0025: 0.000585,
-    0.00125: 0.000286,
-}
+INTERIM_ALPHA = 0.001
+"""Two-sided level of a look before the last round: five of them add 0.3 % to the error rate."""
+WEIGHTS = (0.8, 0.1, 0.1)
+"""Shares of the error rate of the first, second and third class. One that is not rejected leaves
+those after it a tenth of it each; with (1, 0, 0) it would leave them nothing."""
+_CORRELATED_FROM = 9
+"""Rounds from which on a lag-one correlation can be seen: with fewer, its estimate is noise."""
+_MOST_CORRELATION = 0.8
 
 
-def nominal_alpha(alpha: float) -> float:
-    """Return the error rate of a single look; between the simulated ones, log-linear.
-
-    Raises ValueError outside them.
-    """
-    known = sorted(_NOMINAL)
-    if not known[0] - 1e-9 <= alpha <= known[-1] + 1e-9:
-        raise ValueError(f"alpha {alpha} is outside {known[0]:.4f} ... {known[-1]:.4f}")
-    logs = np.interp(math.log(alpha), np.log(known), [math.log(_NOMINAL[a]) for a in known])
-    return float(math.exp(logs))
-
-
-def shared_alpha(n_intervals: int) -> float:
+def shared_alpha(n_intervals: int, alpha: float = ALPHA) -> float:
     """Return the error rate of each of several intervals, so that 95 % hold all together."""
-    return max(ALPHA / max(1, n_intervals), min(_NOMINAL))
+    return alpha / max(1, n_intervals)
 
 
 def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, float]:
@@ -77,59 +70,79 @@ def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, flo
     return mean, mean - half, mean + half
 
 
-def p_value(values: Sequence[float]) -> float:
-    """Return the two-sided p value of "the mean is zero"; 1 for fewer than two values."""
-    n = len(values)
-    if n < 2:
-        return 1.0
-    sd = float(np.std(values, ddof=1))
-    if sd == 0:
-        return 0.0 if float(np.mean(values)) != 0 else 1.0
-    t = abs(float(np.mean(values))) / (sd / math.sqrt(n))
-    return float(2 * stdtr(n - 1, -t))
+def fallback_alphas(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
+    """Return the level at which each of at most three hypotheses is tested, in their fixed order.
 
-
-def holm_alphas(differences: dict[str, Sequence[float]], alpha: float = ALPHA) -> dict[str, float]:
-    """Return the level at which Holm's step-down tests each hypothesis "no difference".
-
-    The smallest p value is tested at alpha / m, the next at alpha / (m - 1), and so on; after the
-    first that is not rejected, the rest keep its level.
+    Each has its share of alpha, and what the one before it passes on: its level if it was
+    rejected, else nothing. The first of 0.05: 0.04; the second 0.045 after a rejection, else 0.005.
+    The error rate over all is at most alpha (Wiens 2003, doi:10.1002/pst.64).
     """
-    order = sorted(differences, key=lambda name: p_value(differences[name]))
-    levels: dict[str, float] = {}
-    level, stopped = alpha, False
-    for i, name in enumerate(order):
-        if not stopped:
-            level = alpha / (len(order) - i)
-        levels[name] = level
-        stopped = stopped or p_value(differences[name]) > nominal_alpha(level)
+    weights = WEIGHTS[: len(p_values)]
+    levels: list[float] = []
+    passed = 0.0
+    for p, weight in zip(p_values, weights, strict=True):
+        level = alpha * weight / sum(weights) + passed
+        levels.append(level)
+        passed = level if p <= level else 0.0
     return levels
-
-
-def speedup_interval(differences: Sequence[float], alpha: float) -> Interval:
-    """Turn log differences into a ratio with its interval at the family's confidence."""
-    point, low, high = t_interval(differences, nominal_alpha(alpha))
-    return Interval(math.exp(point), math.exp(low), _exp(high), 1 - ALPHA)
 
 
 def _exp(x: float) -> float:
     return math.exp(min(x, 700.0))
 
 
-def simultaneous_interval(differences: Sequence[float], noise: Noise, n_intervals: int) -> Interval:
-    """Return the ratio of one of several arms, so that 95 % hold for all their intervals together.
+class Difference(msgspec.Struct, frozen=True):
+    """The mean of an arm's log differences, with its error."""
 
-    Few rounds say little of an arm's own scatter, and at so small a level the price for that is
-    high: the scatter of all arms stands in for it where it is larger than its own, and lends its
-    degrees of freedom (as in Dunnett's comparisons). An arm that scatters more than the others has
-    its own only.
+    mean: float
+    error: float
+    """Its standard error."""
+    freedom: float
+    """Degrees of freedom of that."""
+
+    def p_value(self) -> float:
+        """Return the two-sided p value of "the mean is zero"."""
+        if self.error == 0:
+            return 0.0 if self.mean else 1.0
+        return float(2 * stdtr(self.freedom, -abs(self.mean) / self.error))
+
+    def interval(self, alpha: float) -> Interval:
+        """Return the ratio with its interval at a two-sided level."""
+        half = float(-stdtrit(self.freedom, alpha / 2)) * self.error
+        low, high = math.exp(self.mean - half), _exp(self.mean + half)
+        return Interval(math.exp(self.mean), low, high, 1 - ALPHA)
+
+
+def difference(differences: Sequence[float], noise: Noise) -> Difference:
+    """Return the mean of at least two log differences, with the larger of two scatters.
+
+    The scatter of all arms' launches brings its degrees of freedom; an arm that scatters more has
+    its own alone. noise: that of all arms, over the same rounds.
     """
-    n, level = len(differences), nominal_alpha(shared_alpha(n_intervals))
-    mean = float(np.mean(differences))
+    n = len(differences)
     own, pooled = float(np.std(differences, ddof=1)), math.sqrt(2) * noise.launch_sd
-    freedom = max(noise.freedom, n - 1) if pooled >= own else n - 1
-    half = float(-stdtrit(freedom, level / 2)) * max(own, pooled) / math.sqrt(n)
-    return Interval(math.exp(mean), math.exp(mean - half), _exp(mean + half), 1 - ALPHA)
+    freedom: float = max(noise.freedom, n - 1) if pooled >= own else n - 1
+    error = max(own, pooled) / math.sqrt(n)
+    correlation = _correlation(differences)
+    if correlation:
+        ratio = (1 + correlation) / (1 - correlation)
+        error *= math.sqrt(ratio)
+        freedom = max(float(FIRST_LOOK - 1), (n - 1) / ratio)
+    return Difference(float(np.mean(differences)), error, freedom)
+
+
+def _correlation(differences: Sequence[float]) -> float:
+    """Return the lag-one correlation of differences where it can be seen, else 0.
+
+    That is above one standard error (1 / sqrt(n)), with the estimate's bias of -1 / n taken out.
+    """
+    n = len(differences)
+    centred = np.asarray(differences) - np.mean(differences)
+    squares = float((centred**2).sum())
+    if n < _CORRELATED_FROM or squares == 0:
+        return 0.0
+    found = float((centred[1:] * centred[:-1]).sum()) / squares + 1 / n
+    return min(found, _MOST_CORRELATION) if found > 1 / math.sqrt(n) else 0.0
 
 
 def plain_interval(differences: Sequence[float]) -> Interval:
@@ -156,9 +169,9 @@ class Noise(msgspec.Struct, frozen=True):
 
 
 def expected_half_width(launch_sd: float, n_rounds: int, n_arms: int) -> float:
-    """Return the log half-width to expect of the first of `n_arms` at a look after `n_rounds`."""
-    level = nominal_alpha(ALPHA / n_arms)
-    return float(-stdtrit(n_rounds - 1, level / 2)) * launch_sd * math.sqrt(2 / n_rounds)
+    """Return the log half-width to expect at a look before the last, of each of `n_arms`."""
+    freedom = (n_rounds - 1) * n_arms
+    return float(-stdtrit(freedom, INTERIM_ALPHA / 2)) * launch_sd * math.sqrt(2 / n_rounds)
 
 
 def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:

@@ -25,7 +25,6 @@ from tuner.measurement.confirmation import (
     WORTH_HAVING,
     Noise,
     early_interval,
-    nominal_alpha,
     plain_interval,
     t_interval,
 )
@@ -40,6 +39,8 @@ as large as that, nine in ten are found then."""
 _DIFFER = 0.1
 """Below this p value on either side (F test) two scatters are not pooled. Pooled, twelve rounds of
 launches that scatter by 3 % wrongly refuted 12 of 100 claims of launches that scatter by 10 %."""
+_OLD_LEVEL = 0.01421
+"""Of a look with one open class, in files that do not tell the scatter of launches."""
 _KNOWN = 1e6
 """Degrees of freedom of a scatter that is as good as known."""
 _UNBOUNDED = 1e6
@@ -96,7 +97,7 @@ def claimed_mean(claim: ShippedClaim) -> Mean | None:
         return Mean(value, 2 * claim.launch_sd**2 / n, claim.launch_freedom, n)
     # Older files tell it by the interval alone, at the level of a look, divided by the number of
     # classes that were open (Holm), which they do not tell: with one class the scatter is largest.
-    error = half / float(-stdtrit(n - 1, nominal_alpha(ALPHA) / 2))
+    error = half / float(-stdtrit(n - 1, _OLD_LEVEL / 2))
     return Mean(value, error**2, n - 1, n)
 
 

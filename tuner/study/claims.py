@@ -10,14 +10,16 @@ import msgspec
 
 from tuner.host.interference import disturbed_share
 from tuner.measurement.confirmation import (
+    ALPHA,
+    INTERIM_ALPHA,
     LOOKS,
+    Difference,
     Noise,
+    difference,
     estimate_noise,
-    holm_alphas,
+    fallback_alphas,
     judge,
     shared_alpha,
-    simultaneous_interval,
-    speedup_interval,
 )
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
@@ -35,9 +37,9 @@ _MANY = 10**6
 
 
 class Claims:
-    """Verdicts over the complete rounds, or over the first `n_rounds` of them.
+    """Verdicts over all rounds, or at a look before the last one, over the first `n_rounds`.
 
-    Between looks nothing is decided: ask with the number of rounds at the last look.
+    Between looks nothing is decided. A look before the last round has a stricter level.
     is_proven: tells whether every dear setting of a configuration is shown to be needed.
     unmeasured: names a class's recommendations that were never launched.
     """
@@ -65,8 +67,24 @@ class Claims:
         self.rounds = Rounds(store, self.objective, n_rounds)
         self.default = self._default()
         self.noise = self._noise()
-        tested = [c for c in finalists.values() if c in self.arms and not is_default(c)]
-        self._levels = holm_alphas({c.label(): self.differences(c) for c in tested})
+        self._alpha = ALPHA if n_rounds is None else INTERIM_ALPHA
+        self._levels = self._finalists_levels()
+
+    def _finalists_levels(self) -> dict[Configuration, float]:
+        """Return the level at which each finalist is tested.
+
+        In the order of the arms, which was fixed before the first round.
+        """
+        finalists = [c for c in self._finalists.values() if not is_default(c)]
+        tested = [c for c in self.arms if c in finalists]
+        if self._alpha != ALPHA:
+            return dict.fromkeys(tested, self._alpha)
+        found = [(c, self.differences(c)) for c in tested]
+        p_values = [self._difference(c, d).p_value() if len(d) > 1 else 1.0 for c, d in found]
+        return dict(zip(tested, fallback_alphas(p_values), strict=True))
+
+    def _difference(self, configuration: Configuration, differences: list[float]) -> Difference:
+        return difference(differences, self._noise(configuration))
 
     def _default(self) -> Configuration:
         """Return the default at the batch at which it is fastest in these rounds; else so far.
@@ -303,16 +321,15 @@ class Claims:
         return self._interval(configuration, differences) if len(differences) >= LOOKS[0] else None
 
     def _interval(self, configuration: Configuration, differences: list[float]) -> Interval:
-        """Return an arm's interval: among the finalists' by Holm, else simultaneous with the rest.
+        """Return an arm's interval: a finalist's at its level, else simultaneous with the rest.
 
         Of each of the two families any arm is called `faster` that is not in at most 2.5 %: one
-        bound of two. Holm's intervals hold the truth in 95 % each, not all of them together.
+        bound of two.
         """
-        level = self._levels.get(configuration.label())
-        if level is not None:
-            return speedup_interval(differences, level)
-        noise = self._noise(configuration)
-        return simultaneous_interval(differences, noise, max(1, len(self._others)))
+        level = self._levels.get(configuration)
+        if level is None:
+            level = shared_alpha(len(self._others), self._alpha)
+        return self._difference(configuration, differences).interval(level)
 
     def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return an arm's interval against another, together with all arms' over all finalists."""
@@ -335,4 +352,5 @@ class Claims:
             return None
         pairs = self.rounds.series(configuration).against(self.rounds.series(other))
         enough = len(pairs) >= LOOKS[0]
-        return speedup_interval(pairs, shared_alpha(n_intervals)) if enough else None
+        found = self._difference(configuration, pairs) if enough else None
+        return found.interval(shared_alpha(n_intervals, self._alpha)) if found else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 from tuner.measurement.confirmation import LOOKS
@@ -109,7 +110,7 @@ def choose_arms(study: Study) -> ArmsChosen:
     phases = schedule.phases
     later_s = phases.looks_s() - phases.first_look_s() + phases.profiling_s()
     later_s += phases.validating_s()
-    fitting, is_whole = [*arms], all(c in arms for c in finalists.values())
+    fitting, is_whole = _surest_first(study, arms), all(c in arms for c in finalists.values())
     for baseline in wanted:
         # finalists that fell together may have parted since their time was set aside
         kept_s = 0.0 if baseline in (best, own) else later_s
@@ -177,6 +178,25 @@ def _fitting(
             found.append(finalist)
     by_class = list(dict.fromkeys(finalists.values()))
     return [c for c in by_class if c in found] or by_class
+
+
+def _surest_first(study: Study, finalists: Sequence[Configuration]) -> list[Configuration]:
+    """Order finalists by their lead in the search, in standard errors: so they are tested.
+
+    The rounds are other launches, so that the order does not depend on what they show.
+    """
+    ledger = study.ledger
+    default = ledger.leaders.default_at_best()
+    if default is None:
+        return [*finalists]
+    configuration, level = default
+
+    def lead(finalist: Configuration) -> float:
+        score = ledger.score(finalist)
+        noise = ledger.noise(finalist, configuration)
+        return -math.inf if score is None else (score - level) / noise
+
+    return sorted(finalists, key=lead, reverse=True)
 
 
 def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:
