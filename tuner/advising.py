@@ -53,6 +53,18 @@ class Advised(msgspec.Struct, frozen=True):
     of nothing like this model, or on no host like this one."""
 
 
+def guesses(plan: Plan, host: Host, guidelines: Guidelines) -> list[Configuration]:
+    """Return what guidelines expect to be fastest here, the best of each class of winners.
+
+    A study measures these right after the default. Nothing of a class in which the default is
+    expected to be best, and nothing twice.
+    """
+    adviser = Adviser(plan, host, guidelines)
+    best = (adviser.advise(klass).configuration for klass in WinnerClass)
+    here = (plan.space.canonical(each.as_dict()) for each in best if each.settings)
+    return list(dict.fromkeys(each for each in here if plan.space.contains(each)))
+
+
 class Adviser:
     """What guidelines say of one model on one host."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -15,6 +16,7 @@ from tuner.measurement.bench import bench_on
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.plan import Plan, difference
+from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned
 from tuner.record.journal import (
     EarlierNoted,
@@ -46,8 +48,13 @@ def study_of(
     session: int,
     listen: Listener,
     testbed: Testbed,
+    guesses: Sequence[Configuration] = (),
 ) -> Study:
-    """Put a study together. session: the number of this run of the tool over it."""
+    """Put a study together.
+
+    session: the number of this run of the tool over it. guesses: what is measured right after the
+    default.
+    """
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
@@ -93,6 +100,7 @@ def study_of(
         budget,
         listen,
         WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
+        guesses=guesses,
     )
 
 

@@ -62,6 +62,7 @@ class Study:
         widest: WinnerClass = WinnerClass.SAME,
         *,
         turns: tuple[WinnerClass, ...] = TURNS,
+        guesses: Sequence[Configuration] = (),
     ) -> None:
         self.store = store
         self.space = space
@@ -78,6 +79,8 @@ class Study:
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
         self.turns = turns
         """The questions that are explored, in the order of their turns."""
+        self.guesses = guesses
+        """What guidelines expect to be fastest, of each class one: measured after the default."""
 
     @property
     def preference(self) -> Preference:

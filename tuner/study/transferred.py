@@ -15,9 +15,10 @@ from tuner.study.study import Study
 def try_transferred(study: Study, baselines: Sequence[Baseline], batch: int) -> list[Baseline]:
     """Measure what they say is best, of each class one; return the baselines in their order.
 
-    At `batch`, as the baselines are. Those baselines come first that they say are best, often
-    the very best of an earlier study; what is no baseline is measured where there is time for all
-    of these besides.
+    At `batch`, as the baselines are. First what guidelines expect of this model on this host, be
+    it a baseline or not. Then what earlier studies found: those baselines come first, often the
+    very best of such a study; what is no baseline is measured where there is time for all of these
+    besides.
     """
     ledger = study.ledger
 
@@ -34,6 +35,11 @@ def try_transferred(study: Study, baselines: Sequence[Baseline], batch: int) -> 
     theirs = {at_its_batch(each.configuration): each for each in baselines}
     kept_s = sum(study.costs.launch_s(configuration) for configuration in theirs)
     tried = set(ledger.tried())  # by a session before this one
+    for guess in dict.fromkeys(map(at_its_batch, study.guesses)):
+        if guess not in tried and Schedule(study).has_time_to_search(guess):
+            proposal = study.search.enter(guess, TRANSFERRED)
+            study.tell(proposal, study.measure(guess, Purpose.SEARCH))
+            tried.add(guess)
     for guess in guesses(are_baselines=False):
         if guess not in tried and Schedule(study).has_time_to_search(guess, kept_s):
             proposal = study.search.enter(guess, TRANSFERRED)
