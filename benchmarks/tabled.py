@@ -39,9 +39,8 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.race import race

@@ -56,8 +56,8 @@ from tuner.space.baselines import what_apt_adds
 from tuner.space.launching import gpu_of
 from tuner.space.listing import upper_size
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
+from tuner.study.costs import Budget
 from tuner.study.designed import measure_design
 from tuner.study.explain import explain
 from tuner.study.explore import explore

@@ -14,8 +14,7 @@ from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline
-from tuner.study.budget import Budget
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 

@@ -27,9 +27,9 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
-from tuner.study.budget import Budget
 from tuner.study.compared import best_baseline
 from tuner.study.confirm import choose_arms, confirm
+from tuner.study.costs import Budget
 from tuner.study.ledger import Ledger
 from tuner.study.phase_costs import PhaseCosts
 from tuner.study.schedule import Schedule

@@ -21,9 +21,8 @@ from tuner.record.store import Store
 from tuner.request import Request
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm, make_claims
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise

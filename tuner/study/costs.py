@@ -1,4 +1,7 @@
-"""What launches, slices and rounds cost, by what those before have cost."""
+"""Seconds: those that a budget grants, and what launches, slices and rounds take of them.
+
+All are seconds of the wall clock; what a launch will take is estimated from those before it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
+from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.measurement.offering import trials_s
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
@@ -27,8 +31,36 @@ SAFETY = 1.25
 """Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 
 
+class Budget:
+    """Seconds granted and used by all sessions of a study."""
+
+    def __init__(
+        self,
+        total_s: float,
+        used_before_s: float = 0.0,
+        *,
+        is_over: bool = False,
+        clock: Clock = WALL_CLOCK,
+    ) -> None:
+        """is_over: the study is finished, and rendering it again uses nothing."""
+        self.total_s = total_s
+        self._is_over = is_over
+        self._used_before_s = used_before_s
+        self._clock = clock
+        self._began_s = clock.now_s()
+
+    def used_s(self) -> float:
+        """Return the seconds used so far, earlier sessions included."""
+        passed_s = 0.0 if self._is_over else self._clock.now_s() - self._began_s
+        return self._used_before_s + passed_s
+
+    def left_s(self) -> float:
+        """Return the seconds left; negative once it is overdrawn."""
+        return self.total_s - self.used_s()
+
+
 class Costs:
-    """Estimates of seconds of the wall clock."""
+    """Estimates of what launches take."""
 
     def __init__(
         self,

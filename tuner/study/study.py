@@ -20,9 +20,8 @@ from tuner.search.search import Search
 from tuner.space.baselines import Baseline
 from tuner.space.catalogue import is_default, winner_class
 from tuner.space.space import Space
-from tuner.study.budget import Budget
 from tuner.study.contenders import Contenders
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.ledger import Ledger
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of
