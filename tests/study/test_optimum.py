@@ -26,6 +26,7 @@ from tuner.study.costs import Budget, Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
+from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.study import Study
 from tuner.worker.frameworks.fake import Surface
@@ -56,8 +57,7 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
         )  # fmt: skip
         study = Study(store, planned.space, planned.baselines, bench, ledger, costs, search, budget,
                       lambda _: None, WinnerClass.REDUCED)  # fmt: skip
-        for phase in (measure_baselines, explore, race, minimise, confirm):
-            phase(study)
+        Planner(study).run([measure_baselines, explore, race, minimise, confirm])
         return make_claims(study).claim(WinnerClass.REDUCED).configuration
 
 
