@@ -30,6 +30,7 @@ from tuner.launchers.recorded import SideBySide
 from tuner.plan import Plan
 from tuner.record.journal import WinnerClass
 from tuner.study.confirm import make_claims
+from tuner.study.planner import Planner
 from tuner.study.study import TURNS
 
 CLASSES = TURNS[:2]
@@ -65,8 +66,7 @@ def play(job: Job) -> dict[WinnerClass, Found]:
     with replay.study_of(
         job.plan, job.recording, effects, job.budget_s, job.seed, job.side_by_side
     ) as study:
-        for phase in replay.PHASES:
-            phase(study)
+        Planner(study).run(replay.PHASES)
         claims = make_claims(study)
         found = {}
         for klass in CLASSES:

@@ -55,6 +55,8 @@ from tuner.findings.winners import recommended_class
 from tuner.plan import Plan
 from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.study.confirm import make_claims
+from tuner.study.planner import Planner
+from tuner.study.steps import Steps
 from tuner.study.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -107,15 +109,15 @@ def sources() -> list[str]:
 def play(job: Job) -> Course:
     """Carry out a study; return its course."""
     with _study_of(job) as (study, phases):
-        ends = []
+        ends, planner = [], Planner(study)
         for phase in phases:
-            phase(study)
+            planner.run([phase])
             ends.append(Ended(phase.__name__, study.budget.used_s()))
         return _course_of(study, job.seed, ends)
 
 
 @contextmanager
-def _study_of(job: Job) -> Iterator[tuple[Study, Sequence[Callable[[Study], None]]]]:
+def _study_of(job: Job) -> Iterator[tuple[Study, Sequence[Callable[[Study], Steps[None]]]]]:
     if job.source in ON_NOISE:
         noises = _noises()
         noise = noises[job.seed % len(noises)]

@@ -30,8 +30,8 @@ from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose, percentile
 from tuner.record.load import Offer, Slo
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.phase_costs import LOADGEN_ENOUGH
-from tuner.study.validate import order_for
+from tuner.study.forecast import LOADGEN_ENOUGH
+from tuner.study.loadgen import order_for
 
 WINNER = "winner"
 

@@ -11,7 +11,7 @@ from tuner.measurement.quiet import WAITING_SHARE
 from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
-from tuner.study.budget import Budget
+from tuner.study.costs import Budget
 
 
 def add_side_by_side(parser: argparse.ArgumentParser) -> None:

@@ -43,6 +43,7 @@ from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.minimise import minimise
+from tuner.study.planner import Planner
 from tuner.study.study import TURNS
 
 PHASES = (*tabled.SEARCHING, minimise, confirm)
@@ -86,8 +87,7 @@ def play(job: Job) -> list[Found]:
     with tabled.study_of(
         table, deck, job.budget_s, job.seed, turns=TURNS, side_by_side=job.side_by_side
     ) as study:
-        for phase in PHASES:
-            phase(study)
+        Planner(study).run(PHASES)
         claims, space = make_claims(study), study.tabled
         purposes = [record.request.purpose for record in study.store.launches.values()]
         n_launches = sum(p not in (Purpose.PACER, Purpose.CONFIRM) for p in purposes)

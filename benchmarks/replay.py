@@ -42,12 +42,12 @@ from tuner.request import Request
 from tuner.search.search import Search
 from tuner.space.catalogue import is_default
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm, make_claims
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
+from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.study import Study
 
@@ -147,8 +147,7 @@ def replay(
 ) -> Replayed:
     """Carry out one study on a recording."""
     with study_of(plan, recording, effects, budget_s, seed) as study:
-        for phase in PHASES:
-            phase(study)
+        Planner(study).run(PHASES)
         claims = make_claims(study)
         default, best = _single_launches(study)
         return Replayed(

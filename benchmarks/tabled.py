@@ -39,11 +39,11 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
+from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.study import Study
 
@@ -180,9 +180,9 @@ def study_on(
 ) -> Run:
     """Carry out one study on a table's launches; return what it recommended when."""
     with study_of(table, deck, budget_s, seed, earlier) as study:
-        ends = {}
+        ends, planner = {}, Planner(study)
         for phase in PHASES:
-            phase(study)
+            planner.run([phase])
             ends[phase.__name__] = study.budget.used_s()
         space, store, ledger = study.tabled, study.store, study.ledger
         study.look()
@@ -206,8 +206,7 @@ def study_on(
 def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
     """Search a table; return what another study may learn from it."""
     with study_of(table, deck, budget_s, seed) as study:
-        for phase in SEARCHING:
-            phase(study)
+        Planner(study).run(SEARCHING)
         default = study.ledger.leaders.default_at_best()
         assert default is not None
         measured = study.ledger.leaders.measured(REDUCED)

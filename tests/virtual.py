@@ -28,7 +28,7 @@ import sqlalchemy
 
 import tuner.launchers.supervised
 import tuner.output.report
-import tuner.study.phase_costs
+import tuner.study.forecast
 from tuner.cli.main import main
 from tuner.host.environment import for_workers, untuned
 from tuner.launchers.clock import VirtualClock
@@ -153,5 +153,5 @@ if __name__ == "__main__":
     if STARTS not in os.environ:
         forking = SimpleNamespace(Popen=Forked, DEVNULL=subprocess.DEVNULL)
         vars(tuner.launchers.supervised)["subprocess"] = forking
-    tuner.study.phase_costs.LOADGEN_S = LOADGEN_S
+    tuner.study.forecast.LOADGEN_S = LOADGEN_S
     main(VirtualHost())

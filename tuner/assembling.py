@@ -31,8 +31,7 @@ from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import change, named, removal
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.budget import Budget
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.latency_bound import fix_bound
 from tuner.study.ledger import Ledger
 from tuner.study.study import Study

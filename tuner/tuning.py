@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -59,12 +60,13 @@ from tuner.space.baselines import what_apt_adds
 from tuner.space.launching import gpu_of
 from tuner.space.listing import upper_size
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm
+from tuner.study.costs import Budget
 from tuner.study.designed import measure_design
 from tuner.study.explain import explain
 from tuner.study.explore import explore
 from tuner.study.minimise import minimise
+from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.reference import provide_reference
 from tuner.study.study import Study
@@ -332,11 +334,7 @@ def _begin(study: Study, plan: Plan, request: Request, host: Host, testbed: Test
 
 def _measure(study: Study, plan: Plan) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
+    phases = [measure_baselines, explore, race, minimise, confirm, explain]
     if plan.design is not None:
-        measure_design(study, plan.design)
-    measure_baselines(study)
-    explore(study)
-    race(study)
-    minimise(study)
-    confirm(study)
-    explain(study)
+        phases.insert(0, partial(measure_design, design=plan.design))
+    Planner(study).run(phases)

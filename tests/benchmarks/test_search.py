@@ -36,6 +36,7 @@ from tuner.search.sampler import UNGUIDED
 from tuner.search.transfer import Earlier, Transfer
 from tuner.study.baselines import measure_baselines
 from tuner.study.explore import explore
+from tuner.study.planner import Planner
 
 ROOT = Path(__file__).parents[2]
 BEST_ROW = Configuration.of(BEST)
@@ -311,7 +312,7 @@ def test_a_baseline_is_not_launched_at_a_batch_at_which_the_default_fails() -> N
     launches = {c: [too_large if 64 in v else one] for v, c in rows.items()}
     table = Table("batches", choices, rows, launches, recorded().recording)
     with study_of(table, Deck(table, 0.0, 0), 1200.0, 0) as study:
-        measure_baselines(study)
+        Planner(study).run([measure_baselines])
         tried = [trial.configuration for trial in study.ledger.trials()]
         warnings = [note.text for note in study.store.all(WarningNoted)]
     assert warnings == ["the default fails at batch 64: no baseline was measured there"]
@@ -330,8 +331,7 @@ def test_the_surrogates_word_alone_settles_nothing() -> None:
     }
     table = Table("easy", choices, rows, launches)
     with study_of(table, Deck(table, 0.0, 0), 100_000.0, 0) as study:
-        measure_baselines(study)
-        explore(study)
+        Planner(study).run([measure_baselines, explore])
         why = study.store.all(PhaseDone)[-1].reason
         sources = [trial.source for trial in study.ledger.trials()]
     assert "settled" in why

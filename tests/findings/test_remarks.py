@@ -19,9 +19,9 @@ from tuner.record.objective import Objective
 from tuner.record.output_check import OutputCheck
 from tuner.record.store import Store
 from tuner.space.restrictions import Restrictions
-from tuner.study.budget import Budget
 from tuner.study.claim import Claim
 from tuner.study.confirm import make_claims
+from tuner.study.costs import Budget
 
 
 @pytest.mark.parametrize(

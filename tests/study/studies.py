@@ -1,7 +1,8 @@
 """Studies on the fake framework whose launches are written by hand."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, model, resolved, workload
 from tuner.launchers.testbed import THIS_HOST
@@ -14,10 +15,13 @@ from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline
-from tuner.study.budget import Budget
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.ledger import Ledger
+from tuner.study.planner import Planner
+from tuner.study.steps import NoTime, Step, Steps
 from tuner.study.study import Study
+
+T = TypeVar("T")
 
 BASELINE = Configuration.of({"env.FAKE_THREADS": 4})
 
@@ -81,3 +85,25 @@ def new_study(
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
     search = Search(folder / "study.db", space, ledger.tried, 0, earlier=earlier)
     return kind(store, space, baselines, bench, ledger, costs, search, budget, said.append)
+
+
+def carried_out(
+    study: Study, steps: Steps[T], refuses: Callable[[Step[Any]], bool] = lambda _: False
+) -> T:
+    """Have the planner answer all steps of a phase, or of a part of one; return its value.
+
+    refuses: tells of a step that it is refused, whatever time there is.
+    """
+    planner, answer = Planner(study), None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            value: T = end.value
+            return value
+        answer = NoTime() if refuses(step) else planner.answer(step)
+
+
+def is_granted(study: Study, step: Step[Any]) -> bool:
+    """Tell whether the planner has time for a step, and carry it out if so."""
+    return not isinstance(Planner(study).answer(step), NoTime)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.study.studies import BASELINE, Scripted, new_study
+from tests.study.studies import BASELINE, Scripted, carried_out, new_study
 from tests.study.test_minimise import add
 from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
@@ -18,8 +18,8 @@ from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.compared import confirmation_arms, never_launched, unmeasured_baselines
+from tuner.study.costs import Budget
 from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()
@@ -57,7 +57,7 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
     """Measure two baselines; return what was tried, in that order."""
     study = new_study(store, folder, budget_s, TenSecondsEach)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     return [trial.configuration for trial in study.ledger.trials()]
 
 
@@ -90,7 +90,7 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
     study = new_study(store, tmp_path, launches * LAUNCH_S, TenSecondsEach)
     study.budget = Unused(launches * LAUNCH_S)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     said = [n.text for n in store.all(WarningNoted) if n.text.startswith("a launch takes about")]
     assert len(said) == bool(told)
     for text in said:
@@ -107,7 +107,7 @@ def test_at_other_batches_only_the_best_of_each_class_is_measured(
     behind = Configuration.of({"env.FAKE_THREADS": 8})  # of the class of new_study's own baseline
     for name, configuration in (("behind", behind), ("other", ANOTHER)):
         study.baselines.append(Baseline(name, "a guide", configuration, True, "", None, ()))
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     at_16 = {
         record.request.configuration.without(BATCH)
         for record in store.launches.values()
@@ -123,7 +123,7 @@ def test_what_was_measured_at_one_batch_is_not_called_unmeasured(
     study = new_study(store, tmp_path, 11.5 * LAUNCH_S, TenSecondsEach)
     study.budget = Unused(11.5 * LAUNCH_S)
     study.ledger.batches = (4, 16)
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     assert [*study.ledger.tried()][2:] == [BASELINE]
     assert left_undone(store) == ["the budget left no time to measure vendor at every batch"]
     assert unmeasured_baselines(study, WinnerClass.SAME) == []
@@ -134,7 +134,7 @@ def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
 ) -> None:
     study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     assert [*study.ledger.tried()] == [DEFAULT, BASELINE]
     assert unmeasured_baselines(study, WinnerClass.LAUNCH_ONLY) == []
     assert unmeasured_baselines(study, WinnerClass.SAME) == ["other"]
@@ -155,7 +155,7 @@ def test_baselines_begin_at_the_smallest_batch_at_which_the_default_may_be_at_it
     study.ledger.batches = (4, 16)
     told: list[Event] = []
     study.listen = told.append
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     ratios = [event.ratio for event in told if isinstance(event, BestSoFar)]
     assert ratios
     assert min(ratios) >= 1  # the default is told a batch at a time, and leads at its best one
@@ -166,7 +166,7 @@ def test_baselines_begin_at_the_smallest_batch_at_which_the_default_may_be_at_it
 def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_path: Path) -> None:
     study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines.append(Baseline(AS_RUN, "this shell", ANOTHER, True, "", None, ()))
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     assert [t.configuration for t in study.ledger.trials()] == [DEFAULT, ANOTHER]
 
 
@@ -176,7 +176,7 @@ def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_pat
         Baseline("other", "a guide", ANOTHER, True, "", None, ()),
         Baseline(AS_RUN, "this shell", ANOTHER, True, "", "other", ()),
     ]
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     trials = study.ledger.trials()
     assert [(t.configuration, t.source) for t in trials] == [
         (DEFAULT, "default"),
@@ -228,7 +228,7 @@ def test_a_default_that_never_answers_is_an_outcome_and_what_does_is_measured(
 ) -> None:
     study = new_study(store, tmp_path, 100_000.0, DefaultIsSilent)
     study.ledger.stand_in = STAND_IN
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     outcomes = [(t.configuration, t.ending.outcome) for t in study.ledger.trials()]
     assert outcomes == [
         (DEFAULT, Outcome.TIMED_OUT),
@@ -250,7 +250,8 @@ def test_a_default_that_fails_where_nothing_stands_in_for_it_ends_the_study(
     store: Store, tmp_path: Path
 ) -> None:
     with pytest.raises(NothingMeasured, match="does not answer"):
-        measure_baselines(new_study(store, tmp_path, 100_000.0, DefaultIsSilent))
+        study = new_study(store, tmp_path, 100_000.0, DefaultIsSilent)
+        carried_out(study, measure_baselines(study))
 
 
 class UsedUp(Unused):
@@ -272,7 +273,7 @@ def test_where_a_launch_takes_as_long_as_the_budget_the_default_is_launched_once
     study.budget.store = store
     study.costs.least_launch_s = LAUNCH_S
     study.ledger.batches = (4, 16, 32, 64)
-    measure_baselines(study)
+    carried_out(study, measure_baselines(study))
     assert [c.get(BATCH) for c in study.ledger.tried()] == batches
 
 

@@ -7,12 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import tuner.study.phase_costs
-from tests.study.studies import BASELINE, new_study
+import tuner.study.forecast
+from tests.study.studies import BASELINE, Scripted, carried_out, is_granted, new_study
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
+    ArmsChosen,
     FinalistNamed,
     Phase,
     PhaseDone,
@@ -27,12 +28,13 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
-from tuner.study.budget import Budget
 from tuner.study.compared import best_baseline
 from tuner.study.confirm import choose_arms, confirm
+from tuner.study.costs import Budget
+from tuner.study.forecast import Forecast
 from tuner.study.ledger import Ledger
-from tuner.study.phase_costs import PhaseCosts
-from tuner.study.schedule import Schedule
+from tuner.study.planner import Planner
+from tuner.study.steps import Aim, Launch, NoTime, Round
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -54,7 +56,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
         yield opened
 
 
-def launch(store: Store, configuration: Configuration, log_rate: float) -> None:
+def launch(store: Store, configuration: Configuration, log_rate: float) -> LaunchRecord:
     id = store.next_launch_id()
     store.launches[id] = LaunchRecord(
         LaunchRequest(id, configuration, 4, Purpose.SEARCH),
@@ -63,6 +65,20 @@ def launch(store: Store, configuration: Configuration, log_rate: float) -> None:
         slices=[Slice(id * 10 + k, 1, 1, math.exp(-log_rate), id + k / 10) for k in range(8)],
         total_s=LAUNCH_S,
     )
+    return store.launches[id]
+
+
+def chosen_by(study: Study) -> ArmsChosen:
+    return carried_out(study, choose_arms(study))
+
+
+class Again(Scripted):
+    """A study whose further launches are as fast as the others."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        return launch(self.store, configuration, 1.3)
 
 
 def name_finalists(store: Store, same: Configuration, reduced: Configuration | None = None) -> None:
@@ -79,7 +95,7 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
 ) -> None:
     """Four rounds of four arms take 160 s and a reserve, of three arms 120 s."""
     name_finalists(store, SAME)
-    chosen = choose_arms(new_study(store, tmp_path, budget_s=170))
+    chosen = chosen_by(new_study(store, tmp_path, budget_s=170))
     assert chosen.arms == (SAME, LAUNCH_ONLY)  # the surest first
     assert chosen.best_baseline is None
     assert any("best baseline" in note.text for note in store.all(WarningNoted))
@@ -87,14 +103,14 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
 
 def test_with_time_for_all_the_baseline_is_confirmed(store: Store, tmp_path: Path) -> None:
     name_finalists(store, SAME)
-    chosen = choose_arms(new_study(store, tmp_path, budget_s=250))
+    chosen = chosen_by(new_study(store, tmp_path, budget_s=250))
     assert chosen.arms == (SAME, LAUNCH_ONLY, BASELINE)
     assert chosen.best_baseline == BASELINE
 
 
 def test_a_baseline_that_is_a_finalist_stays(store: Store, tmp_path: Path) -> None:
     name_finalists(store, BASELINE)
-    chosen = choose_arms(new_study(store, tmp_path, budget_s=170))
+    chosen = chosen_by(new_study(store, tmp_path, budget_s=170))
     assert chosen.arms == (LAUNCH_ONLY, BASELINE)
     assert chosen.best_baseline == BASELINE
 
@@ -120,7 +136,7 @@ def test_a_verdict_on_what_ships_comes_before_none_on_each(
     launch(store, REDUCED, 1.4)
     name_finalists(store, SAME, REDUCED)
     study = new_study(store, tmp_path, budget_s)
-    chosen = choose_arms(study)
+    chosen = chosen_by(study)
     assert chosen.arms == expected
     said = {note.text.rpartition(" to confirm ")[2] for note in store.all(WarningNoted)}
     for left_out in {LAUNCH_ONLY, SAME, REDUCED} - {*expected}:
@@ -128,7 +144,7 @@ def test_a_verdict_on_what_ships_comes_before_none_on_each(
     assert not {arm.label() for arm in expected} & said
     study.bench.__class__ = Undecided
     study.budget = Budget(1000)
-    confirm(study)
+    carried_out(study, confirm(study))
     launched = {r.request.configuration for r in store.launches.values() if r.request.round}
     assert launched == {DEFAULT, *expected}  # whatever time there is in the end
 
@@ -144,7 +160,7 @@ def test_what_ships_gives_way_where_only_another_fits(
     launch(store, DEAR, 1.3)
     store.launches[max(store.launches)].total_s = 60.0
     name_finalists(store, DEAR)
-    assert choose_arms(new_study(store, tmp_path, budget_s)).arms == (expected,)
+    assert chosen_by(new_study(store, tmp_path, budget_s)).arms == (expected,)
 
 
 def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics(
@@ -179,20 +195,20 @@ def test_cheap_rounds_are_given_the_time_to_decide(
     """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
-    assert PhaseCosts(new_study(store, tmp_path, budget_s)).confirming_s() == pytest.approx(kept_s)
+    assert Forecast(new_study(store, tmp_path, budget_s)).confirming_s() == pytest.approx(kept_s)
 
 
+@pytest.mark.parametrize("aim", [Aim.CONTENTION, Aim.SEARCH, Aim.RACE])
 @pytest.mark.parametrize(("budget_s", "is_kept"), [(65.0, False), (75.0, True)])
 def test_nothing_is_kept_for_a_verdict_that_cannot_be_had(
-    store: Store, tmp_path: Path, budget_s: float, *, is_kept: bool
+    store: Store, tmp_path: Path, aim: Aim, budget_s: float, *, is_kept: bool
 ) -> None:
-    """Four hasty rounds of two arms take 80 s, and may overdraw the budget by a launch, 10 s."""
+    """Four minimal rounds of two arms take 80 s, and may overdraw the budget by a launch, 10 s."""
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
-    study = new_study(store, tmp_path, budget_s)
-    assert Schedule(study).is_out_of_reach() is not is_kept
-    assert Schedule(study).has_time_before_confirming(SAME) is not is_kept
-    assert Schedule(study).has_time_to_search(SAME) is not is_kept
+    study = new_study(store, tmp_path, budget_s, Again)
+    assert Forecast(study).is_out_of_reach() is not is_kept
+    assert is_granted(study, Launch(SAME, Purpose.RACE, aim)) is not is_kept
 
 
 @pytest.mark.parametrize(("compile_s", "is_out"), [(60.0, False), (0.0, True)])
@@ -208,11 +224,10 @@ def test_what_compiled_from_nothing_is_not_out_of_reach_for_that(
         record.prepared = Prepared(0.1 + compile_s, 0.1, 0.5, True, 0, 0, ())
         record.total_s = 70.0
         study = new_study(store, tmp_path, budget_s=80.0)
-        schedule = Schedule(study)
-        assert schedule.is_out_of_reach() is is_out
-        assert schedule.has_time_for_a_look([SAME], 0.0, in_haste=True) is not is_out
+        study.bench.__class__ = Undecided
+        assert Forecast(study).is_out_of_reach() is is_out
         # or nothing is done at all: neither searched nor confirmed
-        assert bool(schedule.why_no_round(0, [DEFAULT, SAME])) is is_out
+        assert is_granted(study, Round([DEFAULT, SAME], 1, Purpose.CONFIRM)) is not is_out
 
 
 def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
@@ -220,9 +235,7 @@ def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
 ) -> None:
     """20 and 30 % in a search that scatters by 2 % will be decided after four rounds."""
     name_finalists(store, SAME)
-    assert PhaseCosts(new_study(store, tmp_path, budget_s=3600)).confirming_s() == pytest.approx(
-        200
-    )
+    assert Forecast(new_study(store, tmp_path, budget_s=3600)).confirming_s() == pytest.approx(200)
 
 
 def long_study(store: Store, folder: Path, left_s: float) -> Study:
@@ -251,7 +264,7 @@ def test_half_an_hour_confirms_as_many_baselines_as_a_first_look_allows(
 ) -> None:
     """Four rounds of the default and the finalists take 150 s, each baseline 50 s more."""
     name_finalists(store, SAME)
-    chosen = choose_arms(long_study(store, tmp_path, left_s))
+    chosen = chosen_by(long_study(store, tmp_path, left_s))
     baselines = [Configuration.of({"env.FAKE_THREADS": n}) for n in threads]
     assert list(chosen.arms) == [SAME, LAUNCH_ONLY, *baselines]
     warnings = [note.text for note in store.all(WarningNoted) if "baseline" in note.text]
@@ -264,7 +277,7 @@ def test_further_baselines_do_not_take_the_time_of_later_looks(
     """Where a finalist's lead is not clear, nine rounds of the main arms are kept."""
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
-    chosen = choose_arms(long_study(store, tmp_path, left_s=9 * 50 + 60))
+    chosen = chosen_by(long_study(store, tmp_path, left_s=9 * 50 + 60))
     assert chosen.arms == (SAME, LAUNCH_ONLY, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
 
 
@@ -295,7 +308,7 @@ def test_how_the_user_runs_it_is_confirmed_whatever_the_budget(
 ) -> None:  # fmt: skip
     """Four rounds of the default and the finalists take 150 s, each baseline 50 s more."""
     study = own_study(store, tmp_path, budget_s)
-    chosen = choose_arms(study)
+    chosen = chosen_by(study)
     assert chosen.arms == (SAME, LAUNCH_ONLY, *baselines)
     assert chosen.best_baseline == (BASELINE if BASELINE in baselines else None)
     warnings = [n.text for n in store.all(WarningNoted) if "reference batch" not in n.text]
@@ -308,8 +321,8 @@ def test_time_is_kept_for_it_unless_it_takes_that_of_everything_else(
 ) -> None:
     """A first look at five arms; one thread on a large machine would take 500 s more."""
     study = own_study(store, tmp_path, 1000.0, launch_s)
-    assert PhaseCosts(study).confirming_s() == pytest.approx(kept_s)
-    assert AS_IT_IS_RUN in choose_arms(study).arms  # the time is there after all
+    assert Forecast(study).confirming_s() == pytest.approx(kept_s)
+    assert AS_IT_IS_RUN in chosen_by(study).arms  # the time is there after all
 
 
 def test_what_the_user_runs_and_does_not_work_is_no_arm(store: Store, tmp_path: Path) -> None:
@@ -317,7 +330,7 @@ def test_what_the_user_runs_and_does_not_work_is_no_arm(store: Store, tmp_path: 
     request = LaunchRequest(store.next_launch_id(), AS_IT_IS_RUN, 4, Purpose.RACE)
     store.launches[request.id] = LaunchRecord(request, ending=Ending(Outcome.CRASHED, "it crashed"))
     study.ledger.refresh()
-    assert AS_IT_IS_RUN not in choose_arms(study).arms
+    assert AS_IT_IS_RUN not in chosen_by(study).arms
 
 
 def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
@@ -330,7 +343,7 @@ def test_a_launch_that_was_cut_short_does_not_make_the_confirmation_free(
         prepared=Prepared(0.1, 0.1, 0.5, True, 0, 0, ()),
         ending=Ending(Outcome.INTERRUPTED),
     )
-    assert PhaseCosts(new_study(store, tmp_path, budget_s=600)).confirming_s() > 0
+    assert Forecast(new_study(store, tmp_path, budget_s=600)).confirming_s() > 0
 
 
 def test_a_baseline_that_failed_when_launched_again_is_not_the_best(
@@ -380,7 +393,7 @@ def test_what_failed_in_a_round_is_not_launched_in_the_next(store: Store, tmp_pa
     name_finalists(store, SAME)
     study = new_study(store, tmp_path, budget_s=1000)
     study.bench.__class__ = Failing
-    confirm(study)
+    carried_out(study, confirm(study))
     assert len(store.all(RoundDone)) == 1
     (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
     assert done.reason.startswith("no arm was left after 1 rounds: ")
@@ -395,12 +408,12 @@ def test_rounds_before_the_first_look_are_not_left_in_vain(
     name_finalists(store, SAME)
     study = new_study(store, tmp_path, budget_s=1000)
     study.bench.__class__ = Undecided
-    arms = [DEFAULT, *choose_arms(study).arms]
+    arms = [DEFAULT, *chosen_by(study).arms]
     for number in range(1, n_before + 1):
         records = study.bench.measure_round(arms, number, Purpose.CONFIRM, noise=QUIET)
         store.add(RoundDone(number, tuple(r.request.id for r in records)))
     study.budget = Budget(1000, used_before_s=1000 - 35)
-    confirm(study)
+    carried_out(study, confirm(study))
     assert len(store.all(RoundDone)) == n_after
     (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
     assert "no time for a further round after 4" in done.reason
@@ -411,32 +424,36 @@ def test_rounds_leave_loadgen_the_time_to_speak_of_what_is_proved(
     store: Store, tmp_path: Path, slo: Slo | None, kept_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is asked of the default and the winner: 10 s and 100 s of requests each, and a reserve."""
-    monkeypatch.setattr(tuner.study.phase_costs, "is_installed", lambda: True)
+    monkeypatch.setattr(tuner.study.forecast, "is_installed", lambda: True)
     name_finalists(store, SAME)
     study = new_study(store, tmp_path, budget_s=1000)
     study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=slo)
-    schedule, arms = Schedule(study), [DEFAULT, LAUNCH_ONLY, SAME]
-    assert schedule.phases.validating_s() == pytest.approx(kept_s)
-    before_s = schedule.phases.confirming_s()  # no baseline gives way to it
+    study.bench.__class__ = Undecided
+    forecast = Forecast(study)
+    assert forecast.validating_s() == pytest.approx(kept_s)
+    before_s = forecast.confirming_s()  # no baseline gives way to it
     store.add(PhaseDone(Phase.BASELINES, ""))
     for number in range(7):
         launch(store, Configuration.of({"env.FAKE_THREADS": 10 + number}), 0.5)
-    assert schedule.phases.confirming_s() == pytest.approx(before_s + kept_s)
+    assert forecast.confirming_s() == pytest.approx(before_s + kept_s)
     study.budget = Budget(1000, used_before_s=1000 - 100)  # such a round takes 37.5 s
-    assert ("LoadGen" in schedule.why_no_round(4, arms, is_proved=True)) is (kept_s > 0)
-    assert not schedule.why_no_round(4, arms)
+    arms = [DEFAULT, LAUNCH_ONLY, SAME]
+    assert is_granted(study, Round(arms, 5, Purpose.CONFIRM))
+    found = Planner(study).answer(Round(arms, 6, Purpose.CONFIRM, is_proved=True))
+    assert isinstance(found, NoTime) is (kept_s > 0)
+    assert not kept_s or "LoadGen" in found.reason
 
 
 def test_loadgen_sends_no_more_requests_than_it_needs(store: Store, tmp_path: Path) -> None:
     study = new_study(store, tmp_path, budget_s=1000)
     study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
-    costs = PhaseCosts(study)
+    costs = Forecast(study)
     assert costs.loadgen_s(10.0) == 100.0  # a tenth of the budget
     assert costs.loadgen_s(100.0) == pytest.approx(20.0)  # 2,000: twenty times one beyond p99
     assert costs.loadgen_s(1e6) == 2.0
     study = new_study(store, tmp_path, budget_s=4000)
     study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
-    assert PhaseCosts(study).loadgen_s(10.0) == 150.0
+    assert Forecast(study).loadgen_s(10.0) == 150.0
 
 
 def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(
@@ -450,4 +467,4 @@ def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(
     assert best_baseline(study) == larger
     name_finalists(store, BASELINE)
     assert best_baseline(study) == BASELINE
-    assert choose_arms(study).arms == (LAUNCH_ONLY, BASELINE)
+    assert chosen_by(study).arms == (LAUNCH_ONLY, BASELINE)

@@ -7,9 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.study.studies import new_study
+from tests.study.studies import carried_out, new_study
 from tuner.findings.contributions import contributions
-from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     AblationRound,
@@ -80,7 +79,7 @@ class ScriptedBench:
         self.failing: Configuration | None = None
 
     def measure_round(
-        self, arms: list[Configuration], number: int, purpose: Purpose, *, noise: Scatter
+        self, arms: list[Configuration], number: int, purpose: Purpose, **_: object
     ) -> list[LaunchRecord]:
         assert purpose is Purpose.EXPLAIN
         self.rounds.append(arms)
@@ -102,7 +101,7 @@ def explained(
     bench = ScriptedBench(store)
     bench.failing = failing
     study.bench = bench  # type: ignore[assignment]
-    explain(study)
+    carried_out(study, explain(study))
     return study, bench.rounds
 
 

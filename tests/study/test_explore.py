@@ -7,20 +7,22 @@ from typing import Any
 
 import pytest
 
-from tests.study.studies import BASELINE, Scripted, new_study
+from tests.study.studies import BASELINE, Scripted, carried_out, is_granted, new_study
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, PhaseDone, TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.costs import Costs
-from tuner.study.explore import explore, make_time_for
+from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
-from tuner.study.schedule import Schedule
+from tuner.study.planner import Planner
+from tuner.study.steps import Aim, Launches
 from tuner.study.study import Study
 
 COMPILED = Configuration.of({"fake.compile": "frozen"})
 PROPOSAL = Configuration.of({"fake.compile": "fast"})
+PROPOSED = Launches(lambda: PROPOSAL, Purpose.SEARCH, Aim.SEARCH)
 COLD_S, WARM_S = 40.0, 10.0
 
 
@@ -79,7 +81,7 @@ def test_what_was_compiled_cold_is_launched_again_where_that_may_free_time(
     store: Store, tmp_path: Path, budget_s: float, has_time: bool, n: int
 ) -> None:
     study = new_study(store, tmp_path, budget_s, Warm)
-    assert make_time_for(study, PROPOSAL) is has_time
+    assert is_granted(study, PROPOSED) is has_time
     assert n_launches(study) == n
 
 
@@ -106,7 +108,7 @@ def test_what_is_dear_for_another_reason_than_compiling_is_not_launched_again(
     for record in store.launches.values():
         record.prepared = Prepared(2.0, 0.0, 0.5, True, 0, 0, ())
     study = new_study(store, tmp_path, 290.0, Warm)
-    assert not make_time_for(study, PROPOSAL)
+    assert not is_granted(study, PROPOSED)
     assert n_launches(study) == 1
 
 
@@ -124,7 +126,7 @@ def test_the_first_few_proposals_only_leave_time_for_a_first_look(
         record.slicing_s = 6.0
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
     study = new_study(store, tmp_path, 369.0, Warm)
-    assert make_time_for(study, PROPOSAL)
+    assert is_granted(study, PROPOSED)
     assert n_launches(study) == n
 
 
@@ -140,7 +142,7 @@ def test_a_search_that_finds_nothing_more_leaves_its_time_to_the_later_phases(
 ) -> None:
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
     study = new_study(store, tmp_path, budget_s, Warm)
-    explore(study)
+    carried_out(study, explore(study))
     (reason,) = [note.reason for note in store.all(PhaseDone) if note.phase is Phase.EXPLORE]
     n_new = study.n_proposed() - 3  # three are there
     assert ("nothing better was found" in reason) is is_spent
@@ -167,7 +169,7 @@ def test_as_many_are_asked_for_as_may_be_prepared_together(store: Store, tmp_pat
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
     study = new_study(store, tmp_path, 600.0, Together)
     assert isinstance(study, Together)
-    explore(study)
+    carried_out(study, explore(study))
     sizes = [len(configurations) for configurations in study.measured]
     assert set(sizes[:-1]) == {2}
     proposed = [c for configurations in study.measured for c in configurations]
@@ -181,9 +183,9 @@ def test_no_more_are_asked_for_than_there_is_time_for(store: Store, tmp_path: Pa
     budget_s = 600.0
     for k in range(5):  # what is kept is in part a share of the budget
         cost_s = new_study(store, tmp_path / f"{k}", budget_s).costs.launch_s(PROPOSAL)
-        kept_s = Schedule(new_study(store, tmp_path / f"{k}", budget_s)).after_search_s(cost_s)
+        kept_s = Planner(new_study(store, tmp_path / f"{k}", budget_s)).after_search_s(cost_s)
         budget_s = kept_s + 1.5 * cost_s
     study = new_study(store, tmp_path / "short", budget_s, Together)
     assert isinstance(study, Together)
-    explore(study)
+    carried_out(study, explore(study))
     assert len(study.measured[0]) == 1

@@ -1,13 +1,15 @@
 """Which removals are believed, from launches that are written by hand or by a script."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
-from tests.study.studies import Scripted, new_study
+import tuner.study.minimise
+from tests.study.studies import Scripted, carried_out, new_study
 from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, TrialNoted, WarningNoted, WinnerClass
 from tuner.record.launch import (
@@ -27,7 +29,7 @@ from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise, why_not
 from tuner.study.prices import prices_of
 from tuner.study.proofs import dear, unproven
-from tuner.study.schedule import Schedule
+from tuner.study.steps import Launch, Step, TimeShare
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -145,7 +147,7 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
     for klass in WinnerClass:
         store.add(FinalistNamed(Phase.RACE, klass, FULL))
     study = new_study(store, folder, budget_s, AsWritten)
-    minimise(study)
+    carried_out(study, minimise(study))
     return study.contenders.finalists()[WinnerClass.SAME]
 
 
@@ -159,7 +161,7 @@ def test_the_last_setting_stays_for_the_confirmation_to_judge(store: Store, tmp_
     rates = {DEFAULT: 1.0, SHORTER: 1.0, OTHER: 1.001, FULL: 1.004}
     name_finalist(store, rates)
     study = new_study(store, tmp_path, 1500.0, Flat)
-    minimise(study)
+    carried_out(study, minimise(study))
     assert study.contenders.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
 
 
@@ -167,7 +169,7 @@ def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) 
     name_finalist(store, {DEFAULT: 1.0, FULL: 0.99})
     before = len(store.launches)
     study = new_study(store, tmp_path, 1500.0, Flat)
-    minimise(study)
+    carried_out(study, minimise(study))
     assert study.contenders.finalists()[WinnerClass.SAME] == FULL
     assert len(store.launches) == before
 
@@ -225,12 +227,35 @@ def search(store: Store, *tried: Configuration, worth: float = 0.0) -> None:
         tell(store, add_priced(store, configuration, worth))
 
 
-def minimised(store: Store, folder: Path, budget_s: float = 1.0, worth: float = 0.0) -> Study:
+def minimised(
+    store: Store,
+    folder: Path,
+    budget_s: float = 1.0,
+    worth: float = 0.0,
+    refuses: Callable[[Step[Any]], bool] = lambda _: False,
+) -> Study:
     """Minimise what the search named; in a second, which is without any further launch."""
     study = new_study(store, folder, budget_s, Priced)
     study.worth = worth  # type: ignore[attr-defined]
-    minimise(study)
+    carried_out(study, minimise(study), refuses)
     return study
+
+
+def only_in_shares(monkeypatch: pytest.MonkeyPatch, *granted: int) -> Callable[[Step[Any]], bool]:
+    """Return what refuses the launches of all shares but these, by number from 0."""
+    shares: list[TimeShare] = []
+
+    class Counted(TimeShare):
+        def __init__(self, n: int) -> None:
+            super().__init__(n)
+            shares.append(self)
+
+    def refuses(step: Step[Any]) -> bool:
+        assert isinstance(step, Launch)
+        return step.share is not None and shares.index(step.share) not in granted
+
+    monkeypatch.setattr(tuner.study.minimise, "TimeShare", Counted)
+    return refuses
 
 
 def winner_of(study: Study) -> Configuration:
@@ -310,10 +335,10 @@ def test_what_was_measured_for_a_later_class_stands_in_for_an_earlier_ones_refus
 ) -> None:
     """Of the classes' shares of the time only those after the first hold another launch."""
     search(store, DEFAULT, BLOCKED, OTHER, FULL)
-    no_time = [-math.inf] * 2 * len(WinnerClass)  # for what is dear, a share each and what is left
-    shares = iter([*no_time, -math.inf, 2000.0, 2000.0, *no_time])
-    monkeypatch.setattr(Schedule, "share_ends_s", lambda *_: next(shares))
-    study = minimised(store, tmp_path, budget_s=3000.0)
+    # for what is costly, each class has a share and what the others leave
+    n_before = 2 * len(WinnerClass)
+    refuses = only_in_shares(monkeypatch, n_before + 1, n_before + 2)
+    study = minimised(store, tmp_path, 3000.0, refuses=refuses)
     assert study.contenders.finalists()[WinnerClass.REDUCED] == SHORTER
     assert winner_of(study) == SHORTER
     assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)  # it gains nothing
@@ -378,9 +403,8 @@ def test_what_the_classes_leave_of_their_shares_goes_to_dear_settings_first(
     search(store, many, worth=0.3)
     add_priced(store, many, worth=0.3)
     n_searched = len(store.launches)
-    shares = iter([-math.inf] * len(WinnerClass) + [2000.0] + [-math.inf] * 5)
-    monkeypatch.setattr(Schedule, "share_ends_s", lambda *_: next(shares))
-    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3)
+    refuses = only_in_shares(monkeypatch, len(WinnerClass))
+    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
     launched = [r.request.configuration for r in store.launches.values()][n_searched:]
     assert launched == [many.without("fake.streams")]
     assert winner_of(study) == many

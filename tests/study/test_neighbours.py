@@ -3,11 +3,13 @@
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.study.studies import Scripted, new_study
+from tests.study.studies import Scripted, carried_out, is_granted, new_study
 from tuner.findings.neighbours import beside_neighbour
+from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
     ArmsChosen,
@@ -24,7 +26,8 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
 from tuner.study.minimise import minimise
-from tuner.study.neighbours import probe_finalists, wants_neighbour
+from tuner.study.neighbours import probe_finalists
+from tuner.study.steps import Round
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -153,6 +156,26 @@ def test_where_no_round_had_a_neighbour_nothing_is_said(store: Store, tmp_path: 
     assert beside_neighbour(claims, FIRM) is None
 
 
+class Unlaunched(Bench):
+    """A bench whose rounds launch nothing, and note whether they end beside a neighbour."""
+
+    is_beside: bool
+
+    def measure_round(
+        self, arms: list[Configuration], number: int, purpose: Purpose, **given: Any
+    ) -> list[LaunchRecord]:
+        self.is_beside = given["beside_neighbour"]
+        return []
+
+
+def is_beside_neighbour(study: Study, n_rounds: int) -> bool:
+    """Tell whether the round after so many ends beside a neighbour."""
+    study.bench.__class__ = Unlaunched
+    assert is_granted(study, Round([DEFAULT, FIRM], n_rounds + 1, Purpose.CONFIRM))
+    assert isinstance(study.bench, Unlaunched)
+    return study.bench.is_beside
+
+
 @pytest.mark.parametrize(
     ("budget_s", "n_rounds", "wanted"),
     [(2000.0, 0, True), (2000.0, 3, True), (2000.0, 4, False), (120.0, 0, False)],
@@ -162,16 +185,16 @@ def test_a_few_rounds_end_beside_a_neighbour_where_time_allows(
 ) -> None:
     search(store, DEFAULT, FIRM)
     study = new_study(store, tmp_path, budget_s)
-    assert wants_neighbour(study, [DEFAULT, FIRM], n_rounds) is wanted
+    assert is_beside_neighbour(study, n_rounds) is wanted
 
 
 def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FIRM)
     study = new_study(store, tmp_path, 400.0)
-    assert wants_neighbour(study, [DEFAULT, FIRM], 1)
+    assert is_beside_neighbour(study, 1)
     slow = add(store, FIRM, Purpose.CONFIRM, beside=True)
     slow.beside = [Slice(99, 1, 1, 15.0, 99.0)]
-    assert not wants_neighbour(study, [DEFAULT, FIRM], 1)
+    assert not is_beside_neighbour(study, 1)
 
 
 # ------------------------------------------------------------------------ --goal robust
@@ -181,7 +204,7 @@ def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> No
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path)
     assert study.contenders.contender(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
-    probe_finalists(study)
+    carried_out(study, probe_finalists(study))
     assert study.contenders.contender(WinnerClass.SAME) == FIRM
     assert study.ledger.eligible.kept(FIRM) is not None
     study.ledger.objective = Objective.of("throughput")
@@ -202,7 +225,7 @@ def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path)
 def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE)
     study = robust(store, tmp_path)
-    probe_finalists(study)
+    carried_out(study, probe_finalists(study))
     assert study.contenders.contender(WinnerClass.SAME) == DEFAULT
     claim = make_claims(study).claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"
@@ -212,7 +235,7 @@ def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_
 def test_without_time_to_see_it_says_so(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path, budget_s=80.0)
-    probe_finalists(study)
+    carried_out(study, probe_finalists(study))
     assert any("beside a busy neighbour" in note.text for note in store.all(WarningNoted))
 
 
@@ -223,7 +246,7 @@ def test_a_setting_that_only_a_neighbour_makes_needed_stays(store: Store, tmp_pa
         store.add(FinalistNamed(Phase.RACE, klass, BOTH))
     add(store, DEFAULT, Purpose.RACE, beside=True)
     study = robust(store, tmp_path)
-    minimise(study)
+    carried_out(study, minimise(study))
     assert study.contenders.finalists()[WinnerClass.SAME] == BOTH
 
 
@@ -233,5 +256,5 @@ def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
         store.add(FinalistNamed(Phase.RACE, klass, BOTH))
     study = robust(store, tmp_path)
     study.ledger.objective = Objective.of("throughput")
-    minimise(study)
+    carried_out(study, minimise(study))
     assert study.contenders.finalists()[WinnerClass.SAME] == FRAGILE

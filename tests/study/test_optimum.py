@@ -21,12 +21,12 @@ from tuner.record.store import Store
 from tuner.request import Request
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
-from tuner.study.budget import Budget
 from tuner.study.confirm import confirm, make_claims
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.explore import explore
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
+from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.study import Study
 from tuner.worker.frameworks.fake import Surface
@@ -57,8 +57,7 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
         )  # fmt: skip
         study = Study(store, planned.space, planned.baselines, bench, ledger, costs, search, budget,
                       lambda _: None, WinnerClass.REDUCED)  # fmt: skip
-        for phase in (measure_baselines, explore, race, minimise, confirm):
-            phase(study)
+        Planner(study).run([measure_baselines, explore, race, minimise, confirm])
         return make_claims(study).claim(WinnerClass.REDUCED).configuration
 
 

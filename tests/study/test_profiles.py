@@ -3,18 +3,22 @@
 import math
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.study.studies import BASELINE, new_study
+from tests.study.studies import BASELINE, is_granted, new_study
+from tuner.measurement.bench import Bench
 from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Profiled, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.study.profiles import to_profile
-from tuner.study.schedule import Schedule
+from tuner.study.forecast import Forecast
+from tuner.study.planner import Planner
+from tuner.study.steps import Round
+from tuner.study.study import Study
 
 DEFAULT = Configuration()
 SAME, REDUCED = Configuration.of({"fake.streams": 2}), Configuration.of({"fake.precision": "low"})
@@ -49,6 +53,26 @@ def profile(store: Store, *configurations: Configuration) -> None:
             record.profile = Profiled((), 1.0, 1, "a script", PROFILE_S)
 
 
+class Unlaunched(Bench):
+    """A bench whose rounds launch nothing, and note what they were to profile."""
+
+    to_profile: list[Configuration]
+
+    def measure_round(
+        self, arms: list[Configuration], number: int, purpose: Purpose, **given: Any
+    ) -> list[LaunchRecord]:
+        self.to_profile = given["profiled"]
+        return []
+
+
+def profiled_in_a_round(study: Study, arms: list[Configuration]) -> list[Configuration]:
+    """Return what the first round of the confirmation is to profile."""
+    study.bench.__class__ = Unlaunched
+    assert is_granted(study, Round(arms, 1, Purpose.CONFIRM))
+    assert isinstance(study.bench, Unlaunched)
+    return study.bench.to_profile
+
+
 @pytest.mark.parametrize(
     ("spare_s", "profiled"),
     [
@@ -63,13 +87,13 @@ def test_profiles_take_what_the_first_look_leaves(
     arms = [DEFAULT, SAME, REDUCED, BASELINE]
     looking_s = FIRST_LOOK * new_study(store, tmp_path / "a", 1e6).costs.round_s(arms)
     study = new_study(store, tmp_path / "b", looking_s + spare_s)
-    assert to_profile(study, arms, 0) == profiled
+    assert profiled_in_a_round(study, arms) == profiled
 
 
 def test_what_was_profiled_is_not_profiled_again(store: Store, tmp_path: Path) -> None:
     profile(store, DEFAULT, REDUCED)
     study = new_study(store, tmp_path, 1e6)
-    assert to_profile(study, [DEFAULT, SAME, REDUCED], 0) == [SAME]
+    assert profiled_in_a_round(study, [DEFAULT, SAME, REDUCED]) == [SAME]
 
 
 @pytest.mark.parametrize(
@@ -83,8 +107,8 @@ def test_the_search_leaves_time_for_two_profiles(
     store: Store, tmp_path: Path, budget_s: float, kept_s: float
 ) -> None:
     study = new_study(store, tmp_path, budget_s)
-    assert Schedule(study).phases.profiling_s() == pytest.approx(2 * PROFILE_S)
-    before_s = Schedule(study).after_search_s(LAUNCH_S)
+    assert Forecast(study).profiling_s() == pytest.approx(2 * PROFILE_S)
+    before_s = Planner(study).after_search_s(LAUNCH_S)
     profile(store, DEFAULT, SAME)
-    assert Schedule(study).phases.profiling_s() == 0.0
-    assert before_s - Schedule(study).after_search_s(LAUNCH_S) == pytest.approx(kept_s)
+    assert Forecast(study).profiling_s() == 0.0
+    assert before_s - Planner(study).after_search_s(LAUNCH_S) == pytest.approx(kept_s)

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.study.studies import BASELINE, Scripted, new_study
+from tests.study.studies import BASELINE, Scripted, carried_out, new_study
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TRANSFERRED, TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
@@ -75,7 +75,7 @@ def guessed(study: Study) -> list[Configuration]:
 def test_the_best_of_each_class_is_tried_and_no_baseline(store: Store, tmp_path: Path) -> None:
     ratios = {Configuration(): 0.0, BASELINE: 0.4, OF_LAUNCH: 0.2, OTHER: 0.1, OF_MODEL: 0.3}
     study = study_of(store, tmp_path, ratios)
-    try_transferred(study, study.baselines, 4)
+    carried_out(study, try_transferred(study, study.baselines, 4))
     # of what ships by default, and then the next best of what may be less exact: each once
     assert guessed(study) == [OF_MODEL, OF_LAUNCH]
 
@@ -85,9 +85,9 @@ def test_what_was_tried_by_a_session_before_is_not_tried_again(
 ) -> None:
     ratios = {Configuration(): 0.0, OF_LAUNCH: 0.2, OF_MODEL: 0.3}
     study = study_of(store, tmp_path, ratios)
-    try_transferred(study, study.baselines, 4)
+    carried_out(study, try_transferred(study, study.baselines, 4))
     again = study_of(store, tmp_path / "again", ratios)
-    try_transferred(again, again.baselines, 4)
+    carried_out(again, try_transferred(again, again.baselines, 4))
     assert len(guessed(again)) == len(set(guessed(again))) == 2
 
 
@@ -104,7 +104,7 @@ def least_budget_s(folder: Path, n_baselines: int) -> float:
                 )
                 for n in range(n_baselines)
             ]
-            try_transferred(study, theirs, 4)
+            carried_out(study, try_transferred(study, theirs, 4))
             return bool(guessed(study))
 
     steps = range(10, 900, 5)
@@ -123,6 +123,6 @@ def test_baselines_that_did_best_come_first(store: Store, tmp_path: Path) -> Non
     study = study_of(store, tmp_path, {Configuration(): 0.0, other: -0.1, BASELINE: 0.2})
     (known,) = study.baselines
     unknown = msgspec.structs.replace(known, name="other", configuration=other)
-    order = try_transferred(study, [unknown, known], 4)
+    order = carried_out(study, try_transferred(study, [unknown, known], 4))
     assert order == [known, unknown]
     assert guessed(study) == []

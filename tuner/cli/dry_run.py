@@ -24,7 +24,7 @@ from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.listing import upper_size
 from tuner.space.space import Space
-from tuner.study.prospect import WANTED_LAUNCHES
+from tuner.study.forecast import WANTED_LAUNCHES
 
 
 def _estimate(plan: Plan, budget_s: float) -> dict[str, float]:

@@ -10,9 +10,9 @@ from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.result import Contribution
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.compared import EXPLAIN_ROUNDS
 from tuner.study.confirm import make_claims
 from tuner.study.explain import rounds_of
-from tuner.study.phase_costs import EXPLAIN_ROUNDS
 from tuner.study.study import Study
 
 

@@ -13,17 +13,16 @@ from tuner.record.events import Warned
 from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
-from tuner.space.catalogue import is_default, winner_class
+from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
 from tuner.study.ledger import Ledger
-from tuner.study.prospect import warn_of_a_short_budget
-from tuner.study.schedule import Schedule
+from tuner.study.steps import Aim, Launches, NoTime, Outlook, Steps, ask
 from tuner.study.study import Study
 from tuner.study.transferred import try_transferred
 
 
-def measure_baselines(study: Study) -> None:
+def measure_baselines(study: Study) -> Steps[None]:
     """Measure the default and all distinct baselines, a launch per batch.
 
     The default comes first and always, then what earlier studies or rules say is best, if any are
@@ -34,8 +33,7 @@ def measure_baselines(study: Study) -> None:
     there too.
     Whether a baseline works where the default does not is left to the search, and warned of. Where
     the default is a server that answers no request, what stands in for it is measured beside it.
-    Nothing but the first baseline is measured that would eat what the confirmation needs, if that
-    has a chance. Raises NothingMeasured if the default cannot be measured.
+    Raises NothingMeasured if the default cannot be measured.
     """
     if study.notes.is_done(Phase.BASELINES):
         return
@@ -44,10 +42,11 @@ def measure_baselines(study: Study) -> None:
     study.notes.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
     ledger = study.ledger
-    _measure(study, [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches])
+    default = [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches]
+    yield from _measure(study, default)
     best = ledger.leaders.default_at_best()
     if ledger.default_is_silent:
-        _measure_stand_in(study)
+        yield from _measure_stand_in(study)
     elif best is None:
         reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
         raise NothingMeasured(
@@ -57,11 +56,12 @@ def measure_baselines(study: Study) -> None:
     if beyond := ledger.eligible.default_beyond():
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     _warn_of_a_late_default(study)
-    warn_of_a_short_budget(study, len(chosen))
+    yield from ask(Outlook(len(chosen)))
     first = _batch_to_begin_with(study, best)
-    chosen = sorted(try_transferred(study, chosen, first), key=lambda b: b.configuration != own)
+    chosen = yield from try_transferred(study, chosen, first)
+    chosen = sorted(chosen, key=lambda b: b.configuration != own)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
-    _measure(study, at_first)
+    yield from _measure(study, at_first)
     leaders = _best_of_each_class(ledger, chosen, first)
     leaders += [b for b in chosen if b.configuration == own and b not in leaders]
     is_silent = ledger.default_is_silent
@@ -70,7 +70,7 @@ def measure_baselines(study: Study) -> None:
         failing = ", ".join(str(b) for b in ledger.batches if b not in working)
         study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
     at_others = [(ledger.at_batch(b.configuration, n), b.name) for b in leaders for n in working]
-    _measure(study, at_others)
+    yield from _measure(study, at_others)
     tried = ledger.tried()
     skipped = [name for c, name in at_first if c not in tried]
     elsewhere = {name for c, name in at_others if c not in tried}.difference(skipped)
@@ -96,7 +96,7 @@ def _best_of_each_class(
     return list(best.values())
 
 
-def _measure_stand_in(study: Study) -> None:
+def _measure_stand_in(study: Study) -> Steps[None]:
     """Measure what answers in the place of the default, and say what follows for the claims."""
     stand_in = study.ledger.stand_in
     assert stand_in is not None
@@ -106,7 +106,7 @@ def _measure_stand_in(study: Study) -> None:
         f"{stand_in.label()}, and the search's scores are relative to it"
     )
     if study.space.contains(stand_in):
-        _measure(study, [(stand_in, "stand-in")])
+        yield from _measure(study, [(stand_in, "stand-in")])
 
 
 def _batch_to_begin_with(study: Study, best: tuple[Configuration, float] | None) -> int:
@@ -134,43 +134,21 @@ def _warn_of_a_late_default(study: Study) -> None:
         )
 
 
-def _has_time(study: Study, configuration: Configuration, kept_s: float) -> bool:
-    if not kept_s and all(map(is_default, study.ledger.tried())):
-        # the first: there is nothing to keep time for
-        return study.budget.left_s() >= study.costs.launch_s(configuration)
-    return Schedule(study).has_time_before_confirming(configuration, kept_s)
-
-
-def _is_needed(study: Study, configuration: Configuration) -> bool:
-    """Tell whether a configuration is measured whatever the time.
-
-    The default once, and what stands in for it; at further batches while any time is left.
-    """
-    if not is_default(configuration):
-        return configuration == study.ledger.stand_in
-    is_first = not any(map(is_default, study.ledger.tried()))
-    return is_first or study.budget.left_s() > study.costs.least_launch_s
-
-
 def _fails_at(study: Study, batch: int) -> bool:
     return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
 
 
-def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> None:
-    """Measure what was not yet, prepared side by side; the default always, others while time is.
+def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> Steps[None]:
+    """Measure what was not yet, where there is time.
 
     wanted: configurations, and who recommends them.
     """
     tried = {trial.configuration for trial in study.ledger.trials()}
-    waiting = [(c, source) for c, source in dict(wanted).items() if c not in tried]
+    sources = {c: source for c, source in dict(wanted).items() if c not in tried}
+    waiting = list(sources)
     while waiting:
-        group: list[tuple[Configuration, str]] = []
-        while waiting and len(group) < study.most_together:
-            configuration, source = waiting.pop(0)
-            kept_s = sum(study.costs.launch_s(c) for c, _ in group)
-            if _is_needed(study, configuration) or _has_time(study, configuration, kept_s):
-                group.append((configuration, source))
-        configurations = [configuration for configuration, _ in group]
-        records = study.measure_several(configurations, Purpose.BASELINE) if group else []
-        for (configuration, source), record in zip(group, records, strict=True):
-            study.tell(study.search.enter(configuration, source), record)
+        step = Launches(lambda: waiting.pop(0) if waiting else None, Purpose.BASELINE, Aim.BASELINE)
+        records = yield from ask(step)
+        for record in [] if isinstance(records, NoTime) else records:
+            configuration = record.request.configuration
+            study.tell(study.search.enter(configuration, sources[configuration]), record)

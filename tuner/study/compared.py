@@ -1,4 +1,4 @@
-"""What the confirmation compares: which baselines beside the finalists, and at which batches."""
+"""What is compared in rounds: by the confirmation, and to tell what each setting is worth."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from tuner.space.as_run import AS_RUN, named
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.study import LONG_BUDGET_S, Study
+from tuner.study.study import Study
 
 _NEARLY_BEST = 0.05
 """A default this close (log) to the default's best batch may yet be the best."""
-_SHARE = 1 / 4
-"""Share of the budget: the most that is kept to confirm how the user runs it."""
+EXPLAIN_ROUNDS = FIRST_LOOK
+"""As many as the confirmation's first look: an interval over fewer is hardly one."""
 
 
 def configuration_as_run(study: Study) -> Configuration | None:
@@ -39,20 +39,6 @@ def as_run(study: Study) -> Configuration | None:
         finalist.without(BATCH): finalist for finalist in study.contenders.finalists().values()
     }
     return finalists.get(bare, found[0])
-
-
-def main_baselines(study: Study) -> list[Configuration]:
-    """Return what time is kept for: how the user runs it, and the best baseline.
-
-    One thread on a large machine may take the time of the whole study: it then waits for what the
-    others leave.
-    """
-    own = as_run(study)
-    if own is not None:
-        first_look_s = FIRST_LOOK * study.costs.round_s([own])
-        own = own if first_look_s <= _SHARE * study.budget.total_s else None
-    both = (own, best_baseline(study))
-    return list(dict.fromkeys(c for c in both if c is not None))
 
 
 def baselines_to_confirm(study: Study) -> list[Configuration]:
@@ -117,7 +103,7 @@ def _best_baselines(study: Study) -> list[Configuration]:
     """Return the baselines to confirm, the best first; below 30 minutes only that one."""
     best, ledger = best_baseline(study), study.ledger
     found = [] if best is None else [best]
-    if study.budget.total_s >= LONG_BUDGET_S:
+    if study.is_long:
         at_their_best = [
             ledger.leaders.best(
                 [ledger.at_batch(baseline.configuration, b) for b in ledger.batches]
@@ -157,3 +143,9 @@ def confirmation_arms(
             if at_reference:
                 arms += [at_batch, *([] if ledger.default_is_silent else [Configuration()])]
     return list(dict.fromkeys(arms))
+
+
+def explained(study: Study, winner: Configuration) -> list[Configuration]:
+    """Return the winner, and what it is without each setting; the batch's gain is the default's."""
+    without = [c for knob, c in study.removals(winner).items() if knob != BATCH]
+    return [winner, *dict.fromkeys(without)]

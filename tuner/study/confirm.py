@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.events import RoundEnds, TimeLeft
+from tuner.record.events import RoundEnds
 from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
-from tuner.record.launch import Purpose
+from tuner.record.launch import LaunchRecord, Purpose
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import is_default
 from tuner.study.claims import Claims
@@ -21,17 +21,15 @@ from tuner.study.compared import (
     confirmation_arms,
     unmeasured_baselines,
 )
-from tuner.study.neighbours import wants_neighbour
-from tuner.study.profiles import to_profile
 from tuner.study.proofs import unproven
-from tuner.study.schedule import Schedule
+from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
 
 DECIDED = "decided"
 """How the reason begins why the confirmation ended, where it did not for want of time."""
 
 
-def confirm(study: Study) -> None:
+def confirm(study: Study) -> Steps[None]:
     """Run rounds until every class is decided, the looks are used up, or the budget is.
 
     An arm that is decided takes no part in later rounds: they are for the undecided ones.
@@ -39,11 +37,10 @@ def confirm(study: Study) -> None:
     if study.notes.is_done(Phase.CONFIRM):
         return
     study.bench.pacer.retire()
-    chosen = choose_arms(study)
+    chosen = yield from choose_arms(study)
     study.notes.enter(
         Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round"
     )
-    schedule = Schedule(study)
     reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
     while not reason:
         n = len(study.store.all(RoundDone))
@@ -57,12 +54,14 @@ def confirm(study: Study) -> None:
             reason = f"{DECIDED} after {n} rounds"
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
-        elif lacking := schedule.why_no_round(
-            n, _launched(study, open_arms), is_proved=_is_settled(study, claims, open_arms)
-        ):
-            reason = f"no time for a further round after {n}: {lacking}"
         else:
-            _run_round(study, open_arms, n + 1)
+            arms = confirmation_arms(study, open_arms, at_reference=chosen.at_reference)
+            is_proved = _is_settled(study, claims, open_arms)
+            records = yield from ask(Round(arms, n + 1, Purpose.CONFIRM, is_proved))
+            if isinstance(records, NoTime):
+                reason = f"no time for a further round after {n}: {records.reason}"
+            else:
+                _note_round(study, n + 1, records)
     study.notes.done(Phase.CONFIRM, reason)
 
 
@@ -94,45 +93,35 @@ def _chosen(study: Study) -> ArmsChosen:
     return study.store.all(ArmsChosen)[-1]
 
 
-def choose_arms(study: Study) -> ArmsChosen:
+def choose_arms(study: Study) -> Steps[ArmsChosen]:
     """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
 
-    Where a first look at all of them does not fit, the winners' verdicts come before the baselines,
-    and the best of these before the others; a cheaper one may fit where a better one does not.
-    Where not even one at the winners does, a verdict on what ships comes before none on each.
+    The planner says which of them there is time for.
     """
     if study.store.all(ArmsChosen):
         return _chosen(study)
-    schedule, finalists = Schedule(study), _finalists(study)
-    arms = _fitting(schedule, study.widest, finalists)
+    finalists = _finalists(study)
     best, own = best_baseline(study), as_run(study)
-    wanted = [c for c in baselines_to_confirm(study) if c not in arms]
-    phases = schedule.phases
-    later_s = phases.looks_s() - phases.first_look_s() + phases.profiling_s()
-    later_s += phases.validating_s()
-    fitting, is_whole = _surest_first(study, arms), all(c in arms for c in finalists.values())
-    for baseline in wanted:
-        # finalists that fell together may have parted since their time was set aside
-        kept_s = 0.0 if baseline in (best, own) else later_s
-        arms = [*fitting, baseline]
-        if not fitting or (is_whole and schedule.has_time_for_a_look(arms, kept_s)):
-            fitting.append(baseline)
-    missing = [c for c in wanted if c not in fitting]
-    sound = tuple(dict.fromkeys(c for c in fitting if study.ledger.eligible.may_win(c)))
-    launched = confirmation_arms(study, sound, at_reference=True)
+    baselines = baselines_to_confirm(study)
+    found = yield from ask(ArmsWanted(finalists, baselines, main=(best, own)))
+    assert not isinstance(found, NoTime)  # it takes none
+    missing = [c for c in baselines if c not in found.arms]
+    in_order = dict.fromkeys([*_surest_first(study, found.arms, finalists), *found.arms])
+    sound = tuple(filter(study.ledger.eligible.may_win, in_order))
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=None if best in missing else best,
-        at_reference=schedule.has_time_for_rounds(launched, LOOKS[1]),  # or verdicts would suffer
+        at_reference=found.at_reference,
         looks=LOOKS,
     )
-    if schedule.is_out_of_reach():
+    if found.is_out_of_reach:
         study.notes.leave_undone("to confirm anything")
     else:
         for finalist in dict.fromkeys(finalists.values()):
-            if finalist not in (*fitting, best):
+            if finalist not in (*found.arms, best):
                 study.notes.leave_undone(f"to confirm {finalist.label()}")
         _leave_baselines(study, missing, best, own)
+        launched = confirmation_arms(study, sound, at_reference=True)
         if not chosen.at_reference and launched != confirmation_arms(study, sound):
             study.notes.leave_undone("to confirm the winners at the reference batch as well")
     study.store.add(chosen)  # last: a session after a kill goes by it, and notes nothing more
@@ -164,31 +153,18 @@ def _finalists(study: Study) -> dict[WinnerClass, Configuration]:
     }
 
 
-def _fitting(
-    schedule: Schedule, widest: WinnerClass, finalists: Mapping[WinnerClass, Configuration]
+def _surest_first(
+    study: Study, arms: Sequence[Configuration], finalists: Mapping[WinnerClass, Configuration]
 ) -> list[Configuration]:
-    """Return those that a first look fits, in the finalists' order; where it fits none, all.
+    """Return the finalists among the arms, in the order in which their claims are tested.
 
-    What ships comes first, and then what would if that proved no faster.
+    That of their lead over the default in the search, in standard errors. The rounds are other
+    launches, so that the order does not depend on what they show.
     """
-    found: list[Configuration] = []
-    in_turn = (widest, WinnerClass.SAME, WinnerClass.LAUNCH_ONLY, WinnerClass.REDUCED)
-    for finalist in dict.fromkeys(finalists[k] for k in in_turn if k in finalists):
-        if schedule.has_time_for_a_look([*found, finalist], 0.0, in_haste=True):
-            found.append(finalist)
-    by_class = list(dict.fromkeys(finalists.values()))
-    return [c for c in by_class if c in found] or by_class
-
-
-def _surest_first(study: Study, finalists: Sequence[Configuration]) -> list[Configuration]:
-    """Order finalists by their lead in the search, in standard errors: so they are tested.
-
-    The rounds are other launches, so that the order does not depend on what they show.
-    """
-    ledger = study.ledger
+    ledger, among = study.ledger, [c for c in arms if c in finalists.values()]
     default = ledger.leaders.default_at_best()
     if default is None:
-        return [*finalists]
+        return among
     configuration, level = default
 
     def lead(finalist: Configuration) -> float:
@@ -196,28 +172,12 @@ def _surest_first(study: Study, finalists: Sequence[Configuration]) -> list[Conf
         noise = ledger.noise(finalist, configuration)
         return -math.inf if score is None else (score - level) / noise
 
-    return sorted(finalists, key=lead, reverse=True)
+    return sorted(among, key=lead, reverse=True)
 
 
-def _launched(study: Study, open_arms: list[Configuration]) -> list[Configuration]:
-    return confirmation_arms(study, open_arms, at_reference=_chosen(study).at_reference)
-
-
-def _run_round(study: Study, open_arms: list[Configuration], number: int) -> None:
-    """Measure one fresh launch of the default and of every open arm, side by side."""
-    arms = _launched(study, open_arms)
-    records = study.bench.measure_round(
-        arms,
-        number,
-        Purpose.CONFIRM,
-        noise=study.ledger.estimates.scatter,
-        seconds=Schedule(study).round_ends_s(number),
-        beside_neighbour=wants_neighbour(study, arms, number - 1),
-        profiled=to_profile(study, arms, number - 1),
-    )
+def _note_round(study: Study, number: int, records: Sequence[LaunchRecord]) -> None:
+    """Note a complete round, and say what it allows to say."""
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
-    study.ledger.refresh()
-    study.listen(TimeLeft(study.budget.left_s()))
     claims = make_claims(study)
     speedups = {}
     for klass in WinnerClass:

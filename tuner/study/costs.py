@@ -1,4 +1,7 @@
-"""What launches, slices and rounds cost, by what those before have cost."""
+"""Seconds: those that a budget grants, and what launches, slices and rounds take of them.
+
+All are seconds of the wall clock; what a launch will take is estimated from those before it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import statistics
 from collections import defaultdict
 from collections.abc import Iterable
 
+from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.measurement.offering import trials_s
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
@@ -27,8 +31,36 @@ SAFETY = 1.25
 """Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 
 
+class Budget:
+    """Seconds granted and used by all sessions of a study."""
+
+    def __init__(
+        self,
+        total_s: float,
+        used_before_s: float = 0.0,
+        *,
+        is_over: bool = False,
+        clock: Clock = WALL_CLOCK,
+    ) -> None:
+        """is_over: the study is finished, and rendering it again uses nothing."""
+        self.total_s = total_s
+        self._is_over = is_over
+        self._used_before_s = used_before_s
+        self._clock = clock
+        self._began_s = clock.now_s()
+
+    def used_s(self) -> float:
+        """Return the seconds used so far, earlier sessions included."""
+        passed_s = 0.0 if self._is_over else self._clock.now_s() - self._began_s
+        return self._used_before_s + passed_s
+
+    def left_s(self) -> float:
+        """Return the seconds left; negative once it is overdrawn."""
+        return self.total_s - self.used_s()
+
+
 class Costs:
-    """Estimates of seconds of the wall clock."""
+    """Estimates of what launches take."""
 
     def __init__(
         self,
@@ -58,18 +90,18 @@ class Costs:
         """Estimate the seconds of one confirmation round, rather too many than too few."""
         return SAFETY * self._rounds_s(list(arms))
 
-    def hasty_round_s(self, arms: Iterable[Configuration]) -> float:
+    def minimal_round_s(self, arms: Iterable[Configuration]) -> float:
         """Estimate the seconds of one confirmation round with the fewest slices that count.
 
         What compiled from nothing in its only launch finds its cache there.
         """
         launched = list(arms)
-        return self._rounds_s(launched, in_haste=True) - sum(map(self.compiling_s, launched))
+        return self._rounds_s(launched, minimal=True) - sum(map(self.compiling_s, launched))
 
-    def _rounds_s(self, arms: list[Configuration], *, in_haste: bool = False) -> float:
+    def _rounds_s(self, arms: list[Configuration], *, minimal: bool = False) -> float:
         """Sum up a round: all arms take as many passes as the one that needs most for its calls."""
         least = max(map(self._passes_for_calls, arms), default=0)
-        return sum(self.repeat_s(arm, in_haste=in_haste, least=least) for arm in arms)
+        return sum(self.repeat_s(arm, minimal=minimal, least=least) for arm in arms)
 
     def _passes_for_calls(self, configuration: Configuration) -> int:
         """Return in how many slices an arm makes as many calls as it has to; 0 if any will do."""
@@ -126,12 +158,12 @@ class Costs:
         return self._kind_cost_s.get((winner_class(configuration), has_compiler), of_any_class_s)
 
     def repeat_s(
-        self, configuration: Configuration, *, in_haste: bool = False, least: int = 0
+        self, configuration: Configuration, *, minimal: bool = False, least: int = 0
     ) -> float:
         """Estimate the seconds of a configuration's launch in the confirmation.
 
         It was launched before, so that the compiler's cache is warm and its outputs are checked; a
-        confirming launch takes more slices, each after a discarded call. in_haste: the fewest.
+        confirming launch takes more slices, each after a discarded call. minimal: the fewest.
         least: passes that other arms of its round need.
         """
         self._refresh()
@@ -142,11 +174,11 @@ class Costs:
         slice_s = shortest.slicing_s / max(1, len(shortest.slices))
         fixed_s = _unsliced_s(shortest)
         needed = self._confirming.least
-        if not in_haste:
+        if not minimal:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
             needed = min(_RECKONED, wanted)
         needed = max(needed, least, self._passes_for_calls(configuration))
-        arriving_s = trials_s(shortest, self._ledger.objective, in_haste=in_haste)
+        arriving_s = trials_s(shortest, self._ledger.objective, in_haste=minimal)
         return fixed_s + (arriving_s or needed * slice_s)
 
     def unsliced_s(self, configuration: Configuration) -> float:

@@ -6,11 +6,11 @@ The search does not hear of it: what it learns from was chosen by itself, and th
 from __future__ import annotations
 
 from tuner.record.configuration import Configuration
-from tuner.record.events import TimeLeft
 from tuner.record.journal import DesignFixed, DesignRound, Phase
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.space.design import most_telling_first
+from tuner.study.steps import NoTime, Round, Steps, ask
 from tuner.study.study import Study
 
 CELLS_PER_ROUND = 3
@@ -26,7 +26,7 @@ def whole_rounds(store: Store) -> list[DesignRound]:
     ]
 
 
-def measure_design(study: Study, design: DesignFixed) -> None:
+def measure_design(study: Study, design: DesignFixed) -> Steps[None]:
     """Measure the cells that an earlier session has not; where time is short, the most telling."""
     if not study.store.all(DesignFixed):
         study.store.add(design)
@@ -43,17 +43,12 @@ def measure_design(study: Study, design: DesignFixed) -> None:
     while waiting:
         group = waiting[:CELLS_PER_ROUND]
         arms = [Configuration(), *(cell.configuration for cell in group)]
-        is_known = bool(study.store.all(DesignRound))  # what a round takes
-        if is_known and study.budget.left_s() < study.costs.round_s(arms):
+        number = len(study.store.all(DesignRound)) + 1
+        records = yield from ask(Round(arms, number, Purpose.DESIGN))
+        if isinstance(records, NoTime):
             study.notes.leave_undone(f"to measure {len(waiting)} cells of the designed part")
             break
-        number = len(study.store.all(DesignRound)) + 1
-        records = study.bench.measure_round(
-            arms, number, Purpose.DESIGN, noise=study.ledger.estimates.scatter, checks=True
-        )
         launches = tuple(record.request.id for record in records)
         study.store.add(DesignRound(tuple(cell.number for cell in group), launches))
-        study.ledger.refresh()
-        study.listen(TimeLeft(study.budget.left_s()))
         waiting = waiting[CELLS_PER_ROUND:]
     study.notes.done(Phase.DESIGN, "no time for all cells" if waiting else "all cells measured")

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from tuner.record.configuration import Configuration
-from tuner.record.events import TimeLeft
 from tuner.record.journal import AblationRound, Phase
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import is_default
+from tuner.study.compared import EXPLAIN_ROUNDS, explained
 from tuner.study.confirm import make_claims
-from tuner.study.phase_costs import EXPLAIN_ROUNDS, explained
-from tuner.study.profiles import profile_alone
-from tuner.study.schedule import Schedule
+from tuner.study.steps import NoTime, Profile, Round, Steps, ask
 from tuner.study.study import TURNS, Study
 from tuner.study.validate import validate, validate_further
 
 _OF_NONE = "where the default's time goes; nothing proved to be faster"
 
 
-def explain(study: Study) -> None:
+def explain(study: Study) -> Steps[None]:
     """Profile the default and what is recommended; then measure each winner beside shorter ones.
 
     All of it in fresh launches, while time is left: what an early decision of the confirmation left
@@ -29,19 +27,24 @@ def explain(study: Study) -> None:
     winners = _winners(study)
     detail = f"what each setting of {len(winners)} winner(s) is worth" if winners else _OF_NONE
     study.notes.enter(Phase.EXPLAIN, detail)
-    validate(study, winners)
-    profile_alone(study, [make_claims(study).default, *winners[:1]])
+    yield from validate(study, winners)
+    # what no round of the confirmation profiled
+    for configuration in filter(
+        study.bench.may_profile, [make_claims(study).default, *winners[:1]]
+    ):
+        yield from ask(Profile(configuration))
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
         arms = explained(study, winner)
         has_unknown = any(not is_default(arm) for arm in arms[1:])  # else the claim tells
         while has_unknown and len(rounds_of(study, winner)) < EXPLAIN_ROUNDS:
-            missing = EXPLAIN_ROUNDS - len(rounds_of(study, winner))
-            if not Schedule(study).has_time_for_rounds(arms, missing):
+            number = len(rounds_of(study, winner)) + 1
+            records = yield from ask(Round(arms, number, Purpose.EXPLAIN))
+            if isinstance(records, NoTime):
                 reason = "the budget left no time for all"
                 break
-            _run_round(study, winner, arms)
-    validate_further(study, winners)
+            study.store.add(AblationRound(winner, tuple(record.request.id for record in records)))
+    yield from validate_further(study, winners)
     study.notes.done(Phase.EXPLAIN, reason)
 
 
@@ -55,13 +58,3 @@ def _winners(study: Study) -> list[Configuration]:
 def rounds_of(study: Study, winner: Configuration) -> list[AblationRound]:
     """Return the rounds in which a winner was compared with itself less one setting."""
     return [note for note in study.store.all(AblationRound) if note.winner == winner]
-
-
-def _run_round(study: Study, winner: Configuration, arms: list[Configuration]) -> None:
-    number = len(rounds_of(study, winner)) + 1
-    records = study.bench.measure_round(
-        arms, number, Purpose.EXPLAIN, noise=study.ledger.estimates.scatter
-    )
-    study.store.add(AblationRound(winner, tuple(record.request.id for record in records)))
-    study.ledger.refresh()
-    study.listen(TimeLeft(study.budget.left_s()))

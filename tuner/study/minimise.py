@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
@@ -21,13 +21,13 @@ from tuner.study.proofs import (
     tolerance,
     unproven,
 )
-from tuner.study.schedule import Schedule
+from tuner.study.steps import Aim, Launch, NoTime, Steps, TimeShare, ask
 from tuner.study.study import TURNS, Study
 
 _MAX_LAUNCHES = 3
 
 
-def minimise(study: Study) -> None:
+def minimise(study: Study) -> Steps[None]:
     """Reduce each class's finalist; what remains is what will be confirmed and shipped.
 
     Settings go if the configuration without all of them scores no worse than the tolerance below
@@ -37,33 +37,33 @@ def minimise(study: Study) -> None:
     than 10 % go unless they are shown to be needed. A setting whose removal there was no time to
     measure stays, unless it is as dear as that, or nothing can observe whether it took effect: then
     the best configuration without such settings takes the finalist's place. But before that it gets
-    what hasty rounds would leave of the confirmation's time. The last setting always stays: whether
-    it does any good is for the confirmation to say. The classes share the time; what ships by
-    default comes first.
+    what minimal rounds would leave of the confirmation's time. The last setting always stays:
+    whether it does any good is for the confirmation to say. The classes share the time; what ships
+    by default comes first.
     """
     if study.notes.is_done(Phase.MINIMISE):
         return
     study.notes.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
-    is_complete, schedule = True, Schedule(study)
+    is_complete = True
     notes = study.store.all(FinalistNamed)
     reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
     finalists = study.contenders.finalists()
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
     for n, reduction in enumerate(reductions):
-        reduction.drop_dear(schedule.share_ends_s(len(waiting) - n))
+        yield from reduction.drop_dear(TimeShare(len(waiting) - n))
     for reduction in reductions:  # what the others' shares left: unproven, a finalist is refused
-        reduction.drop_dear(schedule.share_ends_s(1))
+        yield from reduction.drop_dear(TimeShare(1))
     refused: list[WinnerClass] = []
     for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
-        shortest, removed = reduction.carry_out(schedule.share_ends_s(len(waiting) - n))
-        if removed and is_fragile(study, shortest):
+        shortest, removed = yield from reduction.carry_out(TimeShare(len(waiting) - n))
+        if removed and (yield from is_fragile(study, shortest)):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
         if why_not(study, shortest):
             others = (f for k, f in study.contenders.finalists().items() if k is not klass)
-            proved, dropped = reduction.prove(shortest, removed, others)
-            if proved == shortest or not is_fragile(study, proved):
+            proved, dropped = yield from reduction.prove(shortest, removed, others)
+            if proved == shortest or not (yield from is_fragile(study, proved)):
                 shortest, removed = proved, dropped
         if why := why_not(study, shortest):
             if study.ledger.leaders.beats_default(shortest):
@@ -129,7 +129,7 @@ def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
 
 
 class _Reduction:
-    """The reduction of one finalist, each step with an end in seconds of the budget.
+    """The reduction of one finalist.
 
     First away with what is too dear; then at once with all that the trials make look useless: often
     one launch for many settings. The rest one by one: k settings cost k launches, and some for what
@@ -140,24 +140,21 @@ class _Reduction:
         self._study = study
         self._finalist = finalist
         self._dropped: list[str] = []
-        self._has_time: Callable[[Configuration], bool] = lambda _: False
+        self._share: TimeShare | None = None
+        self._others: list[Configuration] = []
+        """What is confirmed beside it; only where it is to be proved."""
         self.is_complete = True
 
-    def drop_dear(self, until_s: float) -> None:
+    def drop_dear(self, share: TimeShare) -> Steps[None]:
         """Take away, the dearest first, each dear setting that is not shown to be needed.
 
         One whose removal there was no time to measure, or that looks needed by a single launch of
         the finalist, stays for now.
         """
-        self._share(until_s)
-        self._drop_dear()
+        self._share = share
+        yield from self._drop_dear()
 
-    def _share(self, until_s: float) -> None:
-        self._has_time = lambda configuration: Schedule(self._study).has_time_until(
-            until_s, configuration
-        )
-
-    def _drop_dear(self) -> None:
+    def _drop_dear(self) -> Steps[None]:
         study, self.is_complete = self._study, True
         if not study.ledger.leaders.beats_default(self._finalist):
             return
@@ -170,9 +167,11 @@ class _Reduction:
                 study, self._finalist, shorter
             )
             if is_dropped_early:
-                is_clear = is_shown(study, self._finalist, shorter) or self._launch(self._finalist)
+                is_clear = is_shown(study, self._finalist, shorter) or (
+                    yield from self._launch(self._finalist)
+                )
             else:
-                is_clear = self._make_clear(shorter)
+                is_clear = yield from self._make_clear(shorter)
             self.is_complete = self.is_complete and is_clear
             is_measured = not is_unmeasured(study, shorter)
             if is_measured and not looks_needed(study, self._finalist, shorter):
@@ -181,30 +180,25 @@ class _Reduction:
 
     def prove(
         self, shortest: Configuration, removed: Sequence[str], others: Iterable[Configuration]
-    ) -> tuple[Configuration, list[str]]:
-        """Prove dear settings of what was refused, in the time that a hasty confirmation leaves.
+    ) -> Steps[tuple[Configuration, list[str]]]:
+        """Prove dear settings of what was refused, in the time that minimal rounds leave.
 
         others: what will be confirmed beside it. Returns what is left, and what was removed.
         """
-        arms, study = list(others), self._study
         self._finalist, self._dropped = shortest, list(removed)
-        self._has_time = lambda configuration: Schedule(study).has_time_for_a_look(
-            list(dict.fromkeys([*arms, self._finalist])),
-            study.costs.launch_s(configuration),
-            in_haste=True,
-        )
-        self._drop_dear()
+        self._share, self._others = None, list(others)
+        yield from self._drop_dear()
         return self._finalist, self._dropped
 
-    def carry_out(self, until_s: float) -> tuple[Configuration, list[str]]:
+    def carry_out(self, share: TimeShare) -> Steps[tuple[Configuration, list[str]]]:
         """Return the shortest configuration that is as good, and what was removed."""
-        self._share(until_s)
+        self._share = share
         if not self._study.ledger.leaders.beats_default(self._finalist):
             return self._finalist, self._dropped  # confirmed to say that nothing is better
-        away = self._useless_at_once()
+        away = yield from self._useless_at_once()
         losses: dict[str, float] = {}
         for knob in self._study.removals(self._without(away)):
-            loss = self._harmless_loss(self._without([*away, knob]))
+            loss = yield from self._harmless_loss(self._without([*away, knob]))
             if loss is not None:
                 losses[knob] = loss
         # the least missed first; all that are not missed at once, else one fewer at a time
@@ -213,16 +207,17 @@ class _Reduction:
             if is_default(self._without([*away, *useless])):
                 useless.pop()
                 continue
-            if self._harmless_loss(self._without([*away, *useless])) is not None:
+            loss = yield from self._harmless_loss(self._without([*away, *useless]))
+            if loss is not None:
                 break
             useless.pop()
         removed = [*away, *useless]
         shortest = self._without(removed) if removed else self._finalist
         if self._study.ledger.n_launches(shortest) == 1 and unproven(self._study, shortest):
-            self._launch(shortest)
+            yield from self._launch(shortest)
         return shortest, [*self._dropped, *removed]
 
-    def _useless_at_once(self) -> list[str]:
+    def _useless_at_once(self) -> Steps[list[str]]:
         """Return the settings that together can go, by a launch without all of them."""
         removable = self._study.removals(self._finalist)
         gains = self._study.search.gains(self._finalist)
@@ -232,38 +227,39 @@ class _Reduction:
             guess.remove(max(guess, key=gains.__getitem__))
         if len(guess) < 2 or self._study.space.refused(self._without(guess)):
             return []
-        return guess if self._harmless_loss(self._without(guess)) is not None else []
+        loss = yield from self._harmless_loss(self._without(guess))
+        return guess if loss is not None else []
 
     def _without(self, knobs: list[str]) -> Configuration:
         kept = {k: v for k, v in self._finalist.settings if k not in knobs}
         return self._study.space.canonical(kept)
 
-    def _make_clear(self, shorter: Configuration) -> bool:
+    def _make_clear(self, shorter: Configuration) -> Steps[bool]:
         """Launch until it is clear what is lost without some settings; tell whether it is.
 
         The finalist is the luckiest of many, so at first every removal looks like a loss: it is
         launched a second time before any counts, and what is not clear then, again.
         """
         while (due := self._due(shorter)) is not None:
-            if not self._launch(due):
+            if not (yield from self._launch(due)):
                 return False
         return True
 
-    def _launch(self, configuration: Configuration) -> bool:
+    def _launch(self, configuration: Configuration) -> Steps[bool]:
         """Launch a configuration once more if there is time; tell whether there was."""
-        study = self._study
-        if not self._has_time(configuration):
-            return False
-        study.measure(configuration, Purpose.ABLATION)
-        return True
+        confirmed = tuple(dict.fromkeys([*self._others, self._finalist]))
+        step = Launch(configuration, Purpose.ABLATION, Aim.PROOF, confirmed=confirmed)
+        if self._share is not None:
+            step = Launch(configuration, Purpose.ABLATION, Aim.REMOVAL, share=self._share)
+        return not isinstance((yield from ask(step)), NoTime)
 
-    def _harmless_loss(self, shorter: Configuration) -> float | None:
+    def _harmless_loss(self, shorter: Configuration) -> Steps[float | None]:
         """Return the worth that is lost if it is known to be within the tolerance; else None.
 
         None as well where it failed, or where there was no time to make sure.
         """
         study = self._study
-        is_clear = self._make_clear(shorter)
+        is_clear = yield from self._make_clear(shorter)
         loss = lost(study.ledger, self._finalist, shorter)
         if not study.ledger.eligible.may_win(shorter) or (
             loss is not None and loss > tolerance(study)

@@ -8,56 +8,43 @@ from __future__ import annotations
 
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
-from tuner.record.launch import Purpose
+from tuner.record.launch import LaunchRecord, Purpose
 from tuner.space.catalogue import is_default
-from tuner.study.phase_costs import NEIGHBOUR_ROUNDS
-from tuner.study.schedule import Schedule
+from tuner.study.steps import Aim, Launch, NoTime, Steps, ask
 from tuner.study.study import Study
 
 
-def wants_neighbour(study: Study, arms: list[Configuration], n_rounds: int) -> bool:
-    """Tell whether the next round should end beside a neighbour: a few, within their share.
-
-    And none that the first look would not fit after: unless that is the study's goal.
-    """
-    if n_rounds >= NEIGHBOUR_ROUNDS:
-        return False
-    schedule = Schedule(study)
-    if not schedule.has_time_beside(arms, n_rounds):
-        return False
-    records = study.store.launches.values()
-    spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and the discarded
-    return spent_s + schedule.phases.beside_s(arms) <= schedule.phases.neighbours_s()
-
-
-def probe_finalists(study: Study) -> None:
+def probe_finalists(study: Study) -> Steps[None]:
     """Make sure that no class's candidate collapses, where none may, while there is time.
 
     Each candidate is launched once more and measured beside the neighbour too; one that collapses
     gives way to the next best, which is measured in its turn.
     """
     while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
-        if not Schedule(study).has_time_before_confirming(wanted):
+        record = yield from _contend(wanted, Purpose.RACE)
+        if isinstance(record, NoTime):
             study.notes.leave_undone("to measure every finalist beside a busy neighbour")
             return
-        record = study.measure(wanted, Purpose.RACE, beside_neighbour=True)
         if not record.beside:
             study.notes.warn(f"{wanted.label()} could not be measured beside a busy neighbour")
             return
 
 
-def is_fragile(study: Study, shorter: Configuration) -> bool:
+def is_fragile(study: Study, shorter: Configuration) -> Steps[bool]:
     """Tell whether a reduced finalist may collapse, where none may: it is measured to know.
 
     It may miss beside a busy neighbour what was removed as useless.
     """
     if not study.preference.bears_neighbours:
         return False
-    if study.ledger.eligible.kept(shorter) is None:
-        if not Schedule(study).has_time_before_confirming(shorter):
-            return True
-        study.measure(shorter, Purpose.ABLATION, beside_neighbour=True)
+    is_unseen = study.ledger.eligible.kept(shorter) is None
+    if is_unseen and isinstance((yield from _contend(shorter, Purpose.ABLATION)), NoTime):
+        return True
     return study.ledger.eligible.collapses(shorter)
+
+
+def _contend(configuration: Configuration, purpose: Purpose) -> Steps[LaunchRecord | NoTime]:
+    return ask(Launch(configuration, purpose, Aim.CONTENTION, beside_neighbour=True))
 
 
 def _unprobed(study: Study) -> Configuration | None:

@@ -18,7 +18,7 @@ from tuner.space.catalogue import allowed_in, describe, is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.study.ledger import Ledger
 from tuner.study.prices import CALL
-from tuner.study.study import LONG_BUDGET_S, Study
+from tuner.study.study import Study
 
 DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
@@ -28,7 +28,7 @@ _TOLERANCE_MOST = 0.03
 
 def tolerance(study: Study) -> float:
     """Return the worth that may be lost with a setting that is removed."""
-    if study.budget.total_s >= LONG_BUDGET_S:
+    if study.is_long:
         return _TOLERANCE_LONG
     return min(_TOLERANCE_MOST, study.ledger.floor())
 

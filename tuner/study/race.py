@@ -10,7 +10,7 @@ from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
 from tuner.study.neighbours import probe_finalists
-from tuner.study.schedule import Schedule
+from tuner.study.steps import Aim, Launch, NoTime, Steps, ask
 from tuner.study.study import Study
 
 SLACK = 0.02
@@ -18,7 +18,7 @@ SLACK = 0.02
 _MAX_LAUNCHES = 30
 
 
-def race(study: Study) -> None:
+def race(study: Study) -> Steps[None]:
     """Name one finalist per class: what is believed to be the best after repeated launches.
 
     Launch the leader of a class and its likeliest rival again, in pairs, until no rival is likely
@@ -31,14 +31,12 @@ def race(study: Study) -> None:
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
         runner = min(due, key=study.ledger.n_launches)
-        schedule = Schedule(study)
-        if not schedule.has_time_before_confirming(runner, schedule.phases.minimising_s()):
+        if isinstance((yield from ask(Launch(runner, Purpose.RACE, Aim.RACE))), NoTime):
             reason = "the rest of the budget is for minimising and the confirmation"
             break
-        study.measure(runner, Purpose.RACE)
         if study.ledger.eligible.has_failed(runner):
             study.notes.warn(f"{runner.label()} failed when it was launched again, and is out")
-    probe_finalists(study)
+    yield from probe_finalists(study)
     for klass in WinnerClass:
         study.store.add(FinalistNamed(Phase.RACE, klass, study.contenders.contender(klass)))
     study.notes.done(Phase.RACE, reason)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import statistics
+from collections.abc import Collection, Sequence
 
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
@@ -17,12 +18,12 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.search.proposals import Proposal
 from tuner.search.search import Search
+from tuner.search.settling import Standing
 from tuner.space.baselines import Baseline
 from tuner.space.catalogue import is_default, winner_class
 from tuner.space.space import Space
-from tuner.study.budget import Budget
 from tuner.study.contenders import Contenders
-from tuner.study.costs import Costs
+from tuner.study.costs import Budget, Costs
 from tuner.study.ledger import Ledger
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of
@@ -88,6 +89,11 @@ class Study:
         return preference_of(self.ledger.objective)
 
     @property
+    def is_long(self) -> bool:
+        """Whether every baseline is confirmed, and the recommendation minimal within 1 %."""
+        return self.budget.total_s >= LONG_BUDGET_S
+
+    @property
     def is_short_of_time(self) -> bool:
         """Whether hardly more than the default fits: its launch, a pacer's and another, paced."""
         return self.budget.left_s() < _FEW_LAUNCHES * self.costs.least_launch_s
@@ -122,8 +128,7 @@ class Study:
             beside_neighbour=beside_neighbour,
         )
         self.costs.note_overhead(self.budget.used_s() - began_s - record.total_s)
-        self.ledger.refresh()
-        self.listen(TimeLeft(self.budget.left_s()))
+        self._know()
         return record
 
     def measure_several(
@@ -144,9 +149,44 @@ class Study:
         beside_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
         for _ in records:
             self.costs.note_overhead(beside_s / len(records))
+        self._know()
+        return records
+
+    def measure_round(
+        self,
+        arms: list[Configuration],
+        number: int,
+        purpose: Purpose,
+        *,
+        seconds: float = math.inf,
+        beside_neighbour: bool = False,
+        checks: bool = False,
+        profiled: Collection[Configuration] = (),
+    ) -> list[LaunchRecord]:
+        """Measure one fresh launch of every arm, side by side (Bench.measure_round)."""
+        records = self.bench.measure_round(
+            arms,
+            number,
+            purpose,
+            noise=self.ledger.estimates.scatter,
+            seconds=seconds,
+            beside_neighbour=beside_neighbour,
+            checks=checks,
+            profiled=profiled,
+        )
+        self._know()
+        return records
+
+    def profile(self, configuration: Configuration) -> LaunchRecord:
+        """Have a configuration tell where its time goes, in a launch of its own."""
+        record = self.bench.profile(configuration)
+        self._know()
+        return record
+
+    def _know(self) -> None:
+        """Take in what was just measured, and say how much time is left."""
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
-        return records
 
     def _hopeless_below(self, configuration: Configuration) -> float:
         """Return the worth below which a first slice is enough: it cannot lead its own class.
@@ -230,6 +270,20 @@ class Study:
             # batches of the default are measured together and told one by one: its best is 1
             if ratio is not None and (ratio >= 1 or not is_default(leader[0])):
                 self.listen(BestSoFar(leader[0].label(), ratio))
+
+    def standing(self) -> Standing:
+        """Return how the study stands, as far as the search asks to settle a class."""
+        ledger = self.ledger
+        leaders = {klass: ledger.leaders.best_in(klass) for klass in self.turns}
+        return Standing(
+            leaders={klass: best for klass, best in leaders.items() if best is not None},
+            floor=ledger.floor(),
+            launch_sd=ledger.estimates.launch_sd,
+            used_s=self.budget.used_s(),
+            launch_s=lambda: statistics.fmean(
+                self.costs.launch_s(t.configuration) for t in ledger.trials()
+            ),
+        )
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:
         """Return, per setting that may go, what the configuration is without it."""

@@ -8,11 +8,13 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import TRANSFERRED, TransferNoted
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline
-from tuner.study.schedule import Schedule
+from tuner.study.steps import Aim, Launch, NoTime, Steps, ask
 from tuner.study.study import Study
 
 
-def try_transferred(study: Study, baselines: Sequence[Baseline], batch: int) -> list[Baseline]:
+def try_transferred(
+    study: Study, baselines: Sequence[Baseline], batch: int
+) -> Steps[list[Baseline]]:
     """Measure what they say is best, of each class one; return the baselines in their order.
 
     At `batch`, as the baselines are. First what guidelines expect of this model on this host, be
@@ -33,17 +35,22 @@ def try_transferred(study: Study, baselines: Sequence[Baseline], batch: int) -> 
         return list(dict.fromkeys(at_its_batch(best) for _, best in found))
 
     theirs = {at_its_batch(each.configuration): each for each in baselines}
-    kept_s = sum(study.costs.launch_s(configuration) for configuration in theirs)
     tried = set(ledger.tried())  # by a session before this one
     for guess in dict.fromkeys(map(at_its_batch, study.guesses)):
-        if guess not in tried and Schedule(study).has_time_to_search(guess):
-            proposal = study.search.enter(guess, TRANSFERRED)
-            study.tell(proposal, study.measure(guess, Purpose.SEARCH))
+        if guess in tried:
+            continue
+        record = yield from ask(Launch(guess, Purpose.SEARCH, Aim.SEARCH))
+        if not isinstance(record, NoTime):
+            study.tell(study.search.enter(guess, TRANSFERRED), record)
             tried.add(guess)
     for guess in guesses(are_baselines=False):
-        if guess not in tried and Schedule(study).has_time_to_search(guess, kept_s):
-            proposal = study.search.enter(guess, TRANSFERRED)
-            study.tell(proposal, study.measure(guess, Purpose.SEARCH, may_prune=True))
+        if guess in tried:
+            continue
+        record = yield from ask(
+            Launch(guess, Purpose.SEARCH, Aim.SEARCH, may_prune=True, leaving=tuple(theirs))
+        )
+        if not isinstance(record, NoTime):
+            study.tell(study.search.enter(guess, TRANSFERRED), record)
     best = [theirs[guess] for guess in guesses(are_baselines=True)]
     return [*best, *(each for each in baselines if each not in best)]
 

@@ -1,4 +1,4 @@
-from tuner.study.budget import Budget
+from tuner.study.costs import Budget
 
 
 def test_earlier_sessions_count() -> None:

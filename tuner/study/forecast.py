@@ -1,33 +1,39 @@
-"""What the phases of a study cost, and what is kept for the confirmation before it begins.
+"""What the phases of a study would take from now on, and what a budget can and cannot hold.
 
 All figures are seconds of the wall clock, estimated from what launches have cost so far
-(study/costs.py).
+(study/costs.py). What is made of them, the planner decides (study/planner.py).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 from tuner.launchers.loadgen import is_installed
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS, ONE_SIDED, expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase
-from tuner.record.workload import SERVICE
 from tuner.space.catalogue import is_default
-from tuner.space.knobs_of.launch import BATCH
-from tuner.study.compared import confirmation_arms, main_baselines
+from tuner.study.compared import (
+    EXPLAIN_ROUNDS,
+    as_run,
+    best_baseline,
+    confirmation_arms,
+    explained,
+)
 from tuner.study.costs import SAFETY
+from tuner.study.loadgen import has_loadgen_to_ask
 from tuner.study.proofs import dear, is_unmeasured
 from tuner.study.study import Study
 
-EXPLAIN_ROUNDS = FIRST_LOOK
-"""As many as the confirmation's first look: an interval over fewer is hardly one."""
 NEIGHBOUR_ROUNDS = 4
 """The first rounds of the confirmation end beside a busy neighbour."""
 _ENOUGH_ROUNDS = LOOKS[2]
 """On a busy host, the four rounds of the first look seldom decide an effect below 10 %."""
 _CONFIRM_SHARE = 1 / 3
 """Share of the budget: the most that is kept for the confirmation beyond its first look."""
+_AS_RUN_SHARE = 1 / 4
+"""Share of the budget: the most that is kept to confirm how the user runs it."""
 _FEW = 6
 """Proposals, two for each winner class. Up to this number only the first look is kept for the
 confirmation: a study that looks beyond the recommendations a little tells more than one whose
@@ -44,28 +50,47 @@ _LOADGEN_LEAST_S = 2.0
 LOADGEN_ENOUGH = 20
 """Times the requests of which one is expected beyond the quantile: fewer than a quarter of them
 cannot be VALID (at p99, 459 where none of them is late)."""
+WANTED_LAUNCHES = 60
+"""Launches of a study that searches: baselines, proposals, removals, a first look at all arms."""
+_PROPOSALS = 20
+_REMOVALS = 15
+"""Launches of minimising: each of five settings away from each of three finalists."""
+_FEWEST_ARMS = 2
+"""Arms of the smallest confirmation: the default and one other."""
 
 
-def has_loadgen_to_ask(study: Study) -> bool:
-    """Tell whether LoadGen can say something of the rates, were it installed.
-
-    Its requests arrive at random, and it knows no HTTP.
-    """
-    slo = study.ledger.objective.slo
-    return slo is not None and slo.trace is None and study.bench.form != SERVICE
-
-
-class PhaseCosts:
+class Forecast:
     """Estimates of what each phase would take from now on."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
-        self._costs = study.costs
-        self._total_s = study.budget.total_s
+        self.costs = study.costs
+        """What launches, slices and rounds take."""
+
+    @property
+    def _total_s(self) -> float:
+        return self._study.budget.total_s
+
+    def is_out_of_reach(self) -> bool:
+        """Tell whether no verdict fits: not even a minimal first look at the cheapest finalist.
+
+        It may take a launch longer than is left, as the planner lets a first look.
+        """
+        others = [c for c in self.compared() if not is_default(c)]
+        looks = [confirmation_arms(self._study, [other]) for other in others]
+        if not looks:  # of what is not known yet: as dear as the default
+            default, *more = confirmation_arms(self._study, [])
+            looks = [[default, default, *more]]
+        round_s = min(map(self.costs.minimal_round_s, looks))
+        return self._study.budget.left_s() + self.allowance_s(0) < FIRST_LOOK * round_s
+
+    def allowance_s(self, n_rounds: int) -> float:
+        """Return by how much a first look may overdraw the budget: by one launch."""
+        return self.costs.launch_s(Configuration()) if n_rounds < FIRST_LOOK else 0.0
 
     def looking_s(self, arms: Iterable[Configuration], n_rounds: int = 0) -> float:
         """Return the seconds that the first look still takes after `n_rounds` rounds."""
-        return max(0, FIRST_LOOK - n_rounds) * self._costs.round_s(arms)
+        return max(0, FIRST_LOOK - n_rounds) * self.costs.round_s(arms)
 
     def first_look_s(self) -> float:
         """Return the seconds of the first look, at the least that it compares."""
@@ -79,7 +104,7 @@ class PhaseCosts:
         if self._leads_are_clear():
             return self.first_look_s()
         launched = confirmation_arms(self._study, self.compared(), at_reference=True)
-        enough_s = _ENOUGH_ROUNDS * self._costs.round_s(launched)
+        enough_s = _ENOUGH_ROUNDS * self.costs.round_s(launched)
         return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self._total_s))
 
     def confirming_s(self) -> float:
@@ -91,14 +116,28 @@ class PhaseCosts:
             return self.first_look_s()
         launched = confirmation_arms(self._study, self.compared(), at_reference=True)
         besides_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
-        kept_s = self.looks_s() + min(self.neighbours_s(), besides_s)
+        most_s = self._study.preference.neighbours_s(self._total_s)
+        kept_s = self.looks_s() + min(most_s, besides_s)
         is_searching = self._study.notes.is_done(Phase.BASELINES)
         return kept_s + (self.validating_s() if is_searching else 0.0)
 
     def compared(self) -> list[Configuration]:
         """Return what the confirmation compares with the default at the least."""
         finalists = self._study.contenders.finalists()
-        return [*finalists.values(), *main_baselines(self._study)]
+        return [*finalists.values(), *self._main_baselines()]
+
+    def _main_baselines(self) -> list[Configuration]:
+        """Return what time is kept for: how the user runs it, and the best baseline.
+
+        One thread on a large machine may take the time of the whole study: it then waits for what
+        the others leave.
+        """
+        own = as_run(self._study)
+        if own is not None:
+            first_look_s = FIRST_LOOK * self.costs.round_s([own])
+            own = own if first_look_s <= _AS_RUN_SHARE * self._total_s else None
+        both = (own, best_baseline(self._study))
+        return list(dict.fromkeys(c for c in both if c is not None))
 
     def _leads_are_clear(self) -> bool:
         """Tell whether a first look should find every finalist faster than the default."""
@@ -120,13 +159,9 @@ class PhaseCosts:
         study = self._study
         return study.notes.is_done(Phase.BASELINES) and study.n_proposed() <= _FEW
 
-    def neighbours_s(self) -> float:
-        """Return the seconds that slices beside a busy neighbour may take in all."""
-        return self._study.preference.neighbours_s(self._total_s)
-
     def beside_s(self, arms: Iterable[Configuration]) -> float:
         """Return the seconds of a slice beside a busy neighbour, of each of these arms."""
-        return _BESIDE * sum(self._costs.slice_s(arm) for arm in arms)
+        return _BESIDE * sum(self.costs.slice_s(arm) for arm in arms)
 
     def minimising_s(self) -> float:
         """Return the seconds of minimising: finalists again, each setting away, then several."""
@@ -134,7 +169,7 @@ class PhaseCosts:
         # in a fixed order: sums of the same seconds in another one differ in their last digits
         finalists = dict.fromkeys(study.contenders.finalists().values())
         shorter = dict.fromkeys(c for f in finalists for c in study.removals(f).values())
-        cost_s, ledger = self._costs.launch_s, study.ledger
+        cost_s, ledger = self.costs.launch_s, study.ledger
         one_by_one = [cost_s(c) for c in shorter if ledger.score(c) is None]
         again = [cost_s(f) for f in finalists if ledger.n_launches(f) == 1]
         at_once = [cost_s(f) for f in finalists if len(f.settings) > 1]
@@ -153,7 +188,7 @@ class PhaseCosts:
             if without and study.ledger.n_launches(finalist) == 1:
                 wanted[finalist] = True
             wanted.update({c: True for c in without.values() if is_unmeasured(study, c)})
-        return SAFETY * sum(self._costs.launch_s(c) for c in wanted)
+        return SAFETY * sum(self.costs.launch_s(c) for c in wanted)
 
     def profiling_s(self, arms: Iterable[Configuration] | None = None) -> float:
         """Return the seconds of profiling arms in a round: the default and what ships if None."""
@@ -161,7 +196,7 @@ class PhaseCosts:
             finalists = self._study.contenders.finalists()
             arms = confirmation_arms(self._study, [finalists[self._study.widest]])
         may_be = filter(self._study.bench.may_profile, arms)
-        return sum(_PROFILE_SLICES * self._costs.slice_s(arm) + _PROFILE_S for arm in may_be)
+        return sum(_PROFILE_SLICES * self.costs.slice_s(arm) + _PROFILE_S for arm in may_be)
 
     def loadgen_s(self, rate: float) -> float:
         """Return the seconds in which LoadGen may send so many requests a second."""
@@ -169,10 +204,6 @@ class PhaseCosts:
         assert slo is not None
         enough_s = LOADGEN_ENOUGH * slo.least_requests / rate
         return max(_LOADGEN_LEAST_S, min(LOADGEN_S, _LOADGEN_SHARE * self._total_s, enough_s))
-
-    def asking_loadgen_s(self, configuration: Configuration, rate: float) -> float:
-        """Return the seconds of a launch that answers LoadGen's requests."""
-        return self._costs.unsliced_s(configuration) + self.loadgen_s(rate)
 
     def validating_s(self) -> float:
         """Return the seconds of LoadGen's word on the default and on what ships; 0 without it."""
@@ -185,15 +216,68 @@ class PhaseCosts:
             asked.append(default[0])
         scores = [(c, study.ledger.score(c)) for c in dict.fromkeys(asked)]
         value = study.ledger.objective.value
-        costs_s = [self.asking_loadgen_s(c, value(s)) for c, s in scores if s is not None]
+        known = [(c, value(score)) for c, score in scores if score is not None]
+        costs_s = [self.costs.unsliced_s(c) + self.loadgen_s(rate) for c, rate in known]
         return SAFETY * sum(costs_s)
 
     def explaining_s(self, winner: Configuration) -> float:
         """Return the seconds that all settings of a winner take to be compared."""
-        return EXPLAIN_ROUNDS * self._costs.round_s(explained(self._study, winner))
+        return EXPLAIN_ROUNDS * self.costs.round_s(explained(self._study, winner))
 
 
-def explained(study: Study, winner: Configuration) -> list[Configuration]:
-    """Return the winner, and what it is without each setting; the batch's gain is the default's."""
-    without = [c for knob, c in study.removals(winner).items() if knob != BATCH]
-    return [winner, *dict.fromkeys(without)]
+def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
+    """Warn where the budget holds less than a study wants, and name one that holds it.
+
+    n_baselines: those that are still to be measured. Launches of the search take slices of a pacer
+    between their own and may wait for quiet, those of a claim's rounds take turns without either.
+    What is kept from the search is reckoned as the planner does, which knows no finalist yet: every
+    question soon has one of its own, and the best baseline is confirmed beside them.
+    """
+    forecast = Forecast(study)
+    launch_s = study.costs.launch_s(Configuration())
+    claim_s = _look_s(forecast, _FEWEST_ARMS)
+    left_s = max(0.0, study.budget.left_s())
+    looking_s = _look_s(forecast, 1 + len(study.turns) + min(1, n_baselines))
+    n_leading = min(n_baselines, len(study.turns))
+    n_before = n_baselines + n_leading * (len(study.ledger.batches) - 1)
+    validating_s = 2 * forecast.validating_s()
+    wanted_s = looking_s + validating_s + (n_before + _PROPOSALS + _REMOVALS) * launch_s
+    if left_s >= wanted_s:
+        return
+    n_beside = int((left_s - claim_s) / launch_s)
+    # a launch more is kept for the race, and LoadGen is asked about the default and another
+    kept_s = looking_s + launch_s + validating_s
+    n_proposals = int((left_s - kept_s) / launch_s) - n_before
+    if left_s < claim_s:
+        held = "are too short even for that: expect no verdict"
+        if forecast.is_out_of_reach():
+            held += ", but hints of what is fast (--learn-from hands them to a longer study)"
+    elif n_beside < n_baselines:
+        held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
+    elif n_proposals <= 0:
+        held = "hold that and the baselines, and next to no search"
+    elif n_proposals < _PROPOSALS:
+        held = (
+            f"hold that, the baselines and about {n_proposals} of the {_PROPOSALS} launches that a "
+            "search wants, and few that try a winner without each setting"
+        )
+    else:
+        held = "hold that and a search, but may not hold trying each winner without each setting"
+    enough_s = study.budget.used_s() + wanted_s
+    study.notes.warn(
+        f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
+        f"{_told(left_s)} that are left {held}; {_told(enough_s)} for this study alone would hold "
+        "baselines, a search and verdicts (--budget is for all studies of a run)"
+    )
+
+
+def _told(seconds: float) -> str:
+    """Write seconds as a budget is given: above ten minutes in whole minutes."""
+    if seconds < 10:
+        return f"{seconds:.2g} s"
+    return f"{seconds:.0f} s" if seconds < 600 else f"{math.ceil(seconds / 60)}m"
+
+
+def _look_s(forecast: Forecast, n_arms: int) -> float:
+    """Estimate the seconds of a first look at `n_arms` arms that cost as much as the default."""
+    return forecast.looking_s([Configuration()] * n_arms)

@@ -1,0 +1,448 @@
+"""The planner: whose step comes next, whether there is time for it, and what is kept for later.
+
+The confirmation, where there is time for one at all, comes first in the order of survival, then the
+proofs without which costly settings cannot ship, then the search. Minimising and what explains a
+winner have what the search leaves once it has stalled: while it finds something, a better
+combination is worth more than a shorter one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
+from tuner.record.configuration import Configuration
+from tuner.record.events import TimeLeft
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.serving import Validation
+from tuner.space.catalogue import is_default
+from tuner.study.compared import EXPLAIN_ROUNDS, baselines_to_confirm, confirmation_arms
+from tuner.study.costs import SAFETY
+from tuner.study.forecast import NEIGHBOUR_ROUNDS, Forecast, warn_of_a_short_budget
+from tuner.study.loadgen import ask_loadgen
+from tuner.study.steps import (
+    Aim,
+    ArmsWanted,
+    Fitting,
+    Launch,
+    Launches,
+    LoadgenRun,
+    NoTime,
+    Outlook,
+    Profile,
+    Round,
+    Step,
+    Steps,
+    TimeShare,
+)
+from tuner.study.study import Study
+
+_PROOFS_SHARE = 0.2
+"""Share of the budget: the most that is kept to prove costly settings, which ship proven only."""
+_PROFILES_SHARE = 0.04
+"""Share of the budget: the most that is kept for profiles. If they take longer, nothing is kept."""
+_MINIMISE_SHARE = 0.2
+"""Share of the budget: the most that a stalled search leaves to minimising."""
+_EXPLAIN_SHARE = 0.15
+"""Share of the budget: the most that a stalled search leaves to explaining."""
+_RACE_LAUNCHES = 4
+"""Launches that a stalled search leaves to the race."""
+
+
+class _Course:
+    """A phase under way."""
+
+    def __init__(self, steps: Steps[None]) -> None:
+        self._steps = steps
+        self.step: Step[Any] | None = None
+        """What it waits for; None before it has begun."""
+        self.is_over = False
+
+    def go_on(self, answer: object = None) -> None:
+        """Hand the phase what came of its step; have it ask for the next."""
+        try:
+            self.step = self._steps.send(answer)
+        except StopIteration:
+            self.is_over = True
+
+
+class Planner:
+    """Drives the phases of a study; grants their steps, or refuses them."""
+
+    def __init__(self, study: Study) -> None:
+        self._study = study
+        self._forecast = Forecast(study)
+        self._share_ends_s: dict[TimeShare, float] = {}
+
+    # ---------------------------------------------------------------- whose step comes next
+
+    def run(self, phases: Iterable[Callable[[Study], Steps[None]]]) -> None:
+        """Drive phases until every one has ended; each knows what an earlier session has done.
+
+        Raises what measuring raises: NothingMeasured, UsageError, Interrupted.
+        """
+        under_way = [_Course(phase(self._study)) for phase in phases]
+        while under_way:
+            course = self._choose(under_way)
+            course.go_on(None if course.step is None else self.answer(course.step))
+            if course.is_over:
+                under_way.remove(course)
+
+    def _choose(self, under_way: Sequence[_Course]) -> _Course:
+        """Return the phase whose step comes next: the first in their order."""
+        return under_way[0]
+
+    # ---------------------------------------------------------------- what comes of a step
+
+    def answer(self, step: Step[Any]) -> Any:
+        """Return what came of a step: what it asks for, or NoTime."""
+        match step:
+            case Launch():
+                return self._launch(step)
+            case Launches(aim=Aim.BASELINE):
+                return self._launch_baselines(step)
+            case Launches():
+                return self._launch_proposals(step)
+            case Round():
+                return self._measure_round(step)
+            case Profile():
+                has_time = self._left_s() > step.cost_s(self._forecast)
+                return self._study.profile(step.configuration) if has_time else NoTime()
+            case LoadgenRun():
+                return self._ask_loadgen(step)
+            case ArmsWanted():
+                return self._fit(step)
+            case Outlook():
+                return warn_of_a_short_budget(self._study, step.n_baselines)
+            case _:
+                raise TypeError(f"the planner knows no step like {step}")
+
+    def _launch(self, step: Launch) -> LaunchRecord | NoTime:
+        if not self._has_time(step):
+            return NoTime()
+        return self._study.measure(
+            step.configuration,
+            step.purpose,
+            may_prune=step.may_prune,
+            beside_neighbour=step.beside_neighbour,
+        )
+
+    def _launch_baselines(self, step: Launches) -> list[LaunchRecord]:
+        """Launch what is needed whatever the time, and of the others those that fit."""
+        group: list[Configuration] = []
+        while len(group) < self._study.most_together and (drawn := step.draw()) is not None:
+            if self._is_needed(drawn) or self._has_time_for_baseline(drawn, group):
+                group.append(drawn)
+        return self._study.measure_several(group, step.purpose) if group else []
+
+    def _launch_proposals(self, step: Launches) -> list[LaunchRecord] | NoTime:
+        """Launch a proposal, and beside it others while there is time for as costly ones."""
+        if step.has_stalled and self._is_better_left():
+            return NoTime()
+        if (first := step.draw()) is None:
+            return []
+        if not self._make_time_for(first):
+            return NoTime()
+        group, cost_s = [first], self._forecast.costs.launch_s(first)
+        while (
+            len(group) < self._study.most_together
+            and self._has_time_to_search(first, len(group) * cost_s)
+            and (another := step.draw()) is not None
+        ):
+            group.append(another)
+        return self._study.measure_several(group, step.purpose, may_prune=step.may_prune)
+
+    def _measure_round(self, step: Round) -> list[LaunchRecord] | NoTime:
+        study, n_before = self._study, step.number - 1
+        if why := self._why_no_round(step):
+            return NoTime(why)
+        if step.purpose is not Purpose.CONFIRM:
+            is_design = step.purpose is Purpose.DESIGN
+            return study.measure_round(step.arms, step.number, step.purpose, checks=is_design)
+        n_missing = FIRST_LOOK - n_before
+        return study.measure_round(
+            step.arms,
+            step.number,
+            step.purpose,
+            # so that the rounds up to the first look fit
+            seconds=self._left_s() / n_missing if n_missing > 0 else math.inf,
+            beside_neighbour=self._wants_neighbour(step.arms, n_before),
+            profiled=self._to_profile(step.arms, n_before),
+        )
+
+    def _ask_loadgen(self, step: LoadgenRun) -> Validation | NoTime:
+        if self._left_s() < step.cost_s(self._forecast):
+            return NoTime()
+        duration_s = self._forecast.loadgen_s(step.rate)
+        found = ask_loadgen(self._study, step.configuration, step.rate, duration_s)
+        self._study.listen(TimeLeft(self._left_s()))
+        return found
+
+    # ---------------------------------------------------------------- launches
+
+    def _left_s(self) -> float:
+        return self._study.budget.left_s()
+
+    def _confirming_s(self) -> float:
+        """Return what is kept for the confirmation: nothing where no verdict can come of it.
+
+        Hints of what is fast are worth more than seconds that nobody uses.
+        """
+        return 0.0 if self._forecast.is_out_of_reach() else self._forecast.confirming_s()
+
+    def _has_time(self, step: Launch) -> bool:
+        cost_s = step.cost_s(self._forecast)
+        match step.aim:
+            case Aim.SEARCH:
+                leaving_s = sum(self._forecast.costs.launch_s(c) for c in step.leaving)
+                return self._has_time_to_search(step.configuration, leaving_s)
+            case Aim.RACE:
+                kept_s = self._confirming_s() + self._forecast.minimising_s()
+                return self._left_s() >= kept_s + cost_s
+            case Aim.REMOVAL:
+                return self._has_time_in_share(step, cost_s)
+            case Aim.PROOF:
+                return self._has_time_for_a_look(list(step.confirmed), cost_s, minimal=True)
+            case _:
+                return self._left_s() >= self._confirming_s() + cost_s
+
+    def _is_needed(self, configuration: Configuration) -> bool:
+        """Tell whether a configuration is measured whatever the time.
+
+        The default once, and what stands in for it; at further batches while any time is left.
+        """
+        study = self._study
+        if not is_default(configuration):
+            return configuration == study.ledger.stand_in
+        is_first = not any(map(is_default, study.ledger.tried()))
+        return is_first or self._left_s() > study.costs.least_launch_s
+
+    def _has_time_for_baseline(
+        self, configuration: Configuration, group: Sequence[Configuration]
+    ) -> bool:
+        """Tell whether a baseline fits; group: what is launched beside it."""
+        costs = self._forecast.costs
+        if not group and all(map(is_default, self._study.ledger.tried())):
+            # the first: there is nothing to keep time for
+            return self._left_s() >= costs.launch_s(configuration)
+        kept_s = self._confirming_s() + sum(costs.launch_s(c) for c in group)
+        return self._left_s() >= kept_s + costs.launch_s(configuration)
+
+    def _has_time_to_search(self, configuration: Configuration, kept_s: float = 0.0) -> bool:
+        """Tell whether a launch leaves enough for verdicts, proofs, profiles, one race and more.
+
+        kept_s: the more.
+        """
+        cost_s = self._forecast.costs.launch_s(configuration)
+        return self._left_s() >= self.after_search_s(cost_s) + cost_s + kept_s
+
+    def after_search_s(self, cost_s: float) -> float:
+        """Return what must be left after a launch: for verdicts, and one launch more to race.
+
+        Where no verdict fits, nothing: what it would take can ship nothing.
+        """
+        if self._forecast.is_out_of_reach():
+            return 0.0
+        total_s = self._study.budget.total_s
+        proving_s = min(self._forecast.proving_s(), _PROOFS_SHARE * total_s)
+        profiling_s = self._forecast.profiling_s()
+        if profiling_s > _PROFILES_SHARE * total_s:
+            profiling_s = 0.0
+        return self._forecast.confirming_s() + proving_s + profiling_s + cost_s
+
+    def _is_better_left(self) -> bool:
+        """Tell whether the later phases would make use of all that is left.
+
+        The race, minimising, a look at every baseline that is confirmed as well as the winners,
+        slices beside a neighbour, and what each setting of the recommended winner is worth. Where
+        no verdict fits, the first two.
+        """
+        study, forecast, total_s = self._study, self._forecast, self._study.budget.total_s
+        finalists = study.contenders.finalists()
+        minimising_s = min(forecast.minimising_s(), _MINIMISE_SHARE * total_s)
+        race_s = _RACE_LAUNCHES * max(forecast.costs.launch_s(c) for c in finalists.values())
+        if forecast.is_out_of_reach():
+            return self._left_s() < race_s + minimising_s
+        compared = [*finalists.values(), *baselines_to_confirm(study)]
+        everything = confirmation_arms(study, compared)
+        looking_s = max(forecast.looks_s(), forecast.looking_s(everything))
+        besides_s = min(
+            study.preference.neighbours_s(total_s), NEIGHBOUR_ROUNDS * forecast.beside_s(everything)
+        )
+        explaining_s = min(forecast.explaining_s(finalists[study.widest]), _EXPLAIN_SHARE * total_s)
+        looking_s += forecast.validating_s()
+        needed_s = race_s + minimising_s + looking_s + besides_s + explaining_s
+        return self._left_s() < needed_s
+
+    def _make_time_for(self, configuration: Configuration) -> bool:
+        """See to it that a launch of a configuration leaves enough for the phases that follow.
+
+        Where time seems to be up, launch again what may be cheaper than its only launch was.
+        Returns whether there is time.
+        """
+        while not self._has_time_to_search(configuration):
+            again = self._worth_warming(configuration)
+            if again is None:
+                return False
+            self._study.measure(again, Purpose.RACE)
+        return True
+
+    def _worth_warming(self, configuration: Configuration) -> Configuration | None:
+        """Return what to launch again so that time is left for another launch; None if nothing.
+
+        What the confirmation needs is estimated from the launches of those who will be in it. One
+        that was launched only once may have compiled from nothing: a warm compiler's cache often
+        frees time for many proposals, where that may save more than it costs.
+        """
+        forecast, costs = self._forecast, self._forecast.costs
+        if not forecast.has_few_proposals() and forecast.first_look_s() < forecast.looks_s():
+            return None  # a share of the budget, which a warm cache does not make less
+        arms = confirmation_arms(self._study, forecast.compared())
+        cold = [
+            c
+            for c in arms
+            if (compiling_s := costs.compiling_s(c))
+            and FIRST_LOOK * SAFETY * compiling_s > costs.launch_s(c) - compiling_s
+            and costs.repeat_s(c) > costs.repeat_s(arms[0])
+        ]
+        if not cold:
+            return None
+        dearest = max(cold, key=costs.launch_s)
+        warm = [arms[0] if c in cold else c for c in arms]  # at best, like the default
+        at_best_s = forecast.looking_s(warm) + costs.launch_s(dearest)
+        at_best_s += costs.launch_s(configuration)
+        return None if self._left_s() < at_best_s else dearest
+
+    def _has_time_in_share(self, step: Launch, cost_s: float) -> bool:
+        """Tell whether a launch ends in its share, and before the confirmation's time."""
+        share = step.share
+        assert share is not None
+        budget, confirming_s = self._study.budget, self._confirming_s()
+        if share not in self._share_ends_s:
+            free_s = max(0.0, budget.left_s() - confirming_s)
+            self._share_ends_s[share] = budget.used_s() + free_s / share.n
+        ends_s = min(self._share_ends_s[share], budget.total_s - confirming_s)
+        return budget.used_s() + cost_s <= ends_s
+
+    # ---------------------------------------------------------------- the confirmation
+
+    def _has_time_for_a_look(
+        self, arms: list[Configuration], kept_s: float, *, minimal: bool = False
+    ) -> bool:
+        """Tell whether a first look at these arms fits and leaves `kept_s`.
+
+        minimal: with the fewest slices that count; for a single arm, to the last second.
+        """
+        launched, left_s = confirmation_arms(self._study, arms), self._left_s()
+        allowed_s = left_s + self._forecast.allowance_s(0)
+        if not minimal:
+            return allowed_s >= self._forecast.looking_s(launched) + kept_s
+        needed_s = FIRST_LOOK * self._forecast.costs.minimal_round_s(launched) + kept_s
+        return left_s >= SAFETY * needed_s if len(arms) > 1 else allowed_s >= needed_s
+
+    def _fit(self, step: ArmsWanted) -> Fitting:
+        """Return what there is time to compare.
+
+        Where a first look at all of them does not fit, the winners' verdicts come before the
+        baselines, and the best of these before the others; a cheaper one may fit where a better one
+        does not. Where not even one at the winners does, a verdict on what ships comes before none
+        on each.
+        """
+        study, forecast = self._study, self._forecast
+        fitting = self._fitting(step.finalists)
+        is_whole = all(c in fitting for c in step.finalists.values())
+        later_s = forecast.looks_s() - forecast.first_look_s() + forecast.profiling_s()
+        later_s += forecast.validating_s()
+        for baseline in [c for c in step.baselines if c not in fitting]:
+            # finalists that fell together may have parted since their time was set aside
+            kept_s = 0.0 if baseline in step.main else later_s
+            arms = [*fitting, baseline]
+            if not fitting or (is_whole and self._has_time_for_a_look(arms, kept_s)):
+                fitting.append(baseline)
+        sound = [c for c in fitting if study.ledger.eligible.may_win(c)]
+        launched = confirmation_arms(study, sound, at_reference=True)
+        # or verdicts would suffer
+        at_reference = self._left_s() >= LOOKS[1] * forecast.costs.round_s(launched)
+        return Fitting(tuple(fitting), at_reference, forecast.is_out_of_reach())
+
+    def _fitting(self, finalists: Mapping[WinnerClass, Configuration]) -> list[Configuration]:
+        """Return those that a first look fits, in their order; where it fits none, all.
+
+        What ships comes first, and then what would if that proved no faster.
+        """
+        found: list[Configuration] = []
+        in_turn = (
+            self._study.widest,
+            WinnerClass.SAME,
+            WinnerClass.LAUNCH_ONLY,
+            WinnerClass.REDUCED,
+        )
+        for finalist in dict.fromkeys(finalists[k] for k in in_turn if k in finalists):
+            if self._has_time_for_a_look([*found, finalist], 0.0, minimal=True):
+                found.append(finalist)
+        by_class = list(dict.fromkeys(finalists.values()))
+        return [c for c in by_class if c in found] or by_class
+
+    def _why_no_round(self, step: Round) -> str:
+        """Say why a round is not begun; empty if it fits."""
+        left_s, round_s = self._left_s(), step.cost_s(self._forecast)
+        match step.purpose:
+            case Purpose.CONFIRM:
+                return self._why_no_confirming(step)
+            case Purpose.EXPLAIN:  # all of them, or none
+                needed_s = (EXPLAIN_ROUNDS - step.number + 1) * round_s
+            case _:  # the first tells what one takes
+                needed_s = round_s if step.number > 1 else -math.inf
+        return "" if left_s >= needed_s else f"it takes {needed_s:.0f} s"
+
+    def _why_no_confirming(self, step: Round) -> str:
+        """Say why no further round of the confirmation is begun; empty if one fits.
+
+        Without a first look the rounds before it were in vain: a minimal round will do. Where what
+        ships is known already, LoadGen may be asked about it.
+        """
+        left_s, forecast, n_before = self._left_s(), self._forecast, step.number - 1
+        if not n_before and forecast.is_out_of_reach():
+            return f"the {max(0.0, left_s):.0f} s that are left hold no first look"
+        is_needed = n_before < FIRST_LOOK
+        round_s = step.cost_s(forecast)
+        if is_needed:
+            round_s = forecast.costs.minimal_round_s(step.arms)
+        validating_s = forecast.validating_s() if step.is_proved else 0.0
+        if left_s + forecast.allowance_s(n_before) >= round_s + validating_s:
+            return ""
+        told = f"; LoadGen wants {validating_s:.0f} s" if left_s >= round_s else ""
+        return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left{told}"
+
+    def _wants_neighbour(self, arms: list[Configuration], n_rounds: int) -> bool:
+        """Tell whether a round should end beside a busy neighbour: a few, within their share.
+
+        And none that the first look would not fit after: unless that is the study's goal.
+        """
+        if n_rounds >= NEIGHBOUR_ROUNDS:
+            return False
+        preference, beside_s = self._study.preference, self._forecast.beside_s(arms)
+        needed_s = self._forecast.looking_s(arms, n_rounds) + beside_s
+        if not preference.bears_neighbours and self._left_s() < needed_s:
+            return False
+        records = self._study.store.launches.values()
+        spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and discarded
+        return spent_s + beside_s <= preference.neighbours_s(self._study.budget.total_s)
+
+    def _to_profile(self, arms: list[Configuration], n_rounds: int) -> list[Configuration]:
+        """Return the arms that a round should profile: none, where that costs the first look.
+
+        The default and every finalist; where that takes too long, what ships by default beside it.
+        """
+        study, forecast = self._study, self._forecast
+        finalists = study.contenders.finalists()
+        wanted = [arm for arm in arms if is_default(arm) or arm in finalists.values()]
+        fewest = [arm for arm in wanted if is_default(arm) or arm == finalists[study.widest]]
+        looking_s = forecast.looking_s(arms, n_rounds)
+        for some in (wanted, fewest):
+            if self._left_s() >= looking_s + forecast.profiling_s(some):
+                return list(filter(study.bench.may_profile, some))
+        return []

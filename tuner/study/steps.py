@@ -1,0 +1,177 @@
+"""What a phase asks for: steps, each with its aim and what it costs.
+
+A phase is a generator: it yields a step and receives what came of it, or NoTime where the planner
+(study/planner.py) refuses the step. It holds no clock and keeps no time for others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, Generic, TypeAlias, TypeVar
+
+import msgspec
+
+from tuner.record.configuration import Configuration
+from tuner.record.journal import WinnerClass
+from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.serving import Validation
+from tuner.study.forecast import Forecast
+
+_PROFILE_LAUNCHES = 1.5
+"""What a profile takes in a launch of its own, in launches."""
+
+AnswerT = TypeVar("AnswerT")
+
+
+class NoTime(msgspec.Struct, frozen=True):
+    """The planner's answer to a step that it refuses."""
+
+    reason: str = ""
+    """Why, where a phase tells it."""
+
+
+class Aim(StrEnum):
+    """What a launch is for. By this the planner knows what must be left after it."""
+
+    BASELINE = "baseline"
+    """The default, or a recommendation."""
+    SEARCH = "search"
+    """A configuration that nobody recommends, or a leader that the search goes on around."""
+    RACE = "race"
+    """The candidates of a class again."""
+    CONTENTION = "contention"
+    """A candidate beside a busy neighbour."""
+    REMOVAL = "removal"
+    """A finalist and what is left of it without some settings, in a share of the time."""
+    PROOF = "proof"
+    """The same, so that a costly setting may ship at all."""
+
+
+class TimeShare:
+    """A part of the time that the confirmation leaves, by its identity.
+
+    Its end is fixed when the first step of the share is asked for.
+    """
+
+    def __init__(self, n: int) -> None:
+        """n: parts of which this is the first; those after it get what it leaves."""
+        self.n = n
+
+
+class Step(msgspec.Struct, Generic[AnswerT], frozen=True):
+    """What a phase may ask for. AnswerT: what it receives where the planner grants it."""
+
+
+class Launch(Step[LaunchRecord], frozen=True):
+    """One launch of a configuration."""
+
+    configuration: Configuration
+    purpose: Purpose
+    aim: Aim
+    may_prune: bool = False
+    """Whether it is not measured to its end if it is hopeless."""
+    beside_neighbour: bool = False
+    """Whether it is measured beside a busy neighbour too, at its end."""
+    leaving: Sequence[Configuration] = ()
+    """What is to be launched after it, and must fit as well."""
+    share: TimeShare | None = None
+    """Of Aim.REMOVAL."""
+    confirmed: Sequence[Configuration] = ()
+    """Of Aim.PROOF: what the confirmation compares afterwards."""
+
+    def cost_s(self, forecast: Forecast) -> float:
+        """Estimate its seconds."""
+        return forecast.costs.launch_s(self.configuration)
+
+
+class Launches(Step[list[LaunchRecord]], frozen=True):
+    """One launch each of configurations that are drawn while there is time for more.
+
+    Prepared side by side where that may be. The answer holds the records of those that were
+    launched, in the order in which they were drawn.
+    """
+
+    draw: Callable[[], Configuration | None]
+    """Returns the next configuration; None if there is none."""
+    purpose: Purpose
+    aim: Aim
+    may_prune: bool = False
+    has_stalled: bool = False
+    """Whether the search has found nothing better for some time."""
+
+
+class Round(Step[list[LaunchRecord]], frozen=True):
+    """One fresh launch of every arm, slices interleaved; the answer is in the order of the arms."""
+
+    arms: list[Configuration]
+    number: int
+    """Of the rounds of this purpose with the same arms, from 1."""
+    purpose: Purpose
+    is_proved: bool = False
+    """Whether what ships is known already."""
+
+    def cost_s(self, forecast: Forecast) -> float:
+        """Estimate its seconds, rather too many than too few."""
+        return forecast.costs.round_s(self.arms)
+
+
+class Profile(Step[LaunchRecord], frozen=True):
+    """A launch in which a configuration tells where its time goes."""
+
+    configuration: Configuration
+
+    def cost_s(self, forecast: Forecast) -> float:
+        """Estimate its seconds."""
+        return _PROFILE_LAUNCHES * forecast.costs.launch_s(self.configuration)
+
+
+class LoadgenRun(Step[Validation], frozen=True):
+    """A launch to which LoadGen sends requests at a rate."""
+
+    configuration: Configuration
+    rate: float
+    """Requests a second."""
+
+    def cost_s(self, forecast: Forecast) -> float:
+        """Estimate its seconds."""
+        return forecast.costs.unsliced_s(self.configuration) + forecast.loadgen_s(self.rate)
+
+
+class Fitting(msgspec.Struct, frozen=True):
+    """What the confirmation has time to compare."""
+
+    arms: tuple[Configuration, ...]
+    at_reference: bool
+    """Whether the winners are launched at the reference batch as well."""
+    is_out_of_reach: bool
+    """Whether not even a verdict on one arm fits."""
+
+
+class ArmsWanted(Step[Fitting], frozen=True):
+    """What the confirmation would compare with the default, had it the time. Launches nothing."""
+
+    finalists: Mapping[WinnerClass, Configuration]
+    baselines: Sequence[Configuration]
+    """The most important first."""
+    main: Sequence[Configuration | None]
+    """Those that may take the time of later looks."""
+
+
+class Outlook(Step[None], frozen=True):
+    """What is ahead when the default has told what a launch costs. Launches nothing.
+
+    The planner warns where the budget does not hold it.
+    """
+
+    n_baselines: int
+
+
+Steps: TypeAlias = Generator[Step[Any], Any, AnswerT]
+"""What a phase is, and what it calls with `yield from`. AnswerT: what that returns."""
+
+
+def ask(step: Step[AnswerT]) -> Steps[AnswerT | NoTime]:
+    """Yield one step; return what came of it."""
+    answer: AnswerT | NoTime = yield step
+    return answer
