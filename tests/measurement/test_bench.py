@@ -254,38 +254,28 @@ def test_a_round_may_end_beside_a_neighbour(bench_of: Maker) -> None:
         assert again.launches[records[0].request.id].beside == records[0].beside
 
 
-def test_a_launch_of_its_own_tells_where_the_time_goes(bench_of: Maker) -> None:
-    bench = bench_of(faults="fake.layout=packed:shy")
-    record = bench.profile(Configuration())
-    profile = record.profile
-    assert profile is not None
-    assert [o.name for o in profile.operators] == ["matmul", "add"]
-    assert sum(o.seconds for o in profile.operators) == pytest.approx(profile.call_s)
-    assert profile.operators[0].calls == 3
-    assert record.slices == []
-    assert record.ending == Ending(Outcome.MEASURED)
-    shy = bench.profile(Configuration.of({"fake.layout": "packed"}))
-    assert shy.profile is None
-    assert shy.ending is not None
-    assert shy.ending.outcome is Outcome.MEASURED  # it is no fault of the configuration
-    assert shy.ending.reason == "ended under the profiler: killed by SIGKILL"
-    bench.store.close()
-    with Store(bench.store.folder) as stored:
-        assert stored.launches[record.request.id].profile == profile
-
-
 def test_a_round_may_end_with_profiles(bench_of: Maker) -> None:
     bench = bench_of(faults="fake.layout=packed:shy")
     arms = [Configuration(), Configuration.of({"fake.streams": 2}),
             Configuration.of({"fake.layout": "packed"})]  # fmt: skip
     wanted = [arms[0], arms[2]]
-    records = bench.measure_round(arms, 1, Purpose.CONFIRM, noise=NOISE, profiled=wanted)
+    records = bench.measure_round(arms, 1, Purpose.EXPLAIN, noise=NOISE, profiled=wanted)
     assert [r.profile is not None for r in records] == [True, False, False]
     for record in records:  # also of one that did not bear it: what was measured stands
         assert len(record.slices) >= CONFIRM.least
         assert record.ending is not None
         assert record.ending.outcome is Outcome.MEASURED
     assert [bench.may_profile(arm) for arm in arms] == [False, True, False]
+    profile, shy = records[0].profile, records[2].ending
+    assert profile is not None
+    assert [o.name for o in profile.operators] == ["matmul", "add"]
+    assert sum(o.seconds for o in profile.operators) == pytest.approx(profile.call_s)
+    assert profile.operators[0].calls == 3
+    assert shy is not None  # it is no fault of the configuration
+    assert shy.reason == "ended under the profiler: killed by SIGKILL"
+    bench.store.close()
+    with Store(bench.store.folder) as stored:
+        assert stored.launches[records[0].request.id].profile == profile
 
 
 def test_what_does_not_bear_a_neighbour_was_measured_all_the_same(bench_of: Maker) -> None:

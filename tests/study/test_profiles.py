@@ -9,15 +9,13 @@ import pytest
 
 from tests.study.studies import BASELINE, is_granted, new_study
 from tuner.measurement.bench import Bench
-from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Profiled, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.forecast import Forecast
-from tuner.study.planner import Planner
-from tuner.study.steps import Round
+from tuner.study.steps import ExtraRound, Round
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -54,61 +52,59 @@ def profile(store: Store, *configurations: Configuration) -> None:
 
 
 class Unlaunched(Bench):
-    """A bench whose rounds launch nothing, and note what they were to profile."""
+    """A bench whose rounds launch nothing, and note what they were asked for."""
 
-    to_profile: list[Configuration]
+    asked: dict[str, Any]
 
     def measure_round(
         self, arms: list[Configuration], number: int, purpose: Purpose, **given: Any
     ) -> list[LaunchRecord]:
-        self.to_profile = given["profiled"]
+        self.asked = {"purpose": purpose, **given}
         return []
 
 
-def profiled_in_a_round(study: Study, arms: list[Configuration]) -> list[Configuration]:
-    """Return what the first round of the confirmation is to profile."""
+def asked_of(study: Study, step: Round | ExtraRound) -> dict[str, Any]:
+    """Return what the bench is asked for by a step; nothing where that is refused."""
     study.bench.__class__ = Unlaunched
-    assert is_granted(study, Round(arms, 1, Purpose.CONFIRM))
     assert isinstance(study.bench, Unlaunched)
-    return study.bench.to_profile
+    return study.bench.asked if is_granted(study, step) else {}
 
 
-@pytest.mark.parametrize(
-    ("spare_s", "profiled"),
-    [
-        (4 * PROFILE_S, [DEFAULT, SAME, REDUCED]),
-        (2.5 * PROFILE_S, [DEFAULT, SAME]),  # what ships by default
-        (1.5 * PROFILE_S, []),
-    ],
-)
-def test_profiles_take_what_the_first_look_leaves(
-    store: Store, tmp_path: Path, spare_s: float, profiled: list[Configuration]
+ARMS = [DEFAULT, SAME, REDUCED]
+
+
+def test_the_confirmation_measures_nothing_that_decides_nothing(
+    store: Store, tmp_path: Path
 ) -> None:
-    arms = [DEFAULT, SAME, REDUCED, BASELINE]
-    looking_s = FIRST_LOOK * new_study(store, tmp_path / "a", 1e6).costs.round_s(arms)
-    study = new_study(store, tmp_path / "b", looking_s + spare_s)
-    assert profiled_in_a_round(study, arms) == profiled
+    asked = asked_of(new_study(store, tmp_path, 1e6), Round(ARMS, 1, Purpose.CONFIRM))
+    assert not asked["beside_neighbour"]
+    assert not asked["profiled"]
+
+
+def test_after_the_verdict_a_round_tells_where_the_time_goes_and_what_a_neighbour_takes(
+    store: Store, tmp_path: Path
+) -> None:
+    asked = asked_of(new_study(store, tmp_path, 1e6), ExtraRound(ARMS, 1))
+    assert asked["purpose"] is Purpose.EXPLAIN
+    assert asked["beside_neighbour"]
+    assert asked["profiled"] == ARMS
 
 
 def test_what_was_profiled_is_not_profiled_again(store: Store, tmp_path: Path) -> None:
     profile(store, DEFAULT, REDUCED)
-    study = new_study(store, tmp_path, 1e6)
-    assert profiled_in_a_round(study, [DEFAULT, SAME, REDUCED]) == [SAME]
+    assert asked_of(new_study(store, tmp_path, 1e6), ExtraRound(ARMS, 1))["profiled"] == [SAME]
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "kept_s"),
-    [
-        (1000.0, 2 * PROFILE_S),  # of the default and of what ships
-        (300.0, 0.0),  # too much of so small a budget
-    ],
-)
-def test_the_search_leaves_time_for_two_profiles(
-    store: Store, tmp_path: Path, budget_s: float, kept_s: float
-) -> None:
-    study = new_study(store, tmp_path, budget_s)
-    assert Forecast(study).profiling_s() == pytest.approx(2 * PROFILE_S)
-    before_s = Planner(study).after_search_s(LAUNCH_S)
-    profile(store, DEFAULT, SAME)
-    assert Forecast(study).profiling_s() == 0.0
-    assert before_s - Planner(study).after_search_s(LAUNCH_S) == pytest.approx(kept_s)
+def test_the_default_alone_is_profiled_and_needs_no_neighbour(store: Store, tmp_path: Path) -> None:
+    asked = asked_of(new_study(store, tmp_path / "a", 1e6), ExtraRound([DEFAULT], 1))
+    assert (asked["beside_neighbour"], asked["profiled"]) == (False, [DEFAULT])
+    profile(store, DEFAULT)
+    assert asked_of(new_study(store, tmp_path / "b", 1e6), ExtraRound([DEFAULT], 1)) == {}
+
+
+def test_such_a_round_is_made_only_if_it_fits(store: Store, tmp_path: Path) -> None:
+    step = ExtraRound(ARMS, 1)
+    cost_s = step.cost_s(Forecast(new_study(store, tmp_path / "a", 1e6)))
+    assert cost_s > 3 * PROFILE_S
+    assert asked_of(new_study(store, tmp_path / "b", cost_s + 1), step)
+    assert asked_of(new_study(store, tmp_path / "c", cost_s - 1), step) == {}

@@ -23,7 +23,7 @@ def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeig
     """
     own_kept, default_kept, differences = [], [], []
     n_processes, objective = 0, claims.objective
-    for arms in claims.rounds.launches:
+    for arms in (*claims.rounds.launches, *claims.rounds.beside_neighbour):
         own, default = arms.get(configuration), arms.get(claims.default)
         if own is None or default is None or not own.beside or not default.beside:
             continue

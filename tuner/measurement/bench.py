@@ -263,15 +263,6 @@ class Bench:
         """Tell whether a configuration was neither profiled, nor tried in vain in this session."""
         return self._steps.may_profile(configuration)
 
-    def profile(self, configuration: Configuration) -> LaunchRecord:
-        """Have a configuration tell where its time goes, in a launch of its own without slices.
-
-        A failure is the record's ending, never an exception.
-        """
-        return self._steps.conclude(
-            self.launcher.start(configuration, Purpose.EXPLAIN), profiles=True
-        )
-
     def measure_round(
         self,
         arms: list[Configuration],

@@ -162,6 +162,12 @@ class AblationRound(msgspec.Struct, frozen=True, tag="ablation_round"):
     launches: tuple[int, ...]
 
 
+class NeighbourRound(msgspec.Struct, frozen=True, tag="neighbour_round"):
+    """One fresh launch of the default and of each winner, at its end beside a busy neighbour."""
+
+    launches: tuple[int, ...]
+
+
 class Cell(msgspec.Struct, frozen=True):
     """A combination of the designed part: main settings, each set in half of the cells."""
 
@@ -252,6 +258,7 @@ Note: TypeAlias = (
     | ArmsChosen
     | RoundDone
     | AblationRound
+    | NeighbourRound
     | DesignFixed
     | DesignRound
     | WarningNoted

@@ -17,6 +17,7 @@ from tuner.record.journal import (
     AblationRound,
     DesignRound,
     LossNoted,
+    NeighbourRound,
     Note,
     RoundDone,
     StudyFinished,
@@ -77,7 +78,7 @@ def cut_launches(loaded: Loaded) -> set[int]:
 
 
 def _launches_of(note: Note) -> tuple[int, ...]:
-    kinds = TrialNoted | RoundDone | AblationRound | DesignRound
+    kinds = TrialNoted | RoundDone | AblationRound | NeighbourRound | DesignRound
     return note.launches if isinstance(note, kinds) else ()
 
 

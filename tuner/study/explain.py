@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import AblationRound, Phase
+from tuner.record.journal import AblationRound, NeighbourRound, Phase
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import is_default
 from tuner.study.compared import EXPLAIN_ROUNDS, explained
 from tuner.study.confirm import make_claims
-from tuner.study.steps import NoTime, Profile, Round, Steps, ask
+from tuner.study.forecast import NEIGHBOUR_ROUNDS
+from tuner.study.steps import ExtraRound, NoTime, Round, Steps, ask
 from tuner.study.study import TURNS, Study
 from tuner.study.validate import validate, validate_further
 
@@ -16,11 +17,12 @@ _OF_NONE = "where the default's time goes; nothing proved to be faster"
 
 
 def explain(study: Study) -> Steps[None]:
-    """Profile the default and what is recommended; then measure each winner beside shorter ones.
+    """Profile the default and the winners, and measure each winner beside shorter ones.
 
-    All of it in fresh launches, while time is left: what an early decision of the confirmation left
-    is used for this, and no other. Where it does not suffice, the launches of the search that
-    minimising made give a hint of what each setting is worth.
+    And how they fare beside a busy neighbour: most deployments share their hosts. All of it in
+    fresh launches, while time is left: what an early decision of the confirmation left is used for
+    this, and no other. Where it does not suffice, the launches of the search that minimising made
+    give a hint of what each setting is worth.
     """
     if study.notes.is_done(Phase.EXPLAIN):
         return
@@ -28,11 +30,7 @@ def explain(study: Study) -> Steps[None]:
     detail = f"what each setting of {len(winners)} winner(s) is worth" if winners else _OF_NONE
     study.notes.enter(Phase.EXPLAIN, detail)
     yield from validate(study, winners)
-    # what no round of the confirmation profiled
-    for configuration in filter(
-        study.bench.may_profile, [make_claims(study).default, *winners[:1]]
-    ):
-        yield from ask(Profile(configuration))
+    yield from _measure_extras(study, winners, 1)
     reason = "every setting of the winners was measured" if winners else "there is no winner"
     for winner in winners:
         arms = explained(study, winner)
@@ -44,8 +42,22 @@ def explain(study: Study) -> Steps[None]:
                 reason = "the budget left no time for all"
                 break
             study.store.add(AblationRound(winner, tuple(record.request.id for record in records)))
+    yield from _measure_extras(study, winners, NEIGHBOUR_ROUNDS)
     yield from validate_further(study, winners)
     study.notes.done(Phase.EXPLAIN, reason)
+
+
+def _measure_extras(study: Study, winners: list[Configuration], n_rounds: int) -> Steps[None]:
+    """Measure rounds of the default and the winners that tell more than how fast they are.
+
+    n_rounds: of all such rounds. Claims do not use them.
+    """
+    arms = [make_claims(study).default, *winners]
+    while (number := len(study.store.all(NeighbourRound)) + 1) <= n_rounds:
+        records = yield from ask(ExtraRound(arms, number))
+        if isinstance(records, NoTime):
+            return
+        study.store.add(NeighbourRound(tuple(record.request.id for record in records)))
 
 
 def _winners(study: Study) -> list[Configuration]:

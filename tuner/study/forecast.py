@@ -27,7 +27,8 @@ from tuner.study.proofs import dear, is_unmeasured
 from tuner.study.study import Study
 
 NEIGHBOUR_ROUNDS = 4
-"""The first rounds of the confirmation end beside a busy neighbour."""
+"""Rounds that end beside a busy neighbour: the confirmation's first where that counts, else later.
+"""
 _ENOUGH_ROUNDS = LOOKS[2]
 """On a busy host, the four rounds of the first look seldom decide an effect below 10 %."""
 _CONFIRM_SHARE = 1 / 3
@@ -108,16 +109,18 @@ class Forecast:
         return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self._total_s))
 
     def confirming_s(self) -> float:
-        """Return what is kept for the confirmation: its looks, some beside a neighbour, LoadGen.
+        """Return what is kept for the confirmation: its looks, LoadGen, a neighbour if that counts.
 
         After few proposals, the least that a verdict needs; LoadGen takes no baseline's time.
         """
-        if not self._study.preference.bears_neighbours and self.has_few_proposals():
+        preference = self._study.preference
+        if not preference.bears_neighbours and self.has_few_proposals():
             return self.first_look_s()
-        launched = confirmation_arms(self._study, self.compared(), at_reference=True)
-        besides_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
-        most_s = self._study.preference.neighbours_s(self._total_s)
-        kept_s = self.looks_s() + min(most_s, besides_s)
+        kept_s = self.looks_s()
+        if preference.bears_neighbours:
+            launched = confirmation_arms(self._study, self.compared(), at_reference=True)
+            besides_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
+            kept_s += min(preference.neighbours_s(self._total_s), besides_s)
         is_searching = self._study.notes.is_done(Phase.BASELINES)
         return kept_s + (self.validating_s() if is_searching else 0.0)
 
@@ -190,11 +193,8 @@ class Forecast:
             wanted.update({c: True for c in without.values() if is_unmeasured(study, c)})
         return SAFETY * sum(self.costs.launch_s(c) for c in wanted)
 
-    def profiling_s(self, arms: Iterable[Configuration] | None = None) -> float:
-        """Return the seconds of profiling arms in a round: the default and what ships if None."""
-        if arms is None:
-            finalists = self._study.contenders.finalists()
-            arms = confirmation_arms(self._study, [finalists[self._study.widest]])
+    def profiling_s(self, arms: Iterable[Configuration]) -> float:
+        """Return the seconds of profiling arms in a round, those that were not profiled yet."""
         may_be = filter(self._study.bench.may_profile, arms)
         return sum(_PROFILE_SLICES * self.costs.slice_s(arm) + _PROFILE_S for arm in may_be)
 

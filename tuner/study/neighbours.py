@@ -1,7 +1,9 @@
 """How configurations fare beside a busy neighbour: most deployments share their hosts.
 
-In the first rounds of the confirmation every arm takes one more slice beside a synthetic busy
-neighbour, in the launch in which it was measured undisturbed just before. Claims do not use these.
+After the verdict, the default and the winners take one more slice beside a synthetic busy
+neighbour, in a launch in which they were measured undisturbed just before (study/explain.py). Where
+winners must bear one, the candidates do so before the confirmation, and all arms in its first
+rounds. Claims do not use these slices.
 """
 
 from __future__ import annotations

@@ -26,13 +26,13 @@ from tuner.study.loadgen import ask_loadgen
 from tuner.study.steps import (
     Aim,
     ArmsWanted,
+    ExtraRound,
     Fitting,
     Launch,
     Launches,
     LoadgenRun,
     NoTime,
     Outlook,
-    Profile,
     Round,
     Step,
     Steps,
@@ -42,8 +42,6 @@ from tuner.study.study import Study
 
 _PROOFS_SHARE = 0.2
 """Share of the budget: the most that is kept to prove costly settings, which ship proven only."""
-_PROFILES_SHARE = 0.04
-"""Share of the budget: the most that is kept for profiles. If they take longer, nothing is kept."""
 _MINIMISE_SHARE = 0.2
 """Share of the budget: the most that a stalled search leaves to minimising."""
 _EXPLAIN_SHARE = 0.15
@@ -108,9 +106,8 @@ class Planner:
                 return self._launch_proposals(step)
             case Round():
                 return self._measure_round(step)
-            case Profile():
-                has_time = self._left_s() > step.cost_s(self._forecast)
-                return self._study.profile(step.configuration) if has_time else NoTime()
+            case ExtraRound():
+                return self._measure_extra(step)
             case LoadgenRun():
                 return self._ask_loadgen(step)
             case ArmsWanted():
@@ -169,8 +166,23 @@ class Planner:
             step.purpose,
             # so that the rounds up to the first look fit
             seconds=self._left_s() / n_missing if n_missing > 0 else math.inf,
-            beside_neighbour=self._wants_neighbour(step.arms, n_before),
-            profiled=self._to_profile(step.arms, n_before),
+            beside_neighbour=study.preference.bears_neighbours
+            and n_before < NEIGHBOUR_ROUNDS
+            and self._wants_neighbour(step.arms),
+        )
+
+    def _measure_extra(self, step: ExtraRound) -> list[LaunchRecord] | NoTime:
+        profiled = list(filter(self._study.bench.may_profile, step.arms))
+        wants_neighbour = len(step.arms) > 1 and self._wants_neighbour(step.arms)
+        is_wanted = bool(profiled) or wants_neighbour
+        if not is_wanted or self._left_s() < step.cost_s(self._forecast):
+            return NoTime()
+        return self._study.measure_round(
+            step.arms,
+            step.number,
+            Purpose.EXPLAIN,
+            beside_neighbour=wants_neighbour,
+            profiled=profiled,
         )
 
     def _ask_loadgen(self, step: LoadgenRun) -> Validation | NoTime:
@@ -246,19 +258,15 @@ class Planner:
         """
         if self._forecast.is_out_of_reach():
             return 0.0
-        total_s = self._study.budget.total_s
-        proving_s = min(self._forecast.proving_s(), _PROOFS_SHARE * total_s)
-        profiling_s = self._forecast.profiling_s()
-        if profiling_s > _PROFILES_SHARE * total_s:
-            profiling_s = 0.0
-        return self._forecast.confirming_s() + proving_s + profiling_s + cost_s
+        most_s = _PROOFS_SHARE * self._study.budget.total_s
+        proving_s = min(self._forecast.proving_s(), most_s)
+        return self._forecast.confirming_s() + proving_s + cost_s
 
     def _is_better_left(self) -> bool:
         """Tell whether the later phases would make use of all that is left.
 
-        The race, minimising, a look at every baseline that is confirmed as well as the winners,
-        slices beside a neighbour, and what each setting of the recommended winner is worth. Where
-        no verdict fits, the first two.
+        The race, minimising, a look at every baseline that is confirmed as well as the winners, and
+        what each setting of the recommended winner is worth. Where no verdict fits, the first two.
         """
         study, forecast, total_s = self._study, self._forecast, self._study.budget.total_s
         finalists = study.contenders.finalists()
@@ -269,12 +277,9 @@ class Planner:
         compared = [*finalists.values(), *baselines_to_confirm(study)]
         everything = confirmation_arms(study, compared)
         looking_s = max(forecast.looks_s(), forecast.looking_s(everything))
-        besides_s = min(
-            study.preference.neighbours_s(total_s), NEIGHBOUR_ROUNDS * forecast.beside_s(everything)
-        )
         explaining_s = min(forecast.explaining_s(finalists[study.widest]), _EXPLAIN_SHARE * total_s)
         looking_s += forecast.validating_s()
-        needed_s = race_s + minimising_s + looking_s + besides_s + explaining_s
+        needed_s = race_s + minimising_s + looking_s + explaining_s
         return self._left_s() < needed_s
 
     def _make_time_for(self, configuration: Configuration) -> bool:
@@ -354,8 +359,7 @@ class Planner:
         study, forecast = self._study, self._forecast
         fitting = self._fitting(step.finalists)
         is_whole = all(c in fitting for c in step.finalists.values())
-        later_s = forecast.looks_s() - forecast.first_look_s() + forecast.profiling_s()
-        later_s += forecast.validating_s()
+        later_s = forecast.looks_s() - forecast.first_look_s() + forecast.validating_s()
         for baseline in [c for c in step.baselines if c not in fitting]:
             # finalists that fell together may have parted since their time was set aside
             kept_s = 0.0 if baseline in step.main else later_s
@@ -417,32 +421,9 @@ class Planner:
         told = f"; LoadGen wants {validating_s:.0f} s" if left_s >= round_s else ""
         return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left{told}"
 
-    def _wants_neighbour(self, arms: list[Configuration], n_rounds: int) -> bool:
-        """Tell whether a round should end beside a busy neighbour: a few, within their share.
-
-        And none that the first look would not fit after: unless that is the study's goal.
-        """
-        if n_rounds >= NEIGHBOUR_ROUNDS:
-            return False
-        preference, beside_s = self._study.preference, self._forecast.beside_s(arms)
-        needed_s = self._forecast.looking_s(arms, n_rounds) + beside_s
-        if not preference.bears_neighbours and self._left_s() < needed_s:
-            return False
+    def _wants_neighbour(self, arms: Sequence[Configuration]) -> bool:
+        """Tell whether slices of arms beside a busy neighbour are within their share."""
         records = self._study.store.launches.values()
         spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and discarded
-        return spent_s + beside_s <= preference.neighbours_s(self._study.budget.total_s)
-
-    def _to_profile(self, arms: list[Configuration], n_rounds: int) -> list[Configuration]:
-        """Return the arms that a round should profile: none, where that costs the first look.
-
-        The default and every finalist; where that takes too long, what ships by default beside it.
-        """
-        study, forecast = self._study, self._forecast
-        finalists = study.contenders.finalists()
-        wanted = [arm for arm in arms if is_default(arm) or arm in finalists.values()]
-        fewest = [arm for arm in wanted if is_default(arm) or arm == finalists[study.widest]]
-        looking_s = forecast.looking_s(arms, n_rounds)
-        for some in (wanted, fewest):
-            if self._left_s() >= looking_s + forecast.profiling_s(some):
-                return list(filter(study.bench.may_profile, some))
-        return []
+        most_s = self._study.preference.neighbours_s(self._study.budget.total_s)
+        return spent_s + self._forecast.beside_s(arms) <= most_s

@@ -7,7 +7,7 @@ from tuner.measurement.estimates import counts, round_worths
 from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
-from tuner.record.journal import RoundDone
+from tuner.record.journal import NeighbourRound, RoundDone
 from tuner.record.launch import LaunchRecord
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
@@ -26,6 +26,11 @@ class Rounds:
         for done in store.all(RoundDone)[:n_rounds]:
             records = [store.launches[i] for i in done.launches]
             self.launches.append({record.request.configuration: record for record in records})
+        self.beside_neighbour = [
+            {(record := store.launches[i]).request.configuration: record for i in done.launches}
+            for done in store.all(NeighbourRound)
+        ]
+        """The same of rounds after the verdict, which no claim rests on."""
         self.worths = self._worths(objective)
         """Round by round."""
 

@@ -18,9 +18,6 @@ from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.serving import Validation
 from tuner.study.forecast import Forecast
 
-_PROFILE_LAUNCHES = 1.5
-"""What a profile takes in a launch of its own, in launches."""
-
 AnswerT = TypeVar("AnswerT")
 
 
@@ -116,14 +113,16 @@ class Round(Step[list[LaunchRecord]], frozen=True):
         return forecast.costs.round_s(self.arms)
 
 
-class Profile(Step[LaunchRecord], frozen=True):
-    """A launch in which a configuration tells where its time goes."""
+class ExtraRound(Step[list[LaunchRecord]], frozen=True):
+    """A round after the verdict: each arm is profiled, and measured beside a busy neighbour too."""
 
-    configuration: Configuration
+    arms: list[Configuration]
+    number: int
 
     def cost_s(self, forecast: Forecast) -> float:
-        """Estimate its seconds."""
-        return _PROFILE_LAUNCHES * forecast.costs.launch_s(self.configuration)
+        """Estimate its seconds, rather too many than too few."""
+        extra_s = forecast.beside_s(self.arms) + forecast.profiling_s(self.arms)
+        return forecast.costs.round_s(self.arms) + extra_s
 
 
 class LoadgenRun(Step[Validation], frozen=True):

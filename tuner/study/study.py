@@ -177,12 +177,6 @@ class Study:
         self._know()
         return records
 
-    def profile(self, configuration: Configuration) -> LaunchRecord:
-        """Have a configuration tell where its time goes, in a launch of its own."""
-        record = self.bench.profile(configuration)
-        self._know()
-        return record
-
     def _know(self) -> None:
         """Take in what was just measured, and say how much time is left."""
         self.ledger.refresh()
