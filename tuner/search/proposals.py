@@ -6,6 +6,8 @@ import msgspec
 
 from tuner.record.configuration import Configuration
 
+UNION = "union"
+"""Who proposes what unites the gains of several configurations."""
 RANDOM = "random"
 """Who proposes what is drawn without regard to anything that was measured."""
 

@@ -34,7 +34,7 @@ from optuna.trial import FrozenTrial
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.search.pool import Pool
-from tuner.search.proposals import RANDOM, Belief, Exhausted
+from tuner.search.proposals import RANDOM, UNION, Belief, Exhausted
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
 from tuner.search.unions import Unions
@@ -48,7 +48,7 @@ _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
 """In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
 REST = "rest"
-SOURCES = ("union", "surrogate", "nearby", "tpe", RANDOM, REST)
+SOURCES = (UNION, "surrogate", "nearby", "tpe", RANDOM, REST)
 """Every name under which something is proposed here."""
 UNGUIDED = ("tpe", RANDOM, REST)
 """Sources that do not ask the surrogate."""
@@ -125,10 +125,10 @@ class PortfolioSampler(BaseSampler):
 
     def propose(self, study: Study) -> Configuration:
         """Return a new configuration of the class in focus; raises Exhausted."""
-        tried = self._scores()
-        if (first := self._united(tried)) is not None:
-            self.source = "union"
+        if (first := self.united()) is not None:
+            self.source = UNION
             return first
+        tried = self._scores()
         for source in self._in_turn():
             proposal = {
                 "surrogate": lambda: self._by_surrogate(tried, is_nearby=False),
@@ -145,8 +145,9 @@ class PortfolioSampler(BaseSampler):
         self.source = REST
         return proposal
 
-    def _united(self, tried: Mapping[Configuration, float | None]) -> Configuration | None:
+    def united(self) -> Configuration | None:
         """Return a union of what gained, or its leader with a value that nobody has tried."""
+        tried = self._scores()
         best = self.best_few(tried)
         if not best:
             return None

@@ -100,6 +100,14 @@ class Search:
         self._under_way[proposal.configuration] = None
         return proposal
 
+    def unite(self, klass: WinnerClass) -> Proposal | None:
+        """Propose a union of what gained so far, of those that a class allows; None without one."""
+        self._believe()
+        proposal = self._trials.unite(klass)
+        if proposal is not None:
+            self._under_way[proposal.configuration] = None
+        return proposal
+
     def enter(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration that the search did not propose: the default, a baseline."""
         self._sampler.unions.give(configuration)

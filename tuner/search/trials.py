@@ -25,7 +25,7 @@ from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Outcome
-from tuner.search.proposals import Proposal
+from tuner.search.proposals import UNION, Proposal
 from tuner.search.sampler import PortfolioSampler, Scores
 
 _NAME = "study"
@@ -176,6 +176,12 @@ class Trials:
         with _stored(self._path):
             configuration = self._sampler.propose(self._study)
         return self.enter(configuration, self._sampler.source)
+
+    def unite(self, klass: WinnerClass) -> Proposal | None:
+        """Enter a union of what gained that a class allows; None where nothing is left to unite."""
+        self._sampler.focus = klass
+        found = self._sampler.united()
+        return None if found is None else self.enter(found, UNION)
 
     def enter(self, configuration: Configuration, source: str) -> Proposal:
         """Enter a configuration: what the search proposed, the default, or a baseline.

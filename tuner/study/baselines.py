@@ -16,6 +16,7 @@ from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
+from tuner.study.explore import try_unions
 from tuner.study.ledger import Ledger
 from tuner.study.steps import Aim, Launches, NoTime, Outlook, Steps, ask
 from tuner.study.study import Study
@@ -28,9 +29,10 @@ def measure_baselines(study: Study) -> Steps[None]:
     The default comes first and always, then what earlier studies or rules say is best, if any are
     listened to, then every baseline: all these at the smallest batch at which the default may be at
     its best. A larger one raises the time of a call, and ships only if it is shown to be needed.
-    And then, at the others at which the default does not fail, the best of each winner class and
-    how the user runs it: what is behind at one batch seldom leads at another, and the search looks
-    there too.
+    Half of the baselines are measured, then unions of what gained among them, then the others.
+    And then, at the other batches at which the default does not fail, the best of each winner class
+    and how the user runs it: what is behind at one batch seldom leads at another, and the search
+    looks there too.
     Whether a baseline works where the default does not is left to the search, and warned of. Where
     the default is a server that answers no request, what stands in for it is measured beside it.
     Raises NothingMeasured if the default cannot be measured.
@@ -61,7 +63,11 @@ def measure_baselines(study: Study) -> Steps[None]:
     chosen = yield from try_transferred(study, chosen, first)
     chosen = sorted(chosen, key=lambda b: b.configuration != own)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
-    yield from _measure(study, at_first)
+    # the sources are ordered by what they gain as a rule: the first half is united before the rest
+    half = (len(at_first) + 1) // 2
+    yield from _measure(study, at_first[:half])
+    yield from try_unions(study)
+    yield from _measure(study, at_first[half:])
     leaders = _best_of_each_class(ledger, chosen, first)
     leaders += [b for b in chosen if b.configuration == own and b not in leaders]
     is_silent = ledger.default_is_silent

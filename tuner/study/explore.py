@@ -8,7 +8,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
-from tuner.search.proposals import Exhausted, Proposal
+from tuner.search.proposals import UNION, Exhausted, Proposal
 from tuner.space.catalogue import allowed_in
 from tuner.space.listing import upper_size
 from tuner.study.steps import Aim, Launch, Launches, NoTime, Steps, ask
@@ -17,6 +17,8 @@ from tuner.study.transferred import note_transfer
 
 PROVED = 3
 """Launches of a leader before the search goes on around it."""
+_FIRST_UNIONS = 2
+"""Of each class: all that gained at once, and the best alternative of its strongest setting."""
 _CLEARLY = 3.0
 """Standard errors by which a lead is clear at once."""
 
@@ -61,6 +63,26 @@ def explore(study: Study) -> Steps[None]:
             study.notes.leave_undone("to try anything beyond the default and the baselines")
     note_transfer(study)
     study.notes.done(Phase.EXPLORE, reason)
+
+
+def try_unions(study: Study) -> Steps[None]:
+    """Try what unites the gains so far, of each class a few, before everything is measured.
+
+    What two recommendations gain by together is worth more than another recommendation. Once in a
+    study: the search goes on with the rest.
+    """
+    if any(trial.source == UNION for trial in study.ledger.trials()):
+        return
+    for klass in study.turns:
+        for _ in range(_FIRST_UNIONS):
+            if (proposal := study.search.unite(klass)) is None:
+                break
+            step = Launch(proposal.configuration, Purpose.SEARCH, Aim.SEARCH, may_prune=True)
+            record = yield from ask(step)
+            if isinstance(record, NoTime):
+                study.search.tell(proposal, Outcome.PRUNED, "the budget is used up", None)
+                return
+            study.tell(proposal, record)
 
 
 class _Turns:
