@@ -88,7 +88,8 @@ class Launch(Step[LaunchRecord], frozen=True):
 class Launches(Step[list[LaunchRecord]], frozen=True):
     """One launch each of configurations that are drawn while there is time for more.
 
-    Prepared side by side where that may be. The answer holds the records of those that were
+    They are prepared side by side where that may be, and none is drawn before the planner has
+    turned to the step. The answer holds the records of those that were
     launched, in the order in which they were drawn.
     """
 

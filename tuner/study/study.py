@@ -125,7 +125,7 @@ class Study:
             beside_neighbour=beside_neighbour,
         )
         self.costs.note_overhead(self.budget.used_s() - began_s - record.total_s)
-        self._know()
+        self._take_in()
         return record
 
     def measure_several(
@@ -146,7 +146,7 @@ class Study:
         beside_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
         for _ in records:
             self.costs.note_overhead(beside_s / len(records))
-        self._know()
+        self._take_in()
         return records
 
     def measure_round(
@@ -171,16 +171,16 @@ class Study:
             checks=checks,
             profiled=profiled,
         )
-        self._know()
+        self._take_in()
         return records
 
     def profile(self, configuration: Configuration) -> LaunchRecord:
         """Have a configuration tell where its time goes, in a launch of its own."""
         record = self.bench.profile(configuration)
-        self._know()
+        self._take_in()
         return record
 
-    def _know(self) -> None:
+    def _take_in(self) -> None:
         """Take in what was just measured, and say how much time is left."""
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
