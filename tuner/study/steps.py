@@ -107,7 +107,7 @@ class Round(Step[list[LaunchRecord]], frozen=True):
 
     arms: list[Configuration]
     number: int
-    """Of the rounds of this purpose with the same arms, from 1."""
+    """From 1, of the rounds of this purpose; where winners are explained, of one winner's."""
     purpose: Purpose
     is_proved: bool = False
     """Whether what ships is known already."""
