@@ -155,6 +155,8 @@ def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> Steps
     while waiting:
         step = Launches(lambda: waiting.pop(0) if waiting else None, Purpose.BASELINE, Aim.BASELINE)
         records = yield from ask(step)
-        for record in [] if isinstance(records, NoTime) else records:
+        if isinstance(records, NoTime):
+            break
+        for record in records:
             configuration = record.request.configuration
             study.tell(study.search.enter(configuration, sources[configuration]), record)

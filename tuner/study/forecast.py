@@ -225,7 +225,7 @@ class Forecast:
         return EXPLAIN_ROUNDS * self.costs.round_s(explained(self._study, winner))
 
 
-def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
+def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -> None:
     """Warn where the budget holds less than a study wants, and name one that holds it.
 
     n_baselines: those that are still to be measured. Launches of the search take slices of a pacer
@@ -233,7 +233,6 @@ def warn_of_a_short_budget(study: Study, n_baselines: int) -> None:
     What is kept from the search is reckoned as the planner does, which knows no finalist yet: every
     question soon has one of its own, and the best baseline is confirmed beside them.
     """
-    forecast = Forecast(study)
     launch_s = study.costs.launch_s(Configuration())
     claim_s = _look_s(forecast, _FEWEST_ARMS)
     left_s = max(0.0, study.budget.left_s())

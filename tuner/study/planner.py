@@ -113,7 +113,7 @@ class Planner:
             case ArmsWanted():
                 return self._fit(step)
             case Outlook():
-                return warn_of_a_short_budget(self._study, step.n_baselines)
+                return warn_of_a_short_budget(self._study, self._forecast, step.n_baselines)
             case _:
                 raise TypeError(f"the planner knows no step like {step}")
 

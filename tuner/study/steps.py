@@ -85,7 +85,8 @@ class Launch(Step[LaunchRecord], frozen=True):
 class Launches(Step[list[LaunchRecord]], frozen=True):
     """One launch each of configurations that are drawn while there is time for more.
 
-    Prepared side by side where that may be. The answer holds the records of those that were
+    They are prepared side by side where that may be, and none is drawn before the planner has
+    turned to the step. The answer holds the records of those that were
     launched, in the order in which they were drawn.
     """
 
@@ -103,7 +104,7 @@ class Round(Step[list[LaunchRecord]], frozen=True):
 
     arms: list[Configuration]
     number: int
-    """Of the rounds of this purpose with the same arms, from 1."""
+    """From 1, of the rounds of this purpose; where winners are explained, of one winner's."""
     purpose: Purpose
     is_proved: bool = False
     """Whether what ships is known already."""

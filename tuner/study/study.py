@@ -128,7 +128,7 @@ class Study:
             beside_neighbour=beside_neighbour,
         )
         self.costs.note_overhead(self.budget.used_s() - began_s - record.total_s)
-        self._know()
+        self._take_in()
         return record
 
     def measure_several(
@@ -149,7 +149,7 @@ class Study:
         beside_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
         for _ in records:
             self.costs.note_overhead(beside_s / len(records))
-        self._know()
+        self._take_in()
         return records
 
     def measure_round(
@@ -174,10 +174,10 @@ class Study:
             checks=checks,
             profiled=profiled,
         )
-        self._know()
+        self._take_in()
         return records
 
-    def _know(self) -> None:
+    def _take_in(self) -> None:
         """Take in what was just measured, and say how much time is left."""
         self.ledger.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
