@@ -1,7 +1,7 @@
 """What settings are worth, from launches that are written by hand or by a script."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -75,23 +75,32 @@ class ScriptedBench:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.rounds: list[list[Configuration]] = []
+        self.beside: list[list[Configuration]] = []
+        """Those that end beside a neighbour."""
         self.profiled: list[Configuration] = []
         self.failing: Configuration | None = None
 
     def measure_round(
-        self, arms: list[Configuration], number: int, purpose: Purpose, **_: object
+        self,
+        arms: list[Configuration],
+        number: int,
+        purpose: Purpose,
+        *,
+        beside_neighbour: bool = False,
+        profiled: Sequence[Configuration] = (),
+        **_: object,
     ) -> list[LaunchRecord]:
         assert purpose is Purpose.EXPLAIN
-        self.rounds.append(arms)
+        self.profiled += profiled
+        if beside_neighbour:
+            self.beside.append(arms)
+        elif not profiled:
+            self.rounds.append(arms)
         ids = [add(self.store, arm, purpose, fails=arm == self.failing) for arm in arms]
         return [self.store.launches[i] for i in ids]
 
     def may_profile(self, configuration: Configuration) -> bool:
         return configuration not in self.profiled
-
-    def profile(self, configuration: Configuration) -> LaunchRecord:
-        self.profiled.append(configuration)
-        return self.store.launches[add(self.store, configuration, Purpose.EXPLAIN)]
 
 
 def explained(
@@ -113,6 +122,8 @@ def test_each_setting_is_worth_what_is_lost_without_it(store: Store, tmp_path: P
     confirm(store)
     study, rounds = explained(store, tmp_path, budget_s=1000.0)
     assert study.bench.profiled == [DEFAULT, WINNER]  # type: ignore[attr-defined]
+    beside: list[list[Configuration]] = study.bench.beside  # type: ignore[attr-defined]
+    assert beside == [[DEFAULT, WINNER]] * 4  # after the verdict
     assert len(rounds) == 4
     assert all(set(arms) == {WINNER, LAYOUT, STREAMS} for arms in rounds)
     found = contributions(study, WINNER)
@@ -160,6 +171,8 @@ def test_a_setting_without_which_it_fails_has_no_worth(store: Store, tmp_path: P
 def test_where_nothing_is_faster_nothing_is_explained(store: Store, tmp_path: Path) -> None:
     for klass in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, klass, DEFAULT))
-    _, rounds = explained(store, tmp_path, budget_s=1000.0)
+    study, rounds = explained(store, tmp_path, budget_s=1000.0)
     assert rounds == []
+    assert study.bench.beside == []  # type: ignore[attr-defined]
+    assert study.bench.profiled == [DEFAULT]  # type: ignore[attr-defined]
     assert store.all(PhaseDone)[-1].reason == "there is no winner"

@@ -15,6 +15,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.costs import Costs
 from tuner.study.explore import explore
+from tuner.study.forecast import Forecast
 from tuner.study.ledger import Ledger
 from tuner.study.planner import Planner
 from tuner.study.steps import Aim, Launches
@@ -112,22 +113,18 @@ def test_what_is_dear_for_another_reason_than_compiling_is_not_launched_again(
     assert n_launches(study) == 1
 
 
-@pytest.mark.parametrize(("n_proposed", "n"), [(6, 1), (7, 2)])
+@pytest.mark.parametrize(("n_proposed", "is_first_look"), [(6, True), (7, False)])
 def test_the_first_few_proposals_only_leave_time_for_a_first_look(
-    store: Store, tmp_path: Path, n_proposed: int, n: int
+    store: Store, tmp_path: Path, n_proposed: int, is_first_look: bool
 ) -> None:
-    """At 8, 8 and 38 s a launch: 270 s for a first look, two launches at 40 s.
-
-    25 s for slices beside a neighbour would not fit.
-    """
+    """Where no lead is clear, more looks are kept later."""
+    add(store, Configuration(), 1.25, WARM_S)
     for streams in range(n_proposed - 3):  # three are there
         add(store, Configuration.of({"env.FAKE_THREADS": streams}), 0.5, WARM_S)
-    for record in store.launches.values():
-        record.slicing_s = 6.0
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
-    study = new_study(store, tmp_path, 369.0, Warm)
-    assert is_granted(study, PROPOSED)
-    assert n_launches(study) == n
+    forecast = Forecast(new_study(store, tmp_path, 3600.0, Warm))
+    assert forecast.looks_s() > forecast.first_look_s()
+    assert (forecast.confirming_s() == forecast.first_look_s()) is is_first_look
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from tuner.record.store import Store
 from tuner.study.confirm import make_claims
 from tuner.study.minimise import minimise
 from tuner.study.neighbours import probe_finalists
-from tuner.study.steps import Round
+from tuner.study.steps import ExtraRound, Round
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -168,33 +168,39 @@ class Unlaunched(Bench):
         return []
 
 
-def is_beside_neighbour(study: Study, n_rounds: int) -> bool:
-    """Tell whether the round after so many ends beside a neighbour."""
+def is_beside_neighbour(study: Study, step: Round | ExtraRound) -> bool:
+    """Tell whether a round is made, and ends beside a neighbour."""
     study.bench.__class__ = Unlaunched
-    assert is_granted(study, Round([DEFAULT, FIRM], n_rounds + 1, Purpose.CONFIRM))
     assert isinstance(study.bench, Unlaunched)
-    return study.bench.is_beside
+    return is_granted(study, step) and study.bench.is_beside
 
 
-@pytest.mark.parametrize(
-    ("budget_s", "n_rounds", "wanted"),
-    [(2000.0, 0, True), (2000.0, 3, True), (2000.0, 4, False), (120.0, 0, False)],
-)
-def test_a_few_rounds_end_beside_a_neighbour_where_time_allows(
-    store: Store, tmp_path: Path, budget_s: float, n_rounds: int, wanted: bool
+def test_claims_rest_on_rounds_without_a_neighbour_and_later_rounds_have_one(
+    store: Store, tmp_path: Path
 ) -> None:
     search(store, DEFAULT, FIRM)
-    study = new_study(store, tmp_path, budget_s)
-    assert is_beside_neighbour(study, n_rounds) is wanted
+    study = new_study(store, tmp_path, 2000.0)
+    assert not is_beside_neighbour(study, Round([DEFAULT, FIRM], 1, Purpose.CONFIRM))
+    assert is_beside_neighbour(study, ExtraRound([DEFAULT, FIRM], 1))
+
+
+@pytest.mark.parametrize(("n_rounds", "wanted"), [(0, True), (3, True), (4, False)])
+def test_where_winners_must_bear_one_the_first_rounds_end_beside_a_neighbour(
+    store: Store, tmp_path: Path, n_rounds: int, wanted: bool
+) -> None:
+    search(store, DEFAULT, FIRM)
+    step = Round([DEFAULT, FIRM], n_rounds + 1, Purpose.CONFIRM)
+    assert is_beside_neighbour(robust(store, tmp_path), step) is wanted
 
 
 def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FIRM)
     study = new_study(store, tmp_path, 400.0)
-    assert is_beside_neighbour(study, 1)
-    slow = add(store, FIRM, Purpose.CONFIRM, beside=True)
+    step = ExtraRound([DEFAULT, FIRM], 1)
+    assert is_beside_neighbour(study, step)
+    slow = add(store, FIRM, Purpose.EXPLAIN, beside=True)
     slow.beside = [Slice(99, 1, 1, 15.0, 99.0)]
-    assert not is_beside_neighbour(study, 1)
+    assert not is_beside_neighbour(study, step)
 
 
 # ------------------------------------------------------------------------ --goal robust
