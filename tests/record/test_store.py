@@ -30,8 +30,11 @@ def test_what_is_stored_comes_back(tmp_path: Path) -> None:
         file.add(Started(0.1))
         file.add(slice_taken(store.next_slice_index()))
         file.end(Ending(Outcome.MEASURED), 3.0, 1.0)
-        before = store.launches[1]
+        before, written = store.launches[1], store.written
+        assert {line.launch for line in written} == {0, 1}
     with Store(tmp_path) as again:
+        # the journal first, then the launches
+        assert again.written == sorted(written, key=lambda line: line.launch)
         assert again.opened == StudyOpened("id", {"space": "x"}, "now", "0")
         assert again.launches == {1: before}
         assert again.used_before_s == 12.5

@@ -27,6 +27,7 @@ from tuner.record.store import Store
 from tuner.study.confirm import make_claims
 from tuner.study.minimise import minimise
 from tuner.study.neighbours import probe_finalists
+from tuner.study.race import race
 from tuner.study.steps import ExtraRound, Round
 from tuner.study.study import Study
 
@@ -215,6 +216,16 @@ def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> No
     assert study.ledger.eligible.kept(FIRM) is not None
     study.ledger.objective = Objective.of("throughput")
     assert study.contenders.contender(WinnerClass.SAME) == FRAGILE
+
+
+@pytest.mark.parametrize(("budget_s", "named"), [(2000.0, FIRM), (80.0, FRAGILE)])
+def test_the_race_names_no_finalist_that_collapses_where_there_is_time_to_see_it(
+    store: Store, tmp_path: Path, budget_s: float, named: Configuration
+) -> None:
+    search(store, DEFAULT, FRAGILE, FIRM)
+    study = robust(store, tmp_path, budget_s)
+    carried_out(study, race(study))
+    assert study.contenders.finalists()[WinnerClass.SAME] == named
 
 
 def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path) -> None:
