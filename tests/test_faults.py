@@ -105,7 +105,7 @@ def jumping_clock(tmp_path: Path) -> dict[str, str]:
 def test_a_study_goes_on_past_every_fault_and_a_wall_clock_that_jumps(tmp_path: Path) -> None:
     marker = new_marker()
     done = run(
-        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "12s", "--batch", "4"),
+        *arguments(f"fake@noise=0.003,faults={';'.join(FAULTS)}", "18s", "--batch", "4"),
         cwd=tmp_path,
         environment={MARKER: marker, **jumping_clock(tmp_path)},
         is_virtual=True,

@@ -195,7 +195,7 @@ def test_cheap_rounds_are_given_the_time_to_decide(
     """A round of four arms is estimated at 50 s: a third of the budget, at least 4, at most 9."""
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
-    assert Forecast(new_study(store, tmp_path, budget_s)).confirming_s() == pytest.approx(kept_s)
+    assert Forecast(new_study(store, tmp_path, budget_s)).looks_s() == pytest.approx(kept_s)
 
 
 @pytest.mark.parametrize("aim", [Aim.CONTENTION, Aim.SEARCH, Aim.RACE])
@@ -235,7 +235,7 @@ def test_where_the_leads_are_clear_only_the_first_look_is_reckoned_with(
 ) -> None:
     """20 and 30 % in a search that scatters by 2 % will be decided after four rounds."""
     name_finalists(store, SAME)
-    assert Forecast(new_study(store, tmp_path, budget_s=3600)).confirming_s() == pytest.approx(200)
+    assert Forecast(new_study(store, tmp_path, budget_s=3600)).looks_s() == pytest.approx(200)
 
 
 def long_study(store: Store, folder: Path, left_s: float) -> Study:
@@ -321,7 +321,7 @@ def test_time_is_kept_for_it_unless_it_takes_that_of_everything_else(
 ) -> None:
     """A first look at five arms; one thread on a large machine would take 500 s more."""
     study = own_study(store, tmp_path, 1000.0, launch_s)
-    assert Forecast(study).confirming_s() == pytest.approx(kept_s)
+    assert Forecast(study).looks_s() == pytest.approx(kept_s)
     assert AS_IT_IS_RUN in chosen_by(study).arms  # the time is there after all
 
 

@@ -126,7 +126,8 @@ def test_the_same_command_keeps_to_the_bound_that_was_found(
     assert done.returncode == 0, done.stderr
     again = json.loads((tmp_path / "out/result.json").read_text())
     assert again["objective"]["slo"] == result["objective"]["slo"]
-    assert again["speedup"] == result["speedup"]
+    # the last digit of a least-squares fit depends on where its arrays lie in memory
+    assert again["speedup"] == pytest.approx(result["speedup"], rel=1e-12)
 
 
 def write_trace(folder: Path, n_requests: int) -> Path:

@@ -39,6 +39,8 @@ _FEW = 6
 """Proposals, two for each winner class. Up to this number only the first look is kept for the
 confirmation: a study that looks beyond the recommendations a little tells more than one whose
 intervals of them are narrower."""
+_EXTRA_SHARE = 0.1
+"""Share of the budget: the most that is kept for profiles and a neighbour after the verdict."""
 _BESIDE = 2.5
 """How many times as long a slice takes beside a busy neighbour, as a guess."""
 _PROFILE_SLICES, _PROFILE_S = 3.0, 2.0
@@ -109,7 +111,7 @@ class Forecast:
         return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self._total_s))
 
     def confirming_s(self) -> float:
-        """Return what is kept for the confirmation: its looks, LoadGen, a neighbour if that counts.
+        """Return what is kept for the confirmation: its looks, LoadGen, and a round after it.
 
         After few proposals, the least that a verdict needs; LoadGen takes no baseline's time.
         """
@@ -121,8 +123,21 @@ class Forecast:
             launched = confirmation_arms(self._study, self.compared(), at_reference=True)
             besides_s = NEIGHBOUR_ROUNDS * self.beside_s(launched)
             kept_s += min(preference.neighbours_s(self._total_s), besides_s)
+        kept_s += self._extra_s()
         is_searching = self._study.notes.is_done(Phase.BASELINES)
         return kept_s + (self.validating_s() if is_searching else 0.0)
+
+    def _extra_s(self) -> float:
+        """Return what is kept for a round that tells of what ships where its time goes.
+
+        Nothing without a profiler, or where it takes too large a share.
+        """
+        finalists = self._study.contenders.finalists()
+        arms = confirmation_arms(self._study, [finalists[self._study.widest]])
+        if not (profiling_s := self.profiling_s(arms)):
+            return 0.0
+        needed_s = self.costs.round_s(arms) + profiling_s + self.beside_s(arms)
+        return needed_s if needed_s <= _EXTRA_SHARE * self._total_s else 0.0
 
     def compared(self) -> list[Configuration]:
         """Return what the confirmation compares with the default at the least."""
