@@ -15,7 +15,7 @@ from tests.command import MARKER, new_marker, result_of, run, wait_until_gone
 from tests.wants import needs
 from tests.worker.workers import TINY
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA
-from tuner.record.journal import TRANSFERRED
+from tuner.record.journal import PREDICTED
 from tuner.search.sampler import SOURCES
 
 pytestmark = pytest.mark.alone
@@ -65,7 +65,7 @@ def test_a_real_study_goes_through_every_phase(
     assert framework in result["versions"]
     sources = {t["source"] for t in result["trials"]}
     assert "default" in sources
-    proposed = sources & {*SOURCES, TRANSFERRED}
+    proposed = sources & {*SOURCES, PREDICTED}
     if not proposed:  # a slow machine's budget may not suffice
         assert result["phases"]["explore"] == "the rest of the budget is for the later phases"
         assert "to try anything beyond the default" in " ".join(result["warnings"])

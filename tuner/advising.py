@@ -6,6 +6,7 @@ from collections import defaultdict
 
 import msgspec
 
+from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host
 from tuner.insight import calibration
 from tuner.insight.combining import best_combination, may_gain
@@ -20,7 +21,7 @@ from tuner.output.guidelines import (
 from tuner.output.values import ratio
 from tuner.plan import Plan
 from tuner.record.configuration import Configuration
-from tuner.record.guidelines import Failure, Found, Guidelines, StudyOf
+from tuner.record.guidelines import Failure, Found, Guidelines, StudyOf, read_guidelines
 from tuner.record.interval import Interval
 from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
@@ -53,13 +54,13 @@ class Advised(msgspec.Struct, frozen=True):
     of nothing like this model, or on no host like this one."""
 
 
-def guesses(plan: Plan, host: Host, guidelines: Guidelines) -> list[Configuration]:
-    """Return what guidelines expect to be fastest here, the best of each class of winners.
+def guesses(plan: Plan, host: Host) -> list[Configuration]:
+    """Return what the shipped guidelines expect to be fastest, the best of each winner class.
 
     A study measures these right after the default. Nothing of a class in which the default is
     expected to be best, and nothing twice.
     """
-    adviser = Adviser(plan, host, guidelines)
+    adviser = Adviser(plan, host, read_guidelines(GUIDELINES))
     best = (adviser.advise(klass).configuration for klass in WinnerClass)
     here = (plan.space.canonical(each.as_dict()) for each in best if each.settings)
     return list(dict.fromkeys(each for each in here if plan.space.contains(each)))

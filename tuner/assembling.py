@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from tuner.advising import guesses
 from tuner.errors import StudyConflict
 from tuner.host.checks import examine, look_around
 from tuner.host.identity import Host
@@ -16,7 +16,6 @@ from tuner.measurement.bench import bench_on
 from tuner.measurement.quiet import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.plan import Plan, difference
-from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, Warned
 from tuner.record.journal import (
     EarlierNoted,
@@ -47,13 +46,8 @@ def study_of(
     session: int,
     listen: Listener,
     testbed: Testbed,
-    guesses: Sequence[Configuration] = (),
 ) -> Study:
-    """Put a study together.
-
-    session: the number of this run of the tool over it. guesses: what is measured right after the
-    default.
-    """
+    """Put a study together. session: the number of this run of the tool over it."""
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
@@ -99,7 +93,8 @@ def study_of(
         budget,
         listen,
         WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
-        guesses=guesses,
+        # the user's own guidelines are listened to as earlier studies are, with a setting withheld
+        guesses=guesses(plan, host) if request.guidelines is None else (),
     )
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import msgspec
 from threadpoolctl import threadpool_limits
 
-from tuner.advising import guesses
 from tuner.assembling import (
     bounded,
     environment_changed,
@@ -24,7 +23,6 @@ from tuner.assembling import (
 from tuner.errors import TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
-from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Waiting
 from tuner.launchers.testbed import THIS_HOST, Testbed
@@ -41,7 +39,6 @@ from tuner.record.events import (
     Warned,
 )
 from tuner.record.files import write_result
-from tuner.record.guidelines import read_guidelines
 from tuner.record.journal import (
     EarlierNoted,
     Phase,
@@ -199,10 +196,7 @@ def run_study(
                 ratios = each.log_ratios
                 store.add(EarlierNoted(each.name, tuple(ratios), tuple(ratios.values())))
         plan = with_noted_bound(store, plan, request)
-        study = study_of(
-            store, plan, request, host, budget, session.number, listen, testbed,
-            guesses=guesses(plan, host, read_guidelines(request.guidelines or GUIDELINES)),
-        )  # fmt: skip
+        study = study_of(store, plan, request, host, budget, session.number, listen, testbed)
         tell_losses(study, plan.folder)
         if not is_finished:
             store.add(session)
@@ -292,9 +286,8 @@ def _measure_or_withdraw(
             if plan.workload.means().is_served and plan.objective.slo is None:
                 plan = bounded(study, plan, request, host, session, testbed)
                 study = study_of(
-                    study.store, plan, request, host, study.budget, session, study.listen, testbed,
-                    study.guesses,
-                )  # fmt: skip
+                    study.store, plan, request, host, study.budget, session, study.listen, testbed
+                )
             _measure(study, plan)
             return study
     except UsageError:

@@ -92,16 +92,14 @@ def carried_out(
 ) -> T:
     """Have the planner answer all steps of a phase, or of a part of one; return its value.
 
-    refuses: tells of a step that it is refused, whatever time there is.
+    refuses: returns whether a step is refused, whatever time there is.
     """
-    planner, answer = Planner(study), None
-    while True:
-        try:
-            step = steps.send(answer)
-        except StopIteration as end:
-            value: T = end.value
-            return value
-        answer = NoTime() if refuses(step) else planner.answer(step)
+
+    class Refusing(Planner):
+        def answer(self, step: Step[Any]) -> Any:
+            return NoTime() if refuses(step) else super().answer(step)
+
+    return Refusing(study).carry_out(steps)
 
 
 def is_granted(study: Study, step: Step[Any]) -> bool:

@@ -1,4 +1,4 @@
-"""Whose step comes next, and that no step is lost on the way to the planner."""
+"""The course of phases, and that no step is lost on the way to the planner."""
 
 import ast
 from collections.abc import Callable, Iterator, Sequence
@@ -60,22 +60,6 @@ def test_a_phase_begins_when_those_before_it_have_ended(study: Study) -> None:
     Planner(study).run([phase("a", said, 2), phase("b", said, 0), phase("c", said, 1)])
     assert said == ["a0", "a1", "a ends", "b ends", "c0", "c ends"]
     assert len(study.store.launches) == 3
-
-
-def test_phases_may_take_turns(study: Study) -> None:
-    """Whose step comes next is one choice of the planner's, over all that are under way."""
-
-    class TakingTurns(Planner):
-        n = 0
-
-        def _choose(self, under_way: Sequence[Any]) -> Any:
-            self.n += 1
-            return under_way[self.n % len(under_way)]
-
-    said: list[str] = []
-    TakingTurns(study).run([phase("a", said, 3), phase("b", said, 3)])
-    assert sorted(said[:2]) == ["a0", "b0"]
-    assert len(study.store.launches) == 6
 
 
 def test_a_phase_goes_on_after_a_step_that_was_refused(tmp_path: Path) -> None:

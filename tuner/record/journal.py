@@ -64,6 +64,7 @@ class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
     """What repeats it; empty in journals of earlier versions."""
 
 
+PREDICTED = "predicted"
 TRANSFERRED = "transferred"
 """The source of a trial that earlier studies recommend."""
 
@@ -163,7 +164,10 @@ class AblationRound(msgspec.Struct, frozen=True, tag="ablation_round"):
 
 
 class NeighbourRound(msgspec.Struct, frozen=True, tag="neighbour_round"):
-    """One fresh launch of the default and of each winner, at its end beside a busy neighbour."""
+    """One launch each of the default and winners after the verdict, profiled or beside a neighbour.
+
+    A busy one, at the end of the launch.
+    """
 
     launches: tuple[int, ...]
 

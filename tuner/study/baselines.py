@@ -26,9 +26,10 @@ from tuner.study.transferred import try_transferred
 def measure_baselines(study: Study) -> Steps[None]:
     """Measure the default and all distinct baselines, a launch per batch.
 
-    The default comes first and always, then what earlier studies or rules say is best, if any are
-    listened to, then every baseline: all these at the smallest batch at which the default may be at
-    its best. A larger one raises the time of a call, and ships only if it is shown to be needed.
+    The default comes first and always, then what guidelines predict for this model and host, then
+    what earlier studies say is best, if any are listened to, then every baseline: all these at the
+    smallest batch at which the default may be at its best. A larger one raises the time of a call,
+    and ships only if it is shown to be needed.
     Half of the baselines are measured, then unions of what gained among them, then the others.
     And then, at the other batches at which the default does not fail, the best of each winner class
     and how the user runs it: what is behind at one batch seldom leads at another, and the search
@@ -63,7 +64,7 @@ def measure_baselines(study: Study) -> Steps[None]:
     chosen = yield from try_transferred(study, chosen, first)
     chosen = sorted(chosen, key=lambda b: b.configuration != own)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
-    # the sources are ordered by what they gain as a rule: the first half is united before the rest
+    # profiles list first what gains most as a rule: what unites these comes before the rest
     half = (len(at_first) + 1) // 2
     yield from _measure(study, at_first[:half])
     yield from try_unions(study)

@@ -81,7 +81,7 @@ class Forecast:
         """
         others = [c for c in self.compared() if not is_default(c)]
         looks = [confirmation_arms(self._study, [other]) for other in others]
-        if not looks:  # of what is not known yet: as dear as the default
+        if not looks:  # of what is not known yet: as costly as the default
             default, *more = confirmation_arms(self._study, [])
             looks = [[default, default, *more]]
         round_s = min(map(self.costs.minimal_round_s, looks))
@@ -128,7 +128,7 @@ class Forecast:
         return kept_s + (self.validating_s() if is_searching else 0.0)
 
     def _extra_s(self) -> float:
-        """Return what is kept for a round that tells of what ships where its time goes.
+        """Return what is kept for a round that profiles the default and the recommended winner.
 
         Nothing without a profiler, or where it takes too large a share.
         """
@@ -194,7 +194,7 @@ class Forecast:
         return SAFETY * sum(one_by_one + again + at_once)
 
     def proving_s(self) -> float:
-        """Return the seconds of showing that the finalists need their dear settings.
+        """Return the seconds of showing that the finalists need their costly settings.
 
         Each finalist that has some is launched a second time, and each removal that was not
         measured.

@@ -181,7 +181,7 @@ class _Reduction:
     def prove(
         self, shortest: Configuration, removed: Sequence[str], others: Iterable[Configuration]
     ) -> Steps[tuple[Configuration, list[str]]]:
-        """Prove dear settings of what was refused, in the time that minimal rounds leave.
+        """Prove costly settings of what was refused, in the time that minimal rounds leave.
 
         others: what will be confirmed beside it. Returns what is left, and what was removed.
         """

@@ -1,4 +1,4 @@
-"""The planner: whose step comes next, whether there is time for it, and what is kept for later.
+"""The planner: whether there is time for a step of a phase, and what is kept for later ones.
 
 The confirmation, where there is time for one at all, comes first in the order of survival, then the
 proofs without which costly settings cannot ship, then the search. Minimising and what explains a
@@ -25,6 +25,7 @@ from tuner.study.forecast import NEIGHBOUR_ROUNDS, Forecast, warn_of_a_short_bud
 from tuner.study.loadgen import ask_loadgen
 from tuner.study.steps import (
     Aim,
+    AnswerT,
     ArmsWanted,
     ExtraRound,
     Fitting,
@@ -50,23 +51,6 @@ _RACE_LAUNCHES = 4
 """Launches that a stalled search leaves to the race."""
 
 
-class _Course:
-    """A phase under way."""
-
-    def __init__(self, steps: Steps[None]) -> None:
-        self._steps = steps
-        self.step: Step[Any] | None = None
-        """What it waits for; None before it has begun."""
-        self.is_over = False
-
-    def go_on(self, answer: object = None) -> None:
-        """Hand the phase what came of its step; have it ask for the next."""
-        try:
-            self.step = self._steps.send(answer)
-        except StopIteration:
-            self.is_over = True
-
-
 class Planner:
     """Drives the phases of a study; grants their steps, or refuses them."""
 
@@ -75,23 +59,24 @@ class Planner:
         self._forecast = Forecast(study)
         self._share_ends_s: dict[TimeShare, float] = {}
 
-    # ---------------------------------------------------------------- whose step comes next
-
     def run(self, phases: Iterable[Callable[[Study], Steps[None]]]) -> None:
-        """Drive phases until every one has ended; each knows what an earlier session has done.
+        """Carry out phases in their order; each knows what an earlier session has done.
 
         Raises what measuring raises: NothingMeasured, UsageError, Interrupted.
         """
-        under_way = [_Course(phase(self._study)) for phase in phases]
-        while under_way:
-            course = self._choose(under_way)
-            course.go_on(None if course.step is None else self.answer(course.step))
-            if course.is_over:
-                under_way.remove(course)
+        for phase in phases:
+            self.carry_out(phase(self._study))
 
-    def _choose(self, under_way: Sequence[_Course]) -> _Course:
-        """Return the phase whose step comes next: the first in their order."""
-        return under_way[0]
+    def carry_out(self, steps: Steps[AnswerT]) -> AnswerT:
+        """Answer every step of a phase, or of a part of one; return what that returns."""
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                returned: AnswerT = end.value
+                return returned
+            answer = self.answer(step)
 
     # ---------------------------------------------------------------- what comes of a step
 
@@ -315,11 +300,11 @@ class Planner:
         ]
         if not cold:
             return None
-        dearest = max(cold, key=costs.launch_s)
+        costliest = max(cold, key=costs.launch_s)
         warm = [arms[0] if c in cold else c for c in arms]  # at best, like the default
-        at_best_s = forecast.looking_s(warm) + costs.launch_s(dearest)
+        at_best_s = forecast.looking_s(warm) + costs.launch_s(costliest)
         at_best_s += costs.launch_s(configuration)
-        return None if self._left_s() < at_best_s else dearest
+        return None if self._left_s() < at_best_s else costliest
 
     def _has_time_in_share(self, step: Launch, cost_s: float) -> bool:
         """Tell whether a launch ends in its share, and before the confirmation's time."""
@@ -405,8 +390,8 @@ class Planner:
     def _why_no_confirming(self, step: Round) -> str:
         """Say why no further round of the confirmation is begun; empty if one fits.
 
-        Without a first look the rounds before it were in vain: a minimal round will do. Where what
-        ships is known already, LoadGen may be asked about it.
+        Rounds before a first look decide nothing without it: a minimal round will do for these.
+        Once the recommended winner is known, LoadGen may be asked about it.
         """
         left_s, forecast, n_before = self._left_s(), self._forecast, step.number - 1
         if not n_before and forecast.is_out_of_reach():

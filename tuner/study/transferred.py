@@ -1,11 +1,11 @@
-"""What earlier studies, or rules, say is best: tried right after the default, and judged later."""
+"""What guidelines and earlier studies say is best: tried after the default, and judged later."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TRANSFERRED, TransferNoted
+from tuner.record.journal import PREDICTED, TRANSFERRED, TransferNoted
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline
 from tuner.study.steps import Aim, Launch, NoTime, Steps, ask
@@ -20,7 +20,7 @@ def try_transferred(
     At `batch`, as the baselines are. First what guidelines expect of this model on this host, be
     it a baseline or not. Then what earlier studies found: those baselines come first, often the
     very best of such a study; what is no baseline is measured where there is time for all of these
-    besides.
+    as well.
     """
     ledger = study.ledger
 
@@ -34,23 +34,19 @@ def try_transferred(
         )
         return list(dict.fromkeys(at_its_batch(best) for _, best in found))
 
+    def try_one(guess: Configuration, source: str, leaving: Sequence[Configuration]) -> Steps[None]:
+        if guess in ledger.tried():  # by a session before this one, or by the other source
+            return
+        step = Launch(guess, Purpose.SEARCH, Aim.SEARCH, may_prune=True, leaving=leaving)
+        record = yield from ask(step)
+        if not isinstance(record, NoTime):
+            study.tell(study.search.enter(guess, source), record)
+
     theirs = {at_its_batch(each.configuration): each for each in baselines}
-    tried = set(ledger.tried())  # by a session before this one
-    for guess in dict.fromkeys(map(at_its_batch, study.guesses)):
-        if guess in tried:
-            continue
-        record = yield from ask(Launch(guess, Purpose.SEARCH, Aim.SEARCH))
-        if not isinstance(record, NoTime):
-            study.tell(study.search.enter(guess, TRANSFERRED), record)
-            tried.add(guess)
+    for guess in map(at_its_batch, study.guesses):
+        yield from try_one(guess, PREDICTED, ())
     for guess in guesses(are_baselines=False):
-        if guess in tried:
-            continue
-        record = yield from ask(
-            Launch(guess, Purpose.SEARCH, Aim.SEARCH, may_prune=True, leaving=tuple(theirs))
-        )
-        if not isinstance(record, NoTime):
-            study.tell(study.search.enter(guess, TRANSFERRED), record)
+        yield from try_one(guess, TRANSFERRED, tuple(theirs))
     best = [theirs[guess] for guess in guesses(are_baselines=True)]
     return [*best, *(each for each in baselines if each not in best)]
 
