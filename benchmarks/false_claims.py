@@ -54,8 +54,8 @@ def share(hits: Sequence[bool]) -> dict[str, Any]:
 
 
 def claims_faster(found: Replayed) -> bool:
-    """Tell whether a study claims any of its winners to be faster."""
-    return any(claim.verdict == "faster" for claim in found.claims.values())
+    """Tell whether a study claims any of its winners to be faster, or has claimed it early."""
+    return any(claim.verdict == "faster" for claim in (*found.claims.values(), *found.early))
 
 
 Claims = dict[str, bool]

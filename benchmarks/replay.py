@@ -34,13 +34,13 @@ from tuner.launchers.recorded import Played, PlayedSlice, SideBySide
 from tuner.measurement.steps import SLICE_S
 from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.journal import EarlyRound, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
 from tuner.request import Request
 from tuner.search.search import Search
-from tuner.space.catalogue import is_default
+from tuner.space.catalogue import is_default, winner_class
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Budget, Costs
@@ -135,6 +135,8 @@ class Replayed(msgspec.Struct, frozen=True):
     best_trial_truth: float
     n_trials: int
     seconds: float
+    early: list[Claimed]
+    """What was published before the search had ended: one verdict, or none."""
 
 
 def fake_plan() -> Plan:
@@ -147,7 +149,13 @@ def replay(
 ) -> Replayed:
     """Carry out one study on a recording."""
     with study_of(plan, recording, effects, budget_s, seed) as study:
-        Planner(study).run(PHASES)
+        early: list[Claimed] = []
+
+        def tell() -> None:
+            arm = study.store.all(EarlyRound)[-1].arm
+            early.append(_claimed(make_claims(study).claim_of(winner_class(arm), arm), effects))
+
+        Planner(study, tell).run(PHASES)
         claims = make_claims(study)
         default, best = _single_launches(study)
         return Replayed(
@@ -157,6 +165,7 @@ def replay(
             best_trial_truth=_truth(best[0], effects),
             n_trials=len(study.ledger.trials()),
             seconds=study.budget.used_s(),
+            early=early,
         )
 
 

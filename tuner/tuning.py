@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -198,16 +198,22 @@ def run_study(
         plan = with_noted_bound(store, plan, request)
         study = study_of(store, plan, request, host, budget, session.number, listen, testbed)
         tell_losses(study, plan.folder)
+
+        def write(study: Study) -> Result:
+            """Write the result as far as it is known."""
+            result = assemble(study, _context(plan, request, host, session))
+            write_result(plan.folder / "result.json", result)
+            found = recommendations(result, host, plan.workload.card)
+            write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
+            write_reports(plan.folder, result)
+            return result
+
         if not is_finished:
             store.add(session)
             study = _measure_or_withdraw(
-                study, plan, request, host, session.number, ground, testbed
+                study, plan, request, host, session.number, ground, testbed, write
             )
-        result = assemble(study, _context(plan, request, host, session))
-        write_result(plan.folder / "result.json", result)
-        found = recommendations(result, host, plan.workload.card)
-        write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
-        write_reports(plan.folder, result)
+        result = write(study)
         if not is_finished:
             store.add(StudyFinished(result.verdict))
         listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
@@ -273,10 +279,12 @@ def _measure_or_withdraw(
     session: int,
     ground: Path,
     testbed: Testbed,
+    publish: Callable[[Study], object],
 ) -> Study:
     """Measure; where the study is refused before anything was, leave nothing of it.
 
-    Returns the study, which is another one where the latency to keep within was to be found first.
+    publish: writes the result as far as it is known. Returns the study, which is another one where
+    the latency to keep within was to be found first.
     """
     try:
         # the surrogate's matrices are small: several BLAS threads only wait for each other
@@ -288,7 +296,7 @@ def _measure_or_withdraw(
                 study = study_of(
                     study.store, plan, request, host, study.budget, session, study.listen, testbed
                 )
-            _measure(study, plan)
+            _measure(study, plan, publish)
             return study
     except UsageError:
         if not study.store.launches:
@@ -325,9 +333,9 @@ def _begin(study: Study, plan: Plan, request: Request, host: Host, testbed: Test
     study.adopt_orphans()
 
 
-def _measure(study: Study, plan: Plan) -> None:
+def _measure(study: Study, plan: Plan, publish: Callable[[Study], object]) -> None:
     """The phases, in their order; each knows what an earlier session has done."""
     phases = [measure_baselines, explore, race, minimise, confirm, explain]
     if plan.design is not None:
         phases.insert(0, partial(measure_design, design=plan.design))
-    Planner(study).run(phases)
+    Planner(study, lambda: publish(study)).run(phases)

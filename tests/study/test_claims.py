@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.measurement.confirmation import LOOKS
+from tuner.measurement.confirmation import ALPHA, EARLY_ALPHA, FIRST_LOOK, LOOKS, t_interval
 from tuner.record.configuration import Configuration
-from tuner.record.journal import ArmsChosen, RoundDone, TrialNoted, WinnerClass
+from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import (
     Interference,
     LaunchRecord,
@@ -38,6 +38,19 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def add_round(store: Store, number: int, rates: dict[Configuration, float | None]) -> None:
+    store.add(RoundDone(number, add_launches(store, number, rates)))
+
+
+def add_early_rounds(store: Store, gain: float) -> None:
+    for number in range(1, FIRST_LOOK + 1):
+        noise = 0.03 * (number % 2)
+        launches = add_launches(store, number, {DEFAULT: noise, TUNED: gain})
+        store.add(EarlyRound(TUNED, launches))
+
+
+def add_launches(
+    store: Store, number: int, rates: dict[Configuration, float | None]
+) -> tuple[int, ...]:
     ids = []
     for configuration, log_rate in rates.items():
         id = store.next_launch_id()
@@ -51,7 +64,7 @@ def add_round(store: Store, number: int, rates: dict[Configuration, float | None
             ]
         store.launches[id] = record
         ids.append(id)
-    store.add(RoundDone(number, tuple(ids)))
+    return tuple(ids)
 
 
 def claims(
@@ -440,3 +453,58 @@ def test_what_answers_where_the_default_does_not_is_claimed_without_a_ratio(
     assert (found.verdict, found.speedup) == (verdict, None)
     assert told in found.reason
     assert of_silence(TUNED, (0, 0)) is None
+
+
+OTHER = Configuration.of({"fake.streams": 2})
+OTHER_CHOSEN = ArmsChosen((OTHER,), None, at_reference=False, looks=LOOKS)
+
+
+def test_an_early_verdict_is_tested_at_its_own_level(store: Store) -> None:
+    add_early_rounds(store, 0.5)
+    claim = claims(store).claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.n_rounds) == ("faster", FIRST_LOOK)
+    assert claim.speedup is not None
+    differences = [0.5 - 0.03 * (number % 2) for number in range(1, FIRST_LOOK + 1)]
+    _, low, _ = t_interval(differences, EARLY_ALPHA)
+    assert claim.speedup.low == pytest.approx(math.exp(low))
+
+
+def test_what_no_early_verdict_is_about_is_not_confirmed_yet(store: Store) -> None:
+    add_early_rounds(store, 0.5)
+    claim = claims(store, tuned=OTHER, reduced=TUNED).claim(WinnerClass.SAME)
+    assert claim.configuration == TUNED  # it is allowed there, too, and faster
+    low = Configuration.of({"fake.precision": "bf16"})
+    claim = claims(store, tuned=TUNED, reduced=low).claim_of(WinnerClass.REDUCED, low)
+    assert claim.reason == "it is not confirmed yet"
+
+
+def test_an_early_winner_that_is_no_finalist_in_the_end_keeps_its_verdict(store: Store) -> None:
+    add_early_rounds(store, 0.5)
+    before = claims(store).claim(WinnerClass.SAME)
+    for number in range(1, FIRST_LOOK + 1):
+        add_round(store, number, {DEFAULT: 0.9 + 0.03 * (number % 2), OTHER: 0.9})
+    claim = claims(store, tuned=OTHER, chosen=OTHER_CHOSEN).claim(WinnerClass.SAME)
+    assert (claim.configuration, claim.verdict) == (TUNED, "faster")
+    assert claim.speedup == before.speedup
+
+
+def test_its_rounds_count_where_it_is_confirmed_again_and_its_level_is_spent(store: Store) -> None:
+    add_early_rounds(store, 0.5)
+    for number in range(1, FIRST_LOOK + 1):
+        add_round(store, number, {DEFAULT: 0.03 * (number % 2), TUNED: 0.5})
+    chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
+    claim = claims(store, chosen=chosen).claim(WinnerClass.SAME)
+    assert claim.n_rounds == 2 * FIRST_LOOK
+    assert claim.speedup is not None
+    differences = [0.5 - 0.03 * (number % 2) for number in range(2 * FIRST_LOOK)]
+    _, low, _ = t_interval(differences, ALPHA - EARLY_ALPHA)
+    assert claim.speedup.low == pytest.approx(math.exp(low))
+
+
+def test_the_default_is_the_one_that_was_fastest_in_the_later_rounds(store: Store) -> None:
+    for number in range(1, FIRST_LOOK + 1):
+        launches = add_launches(store, number, {DEFAULT: 2.0, TUNED: 2.5})
+        store.add(EarlyRound(TUNED, launches))
+        add_round(store, number, {DEFAULT: 0.0, DEFAULT_16: 0.2, TUNED: 0.5})
+    chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
+    assert claims(store, chosen=chosen).default == DEFAULT_16

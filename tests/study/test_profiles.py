@@ -106,5 +106,5 @@ def test_such_a_round_is_made_only_if_it_fits(store: Store, tmp_path: Path) -> N
     step = ExtraRound(ARMS, 1)
     cost_s = step.cost_s(Forecast(new_study(store, tmp_path / "a", 1e6)))
     assert cost_s > 3 * PROFILE_S
-    assert asked_of(new_study(store, tmp_path / "b", cost_s + 1), step)
+    assert asked_of(new_study(store, tmp_path / "b", cost_s + 60), step)
     assert asked_of(new_study(store, tmp_path / "c", cost_s - 1), step) == {}

@@ -26,6 +26,7 @@ from tuner.record.events import (
     BestSoFar,
     Event,
     FrameworkEnds,
+    GainsAhead,
     HostSeen,
     LaunchBegins,
     LaunchDone,
@@ -41,6 +42,7 @@ from tuner.record.events import (
     TimeLeft,
     ToldBeforehand,
     TurnBegins,
+    VerdictReached,
     WaitingForModel,
     WaitingForQuiet,
     Warned,
@@ -82,6 +84,7 @@ class _State:
         """What launches that have begun are called."""
         self.waited_s = math.inf
         self.budget_s = 0.0
+        self.folder = ""
         self.deadline: float | None = None
         self.confirmed = ""
         self.n_measured = self.n_failed = 0
@@ -89,6 +92,7 @@ class _State:
 
     def begin(self, event: StudyBegins) -> None:
         self.workload, self.budget_s = event.workload, event.budget_s
+        self.folder = event.folder
         self.deadline = time.monotonic() + event.budget_s - event.resumed_s
         self.best = self.leader = self.confirmed = ""
         self.n_measured, self.n_failed = event.n_measured, event.n_failed
@@ -148,6 +152,28 @@ def _speedups(event: RoundEnds) -> str:
     return ", ".join(parts) + early
 
 
+def _confirming(event: GainsAhead | VerdictReached | RoundEnds, state: _State) -> str:
+    """Say what the confirmation can decide on, or has found."""
+    match event:
+        case GainsAhead():
+            return (
+                f"this budget can decide on gains of about {math.ceil(100 * event.gain)} % and "
+                f"more: about {event.n_rounds} rounds, launches that scatter by "
+                f"{event.launch_sd:.1%}"
+            )
+        case VerdictReached():
+            point, low, high = event.speedup
+            state.confirmed = f"{point:.2f}x ({low:.2f} - {high:.2f}): {event.label}"
+            return (
+                f"{event.label}: {point:.2f}x faster ({low:.2f} - {high:.2f}), confirmed after "
+                f"{duration(event.seconds)}; written to {state.folder}; going on for more"
+            )
+        case RoundEnds():
+            speedups = _speedups(event)
+            state.confirmed = f"{speedups or '-'} after {event.number} round(s)"
+            return f"  round {event.number}: {speedups or 'measured'}"
+
+
 def _line(event: Event, state: _State) -> str | None:
     """Return what a plain log says about an event; None for nothing."""
     event = made_printable(event)
@@ -191,10 +217,8 @@ def _line(event: Event, state: _State) -> str | None:
             text = f"{event.ratio:.2f}x the default at its best batch: {_named(event.label)}"
             is_new, state.leader, state.best = event.label != state.leader, event.label, text
             return f"  best so far {text}" if is_new else None  # the drift moves ratios all along
-        case RoundEnds():
-            speedups = _speedups(event)
-            state.confirmed = f"{speedups or '-'} after {event.number} round(s)"
-            return f"  round {event.number}: {speedups or 'measured'}"
+        case GainsAhead() | VerdictReached() | RoundEnds():
+            return _confirming(event, state)
         case WaitingForModel():
             return (
                 f"waiting for {event.model}: {event.stage}, {duration(event.seconds)} so far, at "

@@ -41,6 +41,10 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     noted = [note.text for note in store.all(WarningNoted)]
     texts = [text for text in noted if not text.startswith(NO_TIME)]
     undone = [text.removeprefix(NO_TIME) for text in noted if text.startswith(NO_TIME)]
+    if not study.notes.is_done(Phase.CONFIRM):
+        texts.insert(
+            0, "the search was not over when this was written: the same command goes on with it"
+        )
     if study.notes.is_done(Phase.BASELINES) and (never := never_launched(study)):
         undone.insert(0, f" to measure {', '.join(b.name for b in never)}")
     texts += _of_the_host(store)

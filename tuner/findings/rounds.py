@@ -5,30 +5,25 @@ from __future__ import annotations
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.measurement.confirmation import ALPHA
 from tuner.record.course import ConfirmationRound, ConfirmationSection, NoiseSection
-from tuner.record.journal import ArmsChosen, RoundDone, WinnerClass
+from tuner.record.journal import ArmsChosen, WinnerClass
 from tuner.record.store import Store
 from tuner.study.claims import Claims
 
 
 def confirmation_section(store: Store, claims: Claims) -> ConfirmationSection:
-    """Return the raw comparison: rounds x arms, None where an arm was decided already."""
-    arms = list(
-        dict.fromkeys(
-            store.launches[i].request.configuration
-            for done in store.all(RoundDone)
-            for i in done.launches
-        )
-    )
+    """Return the raw comparison: rounds x arms, None where an arm took no part."""
+    arms = list(dict.fromkeys(arm for launched in claims.rounds.launches for arm in launched))
     series = [claims.rounds.series(arm).values for arm in arms]
     chosen = store.all(ArmsChosen)
     return ConfirmationSection(
         arms=[arm.as_dict() for arm in arms],
         rounds=[
-            ConfirmationRound(done.number, list(row))
-            for done, row in zip(store.all(RoundDone), zip(*series, strict=True), strict=True)
+            ConfirmationRound(number, list(row))
+            for number, row in enumerate(zip(*series, strict=True), start=1)
         ],
         looks=list(chosen[-1].looks) if chosen else [],
         alpha=ALPHA,
+        n_early=claims.rounds.n_early,
     )
 
 

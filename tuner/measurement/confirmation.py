@@ -3,12 +3,14 @@
 The unit is the round: one fresh launch of each arm, slices interleaved; d = worth of an arm less
 the default's in the same round, so that whatever all arms share cancels. n is the number of rounds.
 
-Intervals are Student's t on the d. Three choices keep them narrow (benchmarks/looks.py has the
+Intervals are Student's t on the d. Four choices keep them narrow (benchmarks/looks.py has the
 error rates and widths):
 
 - The last round that the budget holds is the one look at the whole error rate. Looks before it,
   after 4, 6, 9, 12 and 18 rounds, end the confirmation early only at a rate that costs next to
   nothing (Haybittle 1971, Peto 1976).
+- The best so far may have an early verdict, after four rounds of its own while the search goes on.
+  It is tested at a level of its own, 0.01, which the later verdicts of the study do without.
 - The classes are tested in an order that the search has fixed, the surest first. Each has a share
   of the error rate, and passes it on to the next where it is rejected (the fallback procedure,
   Wiens 2003).
@@ -44,6 +46,8 @@ WORTH_HAVING = 0.1
 
 INTERIM_ALPHA = 0.001
 """Two-sided level of a look before the last round: five of them add 0.3 % to the error rate."""
+EARLY_ALPHA = 0.01
+"""Two-sided level of an early verdict, which the later ones do without: one arm, at four rounds."""
 WEIGHTS = (0.8, 0.1, 0.1)
 """Shares of the error rate of the first, second and third class. One that is not rejected leaves
 those after it a tenth of it each; with (1, 0, 0) it would leave them nothing."""
@@ -168,10 +172,12 @@ class Noise(msgspec.Struct, frozen=True):
         return max(MIN_FLOOR, math.expm1(quantile))
 
 
-def expected_half_width(launch_sd: float, n_rounds: int, n_arms: int) -> float:
-    """Return the log half-width to expect at a look before the last, of each of `n_arms`."""
+def expected_half_width(
+    launch_sd: float, n_rounds: int, n_arms: int, alpha: float = INTERIM_ALPHA
+) -> float:
+    """Return the log half-width to expect of each of `n_arms`, by default at an interim look."""
     freedom = (n_rounds - 1) * n_arms
-    return float(-stdtrit(freedom, INTERIM_ALPHA / 2)) * launch_sd * math.sqrt(2 / n_rounds)
+    return float(-stdtrit(freedom, alpha / 2)) * launch_sd * math.sqrt(2 / n_rounds)
 
 
 def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:
@@ -232,6 +238,10 @@ class ArmSeries(msgspec.Struct, frozen=True):
         """Return this arm less another, over the rounds in which both were measured."""
         pairs = zip(self.values, other.values, strict=True)
         return [a - b for a, b in pairs if a is not None and b is not None]
+
+    def since(self, n_rounds: int) -> ArmSeries:
+        """Return the series without its first rounds."""
+        return ArmSeries(self.values[n_rounds:])
 
     def known(self) -> list[float]:
         """Return the measured values."""

@@ -147,7 +147,10 @@ class ConfirmationSection(msgspec.Struct, frozen=True):
     arms: list[dict[str, Value]]
     rounds: list[ConfirmationRound]
     looks: list[int]
+    """After so many rounds without the early ones."""
     alpha: float
+    n_early: int = 0
+    """How many of the rounds, the first ones, were those of an early verdict."""
 
 
 class Stability(msgspec.Struct, frozen=True):

@@ -116,6 +116,26 @@ class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):
     """Against the default, both at their best batch."""
 
 
+class GainsAhead(msgspec.Struct, frozen=True, tag="gains_ahead"):
+    """How large a gain the confirmation is likely to decide on, by what is known at the begin."""
+
+    gain: float
+    """A share: 0.08 is 8 %."""
+    n_rounds: int
+    launch_sd: float
+    """By what launches of one configuration are expected to scatter (log)."""
+
+
+class VerdictReached(msgspec.Struct, frozen=True, tag="verdict_reached"):
+    """A configuration is confirmed to be faster while the search goes on for more."""
+
+    label: str
+    speedup: tuple[float, float, float]
+    """Point and bounds."""
+    seconds: float
+    """Of the budget, used so far."""
+
+
 class RoundEnds(msgspec.Struct, frozen=True, tag="round_ends"):
     """A confirmation round is complete; per class, point and bounds of the speedup so far."""
 
@@ -219,6 +239,8 @@ Event: TypeAlias = (
     | LaunchStage
     | LaunchDone
     | BestSoFar
+    | GainsAhead
+    | VerdictReached
     | RoundEnds
     | WaitingForModel
     | WaitingForQuiet

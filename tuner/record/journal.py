@@ -156,6 +156,14 @@ class RoundDone(msgspec.Struct, frozen=True, tag="round"):
     launches: tuple[int, ...]
 
 
+class EarlyRound(msgspec.Struct, frozen=True, tag="early_round"):
+    """One fresh launch of the default and of the best so far, while the search goes on."""
+
+    arm: Configuration
+    """The best so far, when the first of these rounds was begun."""
+    launches: tuple[int, ...]
+
+
 class AblationRound(msgspec.Struct, frozen=True, tag="ablation_round"):
     """One fresh launch of a winner, and of the winner without each of its settings."""
 
@@ -261,6 +269,7 @@ Note: TypeAlias = (
     | FinalistNamed
     | ArmsChosen
     | RoundDone
+    | EarlyRound
     | AblationRound
     | NeighbourRound
     | DesignFixed

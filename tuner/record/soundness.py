@@ -16,6 +16,7 @@ from tuner.errors import StudyDamaged
 from tuner.record.journal import (
     AblationRound,
     DesignRound,
+    EarlyRound,
     LossNoted,
     NeighbourRound,
     Note,
@@ -78,7 +79,7 @@ def cut_launches(loaded: Loaded) -> set[int]:
 
 
 def _launches_of(note: Note) -> tuple[int, ...]:
-    kinds = TrialNoted | RoundDone | AblationRound | NeighbourRound | DesignRound
+    kinds = TrialNoted | RoundDone | EarlyRound | AblationRound | NeighbourRound | DesignRound
     return note.launches if isinstance(note, kinds) else ()
 
 

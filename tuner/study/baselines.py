@@ -16,6 +16,7 @@ from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
+from tuner.study.early import early_verdict
 from tuner.study.explore import try_unions
 from tuner.study.ledger import Ledger
 from tuner.study.steps import Aim, Launches, NoTime, Outlook, Steps, ask
@@ -31,6 +32,7 @@ def measure_baselines(study: Study) -> Steps[None]:
     smallest batch at which the default may be at its best. A larger one raises the time of a call,
     and ships only if it is shown to be needed.
     Half of the baselines are measured, then unions of what gained among them, then the others.
+    After the predictions, or else after the unions, the best so far may have an early verdict.
     And then, at the other batches at which the default does not fail, the best of each winner class
     and how the user runs it: what is behind at one batch seldom leads at another, and the search
     looks there too.
@@ -62,12 +64,14 @@ def measure_baselines(study: Study) -> Steps[None]:
     yield from ask(Outlook(len(chosen)))
     first = _batch_to_begin_with(study, best)
     chosen = yield from try_transferred(study, chosen, first)
+    yield from early_verdict(study)
     chosen = sorted(chosen, key=lambda b: b.configuration != own)
     at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
     # profiles list first what gains most as a rule: what unites these comes before the rest
     half = (len(at_first) + 1) // 2
     yield from _measure(study, at_first[:half])
     yield from try_unions(study)
+    yield from early_verdict(study)
     yield from _measure(study, at_first[half:])
     leaders = _best_of_each_class(ledger, chosen, first)
     leaders += [b for b in chosen if b.configuration == own and b not in leaders]

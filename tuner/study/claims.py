@@ -11,6 +11,8 @@ import msgspec
 from tuner.host.interference import disturbed_share
 from tuner.measurement.confirmation import (
     ALPHA,
+    EARLY_ALPHA,
+    FIRST_LOOK,
     INTERIM_ALPHA,
     LOOKS,
     Difference,
@@ -23,7 +25,7 @@ from tuner.measurement.confirmation import (
 )
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
-from tuner.record.journal import ArmsChosen, WinnerClass
+from tuner.record.journal import ArmsChosen, EarlyRound, WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default
@@ -39,7 +41,8 @@ _MANY = 10**6
 class Claims:
     """Verdicts over all rounds, or at a look before the last one, over the first `n_rounds`.
 
-    Between looks nothing is decided. A look before the last round has a stricter level.
+    Between looks nothing is decided. A look before the last round has a stricter level. An arm that
+    had an early verdict and is not confirmed again keeps that one.
     is_proven: tells whether every dear setting of a configuration is shown to be needed.
     unmeasured: names a class's recommendations that were never launched.
     """
@@ -61,13 +64,20 @@ class Claims:
         self._unmeasured = unmeasured
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
-        self.arms = chosen.arms if chosen else (*finalists.values(),)
+        self._is_early = chosen is None
+        rounds = store.all(EarlyRound)
+        early = (rounds[-1].arm,) if len(rounds) >= FIRST_LOOK else ()
+        none_chosen = () if early else (*finalists.values(),)
+        self._arms_chosen = chosen.arms if chosen else none_chosen
+        self.arms = tuple(dict.fromkeys([*self._arms_chosen, *early]))
+        """Those of the confirmation, in their order, and that of the early verdict."""
         self._others = [c for c in self.arms if c not in finalists.values()]
         self._disturbed = disturbed_share(store.launches.values())
         self.rounds = Rounds(store, self.objective, n_rounds)
         self.default = self._default()
         self.noise = self._noise()
-        self._alpha = ALPHA if n_rounds is None else INTERIM_ALPHA
+        last_alpha = ALPHA - (EARLY_ALPHA if early else 0.0)
+        self._alpha = last_alpha if n_rounds is None else INTERIM_ALPHA
         self._levels = self._finalists_levels()
 
     def _finalists_levels(self) -> dict[Configuration, float]:
@@ -76,12 +86,12 @@ class Claims:
         In the order of the arms, which was fixed before the first round.
         """
         finalists = [c for c in self._finalists.values() if not is_default(c)]
-        tested = [c for c in self.arms if c in finalists]
-        if self._alpha != ALPHA:
+        tested = [c for c in self._arms_chosen if c in finalists]
+        if self._alpha == INTERIM_ALPHA:
             return dict.fromkeys(tested, self._alpha)
         found = [(c, self.differences(c)) for c in tested]
         p_values = [self._difference(c, d).p_value() if len(d) > 1 else 1.0 for c, d in found]
-        return dict(zip(tested, fallback_alphas(p_values), strict=True))
+        return dict(zip(tested, fallback_alphas(p_values, self._alpha), strict=True))
 
     def _difference(self, configuration: Configuration, differences: list[float]) -> Difference:
         return difference(differences, self._noise(configuration))
@@ -93,11 +103,14 @@ class Claims:
         the default.
         """
         means = {}
+        # the machine may have drifted since an early verdict, whose rounds had other arms
+        has_later = len(self.rounds.launches) > self.rounds.n_early
+        first = self.rounds.n_early if has_later else 0
         for batch in self._ledger.batches:
             configuration = self._ledger.at_batch(Configuration(), batch)
             if self._ledger.eligible.over_bound(configuration):
                 continue
-            known = self.rounds.series(configuration).known()
+            known = self.rounds.series(configuration).since(first).known()
             if known:
                 means[configuration] = statistics.fmean(known)
         if means:
@@ -175,7 +188,8 @@ class Claims:
         if is_default(configuration):
             return self._nothing_better(klass, configuration)
         if configuration == self._finalists[klass] and self._is_left_out(klass):
-            return Claim(configuration, "ambiguous", "there was no time to confirm it as well")
+            not_yet, never = "it is not confirmed yet", "there was no time to confirm it as well"
+            return Claim(configuration, "ambiguous", not_yet if self._is_early else never)
         if self.objective.slo is not None and (found := self._of_misses(configuration)):
             return found
         differences = self.differences(configuration)
@@ -327,6 +341,8 @@ class Claims:
         bound of two.
         """
         level = self._levels.get(configuration)
+        if level is None and configuration not in self._arms_chosen:
+            level = EARLY_ALPHA
         if level is None:
             level = shared_alpha(len(self._others), self._alpha)
         return self._difference(configuration, differences).interval(level)

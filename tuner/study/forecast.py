@@ -10,8 +10,15 @@ import math
 from collections.abc import Iterable
 
 from tuner.launchers.loadgen import is_installed
-from tuner.measurement.confirmation import FIRST_LOOK, LOOKS, ONE_SIDED, expected_half_width
+from tuner.measurement.confirmation import (
+    ALPHA,
+    FIRST_LOOK,
+    LOOKS,
+    ONE_SIDED,
+    expected_half_width,
+)
 from tuner.record.configuration import Configuration
+from tuner.record.events import GainsAhead
 from tuner.record.journal import Phase
 from tuner.space.catalogue import is_default
 from tuner.study.compared import (
@@ -240,11 +247,29 @@ class Forecast:
         return EXPLAIN_ROUNDS * self.costs.round_s(explained(self._study, winner))
 
 
-def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -> None:
+def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> None:
+    """Say how large a gain this budget can decide on here; warn if it holds less than is wanted.
+
+    n_baselines: those that are still to be measured.
+    """
+    _warn_of_a_short_budget(study, forecast, n_baselines)
+    n_arms = len(study.turns)
+    round_s = study.costs.round_s([Configuration()] * (1 + n_arms))
+    n_rounds = int(_CONFIRM_SHARE * study.budget.total_s / round_s)
+    if n_rounds < FIRST_LOOK:  # it is then one arm that is confirmed, if any
+        n_rounds, n_arms = FIRST_LOOK, 1
+        if study.budget.left_s() < _look_s(forecast, _FEWEST_ARMS):
+            return
+    n_rounds, launch_sd = min(n_rounds, _ENOUGH_ROUNDS), study.ledger.estimates.launch_sd
+    width = expected_half_width(launch_sd, n_rounds, n_arms, ALPHA)
+    study.listen(GainsAhead(math.expm1(width), n_rounds, launch_sd))
+
+
+def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -> None:
     """Warn where the budget holds less than a study wants, and name one that holds it.
 
-    n_baselines: those that are still to be measured. Launches of the search take slices of a pacer
-    between their own and may wait for quiet, those of a claim's rounds take turns without either.
+    Launches of the search take slices of a pacer between their own and may wait for quiet, those
+    of a claim's rounds take turns without either.
     What is kept from the search is reckoned as the planner does, which knows no finalist yet: every
     question soon has one of its own, and the best baseline is confirmed beside them.
     """

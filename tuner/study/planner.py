@@ -21,12 +21,13 @@ from tuner.record.serving import Validation
 from tuner.space.catalogue import is_default
 from tuner.study.compared import EXPLAIN_ROUNDS, baselines_to_confirm, confirmation_arms
 from tuner.study.costs import SAFETY
-from tuner.study.forecast import NEIGHBOUR_ROUNDS, Forecast, warn_of_a_short_budget
+from tuner.study.forecast import NEIGHBOUR_ROUNDS, Forecast, say_what_is_ahead
 from tuner.study.loadgen import ask_loadgen
 from tuner.study.steps import (
     Aim,
     AnswerT,
     ArmsWanted,
+    EarlyLook,
     ExtraRound,
     Fitting,
     Launch,
@@ -34,6 +35,7 @@ from tuner.study.steps import (
     LoadgenRun,
     NoTime,
     Outlook,
+    Publish,
     Round,
     Step,
     Steps,
@@ -47,6 +49,8 @@ _MINIMISE_SHARE = 0.2
 """Share of the budget: the most that a stalled search leaves to minimising."""
 _EXPLAIN_SHARE = 0.15
 """Share of the budget: the most that a stalled search leaves to explaining."""
+_EARLY_SHARE = 0.15
+"""Share of the budget: the most that an early verdict may take."""
 _RACE_LAUNCHES = 4
 """Launches that a stalled search leaves to the race."""
 
@@ -54,8 +58,10 @@ _RACE_LAUNCHES = 4
 class Planner:
     """Drives the phases of a study; grants their steps, or refuses them."""
 
-    def __init__(self, study: Study) -> None:
+    def __init__(self, study: Study, publish: Callable[[], object] = lambda: None) -> None:
+        """publish: writes the result as far as it is known."""
         self._study = study
+        self._publish = publish
         self._forecast = Forecast(study)
         self._share_ends_s: dict[TimeShare, float] = {}
 
@@ -91,14 +97,19 @@ class Planner:
                 return self._launch_proposals(step)
             case Round():
                 return self._measure_round(step)
+            case EarlyLook():
+                return self._look_early(step)
             case ExtraRound():
                 return self._measure_extra(step)
             case LoadgenRun():
                 return self._ask_loadgen(step)
             case ArmsWanted():
                 return self._fit(step)
+            case Publish():
+                self._publish()
+                return None
             case Outlook():
-                return warn_of_a_short_budget(self._study, self._forecast, step.n_baselines)
+                return say_what_is_ahead(self._study, self._forecast, step.n_baselines)
             case _:
                 raise TypeError(f"the planner knows no step like {step}")
 
@@ -155,6 +166,19 @@ class Planner:
             and n_before < NEIGHBOUR_ROUNDS
             and self._wants_neighbour(step.arms),
         )
+
+    def _look_early(self, step: EarlyLook) -> list[LaunchRecord] | NoTime:
+        """Measure a round for an early verdict: all of a first look within their share, or none."""
+        n_missing = FIRST_LOOK - step.number + 1
+        needed_s = n_missing * step.cost_s(self._forecast)
+        most_s = _EARLY_SHARE * self._study.budget.total_s
+        is_costly = step.number == 1 and needed_s > most_s
+        if is_costly or self._left_s() < self._confirming_s() + needed_s:
+            return NoTime()
+        # numbers that no round of the confirmation has: a server is sent other requests in each
+        number = LOOKS[-1] + step.number
+        seconds = most_s / FIRST_LOOK
+        return self._study.measure_round(step.arms, number, Purpose.CONFIRM, seconds=seconds)
 
     def _measure_extra(self, step: ExtraRound) -> list[LaunchRecord] | NoTime:
         profiled = list(filter(self._study.bench.may_profile, step.arms))

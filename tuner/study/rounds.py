@@ -7,7 +7,7 @@ from tuner.measurement.estimates import counts, round_worths
 from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
-from tuner.record.journal import NeighbourRound, RoundDone
+from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone
 from tuner.record.launch import LaunchRecord
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
@@ -17,14 +17,20 @@ Worths = dict[Configuration, float | None]
 
 
 class Rounds:
-    """The complete rounds of a confirmation, or the first `n_rounds` of them."""
+    """The complete rounds of a confirmation, or the first `n_rounds` of them.
+
+    Before these stand the rounds of an early verdict: an arm that is compared in both has all.
+    """
 
     def __init__(self, store: Store, objective: Objective, n_rounds: int | None = None) -> None:
         self._objective = objective
         self.launches: list[dict[Configuration, LaunchRecord]] = []
         """Round by round, each arm's launch."""
-        for done in store.all(RoundDone)[:n_rounds]:
-            records = [store.launches[i] for i in done.launches]
+        early = [done.launches for done in store.all(EarlyRound)]
+        self.n_early = len(early)
+        later = [done.launches for done in store.all(RoundDone)[:n_rounds]]
+        for launched in (*early, *later):
+            records = [store.launches[i] for i in launched]
             self.launches.append({record.request.configuration: record for record in records})
         self.beside_neighbour = [
             {(record := store.launches[i]).request.configuration: record for i in done.launches}

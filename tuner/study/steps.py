@@ -114,6 +114,18 @@ class Round(Step[list[LaunchRecord]], frozen=True):
         return forecast.costs.round_s(self.arms)
 
 
+class EarlyLook(Step[list[LaunchRecord]], frozen=True):
+    """A round of the default and of the best so far, before the search has ended."""
+
+    arms: list[Configuration]
+    number: int
+    """From 1; as many as a first look has are granted, or none."""
+
+    def cost_s(self, forecast: Forecast) -> float:
+        """Estimate its seconds, rather too many than too few."""
+        return forecast.costs.round_s(self.arms)
+
+
 class ExtraRound(Step[list[LaunchRecord]], frozen=True):
     """A round after the verdict: each arm is profiled, and measured beside a busy neighbour too."""
 
@@ -136,6 +148,10 @@ class LoadgenRun(Step[Validation], frozen=True):
     def cost_s(self, forecast: Forecast) -> float:
         """Estimate its seconds."""
         return forecast.costs.unsliced_s(self.configuration) + forecast.loadgen_s(self.rate)
+
+
+class Publish(Step[None], frozen=True):
+    """The result as far as it is known is written to the study's folder. Launches nothing."""
 
 
 class Fitting(msgspec.Struct, frozen=True):
@@ -161,7 +177,7 @@ class ArmsWanted(Step[Fitting], frozen=True):
 class Outlook(Step[None], frozen=True):
     """What is ahead when the default has told what a launch costs. Launches nothing.
 
-    The planner warns where the budget does not hold it.
+    The planner says what gain the budget can decide on, and warns if it holds less than is wanted.
     """
 
     n_baselines: int

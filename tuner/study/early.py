@@ -1,0 +1,60 @@
+"""An early verdict: the best so far against the default, while the search goes on."""
+
+from __future__ import annotations
+
+from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, expected_half_width
+from tuner.record.configuration import Configuration
+from tuner.record.events import PhaseBegins, RoundEnds, VerdictReached
+from tuner.record.journal import EarlyRound, WinnerClass
+from tuner.space.catalogue import is_default, winner_class
+from tuner.study.compared import confirmation_arms
+from tuner.study.confirm import make_claims
+from tuner.study.proofs import unproven
+from tuner.study.steps import EarlyLook, NoTime, Publish, Steps, ask
+from tuner.study.study import Study
+
+
+def early_verdict(study: Study) -> Steps[None]:
+    """Confirm the best so far, once in a study, if its lead is clear.
+
+    A verdict is told and written at once. Where the best so far is a finalist in the end, these
+    rounds count for it; where it is not, it keeps its verdict and needs no further round.
+    """
+    rounds = study.store.all(EarlyRound)
+    arm = rounds[-1].arm if rounds else _clear_leader(study)
+    if arm is None or len(rounds) >= FIRST_LOOK:
+        return
+    arms = confirmation_arms(study, [arm])
+    study.listen(PhaseBegins("early verdict", f"the default against {arm.label()}"))
+    for number in range(len(rounds) + 1, FIRST_LOOK + 1):
+        records = yield from ask(EarlyLook(arms, number))
+        if isinstance(records, NoTime):
+            return
+        study.store.add(EarlyRound(arm, tuple(record.request.id for record in records)))
+        study.listen(RoundEnds(number, {}))
+    claim = make_claims(study).claim_of(winner_class(arm), arm)
+    if claim.verdict == "faster" and claim.speedup is not None:
+        found = claim.speedup.point, claim.speedup.low, claim.speedup.high
+        seconds = study.budget.used_s()
+        yield from ask(Publish())
+        study.listen(VerdictReached(arm.label(), found, seconds))
+
+
+def _clear_leader(study: Study) -> Configuration | None:
+    """Return the best so far if four rounds are likely to decide on it; else None.
+
+    Its lead, less its standard error, must be what an interval at that look is expected to take.
+    """
+    ledger = study.ledger
+    default = ledger.leaders.default_at_best()
+    if default is None or ledger.objective.slo is not None or study.preference.bears_neighbours:
+        return None  # a server's rate, or what a neighbour leaves, takes longer rounds
+    leader = study.contenders.contender(
+        WinnerClass.REDUCED, lambda c: not is_default(c) and not unproven(study, c)
+    )
+    score = ledger.score(leader)
+    if score is None or is_default(leader):
+        return None
+    lead = score - default[1] - ledger.noise(leader, default[0])
+    width = expected_half_width(ledger.estimates.launch_sd, FIRST_LOOK, 1, EARLY_ALPHA)
+    return leader if lead > width else None
