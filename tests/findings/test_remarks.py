@@ -146,7 +146,8 @@ def test_a_costly_setting_that_rounds_show_to_gain_nothing_is_remarked(
         study = new_study(store, tmp_path, 2000.0)
         found = remarks(study, make_claims(study), WinnerClass.SAME)
     assert any(
-        "fake.streams=2 raises memory from 100 MiB to 300 MiB (+200%), and 4 rounds of fresh launches do not show" in text
+        "fake.streams=2 raises memory from 100 MiB to 300 MiB (+200%), and 4 rounds of fresh "
+        "launches do not show" in text
         for text in found
     ) == told  # fmt: skip
 
@@ -155,7 +156,7 @@ def test_a_costly_setting_that_rounds_show_to_gain_nothing_is_remarked(
 def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
     tmp_path: Path, times: int
 ) -> None:
-    """A confirmed arm is faster; it takes the winner's place unless a setting of it is too costly."""
+    """A confirmed arm is faster; it takes the winner's place unless a setting is too costly."""
     with Store(tmp_path / "study") as store:
         search(store, Configuration(), FIRM, BOTH)
         rounds(store, FIRM, n=4, beside=4, others=(BOTH,))

@@ -130,8 +130,7 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
 
 
 def test_why_the_best_candidate_is_not_proved_stands_in_the_reason(store: Store) -> None:
-    rounds(store, gain=0.5, n=4)
-    store.add(TrialNoted(0, TUNED, "search", Ending(Outcome.MEASURED), (1,), 1.0))
+    search(store, {DEFAULT: 1.0, TUNED: 1.5})
     raised = "a.b raises memory from 423 MiB to 543 MiB (+28%)"
     claim = claims(store, tuned=DEFAULT, why_unproven=lambda _: raised).claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"

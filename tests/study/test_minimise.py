@@ -18,7 +18,6 @@ from tuner.record.launch import (
     Prepared,
     Purpose,
     ReadBack,
-    Share,
     Slice,
 )
 from tuner.record.objective import Objective
@@ -268,8 +267,8 @@ def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_lef
     study = minimised(store, tmp_path)
     assert winner_of(study) == SHORTER
     assert why_not(study, FULL) == (
-        "fake.streams raises memory from 100 MiB to 300 MiB (+200%), and launches without it do not "
-        "prove that it is needed; --accept-cost memory accepts it"
+        "fake.streams raises memory from 100 MiB to 300 MiB (+200%), and launches without it do "
+        "not prove that it is needed; --accept-cost memory accepts it"
     )
     assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)
 
