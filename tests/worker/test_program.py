@@ -75,6 +75,7 @@ def test_a_program_is_run_once_for_every_slice(tmp_path: Path, program: str) -> 
         (*_, used_s) = re.findall(
             r"^CPU (\S+)$", (tmp_path / "worker.log").read_text(), re.MULTILINE
         )
+        assert found.interference.own is not None
         own_s = found.interference.own * elapsed_s * len(os.sched_getaffinity(0))
         assert own_s > 0.9 * float(used_s)
         assert isinstance(launched.checked(), Checked)
