@@ -215,14 +215,15 @@ def compiled(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def finished_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished study of the fake, for whatever only reads one: copy it to change it.
 
-    Beside it, `events` holds the lines that --json printed. All processes of pytest share it.
+    Its launches are made up, so that it is the same on every host, however busy. Beside it,
+    `events` holds the lines that --json printed. All processes of pytest share it.
     """
-    return _shared_study(tmp_path_factory, "finished_study", FINISHED, "9s")
+    return _shared_study(tmp_path_factory, "finished_study", FINISHED, "9s", is_made_up=True)
 
 
 @pytest.fixture(scope="session")
 def designed_study(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same with a designed part, of the model DESIGNED; its launches are made up."""
+    """The same with a designed part, of the model DESIGNED."""
     return _shared_study(
         tmp_path_factory, "designed_study", DESIGNED, "20s", "--designed", is_made_up=True
     )

@@ -114,6 +114,8 @@ def test_a_program_tunes_and_verifies(tmp_path: Path) -> None:
         ({"tolerance": float("nan")}, "--tolerance nan is none"),
         ({"numerics": "same", "fix": {"torch.dtype": "bf16"}}, "contradicts setting torch.dtype"),
         ({"fix": {"a.b": 1}, "exclude": ["a.b"]}, "--exclude a.b contradicts --fix"),
+        ({"accept_cost": ["money"]}, "allowed: memory, latency"),
+        ({"accept_cost": "memory"}, r"accept_cost is a sequence; write \['memory'\]"),
         ({"exclude": "a.b"}, r"exclude is a sequence; write \['a.b'\]"),
         ({"set": {"launch.allocator": "tcmalloc"}}, "launch.allocator is a sequence"),
     ],

@@ -58,6 +58,7 @@ def tune(
     trace: _Path | None = None,
     goal: str = "fastest",
     max_memory: str = "",
+    accept_cost: Sequence[str] = (),
     price_per_hour: float | None = None,
     learn_from: Sequence[_Path] = (),
     guidelines: _Path | None = None,
@@ -73,14 +74,16 @@ def tune(
     The arguments are the command line's options (tune-framework --help). model: a name of the
     gallery or a path; serve, url, requests and header stand in its place. framework: one or
     several; every installed one that has the model if empty. budget: seconds, or "90s", "10m",
-    "1h30m", over all frameworks. out: folder of the study. set: the values of a knob to search.
-    listen: is called with every event (tuner.record.events).
+    "1h30m", over all frameworks. accept_cost: some of "memory" and "latency". out: folder of the
+    study. set: the values of a knob to search. listen: is called with every event
+    (tuner.record.events).
     Returns, for each framework, its folder and result, or the error that ended its study.
     Raises UsageError before anything is measured, NothingMeasured where no framework has a result.
     """
     given = {k: v for k, v in locals().items() if k != "listen"}
     frameworks = (framework,) if isinstance(framework, str) else tuple(framework)
-    _refuse_single({"exclude": exclude, "learn_from": learn_from, "header": header, **(set or {})})
+    several = {"exclude": exclude, "learn_from": learn_from, "accept_cost": accept_cost}
+    _refuse_single({**several, "header": header, **(set or {})})
     service = service_of(serve, url, _path(requests), header)
     if (service is None) == (model == ""):
         raise UsageError("name a model, or a server by serve, url and requests; one of them")
@@ -109,6 +112,7 @@ def tune(
         trace=_path(trace),
         goal=goal,
         max_memory=max_memory,
+        accept_cost=tuple(accept_cost),
         price_per_hour=price_per_hour,
         learn_from=tuple(Path(folder) for folder in learn_from),
         guidelines=_path(guidelines),

@@ -19,7 +19,7 @@ from tuner.frameworks import FRAMEWORKS
 from tuner.host.secrets import hold_back, names_a_secret, redacted
 from tuner.record.headers import Headers, filled, parse_headers, variables_of
 from tuner.record.load import MOST_CALLERS, OFFLINE, SCENARIOS, USUAL_QUANTILE, Slo, Trace
-from tuner.record.objective import GOALS, Bound, Objective
+from tuner.record.objective import GOALS, Bound, Cost, Objective
 from tuner.record.trace import check_length, read_trace
 from tuner.record.workload import LAST_BATCH_DIM
 from tuner.space.catalogue import fault_of_value
@@ -72,6 +72,11 @@ def parse_size(text: str) -> float:
     if not 0 < size < 2**63:
         raise UsageError(f"the size {text!r} must be above 0 and below 8E: write 512M, 4G or 1.5G")
     return size
+
+
+def parse_costs(text: str) -> tuple[str, ...]:
+    """Read memory,latency; what is none of the costs, check_request refuses."""
+    return tuple(part.strip() for part in text.split(","))
 
 
 class Service(msgspec.Struct, frozen=True):
@@ -130,6 +135,8 @@ class Request(msgspec.Struct, frozen=True):
     """Of the host, in any currency: what an item costs is then told."""
     max_memory: str = ""
     """The most memory that a winner may need, as typed: 4G; empty for no bound."""
+    accept_cost: tuple[str, ...] = ()
+    """Costs that a winner may raise without a proof that they are needed: memory, latency."""
     learn_from: tuple[Path, ...] = ()
     """Folders below which earlier studies lie."""
     guidelines: Path | None = None
@@ -145,6 +152,8 @@ def check_request(request: Request) -> None:
     restrictions = request.restrictions
     _check_choice("--numerics", restrictions.numerics, get_args(Numerics))
     _check_choice("--goal", request.goal, tuple(GOALS))
+    for cost in request.accept_cost:
+        _check_choice("--accept-cost", cost, get_args(Cost))
     _check_choice("--scenario", request.scenario, tuple(SCENARIOS))
     _check_load(request)
     for name in request.frameworks:
@@ -334,7 +343,9 @@ def objective_of(request: Request) -> Objective:
     if request.max_memory:
         asked = f"--max-memory {request.max_memory}"
         bounds.append(Bound("memory", parse_size(request.max_memory), asked))
-    found = Objective.of(SCENARIOS[request.scenario].metric, bounds, request.goal)
+    accepted: tuple[Cost, ...] = tuple(c for c in get_args(Cost) if c in request.accept_cost)
+    metric = SCENARIOS[request.scenario].metric
+    found = Objective.of(metric, bounds, request.goal, accepted)
     if not request.slo:
         return found
     slo = msgspec.structs.replace(parse_slo(request.slo), trace=trace_of(request))

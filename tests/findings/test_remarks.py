@@ -123,7 +123,7 @@ def test_what_the_user_fixed_is_not_passed_off_as_found(
 @pytest.mark.parametrize(
     ("times", "gain", "told"), [(3, 0.0, True), (3, 0.3, False), (1, 0.0, False)]
 )
-def test_a_dear_setting_that_rounds_show_to_gain_nothing_is_remarked(
+def test_a_costly_setting_that_rounds_show_to_gain_nothing_is_remarked(
     tmp_path: Path, times: int, gain: float, told: bool
 ) -> None:
     """The rounds hold the winner without its second stream, for which it needs more memory."""
@@ -132,8 +132,8 @@ def test_a_dear_setting_that_rounds_show_to_gain_nothing_is_remarked(
         search(store, Configuration(), FIRM, BOTH)
         rounds(store, BOTH, n=4, beside=4, others=(FIRM,))
         for record in store.launches.values():
-            is_dear = record.request.configuration == BOTH
-            memory_bytes = 100 * mib * (times if is_dear else 1)
+            is_costly = record.request.configuration == BOTH
+            memory_bytes = 100 * mib * (times if is_costly else 1)
             assert record.prepared is not None
             record.prepared = msgspec.structs.replace(
                 record.prepared, memory_peak_bytes=memory_bytes
@@ -146,7 +146,8 @@ def test_a_dear_setting_that_rounds_show_to_gain_nothing_is_remarked(
         study = new_study(store, tmp_path, 2000.0)
         found = remarks(study, make_claims(study), WinnerClass.SAME)
     assert any(
-        "fake.streams=2 raises memory by 200%, and 4 rounds of fresh launches do not show" in text
+        "fake.streams=2 raises memory from 100 MiB to 300 MiB (+200%), and 4 rounds of fresh "
+        "launches do not show" in text
         for text in found
     ) == told  # fmt: skip
 
@@ -155,7 +156,7 @@ def test_a_dear_setting_that_rounds_show_to_gain_nothing_is_remarked(
 def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
     tmp_path: Path, times: int
 ) -> None:
-    """A confirmed arm is faster; it takes the winner's place unless a setting of it is too dear."""
+    """A confirmed arm is faster; it takes the winner's place unless a setting is too costly."""
     with Store(tmp_path / "study") as store:
         search(store, Configuration(), FIRM, BOTH)
         rounds(store, FIRM, n=4, beside=4, others=(BOTH,))
@@ -168,9 +169,9 @@ def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
         study = new_study(store, tmp_path, 2000.0)
         claims = make_claims(study)
         named = ahead(study, claims, WinnerClass.SAME)
-    is_dear = times > 1
-    assert claims.claim(WinnerClass.SAME).configuration == (FIRM if is_dear else BOTH)
-    assert [Configuration.of(found.configuration) for found in named] == [BOTH] * is_dear
+    is_costly = times > 1
+    assert claims.claim(WinnerClass.SAME).configuration == (FIRM if is_costly else BOTH)
+    assert [Configuration.of(found.configuration) for found in named] == [BOTH] * is_costly
     assert all(found.lead.point == pytest.approx(1.36, abs=0.01) for found in named)
     assert all(found.reason.startswith("fake.streams raises memory") for found in named)
 

@@ -11,7 +11,7 @@ from tuner.launchers.memory import MemoryModel
 from tuner.record.configuration import Configuration
 from tuner.record.launch import DeviceMemory, LaunchRecord, LaunchRequest, Prepared, Purpose
 from tuner.record.store import Store
-from tuner.study.prices import MEMORY, prices_of
+from tuner.study.prices import prices_of
 
 GIB = 1 << 30
 CARD = 80 * GIB
@@ -53,5 +53,5 @@ def test_instances_add_up_on_the_card_that_they_share() -> None:
 def test_what_a_card_has_to_spare_is_no_price(less: float, more: float, rises: bool) -> None:
     """A tenth of 80 GiB: below it workspaces of gigabytes cost nothing."""
     launches = [on_a_card(less), on_a_card(more, streams=2)]
-    cheap, dear = prices_of(launches).values()
-    assert (dear.rises(cheap)[MEMORY] > 0.05) is rises
+    lean, costly = prices_of(launches).values()
+    assert (costly.rises(lean)["memory"] > 0.05) is rises

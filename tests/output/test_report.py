@@ -510,7 +510,7 @@ def test_what_is_faster_than_the_recommended_stands_under_the_headline(
     verdict: Verdict, than: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lead = Interval(1.09, 1.06, 1.12, 0.95)
-    found = Ahead({"torch.compile.mode": "default"}, "torch_guide_compile", lead, "it is dear")
+    found = Ahead({"torch.compile.mode": "default"}, "torch_guide_compile", lead, "it is costly")
     result = msgspec.structs.replace(whole(), verdict=verdict, ahead=[found])
     show(result, Path("out"))
     shown = [capsys.readouterr().out]
@@ -518,7 +518,7 @@ def test_what_is_faster_than_the_recommended_stands_under_the_headline(
     for text in (html.unescape(" ".join(each.replace("\\", "").split())) for each in shown):
         told = (
             f"torch_guide_compile is surely faster than {than}, 1.09x (1.06 - 1.12), and is not "
-            "recommended: it is dear. It is torch.compile.mode=default."
+            "recommended: it is costly. It is torch.compile.mode=default."
         )
         assert told in text
         assert text.index(told) < text.index("launch_only")

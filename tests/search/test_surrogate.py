@@ -125,9 +125,9 @@ def test_costs_are_those_of_the_ones_alike() -> None:
     surrogate.fit(seen, (), costs)
     new = [c for c in space().configurations() if c not in seen]
     found = dict(zip(new, surrogate.costs_s(new), strict=True))
-    dear = [s for c, s in found.items() if c.get("env.SWITCH") == "on"]
+    costly = [s for c, s in found.items() if c.get("env.SWITCH") == "on"]
     cheap = [s for c, s in found.items() if c.get("env.SWITCH") != "on"]
-    assert min(dear) > max(cheap)
+    assert min(costly) > max(cheap)
 
 
 def test_counts_are_near_each_other_and_words_are_not() -> None:

@@ -10,7 +10,7 @@ from tuner.measurement.bench import bench_on
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event
 from tuner.record.launch import LaunchRecord, Purpose
-from tuner.record.objective import THROUGHPUT
+from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.store import Store
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
@@ -60,11 +60,17 @@ def new_study(
     budget_s: float,
     kind: type[Study] = Study,
     earlier: Sequence[Earlier] = (),
+    *,
+    memory_gib: int = 2,
+    objective: Objective = THROUGHPUT,
 ) -> Study:
-    """Return a study over what the store holds, with one baseline."""
-    host = machine(folder / "machine")
+    """Return a study over what the store holds, with one baseline.
+
+    memory_gib: of its host; 1 % of it is no cost, 20 MiB of 2 GiB.
+    """
+    host = machine(folder / "machine", memory_gib=memory_gib)
     space = resolved(host, "fake", FAKE_DEFAULTS, "fake")
-    ledger = Ledger(store, 4, (4,))
+    ledger = Ledger(store, 4, (4,), objective)
     costs = Costs(store, ledger)
     budget = Budget(budget_s)
     said: list[Event] = []
@@ -75,7 +81,7 @@ def new_study(
         host,
         workload("fake"),
         facts,
-        THROUGHPUT,
+        objective,
         said.append,
         session=1,
         seed=0,

@@ -72,7 +72,7 @@ def claims(
     tuned: Configuration = TUNED,
     n_rounds: int | None = None,
     chosen: ArmsChosen | None = None,
-    is_proven: Callable[[Configuration], bool] = lambda _: True,
+    why_unproven: Callable[[Configuration], str] = lambda _: "",
     reduced: Configuration | None = None,
     unmeasured: Sequence[str] = (),
 ) -> Claims:
@@ -88,7 +88,7 @@ def claims(
         finalists,
         chosen,
         n_rounds,
-        is_proven=is_proven,
+        why_unproven=why_unproven,
         unmeasured=lambda _: unmeasured,
     )
 
@@ -140,6 +140,14 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
     kept = claims(store).claim(WinnerClass.LAUNCH_ONLY)
     assert kept.verdict == "keep_default"
     assert "the one other configuration tried did not come within" in kept.reason
+
+
+def test_why_the_best_candidate_is_not_proved_stands_in_the_reason(store: Store) -> None:
+    search(store, {DEFAULT: 1.0, TUNED: 1.5})
+    raised = "a.b raises memory from 423 MiB to 543 MiB (+28%)"
+    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _: raised).claim(WinnerClass.SAME)
+    assert claim.verdict == "ambiguous"
+    assert claim.reason == f"the best candidate is {TUNED.label()}, but {raised}"
 
 
 def test_a_default_is_not_kept_while_a_recommendation_was_never_launched(store: Store) -> None:
@@ -295,11 +303,11 @@ def test_a_baseline_with_a_setting_that_nothing_shows_wins_nothing(store: Store)
     assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME).verdict != "faster"
 
 
-def test_a_baseline_with_a_dear_setting_that_is_not_shown_to_be_needed_wins_nothing(
+def test_a_baseline_with_a_costly_setting_that_is_not_shown_to_be_needed_wins_nothing(
     store: Store,
 ) -> None:
     baseline_rounds(store, tuned=0.0, baseline=0.2)
-    found = claims(store, chosen=CHOSEN, is_proven=lambda c: c != BASELINE)
+    found = claims(store, chosen=CHOSEN, why_unproven=lambda c: "costly" * (c == BASELINE))
     assert found.claim(WinnerClass.SAME).configuration == TUNED
     assert found.claim(WinnerClass.SAME).verdict != "faster"
 
@@ -326,8 +334,8 @@ def test_a_baseline_that_is_surely_faster_than_the_finalist_is_not_passed_over(
     for number in range(10, 14):
         add_round(store, number, {DEFAULT: 0.0, TUNED: 0.1 + 0.3 * (number % 2)})
     assert claims(store, chosen=CHOSEN).lead(BASELINE, TUNED) == lead
-    # but not with a dear setting that nothing shows to be needed
-    unproven = claims(store, chosen=CHOSEN, is_proven=lambda c: c != BASELINE)
+    # but not with a costly setting that nothing shows to be needed
+    unproven = claims(store, chosen=CHOSEN, why_unproven=lambda c: "costly" * (c == BASELINE))
     assert unproven.claim(WinnerClass.SAME).configuration == TUNED
     assert unproven.is_ahead(BASELINE, TUNED)
     assert not unproven.is_ahead(TUNED, BASELINE)

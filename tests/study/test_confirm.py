@@ -149,17 +149,17 @@ def test_a_verdict_on_what_ships_comes_before_none_on_each(
     assert launched == {DEFAULT, *expected}  # whatever time there is in the end
 
 
-DEAR = Configuration.of({"fake.compile": "fast"})
+COSTLY = Configuration.of({"fake.compile": "fast"})
 
 
-@pytest.mark.parametrize(("budget_s", "expected"), [(275.0, DEAR), (265.0, LAUNCH_ONLY)])
+@pytest.mark.parametrize(("budget_s", "expected"), [(275.0, COSTLY), (265.0, LAUNCH_ONLY)])
 def test_what_ships_gives_way_where_only_another_fits(
     store: Store, tmp_path: Path, budget_s: float, expected: Configuration
 ) -> None:
     """Four rounds of a launch of 60 s and the default's take 280 s."""
-    launch(store, DEAR, 1.3)
+    launch(store, COSTLY, 1.3)
     store.launches[max(store.launches)].total_s = 60.0
-    name_finalists(store, DEAR)
+    name_finalists(store, COSTLY)
     assert chosen_by(new_study(store, tmp_path, budget_s)).arms == (expected,)
 
 

@@ -105,7 +105,7 @@ def test_what_was_never_launched_costs_what_others_with_a_compiler_do_or_without
 def test_what_is_dear_for_another_reason_than_compiling_is_not_launched_again(
     store: Store, tmp_path: Path
 ) -> None:
-    """Its launches stay as dear: one more only costs the confirmation its time."""
+    """Its launches stay as costly: one more only costs the confirmation its time."""
     for record in store.launches.values():
         record.prepared = Prepared(2.0, 0.0, 0.5, True, 0, 0, ())
     study = new_study(store, tmp_path, 290.0, Warm)

@@ -142,6 +142,8 @@ def test_an_export_names_the_scenario(here: Here, streamed: tuple[Path, dict[str
         (("--max-memory", "-1G"), "write 512M, 4G or 1.5G"),
         (("--max-memory", "much"), "write 512M, 4G or 1.5G"),
         (("--goal", "cheapest"), "fastest"),
+        (("--accept-cost", "money"), "'money': did you mean memory? allowed: memory, latency"),
+        (("--accept-cost", "memory,"), "--accept-cost '': allowed: memory, latency"),
     ],
 )
 def test_what_cannot_be_asked_is_said(here: Here, arguments: tuple[str, ...], words: str) -> None:

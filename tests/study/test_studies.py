@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jsonschema
 import pytest
 
-from tests.command import MARKER, Here
+from tests.command import FINISHED, MARKER, Here
 from tests.made_up import MadeUpFake
 from tests.study.fake_studies import check_seconds, made_up_study
 from tuner.record.configuration import Configuration
@@ -217,8 +217,11 @@ def test_failures_are_outcomes_and_never_win(either: Finished) -> None:
         assert winner["configuration"].get("fake.streams") != 2
 
 
-def test_a_process_that_crashes_is_an_outcome_and_never_wins(finished_study: Path) -> None:
-    result = json.loads((finished_study / "result.json").read_text())
+def test_a_process_that_crashes_is_an_outcome_and_never_wins(
+    shared_study: Callable[..., Path],
+) -> None:
+    """In processes, of which a study of 4 s launches some on every host."""
+    result = json.loads((shared_study(FINISHED, "4s") / "result.json").read_text())
     ended = {t["outcome"] for t in result["trials"]
              if t["configuration"].get("fake.compile") == "fast"}  # fmt: skip
     assert {"crashed"} <= ended <= {"crashed", "pruned"}

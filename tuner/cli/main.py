@@ -18,6 +18,7 @@ from typer.main import get_command
 from tuner.cli import subcommands
 from tuner.cli.errors import KEPT, complain, complain_of_output, handled
 from tuner.cli.options import (
+    AcceptCost,
     AllowPickle,
     Batch,
     BatchDim,
@@ -111,6 +112,7 @@ def run(
     numerics: NumericsName = "both",
     goal: GoalName = "fastest",
     max_memory: MaxMemory = None,
+    accept_cost: AcceptCost = None,
     price_per_hour: PricePerHour = None,
     set_: Set = None,
     fix: Fix = None,
@@ -159,6 +161,7 @@ def run(
             numerics=numerics,
             goal=goal,
             max_memory=max_memory,
+            accept_cost=accept_cost,
             price_per_hour=price_per_hour,
             learn_from=learn_from or [],
             guidelines=guidelines,

@@ -170,6 +170,14 @@ MaxMemory = Annotated[
     str | None,
     typer.Option(help="The most memory that a winner may need, all instances together: 4G."),
 ]
+AcceptCost = Annotated[
+    str | None,
+    typer.Option(
+        "--accept-cost",
+        help="memory, latency, or both (memory,latency): costs that a setting may raise although "
+        "there was no time to prove that it is needed.",
+    ),
+]
 PricePerHour = Annotated[
     float | None,
     typer.Option("--price-per-hour", help="What the host costs: tells what a million items cost."),

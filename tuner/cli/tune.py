@@ -26,7 +26,14 @@ from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.plan import plan
 from tuner.record.events import Event
 from tuner.record.load import OFFLINE, SERVER
-from tuner.request import Request, parse_duration, parse_size, parse_slo, service_of
+from tuner.request import (
+    Request,
+    parse_costs,
+    parse_duration,
+    parse_size,
+    parse_slo,
+    service_of,
+)
 from tuner.several import folder_of, rows_of, tune_several
 from tuner.space.restrictions import Numerics, parse_restrictions
 from tuner.tuning import tune
@@ -60,6 +67,7 @@ def main(
     tolerance: float | None,
     allow_pickle: bool,
     max_memory: str | None,
+    accept_cost: str | None,
     price_per_hour: float | None,
     numerics: str,
     goal: str,
@@ -107,6 +115,7 @@ def main(
         goal=goal,
         price_per_hour=price_per_hour,
         max_memory="" if max_memory is None else _checked(max_memory, parse_size),
+        accept_cost=() if accept_cost is None else parse_costs(accept_cost),
         learn_from=tuple(learn_from),
         guidelines=guidelines,
         designed=designed,

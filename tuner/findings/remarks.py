@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 from tuner.findings.contributions import worth
 from tuner.findings.launches import check_of, launches_of
 from tuner.findings.neighbours import beside_neighbour
@@ -22,7 +20,7 @@ from tuner.study.compared import never_launched
 from tuner.study.confirm import DECIDED
 from tuner.study.notes import NO_TIME
 from tuner.study.prices import prices_of
-from tuner.study.proofs import DEAR
+from tuner.study.proofs import costly_increases
 from tuner.study.study import Study
 
 _DISTURBED = 0.1
@@ -55,7 +53,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     for claim in found:
         if claim.verdict == "faster":
             texts += _of_a_winner(study, claims, claim)
-            texts += _of_prices(study, claim)
+            texts += _of_costs(study, claim)
     texts += _of_stability(study, claims, klass)
     texts += _of_bounds(study, claims)
     texts += of_serving(study, claims, found)
@@ -235,23 +233,18 @@ def _is_unknown_beside(study: Study, claims: Claims, claim: Claim) -> bool:
     return fared is None or (fared.interval is None and study.preference.bears_neighbours)
 
 
-def _of_prices(study: Study, claim: Claim) -> list[str]:
-    """Name the dear settings of a winner that fresh launches do not show to gain anything."""
+def _of_costs(study: Study, claim: Claim) -> list[str]:
+    """Name the costly settings of a winner that fresh launches do not show to gain anything."""
     prices, texts = prices_of(study.store.launches.values()), []
     winner = claim.configuration
     for knob, shorter in study.removals(winner).items():
         interval, n_rounds = worth(study, winner, shorter)
         if is_default(shorter) or interval is None or interval.low > 1:
             continue
-        mine, without = prices[winner], prices[shorter]
-        rises = [
-            f"{name} by {math.expm1(rise):.0%}"
-            for name, rise in mine.rises(without).items()
-            if rise > DEAR
-        ]
-        if rises:
+        if increases := costly_increases(study, prices, winner, shorter):
+            raised = " and ".join(increase.in_words() for increase in increases)
             texts.append(
-                f"{knob}={winner.get(knob)} raises {' and '.join(rises)}, and {n_rounds} rounds of "
+                f"{knob}={winner.get(knob)} raises {raised}, and {n_rounds} rounds of "
                 f"fresh launches do not show that it gains anything: {interval.point:.2f}x "
                 f"({interval.low:.2f} - {interval.high:.2f})"
             )

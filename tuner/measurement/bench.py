@@ -86,7 +86,17 @@ def bench_on(
     launcher = testbed.launcher(spec)
     quiet = Quiet(store, listen, waiting_s, seconds_left, testbed.watch_idle, testbed.clock)
     stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
-    return Bench(store, workload.card, objective, launcher, quiet, draw, stand_in, seconds_left)
+    return Bench(
+        store,
+        workload.card,
+        objective,
+        launcher,
+        quiet,
+        draw,
+        stand_in,
+        seconds_left,
+        memory_bytes=host.limits.memory_bytes,
+    )
 
 
 class Bench:
@@ -102,12 +112,16 @@ class Bench:
         draw: random.Random,
         stand_in: Configuration | None = None,
         seconds_left: Callable[[], float] = lambda: math.inf,
+        *,
+        memory_bytes: int,
     ) -> None:
         """Put a bench together.
 
         draw: the order of what takes turns. stand_in: what paces where the default never answers.
         seconds_left: of the budget: past its end, a launch takes one slice and no more.
+        memory_bytes: what the host, or its container, lets processes use.
         """
+        self.memory_bytes = memory_bytes
         self._seconds_left = seconds_left
         self.store = store
         self.launcher = launcher

@@ -23,6 +23,8 @@ from tuner.record.launch import LaunchRecord, Slice, percentile
 from tuner.record.load import Slo
 
 Direction = Literal["maximize", "minimize"]
+Cost = Literal["memory", "latency"]
+"""What a configuration may need more of than another: bytes, and the seconds of a call."""
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -191,20 +193,37 @@ class Objective(msgspec.Struct, frozen=True):
     bears_neighbours: bool = False
     slo: Slo | None = None
     """Of a server; None where it is not known yet, or nobody serves."""
+    accepted_costs: tuple[Cost, ...] = ()
+    """Costs that a winner may raise although nothing proves that they are needed."""
 
     @classmethod
-    def of(cls, metric: str, bounds: Sequence[Bound] = (), goal: str = "fastest") -> Objective:
+    def of(
+        cls,
+        metric: str,
+        bounds: Sequence[Bound] = (),
+        goal: str = "fastest",
+        accepted_costs: tuple[Cost, ...] = (),
+    ) -> Objective:
         """Return the objective of a scenario's metric, unless the goal has one of its own."""
         wanted = GOALS[goal]
         name = wanted.metric or metric
         known = METRICS[name]
-        return cls(name, known.unit, known.direction, list(bounds), wanted.bears_neighbours)
+        return cls(
+            name,
+            known.unit,
+            known.direction,
+            list(bounds),
+            wanted.bears_neighbours,
+            accepted_costs=accepted_costs,
+        )
 
     def identity(self) -> list[object]:
         """Return what tells two objectives apart, however a bound was written."""
         bounds = [(bound.figure, bound.most) for bound in self.bounds]
         own: list[object] = [self.metric, bounds, self.bears_neighbours]
-        return own if self.slo is None else [*own, self.slo.quantile, self.slo.seconds]
+        if self.slo is not None:
+            own += [self.slo.quantile, self.slo.seconds]
+        return [*own, *self.accepted_costs]
 
     @property
     def least_calls(self) -> int:

@@ -43,7 +43,7 @@ class Claims:
 
     Between looks nothing is decided. A look before the last round has a stricter level. An arm that
     had an early verdict and is not confirmed again keeps that one.
-    is_proven: tells whether every dear setting of a configuration is shown to be needed.
+    why_unproven: says which costly settings of a configuration nothing shows to be needed.
     unmeasured: names a class's recommendations that were never launched.
     """
 
@@ -55,12 +55,12 @@ class Claims:
         chosen: ArmsChosen | None,
         n_rounds: int | None = None,
         *,
-        is_proven: Callable[[Configuration], bool] = lambda _: True,
+        why_unproven: Callable[[Configuration], str] = lambda _: "",
         unmeasured: Callable[[WinnerClass], Sequence[str]] = lambda _: (),
     ) -> None:
         self._ledger = ledger
         self.objective = ledger.objective
-        self._is_proven = is_proven
+        self._why_unproven = why_unproven
         self._unmeasured = unmeasured
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
@@ -146,7 +146,7 @@ class Claims:
         """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
 
         Or for any arm that is surely faster than the finalist by the very same rounds. Only one
-        whose every setting was observed, and none of them dear unless it is shown to be needed:
+        whose every setting was observed, and none of them costly unless it is shown to be needed:
         nobody tried it without the others. For a finalist left out, another class's too.
         """
         found = self.claim_of(klass, self._finalists[klass])
@@ -163,7 +163,7 @@ class Claims:
             for claim in allowed
             if claim.verdict == "faster"
             if found.verdict != "faster" or self.is_ahead(claim.configuration, found.configuration)
-            if self._is_proven(claim.configuration)
+            if not self._why_unproven(claim.configuration)
         ]
         best = max(faster, key=self._standing, default=found)
         if best is found or self._is_left_out(klass):
@@ -272,7 +272,9 @@ class Claims:
         best = self._ledger.leaders.challenger(klass)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {refusal}")
-        if best is not None and (self._ledger.unobservable(best) or not self._is_proven(best)):
+        if best is not None and (why := self._why_unproven(best)):
+            return Claim(default, "ambiguous", f"{self._presented(best)}, but {why}")
+        if best is not None and self._ledger.unobservable(best):
             reason = f"{self._presented(best)}, which could not be proved"
             return Claim(default, "ambiguous", reason)
         lag = self._ledger.leaders.lag(klass)

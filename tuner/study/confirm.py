@@ -21,7 +21,7 @@ from tuner.study.compared import (
     confirmation_arms,
     unmeasured_baselines,
 )
-from tuner.study.proofs import unproven
+from tuner.study.proofs import why_unproven
 from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
 
@@ -84,7 +84,7 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
         finalists=study.contenders.finalists(),
         chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
         n_rounds=n_rounds,
-        is_proven=lambda configuration: not unproven(study, configuration),
+        why_unproven=lambda configuration: why_unproven(study, configuration),
         unmeasured=lambda klass: unmeasured_baselines(study, klass),
     )
 

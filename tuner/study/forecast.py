@@ -30,7 +30,7 @@ from tuner.study.compared import (
 )
 from tuner.study.costs import SAFETY
 from tuner.study.loadgen import has_loadgen_to_ask
-from tuner.study.proofs import dear, is_unmeasured
+from tuner.study.proofs import costly_settings, is_unmeasured
 from tuner.study.study import Study
 
 NEIGHBOUR_ROUNDS = 4
@@ -209,10 +209,10 @@ class Forecast:
         study = self._study
         wanted = {}  # a dict keeps the order, on which the last digits of the sum depend
         for finalist in study.contenders.finalists().values():
-            without = dear(study, finalist)
+            without = [costly.shorter for costly in costly_settings(study, finalist).values()]
             if without and study.ledger.n_launches(finalist) == 1:
                 wanted[finalist] = True
-            wanted.update({c: True for c in without.values() if is_unmeasured(study, c)})
+            wanted.update({c: True for c in without if is_unmeasured(study, c)})
         return SAFETY * sum(self.costs.launch_s(c) for c in wanted)
 
     def profiling_s(self, arms: Iterable[Configuration]) -> float:

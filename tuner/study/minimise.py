@@ -1,4 +1,4 @@
-"""Take away what does no good: a user gets three settings instead of fifteen, and none too dear."""
+"""Take away what does no good: a user gets three settings instead of fifteen, none too costly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (
-    dear,
+    costly_settings,
     is_shown,
     is_unmeasured,
     looks_needed,
     lost,
     tolerance,
     unproven,
+    why_unproven,
 )
 from tuner.study.steps import Aim, Launch, NoTime, Steps, TimeShare, ask
 from tuner.study.study import TURNS, Study
@@ -33,13 +34,14 @@ def minimise(study: Study) -> Steps[None]:
     Settings go if the configuration without all of them scores no worse than the tolerance below
     the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise, at
     most 3 %; where the trials together speak for what is removed, after two launches of both.
-    Before anything else, in every class, settings that raise memory or the time of a call by more
-    than 10 % go unless they are shown to be needed. A setting whose removal there was no time to
-    measure stays, unless it is as dear as that, or nothing can observe whether it took effect: then
-    the best configuration without such settings takes the finalist's place. But before that it gets
-    what minimal rounds would leave of the confirmation's time. The last setting always stays:
-    whether it does any good is for the confirmation to say. The classes share the time; what ships
-    by default comes first.
+    Before anything else, in every class, costly settings (proofs.py) go unless they are shown to be
+    needed; the finalist with the largest gain is the first to have what the classes leave of their
+    shares. A setting whose removal there was no time to measure stays, unless it is costly, or
+    nothing can observe whether it took effect: then the best configuration without such settings
+    takes the finalist's place. But before that it gets what minimal rounds would leave of the
+    confirmation's time, the largest gain first. The last setting always stays: whether it does any
+    good is for the confirmation to say. The classes share the time; what ships by default comes
+    first.
     """
     if study.notes.is_done(Phase.MINIMISE):
         return
@@ -50,21 +52,29 @@ def minimise(study: Study) -> Steps[None]:
     finalists = study.contenders.finalists()
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
-    for n, reduction in enumerate(reductions):
-        yield from reduction.drop_dear(TimeShare(len(waiting) - n))
-    for reduction in reductions:  # what the others' shares left: unproven, a finalist is refused
-        yield from reduction.drop_dear(TimeShare(1))
-    refused: list[WinnerClass] = []
-    for n, (klass, reduction) in enumerate(zip(waiting, reductions, strict=True)):
+    by_class = dict(zip(waiting, reductions, strict=True))
+    by_gain = sorted(waiting, key=lambda k: _worth(study, finalists[k]), reverse=True)
+    for n, klass in enumerate(by_gain):
+        yield from by_class[klass].drop_costly(TimeShare(len(waiting) - n))
+    for klass in by_gain:  # what the others' shares left: unproven, a finalist is refused
+        yield from by_class[klass].drop_costly(TimeShare(1))
+    unproven_ones: dict[WinnerClass, tuple[Configuration, list[str]]] = {}
+    for n, (klass, reduction) in enumerate(by_class.items()):
         shortest, removed = yield from reduction.carry_out(TimeShare(len(waiting) - n))
         if removed and (yield from is_fragile(study, shortest)):
             shortest, removed = finalists[klass], []
         is_complete = is_complete and reduction.is_complete
         if why_not(study, shortest):
-            others = (f for k, f in study.contenders.finalists().items() if k is not klass)
-            proved, dropped = yield from reduction.prove(shortest, removed, others)
-            if proved == shortest or not (yield from is_fragile(study, proved)):
-                shortest, removed = proved, dropped
+            unproven_ones[klass] = (shortest, removed)
+        else:
+            study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
+    refused: list[WinnerClass] = []
+    for klass in filter(unproven_ones.__contains__, by_gain):
+        shortest, removed = unproven_ones[klass]
+        others = (f for k, f in study.contenders.finalists().items() if k is not klass)
+        proved, dropped = yield from by_class[klass].prove(shortest, removed, others)
+        if proved == shortest or not (yield from is_fragile(study, proved)):
+            shortest, removed = proved, dropped
         if why := why_not(study, shortest):
             if study.ledger.leaders.beats_default(shortest):
                 study.notes.warn(f"{shortest.label()} is not recommended: {why}")
@@ -93,18 +103,7 @@ def why_not(study: Study, configuration: Configuration) -> str:
             f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
             "without: a larger --budget has it"
         )
-    if too_dear := unproven(study, configuration):
-        is_known = all(
-            not is_unmeasured(study, shorter[knob])
-            and not looks_needed(study, configuration, shorter[knob])
-            for knob in too_dear
-        )
-        why = "there was no time to show that it is needed: a larger --budget has it"
-        if is_known:
-            why = "launches without it do not show that it is needed"
-        dear_ones = ", ".join(too_dear)
-        return f"{dear_ones} raises memory or the time of a call by more than 10 %, and {why}"
-    return ""
+    return why_unproven(study, configuration)
 
 
 def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
@@ -120,20 +119,20 @@ def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
         for c in study.contenders.finalists().values()
         if allowed_in(klass, c) and not why_not(study, c)
     ]
+    return max((tried, *left), key=lambda c: _worth(study, c))
 
-    def worth(configuration: Configuration) -> float:
-        score = study.ledger.score(configuration)
-        return -math.inf if score is None else score
 
-    return max((tried, *left), key=worth)
+def _worth(study: Study, configuration: Configuration) -> float:
+    score = study.ledger.score(configuration)
+    return -math.inf if score is None else score
 
 
 class _Reduction:
     """The reduction of one finalist.
 
-    First away with what is too dear; then at once with all that the trials make look useless: often
-    one launch for many settings. The rest one by one: k settings cost k launches, and some for what
-    is unclear.
+    First away with what is too costly; then at once with all that the trials make look useless:
+    often one launch for many settings. The rest one by one: k settings cost k launches, and some
+    for what is unclear.
     """
 
     def __init__(self, study: Study, finalist: Configuration) -> None:
@@ -145,21 +144,21 @@ class _Reduction:
         """What is confirmed beside it; only where it is to be proved."""
         self.is_complete = True
 
-    def drop_dear(self, share: TimeShare) -> Steps[None]:
-        """Take away, the dearest first, each dear setting that is not shown to be needed.
+    def drop_costly(self, share: TimeShare) -> Steps[None]:
+        """Take away, the costliest first, each costly setting that is not shown to be needed.
 
         One whose removal there was no time to measure, or that looks needed by a single launch of
         the finalist, stays for now.
         """
         self._share = share
-        yield from self._drop_dear()
+        yield from self._drop_costly()
 
-    def _drop_dear(self) -> Steps[None]:
+    def _drop_costly(self) -> Steps[None]:
         study, self.is_complete = self._study, True
         if not study.ledger.leaders.beats_default(self._finalist):
             return
         tried: set[str] = set()
-        while open_ones := [k for k in dear(study, self._finalist) if k not in tried]:
+        while open_ones := [k for k in costly_settings(study, self._finalist) if k not in tried]:
             knob = open_ones[0]
             tried.add(knob)
             shorter = self._without([knob])
@@ -187,7 +186,7 @@ class _Reduction:
         """
         self._finalist, self._dropped = shortest, list(removed)
         self._share, self._others = None, list(others)
-        yield from self._drop_dear()
+        yield from self._drop_costly()
         return self._finalist, self._dropped
 
     def carry_out(self, share: TimeShare) -> Steps[tuple[Configuration, list[str]]]:

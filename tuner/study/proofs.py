@@ -1,26 +1,29 @@
-"""Which settings are dear, and which of these are shown to be worth their price.
+"""Which settings are costly, and which of these are shown to be worth it.
 
-A setting is dear if it raises memory or the time of a call by more than 10 %. It ships only if its
-removal was measured and costs more of the rate than the noise explains: two instances that gain 1 %
-for three times the memory do not. A second launch of the configuration must say so too: the search
-chose it for its first one, which was the luckiest of many. Where there was no time to measure the
-removal, the configuration must gain more over all that was measured without the setting than that
-costs: twice the rate for 1.3 times the memory does.
+A setting is costly if it raises memory or latency by more than 10 % and a floor (prices.py). It
+ships only if its removal was measured and costs more of the rate than the noise explains: two
+instances that gain 1 % for three times the memory do not. A second launch of the configuration
+must say so too: the search chose it for its first one, which was the luckiest of many. Where there
+was no time to measure the removal, the configuration must gain more over all that was measured
+without the setting than that costs: twice the rate for 1.3 times the memory does.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+
+import msgspec
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
+from tuner.record.objective import Cost
 from tuner.space.catalogue import allowed_in, describe, is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.study.ledger import Ledger
-from tuner.study.prices import CALL
+from tuner.study.prices import Increase, Price
 from tuner.study.study import Study
 
-DEAR = math.log(1.1)
 _TOLERANCE_LONG = 0.01
 _TOLERANCE_MOST = 0.03
 """However noisy the host: what does more good than this is not worth losing for a shorter list."""
@@ -42,8 +45,22 @@ def lost(ledger: Ledger, full: Configuration, shorter: Configuration) -> float |
     return full_score - score
 
 
-def dear(study: Study, configuration: Configuration) -> dict[str, Configuration]:
-    """Return the dear settings, the dearest first, each with the configuration without it.
+class CostlySetting(msgspec.Struct, frozen=True):
+    """A setting that raises costs of a configuration too much to ship unproven."""
+
+    shorter: Configuration
+    """The configuration without it."""
+    increases: tuple[Increase, ...]
+    """Its costly ones, at least one."""
+
+    @property
+    def log_ratio(self) -> float:
+        """Logarithm of the largest ratio by which it raises a cost."""
+        return max(increase.log_ratio for increase in self.increases)
+
+
+def costly_settings(study: Study, configuration: Configuration) -> dict[str, CostlySetting]:
+    """Return the costly settings, the costliest first.
 
     By the price of both configurations; where the shorter one was never launched, by what all
     configurations together say that the setting costs. They blame settings alike that were always
@@ -52,55 +69,66 @@ def dear(study: Study, configuration: Configuration) -> dict[str, Configuration]
     is left without is not in question: the confirmation compares these two.
     """
     shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
-    if configuration not in study.ledger.prices or not shorter:
-        return {}
-    rises = {knob: _rise(study, configuration, c) for knob, c in shorter.items()}
-    if None in rises.values():
-        guessed = _guessed_rises(study, configuration, shorter)
-        rises |= {knob: guessed[knob] for knob, rise in rises.items() if rise is None}
-    dearest = sorted(
-        ((rise or 0.0, describe(k).compiles, k) for k, rise in rises.items()), reverse=True
-    )
-    return {knob: shorter[knob] for rise, _, knob in dearest if rise > DEAR}
-
-
-def _rise(study: Study, full: Configuration, shorter: Configuration) -> float | None:
-    """Return by how much (log) memory or the time of a call rises; None if not measured.
-
-    That of a call only where more items are under way at a time: else it has risen because the rate
-    has fallen, and the rate is judged by its scores, which drift does not falsify.
-    """
     prices = study.ledger.prices
-    if shorter not in prices:
-        return None
+    if configuration not in prices or not shorter:
+        return {}
+    estimated: dict[str, dict[Cost, float]] = {}
+    if not all(c in prices for c in shorter.values()):
+        estimated = _estimated_rises(study, configuration, shorter)
+    found = {}
+    for knob, less in shorter.items():
+        if less in prices:
+            increases = costly_increases(study, prices, configuration, less)
+        else:
+            increases = study.cost_rule.costly(
+                prices[configuration], estimated[knob], is_estimated=True
+            )
+        if increases:
+            found[knob] = CostlySetting(less, tuple(increases))
+    in_order = sorted(
+        found, key=lambda knob: (found[knob].log_ratio, describe(knob).compiles, knob), reverse=True
+    )
+    return {knob: found[knob] for knob in in_order}
+
+
+def costly_increases(
+    study: Study,
+    prices: Mapping[Configuration, Price],
+    full: Configuration,
+    shorter: Configuration,
+) -> list[Increase]:
+    """Return the costly increases over a configuration without some settings, by these prices.
+
+    Of latency only where more instances share the cores: else it has risen because the rate has
+    fallen, and the rate is judged by its scores, which drift does not falsify, or because of the
+    batch: where that is open, nobody waits for a single call.
+    """
     rises = prices[full].rises(prices[shorter])
-    if _under_way(study, full) <= _under_way(study, shorter):
-        rises.pop(CALL, None)
-    return max(rises.values(), default=0.0)
+    if _instances(full) <= _instances(shorter):
+        rises.pop("latency", None)
+    return study.cost_rule.costly(prices[full], rises)
 
 
-def _under_way(study: Study, configuration: Configuration) -> int:
-    """Return how many items are worked on at a time: a batch in each instance."""
-    batch = int(configuration.get(BATCH) or study.ledger.reference_batch)
-    return batch * int(configuration.get(INSTANCES) or 1)
+def _instances(configuration: Configuration) -> int:
+    return int(configuration.get(INSTANCES) or 1)
 
 
-def _guessed_rises(
+def _estimated_rises(
     study: Study, full: Configuration, shorter: dict[str, Configuration]
-) -> dict[str, float]:
-    """Return by how much each setting is likely to raise memory or the time of a call.
+) -> dict[str, dict[Cost, float]]:
+    """Return by how much (log) each setting is likely to raise the costs.
 
-    A call takes longer by as much as more items are under way, less what the rate gains.
+    A call takes longer by as much as there are more instances, less what the rate gains.
     """
     prices, search = study.ledger.prices, study.search
     memory = {c: price.memory for c, price in prices.items() if price.memory is not None}
     of_memory = search.effects(full, memory) if memory else {}
     gains = search.gains(full)
-    found = {}
+    found: dict[str, dict[Cost, float]] = {}
     for knob, less in shorter.items():
-        more = math.log(_under_way(study, full) / _under_way(study, less))
+        more = math.log(_instances(full) / _instances(less))
         of_calls = more - gains.get(knob, 0.0) if more > 0 else 0.0
-        found[knob] = max(of_calls, of_memory.get(knob, 0.0))
+        found[knob] = {"memory": of_memory.get(knob, 0.0), "latency": of_calls}
     return found
 
 
@@ -145,31 +173,57 @@ def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
     return ledger.tried().get(configuration) if score is None else score
 
 
-def unproven(study: Study, configuration: Configuration) -> list[str]:
-    """Return the dear settings that nothing shows to be needed.
+def unproven(study: Study, configuration: Configuration) -> dict[str, CostlySetting]:
+    """Return the costly settings that nothing shows to be needed.
 
     Where the configuration was never measured at the reference batch, or only one launch of it
     speaks for its batch, the default tells whether that is needed: both are compared at their best
     batch.
     """
-    return [
-        knob
-        for knob, shorter in dear(study, configuration).items()
+    return {
+        knob: costly
+        for knob, costly in costly_settings(study, configuration).items()
+        for shorter in [costly.shorter]
         if not is_shown(study, configuration, shorter)
-        if not (is_unmeasured(study, shorter) and _pays(study, configuration, knob))
+        if not (is_unmeasured(study, shorter) and _pays(study, configuration, knob, costly))
         if not (
             knob == BATCH
             and (is_unmeasured(study, shorter) or looks_needed(study, configuration, shorter))
             and is_shown(study, _default_at(study, configuration), Configuration())
         )
+    }
+
+
+def why_unproven(study: Study, configuration: Configuration) -> str:
+    """Say which costly settings nothing shows to be needed, and what to do; empty if none."""
+    found = unproven(study, configuration)
+    if not found:
+        return ""
+    is_known = all(
+        not is_unmeasured(study, costly.shorter)
+        and not looks_needed(study, configuration, costly.shorter)
+        for costly in found.values()
+    )
+    they_are = "it is" if len(found) == 1 else "they are"
+    raised = [
+        f"{knob} raises {' and '.join(increase.in_words() for increase in costly.increases)}"
+        for knob, costly in found.items()
     ]
+    costs = dict.fromkeys(i.cost for costly in found.values() for i in costly.increases)
+    accepts = f"--accept-cost {','.join(costs)} accepts it"
+    if is_known:
+        why = f"launches without it do not prove that {they_are} needed; {accepts}"
+    else:
+        why = f"there was no time to prove that {they_are} needed; {accepts}"
+        why += ", and a larger --budget has the time"
+    return f"{', '.join(raised)}, and {why}"
 
 
-def _pays(study: Study, configuration: Configuration, knob: str) -> bool:
-    """Tell whether a configuration gains more than a dear setting costs.
+def _pays(study: Study, configuration: Configuration, knob: str, costly: CostlySetting) -> bool:
+    """Tell whether a configuration gains more than a costly setting costs.
 
-    Over the best of its class that was measured without the setting and is cheaper: that is what
-    would ship in its place. By more than noise.
+    Over the best of its class that was measured without the setting and is less costly: that is
+    what would ship in its place. By more than noise.
     """
     ledger, value = study.ledger, configuration.get(knob)
     klass, score = winner_class(configuration), ledger.score(configuration)
@@ -185,8 +239,7 @@ def _pays(study: Study, configuration: Configuration, knob: str) -> bool:
         return False
     best = max(others, key=others.__getitem__)
     margin = ONE_SIDED * ledger.noise(best, configuration)
-    rises = _guessed_rises(study, configuration, study.removals(configuration))
-    return score - others[best] > rises.get(knob, math.inf) + margin
+    return score - others[best] > costly.log_ratio + margin
 
 
 def _default_at(study: Study, configuration: Configuration) -> Configuration:

@@ -27,6 +27,7 @@ from tuner.study.costs import Budget, Costs
 from tuner.study.ledger import Ledger
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of
+from tuner.study.prices import CostRule
 
 LONG_BUDGET_S = 1800.0
 """From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
@@ -87,6 +88,11 @@ class Study:
     def preference(self) -> Preference:
         """What is asked of a winner beside its value."""
         return preference_of(self.ledger.objective)
+
+    @property
+    def cost_rule(self) -> CostRule:
+        """Which increases of memory and latency are costly here."""
+        return CostRule(self.ledger.objective, self.bench.memory_bytes)
 
     @property
     def is_long(self) -> bool:

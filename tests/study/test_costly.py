@@ -1,0 +1,217 @@
+"""Which settings cost too much to ship unproven: floors, accepted costs, bounds, and batches."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.study.fake_studies import made_up_study
+from tests.study.studies import carried_out, new_study
+from tests.study.test_minimise import (
+    BLOCKED,
+    DEFAULT,
+    FULL,
+    MIB,
+    PRICED,
+    SHORTER,
+    Priced,
+    add,
+    add_priced,
+    minimised,
+    only_in_shares,
+    search,
+    tell,
+    winner_of,
+)
+from tuner.record.configuration import Configuration
+from tuner.record.journal import FinalistNamed, Phase, WarningNoted, WinnerClass
+from tuner.record.launch import Share
+from tuner.record.objective import THROUGHPUT, Bound, Objective
+from tuner.record.store import Store
+from tuner.space.knobs_of.launch import BATCH
+from tuner.study.minimise import minimise, why_not
+from tuner.study.prices import CostRule, Price, prices_of
+from tuner.study.steps import Launch, Step
+from tuner.study.study import Study
+
+GIB = 2**30
+COMPILED = SHORTER.with_value("fake.compile", "fast")
+IN_BOUND = Objective.of("throughput", [Bound("memory", 8.0 * GIB, "--max-memory 8G")])
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with Store(tmp_path / "study") as opened:
+        yield opened
+
+
+def accepting(*costs: Any) -> Objective:
+    return Objective.of("throughput", accepted_costs=costs)
+
+
+def compiled(
+    store: Store,
+    folder: Path,
+    memory_gib: int,
+    mib: int = 423,
+    objective: Objective = THROUGHPUT,
+) -> Study:
+    """Minimise, with no time to launch, a compiled winner that takes 28 % more memory."""
+    for configuration, rate, more in (
+        (DEFAULT, 1.0, 1.0),
+        (BLOCKED, 1.1, 1.0),
+        (COMPILED, 1.2, 543 / 423),
+    ):
+        tell(store, add(store, configuration, rate, memory_bytes=round(mib * more * MIB)))
+    study = new_study(store, folder, 1.0, Priced, memory_gib=memory_gib, objective=objective)
+    carried_out(study, minimise(study))
+    return study
+
+
+@pytest.mark.parametrize(
+    ("memory_gib", "mib", "ships"), [(20, 423, True), (2, 423, False), (20, 4230, False)]
+)
+def test_a_compilers_memory_needs_a_proof_only_above_a_hundredth_of_the_hosts(
+    store: Store, tmp_path: Path, memory_gib: int, mib: int, ships: bool
+) -> None:
+    study = compiled(store, tmp_path, memory_gib, mib)
+    assert (winner_of(study) == COMPILED) is ships
+    warned = [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
+    assert bool(warned) is not ships
+
+
+@pytest.mark.parametrize(
+    ("objective", "ships"),
+    [
+        (accepting("memory"), True),
+        (accepting("memory", "latency"), True),
+        (accepting("latency"), False),
+        (IN_BOUND, True),
+    ],
+)
+def test_memory_that_the_user_accepts_or_bounds_needs_no_proof(
+    store: Store, tmp_path: Path, objective: Objective, ships: bool
+) -> None:
+    assert (winner_of(compiled(store, tmp_path, 2, 423, objective)) == COMPILED) is ships
+
+
+def test_the_refusal_names_the_figures_and_what_to_do(store: Store, tmp_path: Path) -> None:
+    study = compiled(store, tmp_path, 2)
+    tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
+    study.ledger.refresh()
+    assert why_not(study, COMPILED) == (
+        "fake.compile raises memory from 423 MiB to 543 MiB (+28%), and there was no time to prove "
+        "that it is needed; --accept-cost memory accepts it, and a larger --budget has the time"
+    )
+
+
+@pytest.mark.parametrize(
+    ("without_s", "with_s", "accepted", "is_costly"),
+    [
+        (0.010, 0.0115, (), True),
+        (0.010, 0.0109, (), False),  # 9 %
+        (0.002, 0.0029, (), False),  # 0.9 ms
+        (0.002, 0.0031, (), True),
+        (0.002, 0.0031, ("latency",), False),
+        (0.002, 0.0031, ("memory",), True),
+    ],
+)
+def test_latency_is_costly_above_a_tenth_and_a_millisecond(
+    without_s: float, with_s: float, accepted: tuple[str, ...], is_costly: bool
+) -> None:
+    full, less = Price(None, math.log(with_s)), Price(None, math.log(without_s))
+    found = CostRule(accepting(*accepted), 16.0 * GIB).costly(full, full.rises(less))
+    assert bool(found) is is_costly
+    assert all(increase.in_words().startswith("latency from ") for increase in found)
+
+
+def test_a_cards_memory_is_held_against_the_card_and_no_bound_of_the_hosts() -> None:
+    full, less = (Price(math.log(gib * GIB), None, 80 * GIB) for gib in (20, 10))
+    (found,) = CostRule(IN_BOUND, 4096.0 * GIB).costly(full, full.rises(less))
+    assert found.in_words() == "memory from 10.0 GiB to 20.0 GiB (+100%)"
+
+
+def batched(store: Store, configuration: Configuration, gain: float, mib: int = 300) -> None:
+    """Write a trial of a configuration at batch 16; it is the finalist of every class."""
+    rate = PRICED[configuration] + gain
+    tell(store, add(store, configuration.with_value(BATCH, 16), rate, memory_bytes=mib * MIB))
+
+
+@pytest.mark.parametrize(("mib", "shipped"), [(115, 16), (300, None)])
+def test_a_larger_batch_needs_a_proof_for_its_memory_alone(
+    store: Store, tmp_path: Path, mib: int, shipped: int | None
+) -> None:
+    """A call takes three times as long, and nobody waits for it; 15 MiB of 2 GiB are no cost."""
+    search(store, DEFAULT, SHORTER)
+    batched(store, SHORTER, 0.3, mib)
+    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+
+
+@pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
+def test_the_default_tells_of_a_batch_that_one_launch_of_the_finalist_speaks_for(
+    store: Store, tmp_path: Path, gain: float, shipped: int | None
+) -> None:
+    search(store, DEFAULT, SHORTER)
+    batched(store, DEFAULT, gain)
+    batched(store, SHORTER, 0.5)
+    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+
+
+@pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
+def test_the_default_tells_of_a_batch_at_which_alone_a_winner_was_measured(
+    store: Store, tmp_path: Path, gain: float, shipped: int | None
+) -> None:
+    search(store, DEFAULT, BLOCKED)
+    batched(store, DEFAULT, gain)
+    batched(store, SHORTER, gain)
+    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+
+
+def test_the_price_of_a_call_is_each_instances_own(store: Store) -> None:
+    """Two instances with calls of 3 s each: the team answers more often, and later."""
+    record = add(store, FULL, 1.0, memory_bytes=MIB)
+    shares = (Share(2, 6.0), Share(2, 6.0))
+    record.slices = [msgspec.structs.replace(record.slices[0], calls=4, seconds=6.0, shares=shares)]
+    price = prices_of(store.launches.values())[FULL]
+    assert price.call == pytest.approx(math.log(3.0))
+    assert price.memory == pytest.approx(math.log(MIB))
+
+
+def test_what_the_classes_leave_proves_the_largest_gain_first(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No class's share holds a launch, and what is left holds those of one finalist alone."""
+    reduced = FULL.with_value("fake.precision", "bf16")
+    for configuration in (reduced, reduced.without("fake.streams")):
+        monkeypatch.setitem(PRICED, configuration, 1.8)
+    search(store, DEFAULT, BLOCKED, worth=0.3)
+    for configuration in (FULL, reduced):
+        add_priced(store, configuration, worth=0.3)
+        tell(store, add_priced(store, configuration, worth=0.3))
+    for klass in (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY):
+        store.add(FinalistNamed(Phase.RACE, klass, FULL))
+    n_searched = len(store.launches)
+    beyond = only_in_shares(monkeypatch, len(WinnerClass))
+
+    def refuses(step: Step[Any]) -> bool:
+        assert isinstance(step, Launch)
+        return step.share is None or beyond(step)
+
+    study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
+    launched = [r.request.configuration for r in store.launches.values()][n_searched:]
+    assert launched == [reduced.without("fake.streams")]
+    assert study.contenders.finalists()[WinnerClass.REDUCED] == reduced
+    assert winner_of(study) == BLOCKED
+
+
+def test_accepted_costs_are_kept_in_the_studys_objective(tmp_path: Path) -> None:
+    asked = ("fake@seed=2,noise=0.003", "2s", "--accept-cost", "latency,memory")
+    assert made_up_study(tmp_path, *asked)["objective"]["accepted_costs"] == ["memory", "latency"]
+
+
+def test_an_objective_without_accepted_costs_is_what_it_was() -> None:
+    assert accepting().identity() == THROUGHPUT.identity()
+    assert accepting("memory").identity() != accepting("latency").identity()
