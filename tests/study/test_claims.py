@@ -75,6 +75,7 @@ def claims(
         finalists,
         chosen,
         n_rounds,
+        is_interim=n_rounds is not None,
         is_proven=is_proven,
         unmeasured=lambda _: unmeasured,
     )

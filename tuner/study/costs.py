@@ -39,11 +39,18 @@ class Budget:
         total_s: float,
         used_before_s: float = 0.0,
         *,
+        began_at_s: float = 0.0,
         is_over: bool = False,
         clock: Clock = WALL_CLOCK,
     ) -> None:
-        """is_over: the study is finished, and rendering it again uses nothing."""
+        """Begin to count.
+
+        began_at_s: what was used when the study's current extent was opened. is_over: the study is
+        finished, and rendering it again uses nothing.
+        """
         self.total_s = total_s
+        self.granted_s = total_s - began_at_s
+        """What the current extent was granted: its phases share it."""
         self._is_over = is_over
         self._used_before_s = used_before_s
         self._clock = clock

@@ -72,7 +72,7 @@ class Forecast:
 
     @property
     def _total_s(self) -> float:
-        return self._study.budget.total_s
+        return self._study.budget.granted_s
 
     def is_out_of_reach(self) -> bool:
         """Tell whether no verdict fits: not even a minimal first look at the cheapest finalist.
@@ -281,7 +281,8 @@ def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -
     study.notes.warn(
         f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
         f"{_told(left_s)} that are left {held}; {_told(enough_s)} for this study alone would hold "
-        "baselines, a search and verdicts (--budget is for all studies of a run)"
+        "baselines, a search and verdicts (--budget is for all studies of a run)",
+        is_passing=True,
     )
 
 

@@ -106,6 +106,8 @@ class Round(Step[list[LaunchRecord]], frozen=True):
     number: int
     """From 1, of the rounds of this purpose; where winners are explained, of one winner's."""
     purpose: Purpose
+    n_before: int = 0
+    """Complete rounds of this purpose before it, in this extent of the study."""
     is_proved: bool = False
     """Whether what ships is known already."""
 
