@@ -12,12 +12,25 @@ class Clock(Protocol):
     def now_s(self) -> float:
         """Return the seconds that have passed."""
 
+    def began_s(self) -> float:
+        """Return the moment at which the command was given; now, where nobody has told it."""
+
 
 class WallClock:
     """The host's monotonic clock: a step of the date changes nothing."""
 
+    def __init__(self) -> None:
+        self._began_s: float | None = None
+
     def now_s(self) -> float:
         return time.monotonic()
+
+    def began_s(self) -> float:
+        return self.now_s() if self._began_s is None else self._began_s
+
+    def count_from(self, began_s: float) -> None:
+        """Have a budget counted from a moment that has passed: imports are of it, too."""
+        self._began_s = began_s
 
 
 class VirtualClock:
@@ -27,6 +40,9 @@ class VirtualClock:
         self._now_s = 0.0
 
     def now_s(self) -> float:
+        return self._now_s
+
+    def began_s(self) -> float:
         return self._now_s
 
     def advance(self, seconds: float) -> None:

@@ -80,16 +80,19 @@ def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
 def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
     """Return what the complete rounds allow to say, or the first `n_rounds` of this extent."""
     store = study.store
-    chosen = store.current(ArmsChosen)
     n_before = len(store.all(RoundDone)) - len(store.current(RoundDone))
     return claims_by(
         study,
         study.contenders.finalists(),
-        chosen[-1] if chosen else None,
+        _chosen(study) if store.current(ArmsChosen) else None,
         settled(study),
         None if n_rounds is None else n_before + n_rounds,
         is_interim=n_rounds is not None,
     )
+
+
+def _chosen(study: Study) -> ArmsChosen:
+    return study.store.current(ArmsChosen)[-1]
 
 
 def choose_arms(study: Study) -> Steps[ArmsChosen]:
