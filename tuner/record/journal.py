@@ -259,7 +259,7 @@ class LossNoted(msgspec.Struct, frozen=True, tag="loss"):
 
 
 class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
-    """The study is complete: the same command renders it again."""
+    """The study is complete: the same command renders it again; an extension may follow."""
 
     reason: str
 

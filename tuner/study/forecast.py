@@ -263,9 +263,10 @@ def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -
     kept_s = looking_s + launch_s + validating_s
     n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
-        held = "are too short even for that: expect no verdict"
+        least_s = study.budget.used_s() + claim_s
+        held = f"are too short even for that: expect no verdict before {_told(least_s)}"
         if forecast.is_out_of_reach():
-            held += ", but hints of what is fast (--learn-from hands them to a longer study)"
+            held += ", but hints of what is fast, with which --extend goes on"
     elif n_beside < n_baselines:
         held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
     elif n_proposals <= 0:

@@ -93,7 +93,7 @@ def why_not(study: Study, configuration: Configuration) -> str:
     if unseen:
         return (
             f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
-            "without: a larger --budget has it"
+            "without: --extend has it"
         )
     if too_dear := unproven(study, configuration):
         is_known = all(
@@ -101,7 +101,7 @@ def why_not(study: Study, configuration: Configuration) -> str:
             and not looks_needed(study, configuration, shorter[knob])
             for knob in too_dear
         )
-        why = "there was no time to show that it is needed: a larger --budget has it"
+        why = "there was no time to show that it is needed: --extend has it"
         if is_known:
             why = "launches without it do not show that it is needed"
         dear_ones = ", ".join(too_dear)

@@ -161,7 +161,7 @@ class ArmsWanted(Step[Fitting], frozen=True):
 
 
 class Outlook(Step[None], frozen=True):
-    """What is ahead when the default has told what a launch costs. Launches nothing.
+    """What is ahead of a new study when the default has told what a launch costs. Launches nothing.
 
     The planner warns where the budget does not hold it.
     """
