@@ -79,6 +79,10 @@ from tuner.study.reference import provide_reference
 from tuner.study.study import Study
 
 
+_WRITING_SHARE = 0.1
+"""Of a budget that is kept for the report, at the most."""
+
+
 class Finished(msgspec.Struct, frozen=True):
     """What came of one framework: a result, or the error that ended its study."""
 
@@ -213,6 +217,7 @@ def run_study(
             session.budget_s,
             store.used_before_s + overhead_s,
             began_at_s=store.extended_at_s,
+            kept_s=min(testbed.clock.writing_s, _WRITING_SHARE * session.budget_s),
             is_over=is_finished,
             clock=testbed.clock,
         )

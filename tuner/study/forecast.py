@@ -263,8 +263,7 @@ def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -
     kept_s = looking_s + launch_s + validating_s
     n_proposals = int((left_s - kept_s) / launch_s) - n_before
     if left_s < claim_s:
-        least_s = study.budget.used_s() + claim_s
-        held = f"are too short even for that: expect no verdict before {_told(least_s)}"
+        held = "are too short even for that: expect no verdict"
         if forecast.is_out_of_reach():
             held += ", but hints of what is fast, with which --extend goes on"
     elif n_beside < n_baselines:
@@ -278,10 +277,13 @@ def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -
         )
     else:
         held = "hold that and a search, but may not hold trying each winner without each setting"
-    enough_s = study.budget.used_s() + wanted_s
+    used_s = study.budget.used_s()
+    enough = f"{_told(used_s + wanted_s)} for this study alone would hold "
+    if left_s < claim_s:
+        enough = f"{_told(used_s + claim_s)} would hold one verdict, {enough}"
     study.notes.warn(
         f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
-        f"{_told(left_s)} that are left {held}; {_told(enough_s)} for this study alone would hold "
+        f"{_told(left_s)} that are left {held}; {enough}"
         "baselines, a search and verdicts (--budget is for all studies of a run)",
         is_passing=True,
     )
