@@ -78,7 +78,6 @@ from tuner.study.race import race
 from tuner.study.reference import provide_reference
 from tuner.study.study import Study
 
-
 _WRITING_SHARE = 0.1
 """Of a budget that is kept for the report, at the most."""
 
@@ -217,7 +216,9 @@ def run_study(
             session.budget_s,
             store.used_before_s + overhead_s,
             began_at_s=store.extended_at_s,
-            kept_s=min(testbed.clock.writing_s, _WRITING_SHARE * session.budget_s),
+            kept_s=min(
+                testbed.clock.writing_s, _WRITING_SHARE * (session.budget_s - store.extended_at_s)
+            ),
             is_over=is_finished,
             clock=testbed.clock,
         )

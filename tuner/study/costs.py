@@ -46,9 +46,8 @@ class Budget:
     ) -> None:
         """Begin to count.
 
-        began_at_s: what was used when the study's current extent was opened. kept_s: what its phases
-        may not use, for the report. is_over: the study is
-        finished, and rendering it again uses nothing.
+        began_at_s: what was used when the study's current extent was opened. kept_s: for the report,
+        not for the phases. is_over: the study is finished, and rendering it again uses nothing.
         """
         self.total_s = total_s
         self.granted_s = total_s - began_at_s
