@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.measurement.confirmation import LOOKS
+from tuner.measurement.confirmation import LOOKS, look_level
 from tuner.record.configuration import Configuration
 from tuner.record.journal import ArmsChosen, RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import (
@@ -21,7 +21,7 @@ from tuner.record.launch import (
 )
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.study.claim import of_silence
+from tuner.study.claim import Claim, of_silence
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
 
@@ -441,3 +441,54 @@ def test_what_answers_where_the_default_does_not_is_claimed_without_a_ratio(
     assert (found.verdict, found.speedup) == (verdict, None)
     assert told in found.reason
     assert of_silence(TUNED, (0, 0)) is None
+
+
+def gone_on(
+    store: Store, before: Configuration, finalist: Configuration, gains: tuple[float, float]
+) -> tuple[Claim, Claim]:
+    """Return a claim of a study's first extent, and what holds after its next.
+
+    before, finalist: of the class, in each of them. gains: of TUNED and of BASELINE.
+    """
+    baseline_rounds(store, *gains)
+    ledger = Ledger(store, 4, (4, 16))
+    earlier = Claims(store, ledger, dict.fromkeys(WinnerClass, before), CHOSEN, 4, is_interim=False)
+    decided = earlier.claim_of(WinnerClass.SAME, before)
+    assert decided.verdict != "ambiguous"
+    finalists = dict.fromkeys(WinnerClass, finalist)
+    settled = {WinnerClass.SAME: decided}
+    later = Claims(store, ledger, finalists, CHOSEN, settled=settled)
+    return decided, later.claim(WinnerClass.SAME)
+
+
+def test_a_winner_stays_until_another_arm_is_surely_faster(store: Store) -> None:
+    decided, later = gone_on(store, TUNED, BASELINE, (0.3, 0.305))
+    assert later == decided
+
+
+def test_a_winner_gives_way_to_what_is_surely_faster(store: Store) -> None:
+    _, later = gone_on(store, TUNED, BASELINE, (0.1, 0.4))
+    assert later.configuration == BASELINE
+    assert "than what was confirmed before" in later.reason
+
+
+def test_that_the_default_is_kept_holds_for_the_finalist_that_was_tested(store: Store) -> None:
+    decided, later = gone_on(store, TUNED, TUNED, (-0.2, 0.0))
+    assert decided.verdict == "keep_default"
+    assert later == decided
+
+
+def test_another_finalist_that_has_its_rounds_decides_anew(store: Store) -> None:
+    _, later = gone_on(store, TUNED, BASELINE, (-0.2, 0.4))
+    assert (later.verdict, later.configuration) == ("faster", BASELINE)
+
+
+def test_a_last_look_after_another_has_a_stricter_level(store: Store) -> None:
+    rounds(store, gain=0.3, n=9)
+    widths = []
+    for n_before in (0, 1):
+        chosen = ArmsChosen((TUNED,), None, False, LOOKS, level=look_level(n_before))
+        speedup = claims(store, chosen=chosen).claim(WinnerClass.SAME).speedup
+        assert speedup is not None
+        widths.append(math.log(speedup.high / speedup.low))
+    assert widths[1] > 1.2 * widths[0]

@@ -42,6 +42,8 @@ def confirm(study: Study) -> Steps[None]:
         Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round"
     )
     reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
+    if not chosen.arms and settled(study):
+        reason = f"{DECIDED} before the study went on, and nothing new leads in the search"
     while not reason:
         n, n_all = len(study.store.current(RoundDone)), len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
@@ -108,8 +110,15 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
     for klass, claim in before.items():
         if finalists.get(klass) == claim.configuration:
             del finalists[klass]
-    rivals = [before[k].configuration for k in finalists if k in before]
+    won = {k: claim for k, claim in before.items() if claim.verdict == "faster"}
+    rivals = [won[k].configuration for k in finalists if k in won]
     best, own = best_baseline(study), as_run(study)
+    level = look_level(n_last_looks(study.store))
+    if before and not finalists:
+        study.store.add(
+            nothing := ArmsChosen((), None, at_reference=False, looks=LOOKS, level=level)
+        )
+        return nothing
     baselines = list(dict.fromkeys([*rivals, *baselines_to_confirm(study)]))
     found = yield from ask(ArmsWanted(finalists, baselines, main=(*rivals, best, own)))
     assert not isinstance(found, NoTime)  # it takes none
@@ -121,7 +130,7 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
         best_baseline=None if best in missing else best,
         at_reference=found.at_reference,
         looks=LOOKS,
-        level=look_level(n_last_looks(study.store)),
+        level=level,
     )
     if found.is_out_of_reach:
         study.notes.leave_undone("to confirm anything")

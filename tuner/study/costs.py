@@ -46,7 +46,7 @@ class Budget:
     ) -> None:
         """Begin to count.
 
-        began_at_s: what was used when the study's current extent was opened. kept_s: for the report,
+        began_at_s: what was used when its current extent was opened. kept_s: for the report,
         not for the phases. is_over: the study is finished, and rendering it again uses nothing.
         """
         self.total_s = total_s
