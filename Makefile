@@ -10,7 +10,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest --durations 10
 # a worker that has nothing left takes tests from the one that has most
 WORKERS := -n 3 --dist worksteal
-ARGS ?= --model resnet50 --hw xeon --budget 20m
+ARGS ?= --model resnet50 --hw auto --budget 20m
 
 .PHONY: tune test test-all test-numa gpu-check check format schemas clean
 

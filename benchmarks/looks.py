@@ -1,6 +1,7 @@
 """How often are claims wrong, and how wide are their intervals? The whole procedure, simulated.
 
     python -m benchmarks.looks [--studies 2000] [--rounds 4,6,18] [--json OUT]
+    python -m benchmarks.looks --continued 2
 
 A study confirms three finalists and a baseline against the default, with the product's own
 functions (tuner/measurement/confirmation.py): interim looks, the last look, the classes' levels,
@@ -8,6 +9,9 @@ the pooled scatter. Its noise is made up: normal, with heavy tails, with one slo
 with arms that scatter differently, or with a state that an arm keeps from round to round. In the
 first half of the rows nothing is faster: any claim is false. In the others each finalist is 5, 10
 or 20 % faster.
+
+--continued: nothing is faster, and each study goes on as often after its end, with as many rounds
+again: the finalist that looked best stays, with its rounds, and the others are new.
 
 Printed per row: studies with a false claim, intervals that hold the truth, the median half-width of
 the first finalist's interval (log), and the share of finalists called faster.
@@ -32,6 +36,7 @@ from tuner.measurement.confirmation import (
     estimate_noise,
     fallback_alphas,
     judge,
+    look_level,
 )
 
 N_FINALISTS, N_ARMS = 3, 4
@@ -129,7 +134,7 @@ def confirm(worths: Worths) -> list[Ended]:
         ]
         levels = [INTERIM_ALPHA] * N_FINALISTS
         if is_last:
-            levels = fallback_alphas([each.p_value() for each in found])
+            levels = fallback_alphas([each.p_value() for each in found], look_level(0))
         for i in range(N_FINALISTS):
             interval = found[i].interval(levels[i])
             verdict = judge(interval, noise.floor(n))
@@ -159,14 +164,66 @@ def simulate(noise: str, gain: float, n_rounds: int, n_studies: int, seed: int) 
     )))  # fmt: skip
 
 
+def is_ever_false(
+    random: np.random.Generator, noise: str, n_rounds: int, n_extensions: int
+) -> bool:
+    """Tell whether a study in which nothing is faster claims something, in any of its extents."""
+    arms: dict[int, list[float | None]] = {}
+    defaults: list[float] = []
+    kept: list[int] = []
+    for extent in range(1 + n_extensions):
+        worths = NOISES[noise](random, n_rounds)
+        names = [*kept, *range(len(arms), len(arms) + N_FINALISTS - len(kept))]
+        for name, column in zip(names, worths.T[1:].tolist(), strict=False):
+            arms[name] = [*arms.get(name, [None] * len(defaults)), *column]
+        defaults += worths[:, 0].tolist()
+        for name in set(arms).difference(names):
+            arms[name] += [None] * n_rounds
+        n_before = len(defaults) - n_rounds
+        looks = [n_before + look for look in LOOKS if look < n_rounds]
+        for n in [*looks, len(defaults)]:
+            table = [[defaults[i], *(arms[name][i] for name in names)] for i in range(n)]
+            pooled = estimate_noise(table)
+            assert pooled is not None
+            found = [
+                difference([y - defaults[i] for i, y in enumerate(arms[a][:n]) if y is not None],
+                           pooled)
+                for a in names
+            ]  # fmt: skip
+            levels = [INTERIM_ALPHA] * N_FINALISTS
+            if n == len(defaults):
+                levels = fallback_alphas([each.p_value() for each in found], look_level(extent))
+            for each, level in zip(found, levels, strict=True):
+                if judge(each.interval(level), pooled.floor(n)) == "faster":
+                    return True
+        kept = [max(names, key=lambda a: found[names.index(a)].mean)]
+    return False
+
+
+def simulate_continued(noise: str, n_rounds: int, n_extensions: int, n: int, seed: int) -> float:
+    """Return the share of such studies in which a claim is false; n: studies."""
+    random = np.random.default_rng(seed)
+    return float(np.mean([is_ever_false(random, noise, n_rounds, n_extensions) for _ in range(n)]))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--studies", type=int, default=2000, help="of each row")
     parser.add_argument("--rounds", default="4,6,18", help="that the budget holds")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--json", type=Path, help="write the table there as well")
+    parser.add_argument("--continued", type=int, metavar="N", help="go on N times; nothing gains")
     arguments = parser.parse_args()
     lengths = [int(each) for each in arguments.rounds.split(",")]
+    if arguments.continued is not None:
+        print(f"{'noise':24}{'rounds':>8}{'false':>8}")
+        for noise in NOISES:
+            for n_rounds in lengths:
+                false = simulate_continued(
+                    noise, n_rounds, arguments.continued, arguments.studies, arguments.seed
+                )
+                print(f"{noise:24}{n_rounds:8}{false:8.1%}", flush=True)
+        return
     rows = []
     print(f"{'noise':24}{'gain':>6}{'rounds':>8}{'false':>8}{'covered':>9}{'half-width':>12}"
           f"{'faster':>8}{'bias':>8}")  # fmt: skip

@@ -44,7 +44,8 @@ def tune(
     header: Sequence[str] = (),
     framework: str | Sequence[str] = (),
     hw: _Path = "auto",
-    budget: str | float = "10m",
+    budget: str | float | None = None,
+    extend: str | float | None = None,
     out: _Path | None = None,
     batch: int | None = None,
     batch_dim: int | None = None,
@@ -74,8 +75,9 @@ def tune(
     The arguments are the command line's options (tune-framework --help). model: a name of the
     gallery or a path; serve, url, requests and header stand in its place. framework: one or
     several; every installed one that has the model if empty. budget: seconds, or "90s", "10m",
-    "1h30m", over all frameworks. accept_cost: some of "memory" and "latency". out: folder of the
-    study. set: the values of a knob to search. listen: is called with every event
+    "1h30m", over all frameworks; ten minutes if None. extend: instead of it, how long to go on with
+    a study, on top of what it has used. accept_cost: some of "memory" and "latency". out: folder of
+    the study. set: the values of a knob to search. listen: is called with every event
     (tuner.record.events).
     Returns, for each framework, its folder and result, or the error that ended its study.
     Raises UsageError before anything is measured, NothingMeasured where no framework has a result.
@@ -87,12 +89,16 @@ def tune(
     service = service_of(serve, url, _path(requests), header)
     if (service is None) == (model == ""):
         raise UsageError("name a model, or a server by serve, url and requests; one of them")
+    if budget is not None and extend is not None:
+        raise UsageError("budget and extend both say how long to go on; give one of them")
+    how_long = extend if budget is None else budget
     request = Request(
         model=os.fspath(model),
         service=service,
         hardware=os.fspath(hw),
         frameworks=tuple(dict.fromkeys(frameworks)),
-        budget_s=_seconds(budget),
+        budget_s=_seconds("10m" if how_long is None else how_long),
+        extends=extend is not None,
         out=_path(out),
         batch=batch,
         batch_dim=batch_dim,

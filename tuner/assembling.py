@@ -20,7 +20,6 @@ from tuner.record.events import Listener, Warned
 from tuner.record.journal import (
     EarlierNoted,
     SloFixed,
-    StudyFinished,
     StudyOpened,
     WinnerClass,
 )
@@ -155,7 +154,7 @@ def tell_losses(study: Study, folder: Path) -> None:
         )
     compiled = folder / "compiled"
     is_used = any(record.built for record in store.launches.values())
-    if is_used and not compiled.is_dir() and not store.all(StudyFinished):
+    if is_used and not compiled.is_dir() and not store.is_finished:
         if compiled.exists():
             compiled.replace(folder / f"broken-{compiled.name}")
         study.notes.warn("compiled/ was lost: what a launch compiles is compiled once more")

@@ -423,7 +423,7 @@ def outlook(plan: Plan) -> str:
     if opened.identity == plan.identity:
         return (
             f"{plan.folder} holds this study already: the same command goes on with it, or renders "
-            "it again"
+            "it again; --extend and a larger --budget go on with a finished one"
         )
     return (
         f"{plan.folder} holds another study ({difference(opened, plan)} changed): "

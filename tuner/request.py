@@ -108,6 +108,9 @@ class Request(msgspec.Struct, frozen=True):
     """With hardware auto: which device the profile must measure on; None for any."""
     frameworks: tuple[str, ...] = ()
     budget_s: float = 600.0
+    """Over all frameworks, in all sessions; with `extends`, on top of what was used."""
+    extends: bool = False
+    """Whether a study is gone on with that is finished, or had too little time."""
     out: Path | None = None
     below: Path | None = None
     """The folder in which studies are named by themselves where `out` names none; reports if None.

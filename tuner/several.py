@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -191,7 +192,7 @@ def _tune_several(
     wanted: str, request: Request, listen: Listener, budget_s: float | None, testbed: Testbed
 ) -> list[Row]:
     """Look at each model that is not finished, then carry their studies out."""
-    began_s = testbed.clock.now_s()
+    began_s = testbed.clock.began_s()
     wished = rows_of(wanted, request, listen, testbed)
     host = probe()
     folder = folder_of(request)
@@ -252,13 +253,14 @@ def options_of(request: Request, card: ModelCard) -> str:
     """
     profile = Path(request.hardware)
     own_profile = profile.read_bytes().hex() if profile.is_file() else ""
-    asked = msgspec.to_builtins(
+    asked: dict[str, Any] = msgspec.to_builtins(
         msgspec.structs.replace(
             request, model="", frameworks=(), out=None, below=None, command="", environment=None,
             budget_s=0.0,
         ),
         enc_hook=str,
     )  # fmt: skip
+    del asked["extends"]  # versions before did not have it, and studies of several never do
     return fingerprint([asked, card.source_sha256, own_profile])
 
 

@@ -23,6 +23,15 @@ from tuner.assembling import (
 from tuner.errors import TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
+from tuner.grants import (
+    Account,
+    Shares,
+    account_of,
+    check_continued,
+    check_round,
+    extension_s,
+    going_on,
+)
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Waiting
 from tuner.launchers.testbed import THIS_HOST, Testbed
@@ -41,6 +50,7 @@ from tuner.record.events import (
 from tuner.record.files import write_result
 from tuner.record.journal import (
     EarlierNoted,
+    Extended,
     Phase,
     SessionOpened,
     StudyFinished,
@@ -68,6 +78,9 @@ from tuner.study.race import race
 from tuner.study.reference import provide_reference
 from tuner.study.study import Study
 
+_WRITING_SHARE = 0.1
+"""Of a budget that is kept for the report, at the most."""
+
 
 class Finished(msgspec.Struct, frozen=True):
     """What came of one framework: a result, or the error that ended its study."""
@@ -80,53 +93,72 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 def tune(request: Request, listen: Listener, testbed: Testbed = THIS_HOST) -> list[Finished]:
-    """Tune a model on this host; the budget is shared by the frameworks.
+    """Tune a model on this host, or go on with that; the budget is shared by the frameworks.
 
     Raises UsageError before anything is measured, Interrupted (resumable) while measuring. What
     ends a single framework's study stands in its Finished.
     """
-    began_s = testbed.clock.now_s()
+    began_s = testbed.clock.began_s()
     host = probe()
     plans = plan(request, host, listen, testbed=testbed)
+    check_continued(request, (each.folder for each in plans))
     grounds = {each.folder: ground_of(each.folder) for each in plans}
-    unfinished = _open_all(plans, grounds, request.command)
+    accounts = _open_all(plans, grounds, request, testbed.clock.now_s() - began_s)
+    unfinished = [p for p, account in zip(plans, accounts, strict=True) if not account.is_finished]
     # once for all frameworks, before the first of them; the reports tell it baseline by baseline
     if lacking := what_apt_adds((b for each in unfinished for b in each.baselines), host):
         listen(Warned(lacking))
     overhead_s = (testbed.clock.now_s() - began_s) / len(plans)
     finished = []
-    spent_s = 0.0
+    shares = Shares(request, accounts)
     for i, each in enumerate(plans):
-        # what the earlier ones took, in all their sessions: a resumed study has the same share
-        budget_s = max(1.0, (request.budget_s - spent_s) / (len(plans) - i))
         outcome, taken_s = finish(
-            each, request, host, budget_s, overhead_s, listen, grounds[each.folder], testbed
+            each,
+            request,
+            host,
+            shares.total_s(i),
+            overhead_s,
+            listen,
+            grounds[each.folder],
+            testbed,
         )
         finished.append(outcome)
-        spent_s += taken_s
+        before_s = accounts[i].used_s if outcome.result is None else 0.0
+        shares.use(i, before_s + taken_s)
     return finished
 
 
-def _open_all(plans: list[Plan], grounds: Mapping[Path, Path], command: str) -> list[Plan]:
-    """Begin every study, so that an unwritable or foreign folder is refused before measuring.
+def _open_all(
+    plans: list[Plan], grounds: Mapping[Path, Path], request: Request, passed_s: float
+) -> list[Account]:
+    """Begin every study, or open its extension: what is refused is refused before measuring.
 
-    Return those that are not finished.
+    That is an unwritable or foreign folder, and a time that holds nothing. passed_s: since the
+    command was given. Return what each has used and was granted.
     """
     begun: list[Plan] = []
-    unfinished: list[Plan] = []
+    accounts: list[Account] = []
     try:
         for each in plans:
             with Store(each.folder) as store:
-                if open_study(store, each, command):
+                if open_study(store, each, request.command):
                     begun.append(each)
-                if not store.all(StudyFinished):
-                    unfinished.append(each)
+                accounts.append(account_of(store))
+        seconds = extension_s(request, accounts)
+        opening = begun if seconds is None else plans
+        check_round(request, seconds, passed_s, [each.least_launch_s() for each in opening])
+        if seconds is None:
+            return accounts
+        for i, each in enumerate(plans):
+            with Store(each.folder) as store:
+                store.add(Extended(seconds))
+                accounts[i] = account_of(store)
     except TuneError:
         for each in begun:
             with Store(each.folder) as store:
                 withdraw(store, grounds[each.folder])
         raise
-    return unfinished
+    return accounts
 
 
 def finish(
@@ -141,7 +173,8 @@ def finish(
 ) -> tuple[Finished, float]:
     """Run a study; return what came of it, and the seconds that it has taken in all sessions.
 
-    What ends a single study stands in its Finished; Interrupted goes through.
+    Where it failed, in this one. What ends a single study stands in its Finished; Interrupted goes
+    through.
     """
     began_s = testbed.clock.now_s()
     framework = plan.workload.framework
@@ -174,7 +207,7 @@ def run_study(
     with Store(plan.folder) as store:
         open_study(store, plan, request.command)
         sessions = store.all(SessionOpened)
-        is_finished = bool(store.all(StudyFinished))
+        is_finished = store.is_finished
         session = SessionOpened(len(sessions) + 1, now(), budget_s, request.command)
         if is_finished:  # rendered again: nothing of what was measured has changed
             session = sessions[-1]
@@ -182,6 +215,10 @@ def run_study(
         budget = Budget(
             session.budget_s,
             store.used_before_s + overhead_s,
+            began_at_s=store.extended_at_s,
+            kept_s=min(
+                testbed.clock.writing_s, _WRITING_SHARE * (session.budget_s - store.extended_at_s)
+            ),
             is_over=is_finished,
             clock=testbed.clock,
         )
@@ -190,7 +227,7 @@ def run_study(
         if not is_finished:  # describing the model has used some
             listen(TimeLeft(budget.left_s()))
         if is_finished:
-            _say_again(store, request, session, budget_s, listen)
+            _say_again(store, request, session, listen)
         elif not sessions and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
@@ -240,17 +277,10 @@ def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:
     )
 
 
-def _say_again(
-    store: Store, request: Request, session: SessionOpened, budget_s: float, listen: Listener
-) -> None:
-    """Say what rendering a finished study again does not do."""
-    if budget_s > 1.01 * session.budget_s:
-        listen(
-            Warned(
-                "this study is finished and is rendered again; to measure longer, name another "
-                "folder with --out"
-            )
-        )
+def _say_again(store: Store, request: Request, session: SessionOpened, listen: Listener) -> None:
+    """Say that a finished study is rendered again, and how to go on with it."""
+    goes_on = going_on(request.command or session.command)
+    listen(Warned(f"this study is finished: nothing is measured; to go on with it: {goes_on}"))
     if changed := environment_changed(store, request):
         listen(Warned(changed))
 

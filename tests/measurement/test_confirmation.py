@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from benchmarks.looks import confirm
+from benchmarks.looks import confirm, simulate_continued
 from tuner.measurement.confirmation import (
     ALPHA,
     ArmSeries,
@@ -13,6 +13,7 @@ from tuner.measurement.confirmation import (
     estimate_noise,
     fallback_alphas,
     judge,
+    look_level,
     shared_alpha,
     t_interval,
 )
@@ -174,3 +175,12 @@ def test_few_rounds_borrow_the_scatter_of_the_study_and_add_their_own() -> None:
     half = 2.4469 * sd / math.sqrt(2)
     assert math.log(agreeing.high / agreeing.point) == pytest.approx(half, rel=1e-3)
     assert agreeing.high < scattered.high
+
+
+def test_a_study_that_goes_on_twice_keeps_its_error_rate() -> None:
+    """Nothing is faster, and the arm that looked best stays, with its rounds.
+
+    At the whole error rate in each extent, or at the same arm's luckiest look, it would be above.
+    """
+    assert sum(map(look_level, range(30))) < ALPHA
+    assert simulate_continued("normal, 3 %", 6, 2, 300, seed=1) <= ALPHA

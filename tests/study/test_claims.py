@@ -7,7 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tuner.measurement.confirmation import ALPHA, EARLY_ALPHA, FIRST_LOOK, LOOKS, t_interval
+from tuner.measurement.confirmation import (
+    EARLY_ALPHA,
+    FIRST_LOOK,
+    LOOKS,
+    look_level,
+    t_interval,
+)
 from tuner.record.configuration import Configuration
 from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import (
@@ -21,7 +27,7 @@ from tuner.record.launch import (
 )
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.study.claim import of_silence
+from tuner.study.claim import Claim, of_silence
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
 
@@ -88,6 +94,7 @@ def claims(
         finalists,
         chosen,
         n_rounds,
+        is_interim=n_rounds is not None,
         why_unproven=why_unproven,
         unmeasured=lambda _: unmeasured,
     )
@@ -500,12 +507,13 @@ def test_its_rounds_count_where_it_is_confirmed_again_and_its_level_is_spent(sto
     add_early_rounds(store, 0.5)
     for number in range(1, FIRST_LOOK + 1):
         add_round(store, number, {DEFAULT: 0.03 * (number % 2), TUNED: 0.5})
-    chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
+    left = look_level(0, EARLY_ALPHA)
+    chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS, level=left)
     claim = claims(store, chosen=chosen).claim(WinnerClass.SAME)
     assert claim.n_rounds == 2 * FIRST_LOOK
     assert claim.speedup is not None
     differences = [0.5 - 0.03 * (number % 2) for number in range(2 * FIRST_LOOK)]
-    _, low, _ = t_interval(differences, ALPHA - EARLY_ALPHA)
+    _, low, _ = t_interval(differences, left)
     assert claim.speedup.low == pytest.approx(math.exp(low))
 
 
@@ -516,3 +524,54 @@ def test_the_default_is_the_one_that_was_fastest_in_the_later_rounds(store: Stor
         add_round(store, number, {DEFAULT: 0.0, DEFAULT_16: 0.2, TUNED: 0.5})
     chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
     assert claims(store, chosen=chosen).default == DEFAULT_16
+
+
+def gone_on(
+    store: Store, before: Configuration, finalist: Configuration, gains: tuple[float, float]
+) -> tuple[Claim, Claim]:
+    """Return a claim of a study's first extent, and what holds after its next.
+
+    before, finalist: of the class, in each of them. gains: of TUNED and of BASELINE.
+    """
+    baseline_rounds(store, *gains)
+    ledger = Ledger(store, 4, (4, 16))
+    earlier = Claims(store, ledger, dict.fromkeys(WinnerClass, before), CHOSEN, 4, is_interim=False)
+    decided = earlier.claim_of(WinnerClass.SAME, before)
+    assert decided.verdict != "ambiguous"
+    finalists = dict.fromkeys(WinnerClass, finalist)
+    settled = {WinnerClass.SAME: decided}
+    later = Claims(store, ledger, finalists, CHOSEN, settled=settled)
+    return decided, later.claim(WinnerClass.SAME)
+
+
+def test_a_winner_stays_until_another_arm_is_surely_faster(store: Store) -> None:
+    decided, later = gone_on(store, TUNED, BASELINE, (0.3, 0.305))
+    assert later == decided
+
+
+def test_a_winner_gives_way_to_what_is_surely_faster(store: Store) -> None:
+    _, later = gone_on(store, TUNED, BASELINE, (0.1, 0.4))
+    assert later.configuration == BASELINE
+    assert "than what was confirmed before" in later.reason
+
+
+def test_that_the_default_is_kept_holds_for_the_finalist_that_was_tested(store: Store) -> None:
+    decided, later = gone_on(store, TUNED, TUNED, (-0.2, 0.0))
+    assert decided.verdict == "keep_default"
+    assert later == decided
+
+
+def test_another_finalist_that_has_its_rounds_decides_anew(store: Store) -> None:
+    _, later = gone_on(store, TUNED, BASELINE, (-0.2, 0.4))
+    assert (later.verdict, later.configuration) == ("faster", BASELINE)
+
+
+def test_a_last_look_after_another_has_a_stricter_level(store: Store) -> None:
+    rounds(store, gain=0.3, n=9)
+    widths = []
+    for n_before in (0, 1):
+        chosen = ArmsChosen((TUNED,), None, False, LOOKS, level=look_level(n_before))
+        speedup = claims(store, chosen=chosen).claim(WinnerClass.SAME).speedup
+        assert speedup is not None
+        widths.append(math.log(speedup.high / speedup.low))
+    assert widths[1] > 1.2 * widths[0]

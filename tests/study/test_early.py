@@ -9,11 +9,11 @@ from tests.space.spaces import FAKE_DEFAULTS, model, workload
 from tuner.errors import Interrupted
 from tuner.launchers.made_up import MadeUp
 from tuner.launchers.recorded import RecordedTestbed
-from tuner.measurement.confirmation import FIRST_LOOK
+from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, look_level
 from tuner.record.configuration import Configuration
 from tuner.record.events import Event, GainsAhead, LaunchBegins, PhaseBegins, VerdictReached
 from tuner.record.files import read_result
-from tuner.record.journal import EarlyRound, RoundDone
+from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
 from tuner.request import Request
@@ -54,6 +54,8 @@ def test_a_clear_lead_is_confirmed_before_the_search_begins(tmp_path: Path) -> N
     assert found.result.confirmation.n_early == FIRST_LOOK
     assert found.result.speedup is not None
     assert found.result.speedup.low < 1.822 < found.result.speedup.high
+    with Store(found.folder) as store:  # the later verdicts do without what the early one took
+        assert store.all(ArmsChosen)[-1].level == look_level(0, EARLY_ALPHA) < look_level(0)
 
 
 def test_what_is_confirmed_stands_though_the_study_is_stopped(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -28,6 +29,7 @@ from tuner.cli.options import (
     Designed,
     DryRun,
     Exclude,
+    ExtendText,
     Fix,
     Fleet,
     Frameworks,
@@ -60,10 +62,14 @@ from tuner.cli.options import (
 from tuner.cli.streams import open_standard
 from tuner.errors import UsageError
 from tuner.frameworks import OFFERED_TITLES
+from tuner.launchers.clock import WALL_CLOCK
 from tuner.version import __version__
 
 if TYPE_CHECKING:
     from tuner.launchers.testbed import Testbed
+
+_BEGAN_S = time.monotonic() - time.process_time()
+"""When the process of this command was started, but for what it waited."""
 
 app = typer.Typer(
     name="tune-framework",
@@ -106,6 +112,7 @@ def run(
     slo: SloText = None,
     trace: TraceFile = None,
     budget: BudgetText = None,
+    extend: ExtendText = None,
     out: Out = None,
     batch: Batch = None,
     batch_dim: BatchDim = None,
@@ -152,6 +159,7 @@ def run(
             slo=slo,
             trace=trace,
             budget=budget,
+            extend=extend,
             out=out,
             batch=batch,
             batch_dim=batch_dim,
@@ -212,6 +220,7 @@ def command(arguments: Sequence[str] | None = None, testbed: Testbed | None = No
 
 def main(testbed: Testbed | None = None) -> None:
     """Run the command line on whatever standard streams there are."""
+    WALL_CLOCK.count_from(_BEGAN_S)
     output = open_standard(complain_of_output)
     code = command(testbed=testbed)
     sys.stdout.flush()

@@ -138,6 +138,14 @@ BudgetText = Annotated[
         "--models 10m for each study."
     ),
 ]
+ExtendText = Annotated[
+    str | None,
+    typer.Option(
+        "--extend",
+        help="Instead of --budget: go on with the study for so long, on top of what it has used: "
+        "10m. All that was measured stays.",
+    ),
+]
 Out = Annotated[
     Path | None,
     typer.Option(parser=paths.path, help="Folder of the study; the same one resumes it."),

@@ -60,6 +60,7 @@ def main(
     slo: str | None,
     trace: Path | None,
     budget: str | None,
+    extend: str | None,
     out: Path | None,
     batch: int | None,
     batch_dim: int | None,
@@ -93,13 +94,15 @@ def main(
     }  # fmt: skip
     _check_what(model, models, program, serve, **of_models)
     _check_fleet(fleet, models, confirm_on, storage)
+    _check_extend(extend, budget, models)
     request = Request(
         model=model or "",
         program=program,
         service=service,
         hardware=hardware,
         frameworks=tuple(dict.fromkeys(frameworks)),
-        budget_s=parse_duration(budget or DEFAULT_BUDGET),
+        budget_s=parse_duration(extend or budget or DEFAULT_BUDGET),
+        extends=extend is not None,
         out=out,
         batch=batch,
         batch_dim=batch_dim,
@@ -197,6 +200,22 @@ def _tune_several(
     worst = max(row.exit_code for row in rows)
     if worst or any(row.state != "done" for row in rows):
         raise typer.Exit(worst or 1)
+
+
+def _check_extend(extend: str | None, budget: str | None, models: str | None) -> None:
+    """Raise UsageError for --extend beside what it does not go with."""
+    if extend is None:
+        return
+    if budget is not None:
+        raise UsageError(
+            f"--extend {extend} and --budget {budget} both say how long to go on: give --extend, "
+            "which is on top of what was used, or a larger --budget, which is over all"
+        )
+    if models is not None:
+        raise UsageError(
+            "--extend goes on with the study of one model: name it with --model, and its folder "
+            "with --out"
+        )
 
 
 def _check_fleet(

@@ -36,7 +36,7 @@ _UNUSED = 0.75
 def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     """Return the warnings of a study, each once. klass: that of the recommended winner."""
     store = study.store
-    noted = [note.text for note in store.all(WarningNoted)]
+    noted = [note.text for note in _still_told(store)]
     texts = [text for text in noted if not text.startswith(NO_TIME)]
     undone = [text.removeprefix(NO_TIME) for text in noted if text.startswith(NO_TIME)]
     if not study.notes.is_done(Phase.CONFIRM):
@@ -69,8 +69,18 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
         undone.append(f" to tell how {', '.join(unknown)} fare beside a busy neighbour")
     if undone:  # one line, whatever it holds
         told = ", nor".join(dict.fromkeys(undone))
-        texts.append(f"{NO_TIME}{told}; give a larger --budget and a new --out{_left_over(study)}")
+        texts.append(f"{NO_TIME}{told}; --extend 10m goes on with the study{_left_over(study)}")
     return list(dict.fromkeys(texts))
+
+
+def _still_told(store: Store) -> list[WarningNoted]:
+    """Return what was noted, but for want of time in an earlier extent: that is told anew."""
+    now = {id(note) for note in store.current(WarningNoted)}
+    return [
+        note
+        for note in store.all(WarningNoted)
+        if id(note) in now or not (note.is_passing or note.text.startswith(NO_TIME))
+    ]
 
 
 def _of_stability(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:

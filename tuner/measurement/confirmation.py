@@ -20,6 +20,10 @@ error rates and widths):
 From nine rounds on, differences that follow each other (lag-one correlation) widen the interval.
 Arms beyond the finalists have simultaneous intervals, each at the level divided by their number
 (Bonferroni).
+
+A study that is gone on with after its end looks once more, at all rounds of an arm. The last looks
+share the error rate: the first has 80 %, each later one 80 % of what those before it left
+(`look_level`), so that it holds however often a study is continued.
 """
 
 from __future__ import annotations
@@ -51,6 +55,9 @@ EARLY_ALPHA = 0.01
 WEIGHTS = (0.8, 0.1, 0.1)
 """Shares of the error rate of the first, second and third class. One that is not rejected leaves
 those after it a tenth of it each; with (1, 0, 0) it would leave them nothing."""
+LOOK_SHARE = 0.8
+"""Of the error rate that earlier last looks left, what a last look uses. More would leave next to
+nothing to a continuation, less would widen the intervals of studies without one, which are most."""
 _CORRELATED_FROM = 9
 """Rounds from which on a lag-one correlation can be seen: with fewer, its estimate is noise."""
 _MOST_CORRELATION = 0.8
@@ -59,6 +66,14 @@ _MOST_CORRELATION = 0.8
 def shared_alpha(n_intervals: int, alpha: float = ALPHA) -> float:
     """Return the error rate of each of several intervals, so that 95 % hold all together."""
     return alpha / max(1, n_intervals)
+
+
+def look_level(n_before: int, spent: float = 0.0) -> float:
+    """Return the two-sided error rate of a study's last look after `n_before` earlier last looks.
+
+    0.04, 0.008, 0.0016, ...: together less than 0.05. spent: what an early verdict has taken of it.
+    """
+    return (ALPHA - spent) * LOOK_SHARE * (1 - LOOK_SHARE) ** n_before
 
 
 def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, float]:

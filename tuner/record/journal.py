@@ -64,6 +64,16 @@ class SessionOpened(msgspec.Struct, frozen=True, tag="session"):
     """What repeats it; empty in journals of earlier versions."""
 
 
+class Extended(msgspec.Struct, frozen=True, tag="extended"):
+    """A finished study goes on: what follows is its next extent, with its own phases.
+
+    All that was measured before stays. Journals without this line hold one extent.
+    """
+
+    seconds: float
+    """What was granted on top of what was used, over all frameworks of the run."""
+
+
 PREDICTED = "predicted"
 TRANSFERRED = "transferred"
 """The source of a trial that earlier studies recommend."""
@@ -147,6 +157,9 @@ class ArmsChosen(msgspec.Struct, frozen=True, tag="arms"):
     at_reference: bool
     """Whether arms at another batch are confirmed at the reference batch too."""
     looks: tuple[int, ...]
+    level: float = 0.05
+    """The two-sided error rate of the last look, over all finalists; in journals of earlier
+    versions the whole of it."""
 
 
 class RoundDone(msgspec.Struct, frozen=True, tag="round"):
@@ -218,6 +231,8 @@ class WarningNoted(msgspec.Struct, frozen=True, tag="warning"):
     """Something a reader of the result must know."""
 
     text: str
+    is_passing: bool = False
+    """Whether it is of the time that was left: where the study goes on, it is told anew."""
 
 
 class Waited(msgspec.Struct, frozen=True, tag="waited"):
@@ -252,7 +267,7 @@ class LossNoted(msgspec.Struct, frozen=True, tag="loss"):
 
 
 class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
-    """The study is complete: the same command renders it again."""
+    """The study is complete: the same command renders it again; an extension may follow."""
 
     reason: str
 
@@ -260,6 +275,7 @@ class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
 Note: TypeAlias = (
     StudyOpened
     | SessionOpened
+    | Extended
     | TrialNoted
     | EarlierNoted
     | SloFixed

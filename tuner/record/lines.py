@@ -11,7 +11,14 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tuner.errors import StorageFailed, StudyConflict, UsageError
-from tuner.record.journal import LaunchLine, Note, SessionOpened, StudyFinished, StudyOpened
+from tuner.record.journal import (
+    Extended,
+    LaunchLine,
+    Note,
+    SessionOpened,
+    StudyFinished,
+    StudyOpened,
+)
 from tuner.record.soundness import JOURNAL, LAUNCHES, damaged
 
 
@@ -111,7 +118,8 @@ def goes_on_with(folder: Path) -> str | None:
     if not (folder / JOURNAL).is_file():
         return None
     notes = [n.note for n in read_lines(folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode)]
-    if any(isinstance(note, StudyFinished) for note in notes):
+    extended = max((i for i, note in enumerate(notes) if isinstance(note, Extended)), default=0)
+    if any(isinstance(note, StudyFinished) for note in notes[extended:]):
         return None
     commands = [
         n.command for n in notes if isinstance(n, (StudyOpened, SessionOpened)) and n.command

@@ -23,6 +23,7 @@ import msgspec
 
 from tuner.errors import StorageFailed, UsageError
 from tuner.record.journal import (
+    Extended,
     LaunchEnded,
     LaunchLine,
     LaunchOpened,
@@ -30,6 +31,7 @@ from tuner.record.journal import (
     Note,
     SliceTaken,
     Started,
+    StudyFinished,
     StudyOpened,
     TrialNoted,
 )
@@ -144,7 +146,8 @@ class Store:
                 "what was measured before is stored: make room, then run the same command to go on"
             )
         self.notes: list[Note] = []
-        self._by_kind: dict[type, list[Any]] = defaultdict(list)
+        self.extents: list[dict[type, list[Any]]] = [defaultdict(list)]
+        """The notes of each extent by their kind: of the study as begun, and of each extension."""
         self.launches: dict[int, LaunchRecord] = {}
         self.used_s: Callable[[], float] = lambda: self.used_before_s
         self.used_before_s = 0.0
@@ -182,7 +185,26 @@ class Store:
 
     def all(self, kind: type[_NoteT]) -> list[_NoteT]:
         """Return the notes of one kind, oldest first."""
-        return list(self._by_kind[kind])
+        return [note for extent in self.extents for note in extent[kind]]
+
+    def current(self, kind: type[_NoteT]) -> list[_NoteT]:
+        """Return those of the current extent: since the last extension was opened."""
+        return list(self.extents[-1][kind])
+
+    @property
+    def n_extensions(self) -> int:
+        """How often the study was gone on with after its end."""
+        return len(self.extents) - 1
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether nothing is left to be done in the current extent."""
+        return bool(self.current(StudyFinished))
+
+    @property
+    def extended_at_s(self) -> float:
+        """The seconds that were used when the current extent was opened; 0 of a study's first."""
+        return max((w.used_s for w in self.written if isinstance(w.note, Extended)), default=0.0)
 
     def add(self, note: Note) -> None:
         """Append a note."""
@@ -194,7 +216,9 @@ class Store:
 
     def _keep(self, note: Note) -> None:
         self.notes.append(note)
-        self._by_kind[type(note)].append(note)
+        if isinstance(note, Extended):
+            self.extents.append(defaultdict(list))
+        self.extents[-1][type(note)].append(note)
 
     def next_launch_id(self) -> int:
         """Return an id that no launch of this study has had."""

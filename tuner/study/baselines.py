@@ -61,7 +61,8 @@ def measure_baselines(study: Study) -> Steps[None]:
     if beyond := ledger.eligible.default_beyond():
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     _warn_of_a_late_default(study)
-    yield from ask(Outlook(len(chosen)))
+    if not study.store.n_extensions:
+        yield from ask(Outlook(len(chosen)))
     first = _batch_to_begin_with(study, best)
     chosen = yield from try_transferred(study, chosen, first)
     yield from early_verdict(study)

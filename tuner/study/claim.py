@@ -13,6 +13,7 @@ from tuner.record.result import Verdict
 ALONE = "which the search's own finalist did not reach"
 AHEAD = "and it is surely faster than the class's own finalist"
 """Of what is said of a class where a baseline takes the finalist's place."""
+AHEAD_OF_EARLIER = "and it is surely faster than what was confirmed before the study went on"
 
 
 class Claim(msgspec.Struct, frozen=True):

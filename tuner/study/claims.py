@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -29,7 +30,7 @@ from tuner.record.journal import ArmsChosen, EarlyRound, WinnerClass
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default
-from tuner.study.claim import AHEAD, ALONE, Claim, explain, of_misses, of_silence
+from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
 from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
 from tuner.study.rounds import Rounds
@@ -39,9 +40,10 @@ _MANY = 10**6
 
 
 class Claims:
-    """Verdicts over all rounds, or at a look before the last one, over the first `n_rounds`.
+    """Verdicts over all rounds, or over the first `n_rounds`.
 
-    Between looks nothing is decided. A look before the last round has a stricter level. An arm that
+    Between looks nothing is decided. is_interim: at a look before the last one of its extent, which
+    has a stricter level. settled: what earlier extents decided, and of what stays so. An arm that
     had an early verdict and is not confirmed again keeps that one.
     why_unproven: says which costly settings of a configuration nothing shows to be needed.
     unmeasured: names a class's recommendations that were never launched.
@@ -55,6 +57,8 @@ class Claims:
         chosen: ArmsChosen | None,
         n_rounds: int | None = None,
         *,
+        is_interim: bool = False,
+        settled: Mapping[WinnerClass, Claim] = MappingProxyType({}),
         why_unproven: Callable[[Configuration], str] = lambda _: "",
         unmeasured: Callable[[WinnerClass], Sequence[str]] = lambda _: (),
     ) -> None:
@@ -76,8 +80,10 @@ class Claims:
         self.rounds = Rounds(store, self.objective, n_rounds)
         self.default = self._default()
         self.noise = self._noise()
-        last_alpha = ALPHA - (EARLY_ALPHA if early else 0.0)
-        self._alpha = last_alpha if n_rounds is None else INTERIM_ALPHA
+        self._is_interim = is_interim
+        last_level = chosen.level if chosen else ALPHA
+        self._alpha = INTERIM_ALPHA if is_interim else last_level
+        self._settled = settled
         self._levels = self._finalists_levels()
 
     def _finalists_levels(self) -> dict[Configuration, float]:
@@ -87,7 +93,7 @@ class Claims:
         """
         finalists = [c for c in self._finalists.values() if not is_default(c)]
         tested = [c for c in self._arms_chosen if c in finalists]
-        if self._alpha == INTERIM_ALPHA:
+        if self._is_interim:
             return dict.fromkeys(tested, self._alpha)
         found = [(c, self.differences(c)) for c in tested]
         p_values = [self._difference(c, d).p_value() if len(d) > 1 else 1.0 for c, d in found]
@@ -149,7 +155,7 @@ class Claims:
         whose every setting was observed, and none of them costly unless it is shown to be needed:
         nobody tried it without the others. For a finalist left out, another class's too.
         """
-        found = self.claim_of(klass, self._finalists[klass])
+        found = self._settled[klass] if self._stays(klass) else self._of_finalist(klass)
         is_any = found.verdict == "faster" or self._is_left_out(klass)
         among = [c for c in self.arms if c != found.configuration] if is_any else self._others
         allowed = [
@@ -169,7 +175,25 @@ class Claims:
         if best is found or self._is_left_out(klass):
             return self._with_all_measured(klass, best)
         why = AHEAD if found.verdict == "faster" else ALONE
+        if found is self._settled.get(klass):
+            why = AHEAD_OF_EARLIER
         return msgspec.structs.replace(best, reason=f"{best.reason}, {why}")
+
+    def _of_finalist(self, klass: WinnerClass) -> Claim:
+        return self.claim_of(klass, self._finalists[klass])
+
+    def _stays(self, klass: WinnerClass) -> bool:
+        """Tell whether what earlier extents decided of a class holds.
+
+        A winner does, until another arm is surely faster than it; that the default is to be kept,
+        until another finalist has had its rounds.
+        """
+        if (settled := self._settled.get(klass)) is None:
+            return False
+        finalist = self._finalists[klass]
+        is_other = not is_default(finalist) and finalist != settled.configuration
+        is_tested = is_other and len(self.differences(finalist)) >= LOOKS[0]
+        return settled.verdict == "faster" or not is_tested
 
     def _with_all_measured(self, klass: WinnerClass, claim: Claim) -> Claim:
         """Take it back that the default is to be kept while a recommendation was never launched."""
@@ -318,16 +342,35 @@ class Claims:
 
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
-        claims = [self.claim_of(klass, self._finalists[klass]) for klass in WinnerClass]
+        found = [self._of_finalist(klass) for klass in WinnerClass if self._is_open(klass)]
         return list(
             dict.fromkeys(
                 claim.configuration
-                for claim in claims
-                if claim.verdict == "ambiguous" and not is_default(claim.configuration)
+                for claim in found
                 if self._ledger.eligible.may_win(claim.configuration)
                 if not self.rounds.n_failures(claim.configuration)
             )
         )
+
+    def _is_open(self, klass: WinnerClass) -> bool:
+        """Tell whether further rounds may change what is said of a class."""
+        finalist, settled = self._finalists[klass], self._settled.get(klass)
+        if is_default(finalist) or (settled is not None and settled.configuration == finalist):
+            return False
+        own = self._of_finalist(klass)
+        if own.verdict != "faster" or settled is None or settled.verdict != "faster":
+            return own.verdict == "ambiguous"
+        lead = self.lead(finalist, settled.configuration)
+        return lead is None or lead.low <= 1 < lead.high
+
+    def beside(self, arms: Collection[Configuration]) -> list[Configuration]:
+        """Return the earlier winners that arms have to beat, and that take part in the rounds."""
+        found = [
+            settled.configuration
+            for klass, settled in self._settled.items()
+            if settled.verdict == "faster" and self._finalists[klass] in arms
+        ]
+        return [c for c in dict.fromkeys(found) if c in self.arms and c not in arms]
 
     def against_default(self, configuration: Configuration) -> Interval | None:
         """Return an arm's interval against the default; None if it took part in too few rounds."""
@@ -343,11 +386,15 @@ class Claims:
         bound of two.
         """
         level = self._levels.get(configuration)
-        if level is None and configuration not in self._arms_chosen:
+        if level is None and self._has_early_rounds_alone(configuration):
             level = EARLY_ALPHA
         if level is None:
             level = shared_alpha(len(self._others), self._alpha)
         return self._difference(configuration, differences).interval(level)
+
+    def _has_early_rounds_alone(self, configuration: Configuration) -> bool:
+        n_early, rounds = self.rounds.n_early, self.rounds.worths
+        return n_early > 0 and not any(configuration in later for later in rounds[n_early:])
 
     def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return an arm's interval against another, together with all arms' over all finalists."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tuner.measurement.confirmation import LOOKS
+from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, LOOKS, look_level
 from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds
-from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
+from tuner.record.journal import ArmsChosen, EarlyRound, Phase, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import is_default
@@ -19,9 +19,8 @@ from tuner.study.compared import (
     baselines_to_confirm,
     best_baseline,
     confirmation_arms,
-    unmeasured_baselines,
 )
-from tuner.study.proofs import why_unproven
+from tuner.study.settled import claims_by, n_last_looks, settled
 from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
 
@@ -32,7 +31,8 @@ DECIDED = "decided"
 def confirm(study: Study) -> Steps[None]:
     """Run rounds until every class is decided, the looks are used up, or the budget is.
 
-    An arm that is decided takes no part in later rounds: they are for the undecided ones.
+    An arm that is decided takes no part in later rounds: they are for the undecided ones. Looks and
+    rounds are counted from the begin of the extent; what is said of an arm rests on all of its own.
     """
     if study.notes.is_done(Phase.CONFIRM):
         return
@@ -42,8 +42,10 @@ def confirm(study: Study) -> Steps[None]:
         Phase.CONFIRM, f"the default against {len(chosen.arms)} arm(s), round by round"
     )
     reason = "" if chosen.arms else "nothing scored above the default, and no baseline differs"
+    if not chosen.arms and settled(study):
+        reason = f"{DECIDED} before the study went on, and nothing new leads in the search"
     while not reason:
-        n = len(study.store.all(RoundDone))
+        n, n_all = len(study.store.current(RoundDone)), len(study.store.all(RoundDone))
         last_look = max((look for look in LOOKS if look <= n), default=0)
         claims = make_claims(study, last_look)
         open_arms = claims.open_arms() if last_look else list(chosen.arms)
@@ -55,13 +57,14 @@ def confirm(study: Study) -> Steps[None]:
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         else:
-            arms = confirmation_arms(study, open_arms, at_reference=chosen.at_reference)
+            compared = [*open_arms, *claims.beside(open_arms)]
+            arms = confirmation_arms(study, compared, at_reference=chosen.at_reference)
             is_proved = _is_settled(study, claims, open_arms)
-            records = yield from ask(Round(arms, n + 1, Purpose.CONFIRM, is_proved))
+            records = yield from ask(Round(arms, n_all + 1, Purpose.CONFIRM, n, is_proved))
             if isinstance(records, NoTime):
                 reason = f"no time for a further round after {n}: {records.reason}"
             else:
-                _note_round(study, n + 1, records)
+                _note_round(study, n_all + 1, records)
     study.notes.done(Phase.CONFIRM, reason)
 
 
@@ -77,33 +80,49 @@ def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
 
 
 def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
-    """Return what the complete rounds (or the first `n_rounds`) allow to say."""
-    return Claims(
-        study.store,
-        study.ledger,
-        finalists=study.contenders.finalists(),
-        chosen=_chosen(study) if study.store.all(ArmsChosen) else None,
-        n_rounds=n_rounds,
-        why_unproven=lambda configuration: why_unproven(study, configuration),
-        unmeasured=lambda klass: unmeasured_baselines(study, klass),
+    """Return what the complete rounds allow to say, or the first `n_rounds` of this extent."""
+    store = study.store
+    n_before = len(store.all(RoundDone)) - len(store.current(RoundDone))
+    return claims_by(
+        study,
+        study.contenders.finalists(),
+        _chosen(study) if store.current(ArmsChosen) else None,
+        settled(study),
+        None if n_rounds is None else n_before + n_rounds,
+        is_interim=n_rounds is not None,
     )
 
 
 def _chosen(study: Study) -> ArmsChosen:
-    return study.store.all(ArmsChosen)[-1]
+    return study.store.current(ArmsChosen)[-1]
 
 
 def choose_arms(study: Study) -> Steps[ArmsChosen]:
     """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
 
-    The planner says which of them there is time for.
+    The planner says which of them there is time for. Where the study goes on after its end, the
+    finalists are those that were not decided, and what an earlier winner has to be compared with.
     """
-    if study.store.all(ArmsChosen):
+    if study.store.current(ArmsChosen):
         return _chosen(study)
+    before = settled(study)
     finalists = _finalists(study)
+    for klass, claim in before.items():
+        if finalists.get(klass) == claim.configuration:
+            del finalists[klass]
+    won = {k: claim for k, claim in before.items() if claim.verdict == "faster"}
+    rivals = [won[k].configuration for k in finalists if k in won]
     best, own = best_baseline(study), as_run(study)
-    baselines = baselines_to_confirm(study)
-    found = yield from ask(ArmsWanted(finalists, baselines, main=(best, own)))
+    had_early_look = len(study.store.all(EarlyRound)) >= FIRST_LOOK
+    spent = EARLY_ALPHA if had_early_look else 0.0
+    level = look_level(n_last_looks(study.store), spent)
+    if before and not finalists:
+        study.store.add(
+            nothing := ArmsChosen((), None, at_reference=False, looks=LOOKS, level=level)
+        )
+        return nothing
+    baselines = list(dict.fromkeys([*rivals, *baselines_to_confirm(study)]))
+    found = yield from ask(ArmsWanted(finalists, baselines, main=(*rivals, best, own)))
     assert not isinstance(found, NoTime)  # it takes none
     missing = [c for c in baselines if c not in found.arms]
     in_order = dict.fromkeys([*_surest_first(study, found.arms, finalists), *found.arms])
@@ -113,6 +132,7 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
         best_baseline=None if best in missing else best,
         at_reference=found.at_reference,
         looks=LOOKS,
+        level=level,
     )
     if found.is_out_of_reach:
         study.notes.leave_undone("to confirm anything")

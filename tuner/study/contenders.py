@@ -27,7 +27,7 @@ class Contenders:
         """Return the latest finalist of each class; before the race, who would be it now."""
         found: dict[WinnerClass, Configuration] = {}
         for klass in WinnerClass:
-            named = [n for n in self._store.all(FinalistNamed) if n.klass is klass]
+            named = [n for n in self._store.current(FinalistNamed) if n.klass is klass]
             found[klass] = named[-1].configuration if named else self.contender(klass)
         return found
 

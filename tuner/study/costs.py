@@ -39,11 +39,20 @@ class Budget:
         total_s: float,
         used_before_s: float = 0.0,
         *,
+        began_at_s: float = 0.0,
+        kept_s: float = 0.0,
         is_over: bool = False,
         clock: Clock = WALL_CLOCK,
     ) -> None:
-        """is_over: the study is finished, and rendering it again uses nothing."""
+        """Begin to count.
+
+        began_at_s: what was used when its current extent was opened. kept_s: for the report,
+        not for the phases. is_over: the study is finished, and rendering it again uses nothing.
+        """
         self.total_s = total_s
+        self.granted_s = total_s - began_at_s
+        """What the current extent was granted: its phases share it."""
+        self._kept_s = kept_s
         self._is_over = is_over
         self._used_before_s = used_before_s
         self._clock = clock
@@ -55,8 +64,8 @@ class Budget:
         return self._used_before_s + passed_s
 
     def left_s(self) -> float:
-        """Return the seconds left; negative once it is overdrawn."""
-        return self.total_s - self.used_s()
+        """Return the seconds left to measure in; negative once it is overdrawn."""
+        return self.total_s - self._kept_s - self.used_s()
 
 
 class Costs:

@@ -22,7 +22,7 @@ def early_verdict(study: Study) -> Steps[None]:
     """
     rounds = study.store.all(EarlyRound)
     arm = rounds[-1].arm if rounds else _clear_leader(study)
-    if arm is None or len(rounds) >= FIRST_LOOK:
+    if arm is None or len(rounds) >= FIRST_LOOK or study.store.n_extensions:
         return
     arms = confirmation_arms(study, [arm])
     study.listen(PhaseBegins("early verdict", f"the default against {arm.label()}"))

@@ -54,13 +54,25 @@ def _measure_extras(study: Study, winners: list[Configuration], n_rounds: int) -
     the one that ships by default takes part alone.
     """
     default = make_claims(study).default
-    while (number := len(study.store.all(NeighbourRound)) + 1) <= n_rounds:
+    shown = winners[0] if winners else default
+    while len(_beside(study, shown)) < n_rounds:
+        number = len(study.store.all(NeighbourRound)) + 1
         records = yield from ask(ExtraRound([default, *winners], number))
         if isinstance(records, NoTime) and len(winners) > 1:
             records = yield from ask(ExtraRound([default, winners[0]], number))
         if isinstance(records, NoTime):
             return
         study.store.add(NeighbourRound(tuple(record.request.id for record in records)))
+
+
+def _beside(study: Study, configuration: Configuration) -> list[NeighbourRound]:
+    """Return the rounds after a verdict in which a configuration took part."""
+    launches = study.store.launches
+    return [
+        note
+        for note in study.store.all(NeighbourRound)
+        if configuration in {launches[i].request.configuration for i in note.launches}
+    ]
 
 
 def _winners(study: Study) -> list[Configuration]:

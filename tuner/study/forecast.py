@@ -79,7 +79,7 @@ class Forecast:
 
     @property
     def _total_s(self) -> float:
-        return self._study.budget.total_s
+        return self._study.budget.granted_s
 
     def is_out_of_reach(self) -> bool:
         """Tell whether no verdict fits: not even a minimal first look at the cheapest finalist.
@@ -290,7 +290,7 @@ def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) 
     if left_s < claim_s:
         held = "are too short even for that: expect no verdict"
         if forecast.is_out_of_reach():
-            held += ", but hints of what is fast (--learn-from hands them to a longer study)"
+            held += ", but hints of what is fast, with which --extend goes on"
     elif n_beside < n_baselines:
         held = f"hold that and {n_beside} of {n_baselines} baseline(s), and no search"
     elif n_proposals <= 0:
@@ -302,11 +302,15 @@ def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) 
         )
     else:
         held = "hold that and a search, but may not hold trying each winner without each setting"
-    enough_s = study.budget.used_s() + wanted_s
+    used_s = study.budget.used_s()
+    enough = f"{_told(used_s + wanted_s)} for this study alone would hold "
+    if left_s < claim_s:
+        enough = f"{_told(used_s + claim_s)} would hold one verdict, {enough}"
     study.notes.warn(
         f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
-        f"{_told(left_s)} that are left {held}; {_told(enough_s)} for this study alone would hold "
-        "baselines, a search and verdicts (--budget is for all studies of a run)"
+        f"{_told(left_s)} that are left {held}; {enough}"
+        "baselines, a search and verdicts (--budget is for all studies of a run)",
+        is_passing=True,
     )
 
 

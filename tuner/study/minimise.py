@@ -22,6 +22,7 @@ from tuner.study.proofs import (
     unproven,
     why_unproven,
 )
+from tuner.study.settled import settled
 from tuner.study.steps import Aim, Launch, NoTime, Steps, TimeShare, ask
 from tuner.study.study import TURNS, Study
 
@@ -47,9 +48,10 @@ def minimise(study: Study) -> Steps[None]:
         return
     study.notes.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
     is_complete = True
-    notes = study.store.all(FinalistNamed)
-    reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
+    notes = study.store.current(FinalistNamed)
     finalists = study.contenders.finalists()
+    reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
+    reduced |= {k for k, claim in settled(study).items() if claim.configuration == finalists[k]}
     waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
     by_class = dict(zip(waiting, reductions, strict=True))
@@ -77,7 +79,7 @@ def minimise(study: Study) -> Steps[None]:
             shortest, removed = proved, dropped
         if why := why_not(study, shortest):
             if study.ledger.leaders.beats_default(shortest):
-                study.notes.warn(f"{shortest.label()} is not recommended: {why}")
+                study.notes.warn(f"{shortest.label()} is not recommended: {why}", is_passing=True)
             refused.append(klass)
             continue
         study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
@@ -101,7 +103,7 @@ def why_not(study: Study, configuration: Configuration) -> str:
     if unseen:
         return (
             f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
-            "without: a larger --budget has it"
+            "without: --extend has it"
         )
     return why_unproven(study, configuration)
 

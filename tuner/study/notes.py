@@ -17,8 +17,8 @@ class Notes:
         self._listen = listen
 
     def is_done(self, phase: Phase) -> bool:
-        """Tell whether a phase was finished, in this session or an earlier one."""
-        return any(note.phase is phase for note in self._store.all(PhaseDone))
+        """Tell whether a phase of the current extent was finished, in whatever session."""
+        return any(note.phase is phase for note in self._store.current(PhaseDone))
 
     def enter(self, phase: Phase, detail: str) -> None:
         """Announce a phase."""
@@ -28,12 +28,16 @@ class Notes:
         """Note that a phase is finished."""
         self._store.add(PhaseDone(phase, reason))
 
-    def warn(self, text: str) -> None:
-        """Note a warning that travels with the result, once."""
-        if all(note.text != text for note in self._store.all(WarningNoted)):
-            self._store.add(WarningNoted(text))
+    def warn(self, text: str, *, is_passing: bool = False) -> None:
+        """Note a warning that travels with the result, once.
+
+        is_passing: it is of the time that is left; where the study goes on, it is told anew.
+        """
+        noted = self._store.current(WarningNoted) if is_passing else self._store.all(WarningNoted)
+        if all(note.text != text for note in noted):
+            self._store.add(WarningNoted(text, is_passing))
             self._listen(Warned(text))
 
     def leave_undone(self, what: str) -> None:
         """Note what the budget has no time for ("to ..."); one line tells all of it at the end."""
-        self._store.add(WarningNoted(f"{NO_TIME} {what}"))
+        self._store.add(WarningNoted(f"{NO_TIME} {what}", is_passing=True))

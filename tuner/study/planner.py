@@ -149,7 +149,7 @@ class Planner:
         return self._study.measure_several(group, step.purpose, may_prune=step.may_prune)
 
     def _measure_round(self, step: Round) -> list[LaunchRecord] | NoTime:
-        study, n_before = self._study, step.number - 1
+        study, n_before = self._study, step.n_before
         if why := self._why_no_round(step):
             return NoTime(why)
         if step.purpose is not Purpose.CONFIRM:
@@ -267,7 +267,7 @@ class Planner:
         """
         if self._forecast.is_out_of_reach():
             return 0.0
-        most_s = _PROOFS_SHARE * self._study.budget.total_s
+        most_s = _PROOFS_SHARE * self._study.budget.granted_s
         proving_s = min(self._forecast.proving_s(), most_s)
         return self._forecast.confirming_s() + proving_s + cost_s
 
@@ -277,7 +277,7 @@ class Planner:
         The race, minimising, a look at every baseline that is confirmed as well as the winners, and
         what each setting of the recommended winner is worth. Where no verdict fits, the first two.
         """
-        study, forecast, total_s = self._study, self._forecast, self._study.budget.total_s
+        study, forecast, total_s = self._study, self._forecast, self._study.budget.granted_s
         finalists = study.contenders.finalists()
         minimising_s = min(forecast.minimising_s(), _MINIMISE_SHARE * total_s)
         race_s = _RACE_LAUNCHES * max(forecast.costs.launch_s(c) for c in finalists.values())
@@ -417,7 +417,7 @@ class Planner:
         Rounds before a first look decide nothing without it: a minimal round will do for these.
         Once the recommended winner is known, LoadGen may be asked about it.
         """
-        left_s, forecast, n_before = self._left_s(), self._forecast, step.number - 1
+        left_s, forecast, n_before = self._left_s(), self._forecast, step.n_before
         if not n_before and forecast.is_out_of_reach():
             return f"the {max(0.0, left_s):.0f} s that are left hold no first look"
         is_needed = n_before < FIRST_LOOK

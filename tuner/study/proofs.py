@@ -215,7 +215,7 @@ def why_unproven(study: Study, configuration: Configuration) -> str:
         why = f"launches without it do not prove that {they_are} needed; {accepts}"
     else:
         why = f"there was no time to prove that {they_are} needed; {accepts}"
-        why += ", and a larger --budget has the time"
+        why += ", and --extend has the time"
     return f"{', '.join(raised)}, and {why}"
 
 

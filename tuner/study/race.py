@@ -10,6 +10,7 @@ from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in
 from tuner.study.neighbours import probe_finalists
+from tuner.study.settled import settled_finalists
 from tuner.study.steps import Aim, Launch, NoTime, Steps, ask
 from tuner.study.study import Study
 
@@ -37,9 +38,20 @@ def race(study: Study) -> Steps[None]:
         if study.ledger.eligible.has_failed(runner):
             study.notes.warn(f"{runner.label()} failed when it was launched again, and is out")
     yield from probe_finalists(study)
+    before = settled_finalists(study)
     for klass in WinnerClass:
-        study.store.add(FinalistNamed(Phase.RACE, klass, study.contenders.contender(klass)))
+        found = FinalistNamed(Phase.RACE, klass, study.contenders.contender(klass))
+        if klass in before and not _is_better(study, found, before[klass]):
+            found = before[klass]
+        study.store.add(found)
     study.notes.done(Phase.RACE, reason)
+
+
+def _is_better(study: Study, finalist: FinalistNamed, before: FinalistNamed) -> bool:
+    """Tell whether a finalist is believed to be worth a comparison with what was decided before."""
+    believed = study.contenders.believed()
+    new, old = (believed.get(named.configuration) for named in (finalist, before))
+    return new is not None and (old is None or new > old + SLACK)
 
 
 def _due(study: Study) -> list[Configuration]:

@@ -106,6 +106,8 @@ class Round(Step[list[LaunchRecord]], frozen=True):
     number: int
     """From 1, of the rounds of this purpose; where winners are explained, of one winner's."""
     purpose: Purpose
+    n_before: int = 0
+    """Complete rounds of this purpose before it, in this extent of the study."""
     is_proved: bool = False
     """Whether what ships is known already."""
 
@@ -175,7 +177,7 @@ class ArmsWanted(Step[Fitting], frozen=True):
 
 
 class Outlook(Step[None], frozen=True):
-    """What is ahead when the default has told what a launch costs. Launches nothing.
+    """What is ahead of a new study when the default has told what a launch costs. Launches nothing.
 
     The planner says what gain the budget can decide on, and warns if it holds less than is wanted.
     """

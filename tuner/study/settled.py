@@ -1,0 +1,91 @@
+"""What the rounds allow to say, extent by extent: a study that is gone on with keeps its verdicts.
+
+An extension tests at a level of its own (measurement/confirmation.py), over all rounds that an arm
+took part in. What an earlier extent decided was said by that extent's arms, rounds and level, and
+is computed from these again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tuner.record.configuration import Configuration
+from tuner.record.journal import ArmsChosen, FinalistNamed, Phase, PhaseDone, RoundDone, WinnerClass
+from tuner.record.store import Store
+from tuner.space.catalogue import is_default
+from tuner.study.claim import Claim
+from tuner.study.claims import Claims
+from tuner.study.compared import unmeasured_baselines
+from tuner.study.proofs import why_unproven
+from tuner.study.study import Study
+
+
+def settled(study: Study) -> Mapping[WinnerClass, Claim]:
+    """Return the claims that the extents before this one decided, by class.
+
+    Not that nothing came near the default in the search, which goes on.
+    """
+    store = study.store
+    found: dict[WinnerClass, Claim] = {}
+    n_rounds = 0
+    for number in range(store.n_extensions):
+        n_rounds += len(store.extents[number][RoundDone])
+        if (chosen := _looked_at(store, number)) is None:
+            continue
+        finalists = study.contenders.finalists()
+        finalists |= {n.klass: n.configuration for n in store.extents[number][FinalistNamed]}
+        claims = claims_by(study, finalists, chosen, dict(found), n_rounds)
+        for klass in WinnerClass:
+            claim = claims.claim(klass)
+            if claim.verdict != "ambiguous" and not is_default(claim.configuration):
+                found[klass] = claim
+    return found
+
+
+def settled_finalists(study: Study) -> dict[WinnerClass, FinalistNamed]:
+    """Return how the configurations of the decided claims were named last, by class."""
+    found = {}
+    for klass, claim in settled(study).items():
+        named = [
+            n for n in study.store.all(FinalistNamed) if n.configuration == claim.configuration
+        ]
+        of_class = [n for n in named if n.klass is klass]
+        removed = of_class[-1].removed if of_class else ()
+        found[klass] = FinalistNamed(Phase.RACE, klass, claim.configuration, removed)
+    return found
+
+
+def n_last_looks(store: Store) -> int:
+    """Return how many of the extents before this one have looked at their rounds for good."""
+    return sum(_looked_at(store, number) is not None for number in range(store.n_extensions))
+
+
+def _looked_at(store: Store, number: int) -> ArmsChosen | None:
+    """Return the arms of an extent's confirmation; None where it has no round or never ended."""
+    chosen: list[ArmsChosen] = store.extents[number][ArmsChosen]
+    ended = {note.phase for note in store.extents[number][PhaseDone]}
+    is_looked = Phase.CONFIRM in ended and bool(store.extents[number][RoundDone])
+    return chosen[-1] if chosen and is_looked else None
+
+
+def claims_by(
+    study: Study,
+    finalists: dict[WinnerClass, Configuration],
+    chosen: ArmsChosen | None,
+    before: Mapping[WinnerClass, Claim],
+    n_rounds: int | None,
+    *,
+    is_interim: bool = False,
+) -> Claims:
+    """Return what is said of finalists by the first `n_rounds` of all, or by all of them."""
+    return Claims(
+        study.store,
+        study.ledger,
+        finalists=finalists,
+        chosen=chosen,
+        n_rounds=n_rounds,
+        is_interim=is_interim,
+        settled=before,
+        why_unproven=lambda configuration: why_unproven(study, configuration),
+        unmeasured=lambda klass: unmeasured_baselines(study, klass),
+    )
