@@ -20,6 +20,7 @@ FLOORS = [
     "fleet",
     "several",
     "tuning",
+    "grants",
     "assembling",
     "verifying",
     "linting",

@@ -94,6 +94,7 @@ def test_what_a_short_budget_can_and_cannot_do_is_said_once_after_the_defaults_l
     said = [n.text for n in store.all(WarningNoted) if n.text.startswith("a launch takes about")]
     assert len(said) == bool(told)
     for text in said:
+        assert ("and 100 s one verdict" in text) == (launches < 10)
         assert "takes about 10 s here and the smallest claim 100 s" in text
         assert told in text
         assert "; 11m for this study alone would hold baselines, a search and verdicts" in text

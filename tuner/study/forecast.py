@@ -303,13 +303,11 @@ def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) 
     else:
         held = "hold that and a search, but may not hold trying each winner without each setting"
     used_s = study.budget.used_s()
-    enough = f"{_told(used_s + wanted_s)} for this study alone would hold "
-    if left_s < claim_s:
-        enough = f"{_told(used_s + claim_s)} would hold one verdict, {enough}"
+    least = f", and {_told(used_s + claim_s)} one verdict" if left_s < claim_s else ""
     study.notes.warn(
         f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
-        f"{_told(left_s)} that are left {held}; {enough}"
-        "baselines, a search and verdicts (--budget is for all studies of a run)",
+        f"{_told(left_s)} that are left {held}; {_told(used_s + wanted_s)} for this study alone "
+        f"would hold baselines, a search and verdicts{least} (--budget is for all studies of a run)",
         is_passing=True,
     )
 
