@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from tests.command import command
-from tuner.cli.progress import duration, progress
+from tuner.cli.progress import progress
 from tuner.record.events import (
     BestSoFar,
     LaunchBegins,
@@ -27,6 +27,7 @@ from tuner.record.events import (
     WaitingForModel,
     Warned,
 )
+from tuner.record.figures import duration
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 

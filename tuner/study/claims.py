@@ -326,10 +326,12 @@ class Claims:
         Of each of the two families any arm is called `faster` that is not in at most 2.5 %: one
         bound of two.
         """
+        return self._difference(configuration, differences).interval(self.level(configuration))
+
+    def level(self, configuration: Configuration) -> float:
+        """Return the two-sided level of an arm's interval."""
         level = self._levels.get(configuration)
-        if level is None:
-            level = shared_alpha(len(self._others), self._alpha)
-        return self._difference(configuration, differences).interval(level)
+        return shared_alpha(len(self._others), self._alpha) if level is None else level
 
     def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return an arm's interval against another, together with all arms' over all finalists."""
