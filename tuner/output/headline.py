@@ -90,14 +90,16 @@ def class_lines(result: Result) -> list[ClassLine]:
         return _RANKS[section.verdict], bool(_earlier(result, name)), -reached
 
     found = [_line(result, name) for name in sorted(sections, key=order)]
-    priced = next((line.winner_class for line in found if line.memory), "")
-    return [  # the default's memory is told once
-        line if line.winner_class == priced else _without_default(line) for line in found
-    ]
+    told = False
+    for i, line in enumerate(found):  # the default's is told once
+        found[i] = _without_default(line) if told else line
+        told = told or bool(line.memory or line.call)
+    return found
 
 
 def _without_default(line: ClassLine) -> ClassLine:
-    return msgspec.structs.replace(line, memory=line.memory.partition(" (")[0])
+    memory, call = (text.partition(" (")[0] for text in (line.memory, line.call))
+    return msgspec.structs.replace(line, memory=memory, call=call)
 
 
 def _line(result: Result, name: str) -> ClassLine:
@@ -112,7 +114,7 @@ def _line(result: Result, name: str) -> ClassLine:
     is_reduced = winner_class(configuration) is WinnerClass.REDUCED
     return ClassLine(
         winner_class=name,
-        name=class_title(WinnerClass(name), configuration),
+        name=class_name(winner, name),
         verdict=winner.verdict,
         gain=gain,
         interval=interval,
@@ -206,6 +208,11 @@ def _outputs(check: OutputCheck | None) -> str:
 def _code(configuration: Configuration) -> str:
     n = sum(describe(knob).needs_code_change for knob, _ in configuration.settings)
     return f"{_counted(n, 'line')} of code" if n else ""
+
+
+def class_name(winner: WinnerSection, name: str) -> str:
+    """Name a class for a reader: bf16, same precision, no code change."""
+    return class_title(WinnerClass(name), Configuration.of(winner.configuration))
 
 
 def in_short(result: Result) -> str:

@@ -45,11 +45,10 @@ from tuner.output.values import (
     winner_value,
     worth_in_unit,
 )
-from tuner.record.configuration import Configuration, Value
+from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
 from tuner.record.index import CONFIRMED, Row
-from tuner.record.journal import WinnerClass
 from tuner.record.noisiness import floor_in_words
 from tuner.record.outcome import Outcome
 from tuner.record.result import (
@@ -61,7 +60,6 @@ from tuner.record.result import (
 )
 from tuner.record.workload import CPU
 from tuner.space.as_run import AS_RUN, shown
-from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 
 
@@ -156,21 +154,6 @@ def against_as_run(result: Result) -> str:
 def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
     """Return a configuration without its batch size, as baselines are written."""
     return {knob: value for knob, value in configuration.items() if knob != BATCH}
-
-
-def with_reduced(result: Result) -> str:
-    """Write what reduced numerics gain beyond what is recommended; empty if nothing."""
-    winner, recommended = (
-        result.winners[WinnerClass.REDUCED],
-        result.winners[result.recommended_class],
-    )
-    reduces = winner_class(Configuration.of(winner.configuration)) is WinnerClass.REDUCED
-    if not reduces or winner.verdict != "faster" or winner.speedup is None:
-        return ""
-    gain = recommended.speedup if recommended.verdict == "faster" else None
-    if gain is not None and winner.speedup.point <= gain.point:
-        return ""
-    return f"{ratio(winner.speedup)} against the default: recommended.reduced.toml holds it"
 
 
 def noise_floor(result: Result) -> str:
@@ -293,7 +276,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "removed": removed,
     "against_as_run": against_as_run,
     "price": price,
-    "with_reduced": with_reduced,
     "compiling": compiling,
     "worth": worth,
     "with_along": with_along,

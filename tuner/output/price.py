@@ -42,11 +42,13 @@ def short_memory(winner: WinnerSection, default: DefaultSection) -> str:
 
 
 def short_call(winner: WinnerSection, result: Result) -> str:
-    """Write the median time of a call where it is no metric: call 1,435 ms (default 326 ms)."""
+    """Write the median time of a call where it is no metric: call 1,435 ms (default 326)."""
     mine, other = winner.call, result.default.call
     if mine is None or other is None or result.objective.metric != THROUGHPUT.metric:
         return ""
-    return f"call {_milliseconds(mine.p50_s)} (default {_milliseconds(other.p50_s)})"
+    return f"call {_milliseconds(mine.p50_s)} (default {_milliseconds(other.p50_s)})".replace(
+        " ms)", ")"
+    )
 
 
 def _energy(winner: WinnerSection, default: DefaultSection) -> str:
