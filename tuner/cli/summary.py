@@ -14,7 +14,7 @@ from rich.text import Text
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.caveats import disturbance, faster_still
-from tuner.output.headline import ClassLine, class_lines, next_steps, what_was_tuned
+from tuner.output.headline import ClassLine, NextStep, class_lines, next_steps, what_was_tuned
 from tuner.output.index import lines_of, unfinished
 from tuner.output.phrases import against_as_run
 from tuner.record.index import Row
@@ -24,8 +24,6 @@ _HEIGHT = 24
 """Lines of the smallest terminal in use: the end of a run is read without scrolling."""
 _STYLES = {"faster": "bold green", "keep_default": "", "ambiguous": "yellow"}
 _GAP = "  "
-_NAMES = 16
-"""Columns of a class's name, or of a command's label."""
 
 
 class _Detail(msgspec.Struct, frozen=True):
@@ -51,7 +49,7 @@ def show_all(found: Sequence[tuple[Result, Path]]) -> None:
     for detail in _DETAILS:
         blocks = [_block(result, folder, console.width, detail) for result, folder in found]
         height = sum(_height(line, console.width) for block in blocks for line in block)
-        if height + len(blocks) < _HEIGHT:  # a blank line before each; the prompt comes after
+        if height + len(blocks) <= _HEIGHT:  # a blank line before each
             break
     for block in blocks:
         console.print()
@@ -70,35 +68,35 @@ def _height(line: Text, width: int) -> int:
 def _block(result: Result, folder: Path, width: int, detail: _Detail) -> list[Text]:
     """Return what is said of a study, on lines as wide as the terminal; commands may be wider."""
     lines = [Text(_cut(printable(what_was_tuned(result)), width), style="bold")]
-    for each in class_lines(result):
-        lines += _of_class(each, width, detail.per_class)
+    lines += _of_classes(result, width, detail.per_class)
     for note in _notes(result):
         shown = _rows(note.split(" "), width, detail.per_note, gap=" ")
         lines += [Text(text, style="yellow") for text in shown]
-    for step in next_steps(result, folder):
-        if not step.file or (folder / step.file).exists():
-            label = f"{step.label:<{_labels(result, folder)}}"
-            lines.append(Text.assemble((label, "bold"), printable(step.command)))
     n = len(result.warnings)
-    warned = f"; {n} warning{'s' if n > 1 else ''}: in the report" if n else ""
-    path = printable(shlex.quote(str(folder / "report.html")))
-    lines.append(Text(f"report: {path}{warned}"))
+    warned = f" ({n} warning{'s' if n > 1 else ''})" if n else ""
+    steps = [s for s in next_steps(result, folder) if not s.file or (folder / s.file).exists()]
+    steps.append(NextStep("report", shlex.quote(str(folder / "report.html")) + warned))
+    labels = max(len(step.label) for step in steps) + 1
+    for step in steps:
+        label = f"{printable(step.label):<{labels}}"
+        lines.append(Text.assemble((label, "bold"), printable(step.command)))
     return lines
 
 
-def _labels(result: Result, folder: Path) -> int:
-    """Return the columns of the commands' labels."""
-    return max(len(step.label) for step in next_steps(result, folder)) + 1
+def _of_classes(result: Result, width: int, n_rows: int) -> list[Text]:
+    """Write each class on at most `n_rows` lines; what finds no room is in the report."""
+    lines = class_lines(result)
+    names = max(len(line.name) for line in lines) + len(_GAP)
+    return [text for line in lines for text in _of_class(line, names, width, n_rows)]
 
 
-def _of_class(line: ClassLine, width: int, n_rows: int) -> list[Text]:
-    """Write a class on at most `n_rows` lines; what finds no room is in the report."""
-    room = max(20, width - _NAMES)
+def _of_class(line: ClassLine, names: int, width: int, n_rows: int) -> list[Text]:
+    room = max(20, width - names)
     parts = [line.reached, *line.price] if not line.evidence else line.reached.split(" ")
     rows = _rows(parts, room, n_rows, gap=" " if line.evidence else _GAP)
-    found = [Text.assemble((f"{printable(line.name):<{_NAMES}}", "bold"))]
+    found = [Text.assemble((f"{printable(line.name):<{names}}", "bold"))]
     found[0].append(rows[0], style=_STYLES[line.verdict])
-    return [*found, *(Text(" " * _NAMES + row) for row in rows[1:])]
+    return [*found, *(Text(" " * names + row) for row in rows[1:])]
 
 
 def _rows(parts: Sequence[str], width: int, n_rows: int, *, gap: str) -> list[str]:
@@ -149,5 +147,4 @@ def show_index(folder: Path, rows: Sequence[Row]) -> None:
 
 def print_classes(console: Console, result: Result) -> None:
     """Print a line for each class of a study among others."""
-    for each in class_lines(result):
-        _print(console, _of_class(each, console.width, 1))
+    _print(console, _of_classes(result, console.width, 1))

@@ -227,7 +227,7 @@ def what_was_tuned(result: Result) -> str:
     """Say what was measured, where, and for how long: resnet50 · torch · offline · ..."""
     identity = result.host.identity
     cores = identity["quota_cores"] or identity["physical_cores"]
-    host = f"{identity['processor']['model']}, {_counted(cores, 'core')}"
+    host = f"{identity['processor']['model']}, {figure(cores)} core{'' if cores == 1 else 's'}"
     if result.device != CPU:
         host = card(identity["gpus"][0])
     parts = (result.model, result.framework, result.load_in_words(), host)
@@ -268,13 +268,16 @@ def _goes_on(result: Result, folder: Path | None) -> str:
         for winner in result.winners.values()
         if winner.verdict == "ambiguous" and winner.seconds_to_decide is not None
     ]
-    words = shlex.split(result.command)
-    if not seconds or words[:1] != ["tune-framework"] or "--fleet" in words:
+    try:
+        words = shlex.split(result.command) if seconds else []
+    except ValueError:  # a result that was written by hand
+        words = []
+    if words[:1] != ["tune-framework"] or "--fleet" in words:
         return ""
     anew = _OF_A_RUN if folder is not None else ("--budget", "--extend")
-    kept = _without(words, anew)
+    kept = [word for word in _without(words, anew) if word != "--json"]
     if folder is not None:
-        is_one_of_several = len(kept) < len(_without(words, [o for o in anew if o != "--models"]))
+        is_one_of_several = any(word.partition("=")[0] == "--models" for word in words)
         kept += ["--model", result.model] if is_one_of_several else []
         kept += ["--framework", result.framework]
     kept += ["--extend", f"{_minutes(max(seconds))}m"]

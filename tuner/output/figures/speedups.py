@@ -20,7 +20,6 @@ from tuner.output.figures.chart import (
     vertical_at,
 )
 from tuner.output.headline import class_name
-from tuner.output.phrases import is_recommended
 from tuner.record.interval import Interval
 from tuner.record.result import Result, Verdict
 
@@ -100,9 +99,8 @@ def _rows(result: Result) -> Rows:
     rows += sorted((row for row in told if row), key=lambda row: row["point"] if row else 0.0)
     for name, winner in result.winners.items():
         if winner.configuration:
-            mark = ", recommended" if is_recommended(result, name) else ""
-            of_class = f"{class_name(winner, name)}{mark}"
-            rows.append(_row(of_class, _KINDS[winner.verdict], winner.speedup, winner.search_ratio))
+            kind, of_class = _KINDS[winner.verdict], class_name(winner, name)
+            rows.append(_row(of_class, kind, winner.speedup, winner.search_ratio))
     return [row for row in rows if row is not None]
 
 
