@@ -169,7 +169,8 @@ def _undecided(winner: WinnerSection) -> str:
     if winner.seconds_to_decide is not None:
         needed = f"about {more_time(winner.seconds_to_decide)} would decide it"
         return f"{won}: {needed}" if won else needed
-    return f"{won}: more time would hardly decide it" if won else ""
+    is_large = winner.speedup is not None and winner.speedup.point > 1 + winner.noise_floor
+    return f"{won}: more time would hardly decide it" if won and is_large else won
 
 
 def more_time(seconds: float) -> str:
