@@ -22,6 +22,8 @@ from tuner.study.study import Study
 _POWER_Z = 0.84
 """Standard errors. The mean of more rounds will be another: a number of rounds counts as enough if
 it decides four times out of five, not every other time."""
+_NEXT_LEVEL = 0.2
+"""Share of its level that an arm is left where a study goes on: the error rate is kept."""
 
 
 def rounds_won(claims: Claims, claim: Claim) -> int | None:
@@ -50,7 +52,7 @@ def seconds_to_decide(study: Study, claims: Claims, claim: Claim) -> float | Non
     found = _difference(study, claims, claim)
     if found is None or found.mean <= 0:
         return None
-    needed = _rounds_needed(found, n, claims.noise, claims.level(configuration))
+    needed = _rounds_needed(found, n, claims.noise, _NEXT_LEVEL * claims.level(configuration))
     if needed is None:
         return None
     arms = confirmation_arms(study, claims.open_arms())
