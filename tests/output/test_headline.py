@@ -97,6 +97,17 @@ def test_classes_with_one_winner_have_its_price_once() -> None:
     assert (lines[2].reached, lines[2].price) == ("as same precision", [])
 
 
+def test_where_the_default_misses_the_bound_the_rate_in_time_is_the_gain() -> None:
+    result = msgspec.structs.replace(read_result(SAMPLE), default_meets_slo=False)
+    for name in result.winners:
+        result = with_winner(result, name, speedup=None)
+    told = found(result)["same precision"]
+    assert told.startswith("in time at 21.7 (")
+    assert told.endswith("items/s, where the default misses the bound at any rate")
+    assert [line.name for line in class_lines(result)][0] == "bf16"
+    assert "1262 MiB" in class_lines(result)[1].price
+
+
 def test_nothing_of_the_default_is_no_gain() -> None:
     result = with_winner(
         read_result(SAMPLE), "reduced", verdict="keep_default", configuration={}, speedup=None

@@ -92,8 +92,12 @@ def _of_classes(result: Result, width: int, n_rows: int) -> list[Text]:
 
 def _of_class(line: ClassLine, names: int, width: int, n_rows: int) -> list[Text]:
     room = max(20, width - names)
-    parts = [line.reached, *line.price] if not line.evidence else line.reached.split(" ")
-    rows = _rows(parts, room, n_rows, gap=" " if line.evidence else _GAP)
+    if line.verdict == "faster":
+        gain = f"{line.gain} ({line.interval})" if line.interval else line.gain
+        told = [gain, *([line.evidence] if line.evidence else []), *line.price]
+        rows = _rows(told, room, n_rows, gap=_GAP)
+    else:
+        rows = _rows(line.reached.split(" "), room, n_rows, gap=" ")
     found = [Text.assemble((f"{printable(line.name):<{names}}", "bold"))]
     found[0].append(rows[0], style=_STYLES[line.verdict])
     return [*found, *(Text(" " * names + row) for row in rows[1:])]

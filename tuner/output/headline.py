@@ -86,7 +86,10 @@ def class_lines(result: Result) -> list[ClassLine]:
 
     def order(name: str) -> tuple[int, bool, float]:
         section = sections[name]
-        reached = section.speedup.point if section.speedup else section.search_ratio or 0.0
+        known = section.speedup
+        if known is None and section.verdict == "faster":  # the default misses the bound
+            known = value_of(section)
+        reached = known.point if known else section.search_ratio or 0.0
         return _RANKS[section.verdict], bool(_earlier(result, name)), -reached
 
     found = [_line(result, name) for name in sorted(sections, key=order)]

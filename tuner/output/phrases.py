@@ -174,17 +174,6 @@ def worth(contribution: Contribution) -> str:
     return ratio(contribution.speedup)
 
 
-def worth_unknown(result: Result) -> list[str]:
-    """Return the recommended settings of which nothing tells what they are worth.
-
-    The batch is none of them: both are compared at their best one.
-    """
-    found = result.contributions or []
-    told = {BATCH, *(knob for c in found for knob in (c.knob, *c.along))}
-    winner = result.winners[result.recommended_class].configuration
-    return [f"{knob}={value}" for knob, value in winner.items() if knob not in told]
-
-
 def _prose(text: object) -> str:
     """Keep a value from being anything but words in Markdown, in a table or outside."""
     words = re.sub(r"([\\`*\[\]<>|#~$]|(?<!\w)_|_(?!\w))", r"\\\1", " ".join(str(text).split()))
