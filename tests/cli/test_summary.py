@@ -1,11 +1,14 @@
 """The end of a run: every class, the commands that follow, and nothing that has to be scrolled."""
 
+import json
 import math
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from tests.command import Here
+from tests.made_up import MadeUpFake
 from tests.output.test_figures import SAMPLE
 from tests.output.test_headline import UNDECIDED, with_winner
 from tuner.cli import summary
@@ -118,3 +121,26 @@ def test_a_gain_is_green_only_where_it_is_confirmed() -> None:
         if "x" in segment.text and segment.text.strip()[0].isdigit()
     ]
     assert ["green" in style for style in styles] == [True, True, False]
+
+
+def test_a_warning_is_printed_once_when_it_comes_up(here: Here, tmp_path: Path) -> None:
+    study = ("--model", "fake@seed=2,noise=0.03", "--hw", "fake", "--budget", "12s", "--out", "out")
+    first, again = here(*study, testbed=MadeUpFake()), here(*study, testbed=MadeUpFake())
+    result = read_result(tmp_path / "out/result.json")
+    assert result.warnings
+    for warning in result.warnings:
+        assert first.stdout.count(f"warning: {warning}") == first.stdout.count(warning) == 1
+        assert warning not in again.stdout  # rendered again, nothing has come up
+    assert f"({len(result.warnings)} warning" in first.stdout
+
+
+def test_live_lines_name_the_class_of_what_is_best_and_never_what_is_slower(
+    here: Here, tmp_path: Path
+) -> None:
+    study = ("--model", "fake@seed=2,noise=0.03", "--hw", "fake", "--budget", "12s", "--json")
+    events = map(json.loads, here(*study, testbed=MadeUpFake()).stdout.splitlines())
+    best = [event for event in events if event["type"] == "best_so_far"]
+    assert {(event["winner_class"], event["name"]) for event in best} == {
+        ("launch_only", "no code change"), ("same", "same precision"), ("reduced", "bf16"),
+    }  # fmt: skip
+    assert min(event["ratio"] for event in best) > 1

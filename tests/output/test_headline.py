@@ -104,7 +104,7 @@ def test_where_the_default_misses_the_bound_the_rate_in_time_is_the_gain() -> No
     told = found(result)["same precision"]
     assert told.startswith("in time at 21.7 (")
     assert told.endswith("items/s, where the default misses the bound at any rate")
-    assert [line.name for line in class_lines(result)][0] == "bf16"
+    assert class_lines(result)[0].name == "bf16"
     assert "1262 MiB" in class_lines(result)[1].price
 
 
