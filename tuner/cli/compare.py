@@ -14,7 +14,6 @@ from tuner.cli.summary import print_classes
 from tuner.cli.tables import wide_console
 from tuner.output.compare import Comparison, compare, find_studies
 from tuner.output.phrases import elsewhere
-from tuner.output.price import price
 from tuner.output.report import write_comparison
 from tuner.output.values import default_value, ratio
 
@@ -42,8 +41,6 @@ def _show(comparison: Comparison) -> None:
         of = f"{r.model_title} · {r.framework} {version} · {begun} UTC · default {default_value(r)}"
         console.print(Text.assemble((study.name, "bold"), f"  {of}"))
         print_classes(console, r)
-        if price(r):
-            console.print(Text(f"at the price of {price(r)}"))
         if study.row is not None:
             asked = elsewhere(study.row)
             by = f"on {', '.join(study.row.hosts)}" + (f"; elsewhere: {asked}" if asked else "")

@@ -151,4 +151,4 @@ def show_index(folder: Path, rows: Sequence[Row]) -> None:
 
 def print_classes(console: Console, result: Result) -> None:
     """Print a line for each class of a study among others."""
-    _print(console, _of_classes(result, console.width, 1))
+    _print(console, _of_classes(result, console.width, _DETAILS[0].per_class))

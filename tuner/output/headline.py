@@ -57,6 +57,8 @@ class ClassLine(msgspec.Struct, frozen=True):
     """What the program needs: 3 lines of code."""
     call: str
     """What a call takes, where the metric does not say it: call 1,435 ms (default 326)."""
+    same_as: str
+    """A narrower class whose winner this is as well; empty if there is none."""
 
     @property
     def reached(self) -> str:
@@ -127,6 +129,7 @@ def _line(result: Result, name: str) -> ClassLine:
         outputs=_outputs(winner.output_drift) if is_priced and is_reduced else "",
         code=_code(configuration) if is_priced else "",
         call=short_call(winner, result) if is_priced else "",
+        same_as=earlier,
     )
 
 
