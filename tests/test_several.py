@@ -17,8 +17,8 @@ from tests.space.spaces import machine
 from tuner.errors import Interrupted, UsageError
 from tuner.galleries import MODELS
 from tuner.launchers.describe import find_model, gallery_cards
-from tuner.output.index import best_guide, reached, recommended
-from tuner.output.values import ratio
+from tuner.output.headline import class_lines
+from tuner.output.index import best_guide, recommended
 from tuner.record.files import read_result
 from tuner.record.index import Index, Row, held_alone, read_index, write_index_file
 from tuner.several import select, shares
@@ -112,7 +112,7 @@ def test_models_are_added_to_the_index_and_not_measured_twice(
         for row in found.values():
             result = read_result(begun / "all" / row.folder / "result.json")
             assert f"{row.folder.replace('@', '%40')}/report" in text
-            assert ratio(result.winners["same"].speedup) in text
+            assert all(line.reached in text.replace("\\", "") for line in class_lines(result))
             assert best_guide(result).split(",")[0] in text
     for row in found.values():  # what the links name is there
         assert (begun / "all" / row.folder / "report.html").exists()
@@ -296,13 +296,10 @@ def test_the_index_says_what_was_found_and_marks_what_did_not_win(begun: Path) -
     if result.verdict == "faster":
         assert row.speedup == result.speedup
         assert row.configuration == result.winners[result.recommended_class].configuration
-    won = msgspec.structs.replace(result.winners["same"], verdict="faster")
-    for verdict, said in (("ambiguous", "not decided: "), ("keep_default", "keep the default: ")):
-        lost = msgspec.structs.replace(won, verdict=verdict)
-        for winner, mark in ((won, ""), (lost, said)):
-            shown = msgspec.structs.replace(result, winners={**result.winners, "same": winner})
-            assert reached(shown, "same") == mark + ratio(won.speedup)
     text = (begun / "all" / "index.md").read_text()
+    for line in class_lines(result):
+        mark = "**" if line.verdict == "faster" else ""
+        assert f"{line.name}: {mark}{line.reached}{mark}" in text.replace("\\", "")
     assert recommended(result) in text.replace("\\", "")
     assert "tune-framework --models" in text
 

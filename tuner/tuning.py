@@ -54,6 +54,7 @@ from tuner.record.journal import (
     Phase,
     SessionOpened,
     StudyFinished,
+    WarningNoted,
     WinnerClass,
 )
 from tuner.record.launch import Purpose
@@ -66,6 +67,7 @@ from tuner.request import Request
 from tuner.space.baselines import what_apt_adds
 from tuner.space.launching import gpu_of
 from tuner.space.listing import upper_size
+from tuner.space.overrides import warnings_of
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm
 from tuner.study.costs import Budget
@@ -253,6 +255,7 @@ def run_study(
         result = write(study)
         if not is_finished:
             store.add(StudyFinished(result.verdict))
+            _say_unsaid(store, plan, result, listen)
         listen(StudyEnds(plan.workload.label(), result.verdict, str(plan.folder)))
         return result
 
@@ -283,6 +286,17 @@ def _say_again(store: Store, request: Request, session: SessionOpened, listen: L
     listen(Warned(f"this study is finished: nothing is measured; to go on with it: {goes_on}"))
     if changed := environment_changed(store, request):
         listen(Warned(changed))
+
+
+def _say_unsaid(store: Store, plan: Plan, result: Result, listen: Listener) -> None:
+    """Say the warnings that only the complete study shows; others were said when they came up.
+
+    store: of a study that was measured in this session.
+    """
+    said = {*warnings_of(plan.facts), *(note.text for note in store.all(WarningNoted))}
+    for text in result.warnings:
+        if text not in said:
+            listen(Warned(text))
 
 
 def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -> Context:

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from tests.command import command
-from tuner.cli.progress import duration, progress
+from tuner.cli.progress import progress
 from tuner.record.events import (
     BestSoFar,
     LaunchBegins,
@@ -27,6 +27,7 @@ from tuner.record.events import (
     WaitingForModel,
     Warned,
 )
+from tuner.record.figures import duration
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 
@@ -47,9 +48,9 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
         listen(PhaseBegins("explore", "up to 864 combinations"))
         listen(LaunchBegins(1, "", Purpose.SEARCH))
         listen(Warned("the host is busy"))
-        listen(BestSoFar("workload.batch=16", 1.5))
-        listen(BestSoFar("workload.batch=16 fake.streams=2", 1.6))
-        listen(BestSoFar("workload.batch=16 fake.streams=2", 1.61))  # no new leader: no line
+        listen(BestSoFar("a=1", 1.5, "launch_only", "no code change"))
+        listen(BestSoFar("b=2", 1.6, "reduced", "bf16"))
+        listen(BestSoFar("b=2", 1.61, "reduced", "bf16"))  # no new leader: no line
         listen(RoundEnds(2, {"recommended": (1.5, 1.2, 1.9)}, is_preliminary=True))
     lines = out.getvalue().splitlines()
     assert lines.pop(0).endswith(
@@ -60,8 +61,9 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     assert "told of 31 configurations by one (here), two, three and 2 more" in lines.pop(1)
     assert "explore: up to 864" in lines[1]
     assert "warning: the host is busy" in lines[2]
-    assert "1.50x the default at its best batch: default, workload.batch=16" in lines[3]
-    assert "1.60x the default at its best batch: workload.batch=16 fake.streams=2" in lines[4]
+    best = "best so far, {}x the default at its best batch: {}"
+    assert best.format("no code change: 1.50", "a=1") in lines[3]
+    assert best.format("bf16: 1.60", "b=2") in lines[4]
     assert lines[5].endswith("recommended 1.50x (1.20 - 1.90), preliminary")
 
 
@@ -200,7 +202,7 @@ def test_on_a_terminal_it_redraws_and_clears_up(tmp_path: Path) -> None:
     assert process.returncode == 0, text[-2000:]
     for expected in ("measuring", "best so far", "time left", "\x1b["):
         assert expected in text
-    assert "recommended.toml" in text.splitlines()[-1]
+    assert "report.html" in text.splitlines()[-1]
 
 
 def test_no_thread_draws_while_the_engine_waits() -> None:

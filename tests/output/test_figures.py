@@ -213,7 +213,7 @@ def test_speedups_show_the_default_the_baselines_and_the_winners_with_their_inte
     result = whole()
     chart, svg = drawn("speedups", result)
     names = texts(svg)
-    assert {"default", "launch_only", "same", "reduced"} <= set(names)
+    assert {"default", "no code change", "same precision", "bf16"} <= set(names)
     confirmed = next(b for b in result.baselines if b.speedup and not b.same_as)
     assert confirmed.speedup is not None
     point, low, high = (confirmed.speedup.point, confirmed.speedup.low, confirmed.speedup.high)
@@ -237,7 +237,7 @@ def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: 
             msgspec.structs.replace(result, winners=result.winners | {"same": winner})
         )
         assert chart is not None
-        row = next(r for r in chart.spec["data"]["values"] if r["name"] == "same")
+        row = next(r for r in chart.spec["data"]["values"] if r["name"] == "same precision")
         return row["low"], row["high"], row["told"]
 
     assert extent(Interval(point, point / 1.2, point * 1.2, 0.95))[:2] == (point / 1.2, point * 1.2)

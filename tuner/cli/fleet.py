@@ -16,7 +16,7 @@ from rich.text import Text
 
 from tuner.cli.errors import complain
 from tuner.cli.json_lines import write_line
-from tuner.cli.progress import duration, plain, progress
+from tuner.cli.progress import plain, progress
 from tuner.cli.streams import is_output_lost
 from tuner.cli.tables import wide_console
 from tuner.fleet.ray_cluster import RayCluster
@@ -25,6 +25,7 @@ from tuner.fleet.wishes import as_everywhere, wishes_of
 from tuner.output.fleet import told
 from tuner.output.phrases import elsewhere
 from tuner.record.events import Event
+from tuner.record.figures import duration
 from tuner.record.index import Row
 from tuner.request import Request
 

@@ -21,7 +21,6 @@ from rich.table import Table
 from rich.text import Text
 
 from tuner.cli.printable import made_printable
-from tuner.output.phrases import verdict_line
 from tuner.record.events import (
     BestSoFar,
     Event,
@@ -47,9 +46,11 @@ from tuner.record.events import (
     WaitingForQuiet,
     Warned,
 )
-from tuner.record.figures import figure
+from tuner.record.figures import duration, figure
+from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome, counts_as_measured
+from tuner.space.catalogue import class_title
 from tuner.space.knobs_of.launch import BATCH
 
 _RECENT = 8
@@ -57,14 +58,6 @@ _NAMED = 3
 """Earlier studies that are told by name."""
 _BEFORE = "reading the host and the model"
 """Shown until a study begins."""
-
-
-def duration(seconds: float) -> str:
-    """Write seconds as 1:02:03 or 4:05."""
-    whole = max(0, round(seconds))
-    hours, rest = divmod(whole, 3600)
-    minutes, secs = divmod(rest, 60)
-    return f"{hours}:{minutes:02d}:{secs:02d}" if hours else f"{minutes}:{secs:02d}"
 
 
 def _named(label: str) -> str:
@@ -79,7 +72,9 @@ class _State:
     def __init__(self) -> None:
         self.began = time.monotonic()
         self.workload, self.phase = _BEFORE, ""
-        self.launch = self.stage = self.best = self.leader = self.announcement = ""
+        self.launch = self.stage = self.announcement = ""
+        self.best: dict[str, BestSoFar] = {}
+        """By class."""
         self.launches: dict[int, str] = {}
         """What launches that have begun are called."""
         self.waited_s = math.inf
@@ -94,7 +89,8 @@ class _State:
         self.workload, self.budget_s = event.workload, event.budget_s
         self.folder = event.folder
         self.deadline = time.monotonic() + event.budget_s - event.resumed_s
-        self.best = self.leader = self.confirmed = ""
+        self.best.clear()
+        self.confirmed = ""
         self.n_measured, self.n_failed = event.n_measured, event.n_failed
 
     def count(self, event: LaunchDone) -> None:
@@ -142,10 +138,22 @@ def _ended(event: LaunchDone) -> str:
     return f"  {event.purpose} {told} ({event.seconds:.1f} s): {name}"
 
 
+def _leader(event: BestSoFar) -> str:
+    """Write the best of a class."""
+    ratio = f"{event.ratio:.2f}x the default at its best batch"
+    return f"{event.name}: {ratio}: {_named(event.label)}"
+
+
+def _class_name(name: str) -> str:
+    """Name what a round compares: a class, or what is verified."""
+    is_class = name in {str(klass) for klass in WinnerClass}
+    return class_title(WinnerClass(name)) if is_class else name
+
+
 def _speedups(event: RoundEnds) -> str:
     """Write the speedups by a round; empty before there are any."""
     parts = [
-        f"{name} {point:.2f}x ({low:.2f} - {high:.2f})" if high < 1000 else f"{name} {point:.2f}x"
+        f"{_class_name(name)} {point:.2f}x" + (f" ({low:.2f} - {high:.2f})" if high < 1000 else "")
         for name, (point, low, high) in event.speedups.items()
     ]
     early = ", preliminary" if event.is_preliminary and parts else ""
@@ -214,9 +222,11 @@ def _line(event: Event, state: _State) -> str | None:
             state.count(event)
             return _ended(event)
         case BestSoFar():
-            text = f"{event.ratio:.2f}x the default at its best batch: {_named(event.label)}"
-            is_new, state.leader, state.best = event.label != state.leader, event.label, text
-            return f"  best so far {text}" if is_new else None  # the drift moves ratios all along
+            known = state.best.get(event.winner_class)
+            state.best[event.winner_class] = event
+            is_new = known is None or known.label != event.label
+            # the drift moves ratios all along
+            return f"  best so far, {_leader(event)}" if is_new else None
         case GainsAhead() | VerdictReached() | RoundEnds():
             return _confirming(event, state)
         case WaitingForModel():
@@ -237,7 +247,7 @@ def _line(event: Event, state: _State) -> str | None:
             return f"warning: {event.text}"
         case StudyEnds():
             state.phase = state.launch = state.stage = ""
-            return f"{event.workload}: {verdict_line(event.verdict)}; written to {event.folder}"
+            return f"{event.workload}: written to {event.folder}"
         case HostSeen():
             kind = f" (kind {event.kind})" if event.kind else ""
             return f"host {event.host}{kind}: {event.fault or 'takes part'}"
@@ -275,14 +285,17 @@ def _view(state: _State) -> Group:
     table.add_column(style="dim")
     failed = f", {state.n_failed} failed" if state.n_failed else ""
     stage = f" ({state.stage})" if state.stage else ""
-    rows = {
-        "phase": f"{state.workload}  {state.phase}",
-        "measuring": f"{state.launch}{stage}" or "-",
-        "launches": f"{state.n_measured} measured{failed}",
-        "best so far": state.best or "-",
-        **({"confirmed": state.confirmed} if state.confirmed else {}),
-    }
-    for name, text in rows.items():
+    leaders = sorted(state.best.values(), key=lambda event: -event.ratio)
+    best = [_leader(event) for event in leaders] or ["-"]
+    rows = [
+        ("phase", f"{state.workload}  {state.phase}"),
+        ("measuring", f"{state.launch}{stage}" or "-"),
+        ("launches", f"{state.n_measured} measured{failed}"),
+        ("best so far", best[0]),
+        *(("", text) for text in best[1:]),
+        *([("confirmed", state.confirmed)] if state.confirmed else []),
+    ]
+    for name, text in rows:
         table.add_row(name, Text(text))  # not markup: labels hold what a user typed
     used_s = state.budget_s - state.left_s()
     bar = ProgressBar(total=state.budget_s or 1.0, completed=used_s, width=40)

@@ -1,145 +1,154 @@
-"""The table at the end of a run: default, baselines, the three winners."""
+"""The end of a run: what was found class by class, the next commands, and where the report is."""
 
 from __future__ import annotations
 
+import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.table import Table
+import msgspec
+from rich.console import Console
 from rich.text import Text
 
+from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.output.caveats import disturbance, faster_still
-from tuner.output.evidence import drift, typical
-from tuner.output.index import best_guide, lines_of, reached, unfinished
-from tuner.output.phrases import (
-    against_as_run,
-    best_candidate,
-    is_recommended,
-    noise_floor,
-    removed,
-    same_settings,
-    settings,
-    standing,
-    verdict_line,
-    with_along,
-    worth,
-    worth_unknown,
-)
-from tuner.output.price import price
-from tuner.output.values import default_value, ratio, winner_ratio
+from tuner.output.headline import ClassLine, NextStep, class_lines, next_steps, what_was_tuned
+from tuner.output.index import lines_of, unfinished
+from tuner.output.phrases import against_as_run
 from tuner.record.index import Row
-from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
 
-_STYLES = {"faster": "bold green", "keep_default": "bold", "ambiguous": "bold yellow"}
+_HEIGHT = 24
+"""Lines of the smallest terminal in use: the end of a run is read without scrolling."""
+_STYLES = {"faster": "bold green", "keep_default": "", "ambiguous": "yellow"}
+_GAP = "  "
+
+
+class _Detail(msgspec.Struct, frozen=True):
+    """How much is said, where less has to fit."""
+
+    per_class: int
+    """Lines."""
+    per_note: int
+
+
+_DETAILS = (_Detail(3, 3), _Detail(2, 3), _Detail(1, 2), _Detail(1, 1), _Detail(1, 0))
+"""From the fullest on; the first that fits is taken."""
+
+
+def show(result: Result, folder: Path) -> None:
+    """Print what a study found."""
+    show_all([(result, folder)])
+
+
+def show_all(found: Sequence[tuple[Result, Path]]) -> None:
+    """Print what the studies of a run found, each with its folder."""
+    console = wide_console()
+    for detail in _DETAILS:
+        blocks = [_block(result, folder, console.width, detail) for result, folder in found]
+        height = sum(_height(line, console.width) for block in blocks for line in block)
+        if height + len(blocks) <= _HEIGHT:  # a blank line before each
+            break
+    for block in blocks:
+        console.print()
+        _print(console, block)
+
+
+def _print(console: Console, lines: Sequence[Text]) -> None:
+    for line in lines:
+        console.print(line, soft_wrap=True)  # a command stays one line to copy
+
+
+def _height(line: Text, width: int) -> int:
+    return max(1, math.ceil(line.cell_len / width))
+
+
+def _block(result: Result, folder: Path, width: int, detail: _Detail) -> list[Text]:
+    """Return what is said of a study, on lines as wide as the terminal; commands may be wider."""
+    lines = [Text(_cut(printable(what_was_tuned(result)), width), style="bold")]
+    lines += _of_classes(result, width, detail.per_class)
+    for note in _notes(result):
+        shown = _rows(note.split(" "), width, detail.per_note, gap=" ")
+        lines += [Text(text, style="yellow") for text in shown]
+    n = len(result.warnings)
+    warned = f" ({n} warning{'s' if n > 1 else ''})" if n else ""
+    steps = [s for s in next_steps(result, folder) if not s.file or (folder / s.file).exists()]
+    steps.append(NextStep("report", shlex.quote(str(folder / "report.html")) + warned))
+    labels = max(len(step.label) for step in steps) + 1
+    for step in steps:
+        label = f"{printable(step.label):<{labels}}"
+        lines.append(Text.assemble((label, "bold"), printable(step.command)))
+    return lines
+
+
+def _of_classes(result: Result, width: int, n_rows: int) -> list[Text]:
+    """Write each class on at most `n_rows` lines; what finds no room is in the report."""
+    lines = class_lines(result)
+    names = max(len(line.name) for line in lines) + len(_GAP)
+    return [text for line in lines for text in _of_class(line, names, width, n_rows)]
+
+
+def _of_class(line: ClassLine, names: int, width: int, n_rows: int) -> list[Text]:
+    room = max(20, width - names)
+    if line.verdict == "faster":
+        gain = f"{line.gain} ({line.interval})" if line.interval else line.gain
+        told = [gain, *([line.evidence] if line.evidence else []), *line.price]
+        rows = _rows(told, room, n_rows, gap=_GAP)
+    else:
+        rows = _rows(line.reached.split(" "), room, n_rows, gap=" ")
+    found = [Text.assemble((f"{printable(line.name):<{names}}", "bold"))]
+    found[0].append(rows[0], style=_STYLES[line.verdict])
+    return [*found, *(Text(" " * names + row) for row in rows[1:])]
+
+
+def _rows(parts: Sequence[str], width: int, n_rows: int, *, gap: str) -> list[str]:
+    """Put parts on at most `n_rows` lines; words that find no room end in dots."""
+    rows: list[str] = []
+    for part in map(printable, parts):
+        if rows and len(rows[-1]) + len(gap) + len(part) <= width:
+            rows[-1] += gap + part
+        elif len(rows) < n_rows:
+            rows.append(_cut(part, width))
+        elif gap == " " and rows:
+            rows[-1] = _cut(f"{rows[-1]} {part}", width)
+            break
+    return rows
+
+
+def _cut(text: str, width: int) -> str:
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def _notes(result: Result) -> list[str]:
+    """Return what must be read together with the headline."""
+    now = against_as_run(result) if result.environment else ""
+    ignored = sorted({knob for w in result.winners.values() for knob in w.not_in_force})
+    return [
+        *([f"against how you run it now: {now}"] if now else []),
+        *([disturbance(result)] if disturbance(result) else []),
+        *([f"settings of the winners not in force: {', '.join(ignored)}"] if ignored else []),
+        *faster_still(result),
+    ]
 
 
 def show_index(folder: Path, rows: Sequence[Row]) -> None:
     """Print what several studies found, and where their index is."""
     console = wide_console()
-    console.print()
-    classes = [str(klass) for klass in WinnerClass]
-    table = Table("model", "framework", "default", "best guide", *classes, "verdict",
-                  box=None, pad_edge=False)  # fmt: skip
     for line in lines_of(folder, rows):
-        row, r = line.row, line.result
-        if r is None:
-            table.add_row(*map(Text, (row.model, row.framework, unfinished(row))))
+        console.print()
+        if line.result is None:
+            row = line.row
+            told = Text.assemble((f"{row.model} · {row.framework}", "bold"), f"  {unfinished(row)}")
+            console.print(told)
             continue
-        speedups = (reached(r, klass) for klass in classes)
-        cells = (row.model, row.framework, default_value(r), best_guide(r), *speedups,
-                 verdict_line(r.verdict))  # fmt: skip
-        table.add_row(*map(Text, cells))
-    console.print(table)
+        console.print(Text(what_was_tuned(line.result), style="bold"))
+        print_classes(console, line.result)
+    console.print()
     console.print(Text(f"all of them: {folder / 'index.html'}", style="dim"))
 
 
-def show(result: Result, folder: Path) -> None:
-    """Print what a study found."""
-    console = wide_console()
-    console.print()
-    headline = f"{result.model_title}, {result.framework}, {result.load_in_words()}: "
-    speedup = f"  {ratio(result.speedup)}" if result.speedup else ""
-    if of_launches := typical(result.winners[result.recommended_class]):
-        speedup += f" {of_launches}"
-    at_the_price = f"; {price(result)}" if price(result) else ""
-    console.print(
-        Text.assemble(
-            (headline, "bold"),
-            (verdict_line(result.verdict), _STYLES[result.verdict]),
-            speedup + at_the_price,
-        )
-    )
-    if removed(result):
-        console.print(Text.assemble(("environment: ", "bold"), removed(result)))
-        now = against_as_run(result)
-        console.print(Text.assemble(("against how you run it now: ", "bold"), now))
-    if disturbance(result):
-        console.print(Text(disturbance(result), style="bold yellow"))
-    for text in faster_still(result):
-        console.print(Text(text, style="bold yellow"))
-    console.print(_table(result))
-    for name, winner in result.winners.items():
-        earlier = same_settings(result, name)
-        shown = (
-            f"as {earlier}" if earlier else best_candidate(winner) + settings(winner.configuration)
-        )
-        if name == WinnerClass.REDUCED and winner.output_drift and not earlier:
-            shown += f"; outputs are off by {drift(winner.output_drift)}"
-        console.print(Text.assemble((f"{name}: ", "bold"), shown))
-    if result.contributions:
-        told = ", ".join(
-            f"{with_along(c)} {worth(c)}{'' if c.speedup else ' (in the search)'}"
-            for c in result.contributions
-        )
-        if unknown := worth_unknown(result):
-            told += f"; not measured: {', '.join(unknown)}"
-        console.print(Text.assemble(("the recommended settings are worth: ", "bold"), told))
-    ignored = sorted({k for w in result.winners.values() for k in w.not_in_force})
-    refused = sum("is not in force" in trial.reason for trial in result.trials)
-    is_any = any(w.verdict == "faster" for w in result.winners.values())
-    in_force = f"settings of the winners not in force: {', '.join(ignored) or 'none'}"
-    if not is_any and not ignored:
-        in_force = "nothing is proved to be faster"
-    if refused:
-        in_force += f"; {refused} trial(s) not credited because a setting was not in force"
-    console.print(Text(in_force))
-    for text in result.warnings:
-        console.print(Text(f"warning: {text}", style="yellow"))
-    paths = f"report: {folder / 'report.html'}"
-    if (settings_path := folder / "recommended.toml").exists():
-        paths += f"   settings: {settings_path}"
-    console.print(Text(paths))
-
-
-def _table(result: Result) -> Table:
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("")
-    table.add_column("speedup, 95 % interval", no_wrap=True)
-    table.add_column("")
-    table.add_row(
-        "default", "-" if result.default_meets_slo is False else "1.00x", default_value(result)
-    )
-    for baseline in result.baselines:
-        shown = f"{baseline.search_ratio:.2f}x in the search" if baseline.search_ratio else "-"
-        if baseline.speedup:
-            shown = ratio(baseline.speedup)
-        notes = [standing(baseline)] if standing(baseline) else []
-        if baseline.dead_settings:
-            notes.append(f"{len(baseline.dead_settings)} dead setting(s)")
-        if baseline.substituted:
-            notes.append(f"{len(baseline.substituted)} substituted")
-        table.add_row(Text(baseline.name), shown, Text(", ".join(notes) or "baseline"))
-    for name, winner in result.winners.items():
-        mark = ", recommended" if is_recommended(result, name) else ""
-        table.add_row(
-            Text(name, style="bold"),
-            winner_ratio(winner),
-            Text(verdict_line(winner.verdict) + mark, style=_STYLES[winner.verdict]),
-        )
-    table.caption = (
-        f"against the default, each at its best batch; noise floor {noise_floor(result)}"
-    )
-    table.caption_justify = "left"
-    return table
+def print_classes(console: Console, result: Result) -> None:
+    """Print a line for each class of a study among others."""
+    _print(console, _of_classes(result, console.width, _DETAILS[0].per_class))

@@ -18,7 +18,7 @@ from tuner.cli.json_lines import write_line
 from tuner.cli.paths import is_utf8
 from tuner.cli.progress import plain, progress
 from tuner.cli.streams import is_output_lost
-from tuner.cli.summary import show, show_index
+from tuner.cli.summary import show_all, show_index
 from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
@@ -168,8 +168,8 @@ def _tune(request: Request, testbed: Testbed, *, as_json: bool) -> None:
     for each in finished:
         if each.result is None:
             complain(f"{each.framework}: {each.error}")
-        elif not as_json:
-            show(each.result, each.folder)
+    if not as_json:
+        show_all([(each.result, each.folder) for each in finished if each.result is not None])
     if is_output_lost():
         for folder in (shlex.quote(str(f.folder)) for f in finished if f.result is not None):
             complain(f"nothing else is lost; print what was found: tune-framework report {folder}")

@@ -13,7 +13,7 @@ from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerC
 from tuner.record.launch import Purpose
 from tuner.record.output_check import MIN_TOP1_INPUTS
 from tuner.record.store import Store
-from tuner.space.catalogue import is_default, winner_class
+from tuner.space.catalogue import class_title, is_default, winner_class
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import never_launched
@@ -61,7 +61,7 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     texts += _of_the_budget(study, recommended)
     texts += _of_what_was_fixed(study, recommended)
     unknown = [
-        str(each)
+        class_title(each, claim.configuration)
         for each, claim in zip(WinnerClass, found, strict=True)
         if claim.verdict == "faster" and _is_unknown_beside(study, claims, claim)
     ]

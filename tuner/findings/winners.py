@@ -15,6 +15,7 @@ from tuner.findings.launches import (
     profile_of,
 )
 from tuner.findings.neighbours import beside_neighbour
+from tuner.findings.outlook import rounds_won, seconds_to_decide
 from tuner.findings.serving import serving_of
 from tuner.findings.stability import is_unstable, stability
 from tuner.findings.trials import rounded
@@ -139,6 +140,8 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         validations=validations_of(study.store, claim.configuration),
         cpu_share=cpu_share(records),
         search_ratio=rounded(_hint(study.ledger, claims, claim)),
+        n_won=rounds_won(claims, claim),
+        seconds_to_decide=seconds_to_decide(study, claims, claim),
     )
 
 

@@ -17,7 +17,6 @@ from tuner.record.workload import PROGRAM, SERVICE
 from tuner.space.catalogue import describe, is_applied_inside
 from tuner.space.knobs_of.launch import BATCH
 
-_ANY_PROGRAM = "python serve.py"
 _OF_A_SERVER = ("--serve", "--url", "--requests")
 _ALSO_OF_A_SERVER = ("--header",)
 _OF_A_FILE = ("--model",)
@@ -41,11 +40,14 @@ def in_words(result: Result) -> list[tuple[str, str]]:
 
 
 def to_apply(result: Result) -> list[str]:
-    """Return the lines that put the recommendation into force, and nothing where there is none."""
+    """Return what beside `run` puts the recommendation into force, and proves it again.
+
+    Nothing where nothing is recommended.
+    """
     if result.verdict != "faster":
         return []
     winner = result.winners[result.recommended_class].configuration
-    lines = [f"tune-framework run recommended.toml -- {_ANY_PROGRAM}"]
+    lines = []
     if any(map(is_applied_inside, winner)):
         lines.append('model = tuner.apply("recommended.toml").prepare(model)')
     elif result.model_facts is not None and result.model_facts.form == SERVICE:

@@ -8,9 +8,9 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.output.phrases import settings, verdict_line
+from tuner.output.phrases import settings
 from tuner.output.report import render_index
-from tuner.output.values import ratio, winner_ratio
+from tuner.output.values import ratio
 from tuner.record.files import read_result, write_whole
 from tuner.record.index import PAGES, Index, Row, result_of, write_index_file
 from tuner.record.result import Result
@@ -51,7 +51,6 @@ def write_index(folder: Path, index: Index) -> None:
             hosts=hosts,
             best_guide=best_guide,
             unfinished=unfinished,
-            reached=reached,
             recommended=recommended,
         )
         write_whole(folder / name, text)
@@ -65,16 +64,6 @@ def unfinished(row: Row) -> str:
         "done": "its folder is gone",
     }
     return words.get(row.state, row.reason)
-
-
-def reached(result: Result, klass: str) -> str:
-    """Say what a class's winner reaches; what did not win is marked as such."""
-    winner = result.winners[klass]
-    if winner.verdict == "faster":
-        return ratio(winner.speedup)
-    told = verdict_line(winner.verdict)
-    is_known = winner.speedup is not None or winner.search_ratio is not None
-    return f"{told}: {winner_ratio(winner)}" if is_known else told
 
 
 def recommended(result: Result) -> str:

@@ -45,11 +45,10 @@ from tuner.output.values import (
     winner_value,
     worth_in_unit,
 )
-from tuner.record.configuration import Configuration, Value
+from tuner.record.configuration import Value
 from tuner.record.designed import DesignedCell
 from tuner.record.identities import card
 from tuner.record.index import CONFIRMED, Row
-from tuner.record.journal import WinnerClass
 from tuner.record.noisiness import floor_in_words
 from tuner.record.outcome import Outcome
 from tuner.record.result import (
@@ -61,7 +60,6 @@ from tuner.record.result import (
 )
 from tuner.record.workload import CPU
 from tuner.space.as_run import AS_RUN, shown
-from tuner.space.catalogue import winner_class
 from tuner.space.knobs_of.launch import BATCH
 
 
@@ -158,21 +156,6 @@ def _bare(configuration: dict[str, Value]) -> dict[str, Value]:
     return {knob: value for knob, value in configuration.items() if knob != BATCH}
 
 
-def with_reduced(result: Result) -> str:
-    """Write what reduced numerics gain beyond what is recommended; empty if nothing."""
-    winner, recommended = (
-        result.winners[WinnerClass.REDUCED],
-        result.winners[result.recommended_class],
-    )
-    reduces = winner_class(Configuration.of(winner.configuration)) is WinnerClass.REDUCED
-    if not reduces or winner.verdict != "faster" or winner.speedup is None:
-        return ""
-    gain = recommended.speedup if recommended.verdict == "faster" else None
-    if gain is not None and winner.speedup.point <= gain.point:
-        return ""
-    return f"{ratio(winner.speedup)} against the default: recommended.reduced.toml holds it"
-
-
 def noise_floor(result: Result) -> str:
     """Write the noise floor; one that is too high to mean anything as what it comes from."""
     return floor_in_words(result.noise_floor, result.noise.launch_sd)
@@ -189,17 +172,6 @@ def worth(contribution: Contribution) -> str:
     if contribution.speedup is None:
         return f"{contribution.ratio:.2f}x"
     return ratio(contribution.speedup)
-
-
-def worth_unknown(result: Result) -> list[str]:
-    """Return the recommended settings of which nothing tells what they are worth.
-
-    The batch is none of them: both are compared at their best one.
-    """
-    found = result.contributions or []
-    told = {BATCH, *(knob for c in found for knob in (c.knob, *c.along))}
-    winner = result.winners[result.recommended_class].configuration
-    return [f"{knob}={value}" for knob, value in winner.items() if knob not in told]
 
 
 def _prose(text: object) -> str:
@@ -293,7 +265,6 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "removed": removed,
     "against_as_run": against_as_run,
     "price": price,
-    "with_reduced": with_reduced,
     "compiling": compiling,
     "worth": worth,
     "with_along": with_along,

@@ -36,6 +36,21 @@ def _memory(winner: WinnerSection, default: DefaultSection) -> str:
     return f"memory {mine / 2**20:.0f} MiB (default {other / 2**20:.0f} MiB)"
 
 
+def short_memory(winner: WinnerSection, default: DefaultSection) -> str:
+    """Write the memory as briefly as can be: 681 MiB (default 423); empty where it is not known."""
+    return _memory(winner, default).removeprefix("memory ").replace(" MiB)", ")")
+
+
+def short_call(winner: WinnerSection, result: Result) -> str:
+    """Write the median time of a call where it is no metric: call 1,435 ms (default 326)."""
+    mine, other = winner.call, result.default.call
+    if mine is None or other is None or result.objective.metric != THROUGHPUT.metric:
+        return ""
+    return f"call {_milliseconds(mine.p50_s)} (default {_milliseconds(other.p50_s)})".replace(
+        " ms)", ")"
+    )
+
+
 def _energy(winner: WinnerSection, default: DefaultSection) -> str:
     mine, other = winner.joules_per_item, default.joules_per_item
     if mine is None or other is None:

@@ -19,6 +19,13 @@ from tuner.output.figures import FIGURES
 from tuner.output.figures.chart import Chart, in_page, specification
 from tuner.output.figures.drawing import NotDrawn, drawings
 from tuner.output.figures.studies import studies
+from tuner.output.headline import (
+    class_lines,
+    class_name,
+    in_short,
+    next_steps,
+    what_was_tuned,
+)
 from tuner.output.phrases import FILTERS, is_recommended
 from tuner.output.spending import KINDS, MEANING
 from tuner.record.files import write_whole
@@ -63,6 +70,13 @@ def _template(name: str) -> jinja2.Template:
     environment.globals |= {"is_recommended": is_recommended, "kinds": KINDS}
     environment.globals["kinds_meaning"] = MEANING
     environment.filters |= {"in_words": in_words, "to_apply": to_apply, "arms": arms}
+    environment.filters |= {
+        "class_lines": class_lines,
+        "class_name": class_name,
+        "in_short": in_short,
+        "next_steps": next_steps,
+        "what_was_tuned": what_was_tuned,
+    }
     return environment.get_template(name)
 
 

@@ -109,11 +109,15 @@ class LaunchDone(msgspec.Struct, frozen=True, tag="launch_done"):
 
 
 class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):
-    """The best configuration of the search; a search score, not a claim."""
+    """The best configuration of a class in the search, if it is above the default; no claim."""
 
     label: str
     ratio: float
-    """Against the default, both at their best batch."""
+    """Against the default, both at their best batch; above 1."""
+    winner_class: str
+    """The narrowest class that allows it."""
+    name: str
+    """The class for a reader: bf16, same precision, no code change."""
 
 
 class GainsAhead(msgspec.Struct, frozen=True, tag="gains_ahead"):

@@ -160,6 +160,13 @@ class WinnerSection(msgspec.Struct, frozen=True):
     search_ratio: float | None = None
     """Of a candidate without rounds, against the default in the search: a hint, not a claim. None
     of all others, and in results of earlier versions."""
+    n_won: int | None = None
+    """Rounds in which it beat the default. None where no round compared them, and in results of
+    earlier versions."""
+    seconds_to_decide: float | None = None
+    """Of further rounds that would decide a class which is not decided, as things look now. None
+    where it is decided, where no reasonable number of rounds would, and in results of earlier
+    versions."""
 
 
 class DefaultSection(msgspec.Struct, frozen=True):

@@ -71,6 +71,13 @@ def fault_of_value(knob: str, value: Value) -> str | None:
 
 
 _CLASSES = list(WinnerClass)
+_TITLES = {
+    WinnerClass.LAUNCH_ONLY: "no code change",
+    WinnerClass.SAME: "same precision",
+    WinnerClass.REDUCED: "reduced precision",
+}
+_PRECISIONS = {"mixed_bfloat16": "bf16", "high": "tf32", "1": "tf32"}
+"""Names of precisions where a knob's value is none."""
 
 
 @functools.lru_cache(maxsize=1 << 16)
@@ -86,6 +93,17 @@ def winner_class(configuration: Configuration) -> WinnerClass:
     if any(knob.needs_code_change for knob in knobs):
         return WinnerClass.SAME
     return WinnerClass.LAUNCH_ONLY
+
+
+def class_title(klass: WinnerClass, configuration: Configuration | None = None) -> str:
+    """Name a winner class for a reader; a reduced one by the precision that is set: bf16."""
+    found = {
+        _PRECISIONS.get(str(value), str(value)).lower()
+        for knob, value in (configuration or Configuration()).settings
+        if describe(knob).changes_numerics
+    }
+    is_named = klass is WinnerClass.REDUCED and found
+    return " and ".join(sorted(found)) if is_named else _TITLES[klass]
 
 
 def is_applied_inside(knob: str) -> bool:

@@ -385,12 +385,14 @@ class Claims:
         Of each of the two families any arm is called `faster` that is not in at most 2.5 %: one
         bound of two.
         """
+        return self._difference(configuration, differences).interval(self.level(configuration))
+
+    def level(self, configuration: Configuration) -> float:
+        """Return the two-sided level of an arm's interval."""
         level = self._levels.get(configuration)
         if level is None and self._has_early_rounds_alone(configuration):
             level = EARLY_ALPHA
-        if level is None:
-            level = shared_alpha(len(self._others), self._alpha)
-        return self._difference(configuration, differences).interval(level)
+        return shared_alpha(len(self._others), self._alpha) if level is None else level
 
     def _has_early_rounds_alone(self, configuration: Configuration) -> bool:
         n_early, rounds = self.rounds.n_early, self.rounds.worths

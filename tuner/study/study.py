@@ -20,7 +20,7 @@ from tuner.search.proposals import Proposal
 from tuner.search.search import Search
 from tuner.search.settling import Standing
 from tuner.space.baselines import Baseline
-from tuner.space.catalogue import is_default, winner_class
+from tuner.space.catalogue import class_title, is_default, winner_class
 from tuner.space.space import Space
 from tuner.study.contenders import Contenders
 from tuner.study.costs import Budget, Costs
@@ -264,12 +264,18 @@ class Study:
         if why := self.ledger.eligible.over_bound(proposal.configuration):
             outcome, reason, score = Outcome.OVER_BOUND, why, None
         self.search.tell(proposal, outcome, reason, score)
-        leader = self.ledger.leaders.best_in(WinnerClass.REDUCED)
-        if leader is not None:
+        self._name_leaders()
+
+    def _name_leaders(self) -> None:
+        """Say which configuration of each class is above the default, if any is."""
+        for klass in WinnerClass:
+            leader = self.ledger.leaders.best_in(klass)
+            if leader is None or is_default(leader[0]) or winner_class(leader[0]) is not klass:
+                continue
             ratio = self.ledger.ratio(leader[0])
-            # batches of the default are measured together and told one by one: its best is 1
-            if ratio is not None and (ratio >= 1 or not is_default(leader[0])):
-                self.listen(BestSoFar(leader[0].label(), ratio))
+            if ratio is not None and ratio > 1:
+                name = class_title(klass, leader[0])
+                self.listen(BestSoFar(leader[0].label(), ratio, str(klass), name))
 
     def standing(self) -> Standing:
         """Return how the study stands, as far as the search asks to settle a class."""

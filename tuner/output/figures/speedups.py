@@ -9,6 +9,7 @@ from tuner.output.figures.chart import (
     GREEN,
     GREY,
     ORANGE,
+    PURPLE,
     Chart,
     Rows,
     about_cut,
@@ -18,11 +19,23 @@ from tuner.output.figures.chart import (
     seen_interval,
     vertical_at,
 )
+from tuner.output.headline import class_name
 from tuner.record.interval import Interval
-from tuner.record.result import Result
+from tuner.record.result import Result, Verdict
 
-_DEFAULT, _BASELINE, _CANDIDATE, _RECOMMENDED = "default", "baseline", "candidate", "recommended"
-_COLOURS = {_DEFAULT: GREY, _BASELINE: BLUE, _CANDIDATE: ORANGE, _RECOMMENDED: GREEN}
+_DEFAULT, _BASELINE, _FASTER = "default", "baseline", "faster"
+_KINDS: dict[Verdict, str] = {
+    "faster": _FASTER,
+    "ambiguous": "not decided",
+    "keep_default": "not faster",
+}
+_COLOURS = {
+    _DEFAULT: GREY,
+    _BASELINE: BLUE,
+    _FASTER: GREEN,
+    "not decided": ORANGE,
+    "not faster": PURPLE,
+}
 
 
 def speedups(result: Result) -> Chart:
@@ -62,7 +75,8 @@ def speedups(result: Result) -> Chart:
         },
         *cut_ends(x, y),
     ]
-    marked = " Green is recommended." if any(r["kind"] == _RECOMMENDED for r in rows) else ""
+    is_confirmed = any(row["kind"] == _FASTER for row in rows)
+    marked = " Green is confirmed to be faster." if is_confirmed else ""
     hints = " Rings were seen in the search alone: hints, no claims." if n_hints else ""
     is_any = n_hints < len(rows) - 1  # the default's own apart
     how = ", with 95 % intervals of fresh, interleaved launches" if is_any else ""
@@ -84,10 +98,9 @@ def _rows(result: Result) -> Rows:
     told = [_row(b.name, _BASELINE, b.speedup, b.search_ratio) for b in shown]
     rows += sorted((row for row in told if row), key=lambda row: row["point"] if row else 0.0)
     for name, winner in result.winners.items():
-        is_recommended = name == result.recommended_class and winner.verdict == "faster"
         if winner.configuration:
-            kind = _RECOMMENDED if is_recommended else _CANDIDATE
-            rows.append(_row(name, kind, winner.speedup, winner.search_ratio))
+            kind, of_class = _KINDS[winner.verdict], class_name(winner, name)
+            rows.append(_row(of_class, kind, winner.speedup, winner.search_ratio))
     return [row for row in rows if row is not None]
 
 

@@ -1,4 +1,4 @@
-"""What several studies recommend, each with its interval."""
+"""What several studies found of each class, with its interval."""
 
 from __future__ import annotations
 
@@ -15,22 +15,30 @@ from tuner.output.figures.chart import (
     seen_interval,
     vertical_at,
 )
+from tuner.output.headline import class_lines
 
 _COLOURS = {"faster": GREEN, "keep the default": BLUE, "not decided": ORANGE}
 _WORDS = {"faster": "faster", "keep_default": "keep the default", "ambiguous": "not decided"}
 
 
 def studies(comparison: Comparison) -> Chart | None:
-    """Draw the speedup of each study's recommended class; None where none has one."""
+    """Draw the speedup of each class of each study; None where none has one."""
     rows = []
     for study in comparison.studies:
-        result = study.result
-        speedup = result.winners[result.recommended_class].speedup
-        if speedup is not None:
-            seen = seen_interval(speedup)
-            told = f"{study.name}: {seen['told']}"
-            rows.append({"study": study.name, "point": speedup.point, **seen,
-                         "verdict": _WORDS[result.verdict], "told": told})  # fmt: skip
+        for line in class_lines(study.result):
+            speedup = study.result.winners[line.winner_class].speedup
+            if speedup is None or line.same_as:
+                continue
+            seen, name = seen_interval(speedup), f"{study.name}: {line.name}"
+            rows.append(
+                {
+                    "study": name,
+                    "point": speedup.point,
+                    **seen,
+                    "verdict": _WORDS[line.verdict],
+                    "told": f"{name}: {seen['told']}",
+                }
+            )
     if not rows:
         return None
     x = ratio_axis("point", rows)
@@ -52,7 +60,7 @@ def studies(comparison: Comparison) -> Chart | None:
     ]  # fmt: skip
     return Chart(
         "Speedups",
-        "What each study recommends, or would have, against its own default, with 95 % intervals."
+        "What each study found of each class, against its own default, with 95 % intervals."
         + about_cut(rows),
         {"data": {"values": rows}, "height": {"step": 24}, "layer": layers},
     )

@@ -1,0 +1,164 @@
+"""The headline: a line per class, the best confirmed first, each with its price and its command."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.output.test_figures import SAMPLE
+from tuner.output.headline import class_lines, in_short, next_steps, what_was_tuned
+from tuner.output.report import render
+from tuner.record.files import read_result
+from tuner.record.interval import Interval
+from tuner.record.result import Result
+
+UNDECIDED: dict[str, Any] = {
+    "verdict": "ambiguous",
+    "speedup": Interval(1.2, 0.9, 1.5, 0.95),
+    "n_rounds": 5,
+    "n_won": 5,
+    "seconds_to_decide": 700.0,
+}
+
+
+def with_winner(result: Result, name: str, **changes: Any) -> Result:
+    """Return a result with another winner of a class; it recommends what it did."""
+    winner = msgspec.structs.replace(result.winners[name], **changes)
+    changed = msgspec.structs.replace(result, winners=result.winners | {name: winner})
+    if name != result.recommended_class:
+        return changed
+    return msgspec.structs.replace(changed, verdict=winner.verdict, speedup=winner.speedup)
+
+
+def found(result: Result) -> dict[str, str]:
+    """Return what is said of each class, by its name."""
+    return {line.name: line.reached for line in class_lines(result)}
+
+
+def test_each_class_is_a_line_with_its_price_the_best_first() -> None:
+    lines = class_lines(read_result(SAMPLE))
+    assert [line.name for line in lines] == ["bf16", "same precision", "no code change"]
+    assert lines[0].reached == "2.92x faster (2.59 - 3.30)"
+    assert lines[0].price == [
+        "37.16 items/s", "635 MiB (default 423)", "drift 2 %, top-1 100 %", "3 lines of code",
+        "call 430 ms (default 326)",
+    ]  # fmt: skip
+    assert lines[1].price == ["21.7 items/s", "1262 MiB", "2 lines of code", "call 1,435 ms"]
+    assert lines[2].code == ""
+
+
+def test_what_is_not_decided_says_which_budget_would_decide_it() -> None:
+    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    told = "1.20x, not decided (0.90 - 1.50), won 5 of 5 rounds"
+    assert found(result)["no code change"] == f"{told}: about 12 more minutes would decide it"
+    hopeless = with_winner(result, "launch_only", seconds_to_decide=None)
+    assert found(hopeless)["no code change"] == f"{told}: more time would hardly decide it"
+    earlier = with_winner(result, "launch_only", seconds_to_decide=None, n_won=None)
+    assert found(earlier)["no code change"] == "1.20x, not decided (0.90 - 1.50)"
+    seen = {"speedup": None, "search_ratio": 1.3, "n_rounds": 0, "n_won": None}
+    hint = with_winner(result, "launch_only", **seen)
+    assert found(hint)["no code change"] == (
+        "1.30x in the search, not decided, about 12 more minutes would decide it"
+    )
+
+
+def test_a_confirmed_reduced_winner_is_not_hidden_behind_what_is_not_decided() -> None:
+    result = with_winner(read_result(SAMPLE), "same", **UNDECIDED)
+    assert result.verdict == "ambiguous"
+    assert [line.name for line in class_lines(result)][:2] == ["bf16", "no code change"]
+    assert in_short(result) == "bf16 2.92x faster"
+    for template in ("report.md.j2", "report.html.j2"):
+        text = render(result, template)
+        headline = "2.92x faster (2.59 - 3.30)"
+        assert text.index("bf16 2.92x faster") < text.index(headline) < text.index("not decided")
+
+
+@pytest.mark.parametrize("verdict", ["ambiguous", "keep_default"])
+def test_what_is_slower_than_the_default_is_never_called_best(verdict: str) -> None:
+    slower: dict[str, Any] = {"verdict": verdict, "speedup": Interval(0.9, 0.7, 1.1, 0.95)}
+    result = read_result(SAMPLE)
+    for name in result.winners:
+        result = with_winner(result, name, **slower)
+    for template in ("report.md.j2", "report.html.j2"):
+        head = render(result, template).partition("three winners")[0]
+        for called in ("0.90x faster", "best candidate", "best so far"):
+            assert called not in head
+    assert "faster" not in in_short(result)
+
+
+def test_classes_with_one_winner_have_its_price_once() -> None:
+    result = read_result(SAMPLE)
+    same = msgspec.structs.asdict(result.winners["same"])
+    lines = class_lines(with_winner(result, "reduced", **same))
+    assert [line.name for line in lines] == [
+        "same precision", "no code change", "reduced precision"
+    ]  # fmt: skip
+    assert (lines[2].reached, lines[2].price) == ("as same precision", [])
+
+
+def test_where_the_default_misses_the_bound_the_rate_in_time_is_the_gain() -> None:
+    result = msgspec.structs.replace(read_result(SAMPLE), default_meets_slo=False)
+    for name in result.winners:
+        result = with_winner(result, name, speedup=None)
+    told = found(result)["same precision"]
+    assert told.startswith("in time at 21.7 (")
+    assert told.endswith("items/s, where the default misses the bound at any rate")
+    assert class_lines(result)[0].name == "bf16"
+    assert "1262 MiB" in class_lines(result)[1].price
+
+
+def test_nothing_of_the_default_is_no_gain() -> None:
+    result = with_winner(
+        read_result(SAMPLE), "reduced", verdict="keep_default", configuration={}, speedup=None
+    )
+    assert found(result)["reduced precision"] == "keep the default"
+
+
+def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
+    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    steps = {step.label: step.command for step in next_steps(result, Path("my studies/one"))}
+    assert list(steps) == ["ship", "with bf16", "go on"]
+    run = "tune-framework run 'my studies/one/recommended{}.toml' -- python serve.py"
+    assert steps["ship"] == run.format("")
+    assert steps["with bf16"] == run.format(".reduced")
+    assert steps["go on"] == (
+        "tune-framework --model resnet50 --framework torch --extend 12m --out 'my studies/one'"
+    )
+
+
+@pytest.mark.parametrize(
+    ("command", "folder", "goes_on"),
+    [
+        ("tune-framework --model m --budget=5m", None, "tune-framework --model m --extend 12m"),
+        (
+            "tune-framework --models m,n --hw auto --out all",
+            "all/m-torch",
+            "tune-framework --hw auto --model resnet50 --framework torch --extend 12m "
+            "--out all/m-torch",
+        ),
+        ("tune-framework --models m --fleet auto", "x", None),
+        ("tuner.tune('m')", "x", None),
+        ("tune-framework 'open", "x", None),
+    ],
+)
+def test_the_command_that_goes_on_is_that_of_the_study(
+    command: str, folder: str | None, goes_on: str | None
+) -> None:
+    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = msgspec.structs.replace(result, command=command)
+    steps = next_steps(result, None if folder is None else Path(folder))
+    assert next((s.command for s in steps if s.label == "go on"), None) == goes_on
+
+
+def test_there_is_nothing_to_go_on_for_where_no_time_would_decide_it() -> None:
+    result = with_winner(
+        read_result(SAMPLE), "launch_only", **{**UNDECIDED, "seconds_to_decide": None}
+    )
+    assert "go on" not in [step.label for step in next_steps(result)]
+
+
+def test_what_was_tuned_is_said_with_where_and_for_how_long() -> None:
+    assert what_was_tuned(read_result(SAMPLE)) == (
+        "resnet50 · torch · offline · AMD EPYC, 2 cores · 30:06"
+    )

@@ -1,0 +1,307 @@
+"""The headline of a result as data: a line for each class of winners, the best confirmed first.
+
+Terminal, reports, index and comparison all render these lines.
+"""
+
+from __future__ import annotations
+
+import math
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from tuner.output.phrases import same_settings
+from tuner.output.price import short_call, short_memory
+from tuner.output.serving import highest_rate
+from tuner.output.values import value_of
+from tuner.record.configuration import Configuration
+from tuner.record.figures import duration, figure
+from tuner.record.identities import card
+from tuner.record.interval import Interval
+from tuner.record.journal import WinnerClass
+from tuner.record.output_check import OutputCheck
+from tuner.record.result import Result, Verdict, WinnerSection
+from tuner.record.workload import CPU
+from tuner.space.catalogue import class_title, describe, winner_class
+
+ANY_PROGRAM = "python serve.py"
+"""Stands for the user's own in commands."""
+_MANY_TOP1 = 64
+"""Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
+_RANKS: dict[Verdict, int] = {"faster": 0, "ambiguous": 1, "keep_default": 2}
+_OF_A_RUN = ("--budget", "--extend", "--out", "--framework", "--models")
+"""Options that the command which goes on with a study has anew."""
+
+
+class ClassLine(msgspec.Struct, frozen=True):
+    """What was found of a class, each part in words; parts that say nothing are empty."""
+
+    winner_class: str
+    name: str
+    verdict: Verdict
+    gain: str
+    """2.53x faster; 1.20x, not decided; keep the default."""
+    interval: str
+    """Of the gain: 2.12 - 3.01."""
+    evidence: str
+    """What a verdict that claims nothing rests on, and what would decide it."""
+    value: str
+    """41 items/s."""
+    memory: str
+    """681 MiB (default 423)."""
+    outputs: str
+    """How far reduced precision changes them: drift 2 %, top-1 98 %."""
+    code: str
+    """What the program needs: 3 lines of code."""
+    call: str
+    """What a call takes, where the metric does not say it: call 1,435 ms (default 326)."""
+    same_as: str
+    """A narrower class whose winner this is as well; empty if there is none."""
+
+    @property
+    def reached(self) -> str:
+        """Return the gain with its interval, and of a class that claims nothing all evidence."""
+        told = f"{self.gain} ({self.interval})" if self.interval else self.gain
+        return f"{told}, {self.evidence}" if self.evidence else told
+
+    @property
+    def price(self) -> list[str]:
+        """Return what is said beside a confirmed gain, what matters most first."""
+        parts = (self.value, self.memory, self.outputs, self.code, self.call)
+        return [part for part in parts if part]
+
+
+class NextStep(msgspec.Struct, frozen=True):
+    """A command to copy."""
+
+    label: str
+    command: str
+    file: str = ""
+    """The file of the study's folder that it needs."""
+
+
+def class_lines(result: Result) -> list[ClassLine]:
+    """Return a line for each class: confirmed ones by their gain, then others by theirs."""
+    sections = {name: result.winners[name] for name in map(str, WinnerClass)}
+
+    def order(name: str) -> tuple[int, bool, float]:
+        section = sections[name]
+        known = section.speedup
+        if known is None and section.verdict == "faster":  # the default misses the bound
+            known = value_of(section)
+        reached = known.point if known else section.search_ratio or 0.0
+        return _RANKS[section.verdict], bool(_earlier(result, name)), -reached
+
+    found = [_line(result, name) for name in sorted(sections, key=order)]
+    told = False
+    for i, line in enumerate(found):  # the default's is told once
+        found[i] = _without_default(line) if told else line
+        told = told or bool(line.memory or line.call)
+    return found
+
+
+def _without_default(line: ClassLine) -> ClassLine:
+    memory, call = (text.partition(" (")[0] for text in (line.memory, line.call))
+    return msgspec.structs.replace(line, memory=memory, call=call)
+
+
+def _line(result: Result, name: str) -> ClassLine:
+    winner = result.winners[name]
+    configuration = Configuration.of(winner.configuration)
+    is_faster = winner.verdict == "faster"
+    earlier = _earlier(result, name)
+    is_priced = is_faster and not earlier
+    gain, interval, evidence = _reached(result, winner)
+    if earlier:
+        gain, interval, evidence = f"as {class_title(WinnerClass(earlier))}", "", ""
+    is_reduced = winner_class(configuration) is WinnerClass.REDUCED
+    return ClassLine(
+        winner_class=name,
+        name=class_name(winner, name),
+        verdict=winner.verdict,
+        gain=gain,
+        interval=interval,
+        evidence=evidence,
+        value=_value(winner, result) if is_priced else "",
+        memory=short_memory(winner, result.default) if is_priced else "",
+        outputs=_outputs(winner.output_drift) if is_priced and is_reduced else "",
+        code=_code(configuration) if is_priced else "",
+        call=short_call(winner, result) if is_priced else "",
+        same_as=earlier,
+    )
+
+
+def _earlier(result: Result, name: str) -> str:
+    """Return a narrower class whose winner is this one's as well; empty if there is none."""
+    winner = result.winners[name]
+    earlier = same_settings(result, name) if winner.configuration else ""
+    is_same = bool(earlier) and result.winners[earlier].verdict == winner.verdict
+    return earlier if is_same else ""
+
+
+def _reached(result: Result, winner: WinnerSection) -> tuple[str, str, str]:
+    """Return the gain, its interval, and the evidence of a gain that is not claimed."""
+    speedup = winner.speedup
+    if winner.verdict == "faster":
+        if speedup is not None:
+            return f"{speedup.point:.2f}x faster", _interval(speedup), ""
+        by_default = "answers none" if result.default_silence else "misses the bound at any rate"
+        return f"in time at {highest_rate(winner, result)}", "", f"where the default {by_default}"
+    if winner.verdict == "keep_default":
+        if speedup is None:
+            return "keep the default", "", ""
+        tried = f"tried {speedup.point:.2f}x ({_interval(speedup)})"
+        return "keep the default", "", tried
+    if speedup is not None:
+        return f"{speedup.point:.2f}x, not decided", _interval(speedup), _undecided(winner)
+    if winner.search_ratio is not None and winner.search_ratio >= 1:
+        return f"{winner.search_ratio:.2f}x in the search, not decided", "", _undecided(winner)
+    return "not decided", "", _undecided(winner)
+
+
+def _interval(speedup: Interval) -> str:
+    high = f"{speedup.high:.2f}" if speedup.high < 1000 else "unbounded"
+    return f"{speedup.low:.2f} - {high}"
+
+
+def _undecided(winner: WinnerSection) -> str:
+    """Say what is known of a class that is not decided, and which budget would decide it."""
+    if winner.speedup is None and winner.seconds_to_decide is None:
+        return winner.reason
+    n = winner.n_rounds
+    won = "" if winner.n_won is None else f"won {winner.n_won} of {_counted(n, 'round')}"
+    if winner.seconds_to_decide is not None:
+        needed = f"about {more_time(winner.seconds_to_decide)} would decide it"
+        return f"{won}: {needed}" if won else needed
+    is_large = winner.speedup is not None and winner.speedup.point > 1 + winner.noise_floor
+    return f"{won}: more time would hardly decide it" if won and is_large else won
+
+
+def more_time(seconds: float) -> str:
+    """Write seconds that a study should go on for: 1 more minute, 12 more minutes."""
+    return _counted(_minutes(seconds), "more minute")
+
+
+def _counted(n: int, what: str) -> str:
+    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+
+
+def _minutes(seconds: float) -> int:
+    return max(1, math.ceil(seconds / 60))
+
+
+def _value(winner: WinnerSection, result: Result) -> str:
+    value = value_of(winner)
+    if value is None or winner.speedup is None:  # else the gain holds it
+        return ""
+    return f"{figure(value.point)} {result.objective.unit}"
+
+
+def _outputs(check: OutputCheck | None) -> str:
+    """Say how far outputs are from the default's, and how often the class is the same."""
+    if check is None or not check.n_inputs:
+        return ""
+    told = f"drift {100 * check.drift:.2g} %"
+    if check.accuracy is not None:
+        return f"{told}, accuracy {check.accuracy:.4g}"
+    agree = check.top1_agreement if check.top1_all is None else check.top1_all
+    if agree is None or check.n_inputs < _MANY_TOP1:
+        return told
+    return f"{told}, top-1 {100 * agree:.3g} %"
+
+
+def _code(configuration: Configuration) -> str:
+    n = sum(describe(knob).needs_code_change for knob, _ in configuration.settings)
+    return f"{_counted(n, 'line')} of code" if n else ""
+
+
+def class_name(winner: WinnerSection, name: str) -> str:
+    """Name a class for a reader: bf16, same precision, no code change."""
+    return class_title(WinnerClass(name), Configuration.of(winner.configuration))
+
+
+def in_short(result: Result) -> str:
+    """Return the headline in a few words, as a title has them: bf16 2.53x faster."""
+    best = class_lines(result)[0]
+    if best.verdict == "faster":
+        return f"{best.name} {best.gain}"
+    return "not decided" if best.verdict == "ambiguous" else "keep the default"
+
+
+def what_was_tuned(result: Result) -> str:
+    """Say what was measured, where, and for how long: resnet50 · torch · offline · ..."""
+    identity = result.host.identity
+    cores = identity["quota_cores"] or identity["physical_cores"]
+    host = f"{identity['processor']['model']}, {figure(cores)} core{'' if cores == 1 else 's'}"
+    if result.device != CPU:
+        host = card(identity["gpus"][0])
+    parts = (result.model, result.framework, result.load_in_words(), host)
+    return " · ".join((*parts, duration(result.seconds.wall)))
+
+
+def next_steps(result: Result, folder: Path | None = None) -> list[NextStep]:
+    """Return the commands that ship what is confirmed, and the one that decides what is not.
+
+    folder: the study's, as seen from where the commands will be typed; None for the folder itself.
+    """
+    steps = []
+    for line in class_lines(result):
+        winner = result.winners[line.winner_class]
+        if winner.verdict != "faster" or _earlier(result, line.winner_class):
+            continue
+        is_recommended = winner.configuration == _recommended(result)
+        file = "recommended.toml" if is_recommended else f"recommended.{line.winner_class}.toml"
+        path = file if folder is None else shlex.quote(str(folder / file))
+        label = "ship" if is_recommended else f"with {line.name}"
+        command = f"tune-framework run {path} -- {ANY_PROGRAM}"
+        steps.append(NextStep(label, command, file))
+    steps.sort(key=lambda step: step.label != "ship")
+    if command := _goes_on(result, folder):
+        steps.append(NextStep("go on", command))
+    return steps
+
+
+def _recommended(result: Result) -> dict[str, object] | None:
+    is_any = result.verdict == "faster"
+    return dict(result.winners[result.recommended_class].configuration) if is_any else None
+
+
+def _goes_on(result: Result, folder: Path | None) -> str:
+    """Return the command that measures for as long as would decide all; empty if none would."""
+    seconds = [
+        winner.seconds_to_decide
+        for winner in result.winners.values()
+        if winner.verdict == "ambiguous" and winner.seconds_to_decide is not None
+    ]
+    try:
+        words = shlex.split(result.command) if seconds else []
+    except ValueError:  # a result that was written by hand
+        words = []
+    if words[:1] != ["tune-framework"] or "--fleet" in words:
+        return ""
+    anew = _OF_A_RUN if folder is not None else ("--budget", "--extend")
+    kept = [word for word in _without(words, anew) if word != "--json"]
+    if folder is not None:
+        is_one_of_several = any(word.partition("=")[0] == "--models" for word in words)
+        kept += ["--model", result.model] if is_one_of_several else []
+        kept += ["--framework", result.framework]
+    kept += ["--extend", f"{_minutes(max(seconds))}m"]
+    kept += [] if folder is None else ["--out", str(folder)]
+    return shlex.join(kept)
+
+
+def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
+    """Return a command line without options that take a value."""
+    kept: list[str] = []
+    is_value = False
+    for word in words:
+        name, equals, _ = word.partition("=")
+        if is_value:
+            is_value = False
+        elif name in options:
+            is_value = not equals
+        else:
+            kept.append(word)
+    return kept
