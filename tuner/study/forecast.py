@@ -282,7 +282,7 @@ def warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -
     study.notes.warn(
         f"a launch takes about {_told(launch_s)} here and the smallest claim {_told(claim_s)}; the "
         f"{_told(left_s)} that are left {held}; {_told(used_s + wanted_s)} for this study alone "
-        f"would hold baselines, a search and verdicts{least} (--budget is for all studies of a run)",
+        f"would hold baselines, a search and verdicts{least} (--budget is for all of a run)",
         is_passing=True,
     )
 
