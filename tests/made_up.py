@@ -104,7 +104,7 @@ def described() -> tuple[ModelCard, ModelFacts]:
     ref, card = find_model("fake", MODELS)
     facts = describe_model(ref, "fake", 0)
     # on this clock a launch costs the same on every host
-    return card, msgspec.structs.replace(facts, import_s=START_S, build_s=0.0)
+    return card, msgspec.structs.replace(facts, import_s=START_S, build_s=0.0, call_s=SLICE_S)
 
 
 def read_back(configuration: Configuration) -> tuple[ReadBack, ...]:

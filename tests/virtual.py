@@ -147,7 +147,7 @@ class VirtualHost(ThisHost):
     def ask(self, *given: Any, **named: Any) -> Reply:
         reply = super().ask(*given, **named)
         if isinstance(reply, ModelFacts):
-            return msgspec.structs.replace(reply, import_s=START_S, build_s=0.0)
+            return msgspec.structs.replace(reply, import_s=START_S, build_s=0.0, call_s=ASK_S)
         return reply
 
     def watch_idle(self, seconds: float) -> Interference:
