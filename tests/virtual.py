@@ -38,7 +38,6 @@ from tuner.launchers.testbed import ThisHost
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.launch import Interference
 from tuner.record.protocol import Command, Measured, Reply
-from tuner.record.workload import ModelFacts
 
 START_S, ASK_S = 0.1, 0.01
 """What the start of a launch's processes and each of its steps take: as on a quick, quiet host."""
@@ -143,12 +142,6 @@ class VirtualHost(ThisHost):
     def __init__(self) -> None:
         self._virtual = VirtualClock()
         super().__init__(self._virtual, _group_on(self._virtual), MOST_TOGETHER)
-
-    def ask(self, *given: Any, **named: Any) -> Reply:
-        reply = super().ask(*given, **named)
-        if isinstance(reply, ModelFacts):
-            return msgspec.structs.replace(reply, import_s=START_S, build_s=0.0, call_s=ASK_S)
-        return reply
 
     def watch_idle(self, seconds: float) -> Interference:
         self._virtual.advance(seconds)

@@ -23,8 +23,8 @@ from tuner.request import Request
 
 _LARGER = 1.01
 """Times an earlier budget: a larger one goes on with a finished study, the same one does not."""
-_LAUNCHES = 3
-"""Launches without which nothing can be compared: the reference, the default and another."""
+_LAUNCHES = 2
+"""Launches without which nothing can be compared: of the default and another."""
 _MARGIN = 1.1
 """The least budget that is named is this many times what was estimated: it is not refused again."""
 _GIVEN = ("--budget", "--extend")

@@ -190,7 +190,7 @@ def test_where_winners_must_bear_one_the_first_rounds_end_beside_a_neighbour(
     store: Store, tmp_path: Path, n_rounds: int, wanted: bool
 ) -> None:
     search(store, DEFAULT, FIRM)
-    step = Round([DEFAULT, FIRM], n_rounds + 1, Purpose.CONFIRM)
+    step = Round([DEFAULT, FIRM], n_rounds + 1, Purpose.CONFIRM, n_rounds)
     assert is_beside_neighbour(robust(store, tmp_path), step) is wanted
 
 

@@ -343,7 +343,7 @@ def test_the_same_command_renders_a_finished_study_again(
     cwd, result, _ = copied
     before = {p.name for p in (cwd / "out/launches").iterdir()}
     journal = (cwd / "out/study.jsonl").read_bytes()
-    arguments = ("--model", FAULTY, "--hw", "fake", "--budget", "20m", "--out", "out")
+    arguments = ("--model", FAULTY, "--hw", "fake", "--budget", "20s", "--out", "out")
     monkeypatch.setenv("FAKE_THREADS", "8")
     testbed = MadeUpFake()
     done = here(*arguments, "--learn-from", "out", testbed=testbed)
@@ -380,7 +380,7 @@ def test_what_is_made_again_of_a_finished_study_is_said(copied: Finished) -> Non
     cwd, result, _ = copied
     for name in ("study.db", "result.json", "recommended.toml"):
         (cwd / "out" / name).unlink()
-    again = made_up_study(cwd, FAULTY, "20m")
+    again = made_up_study(cwd, FAULTY, "20s")
     assert any("study.db was damaged" in warning for warning in again["warnings"])
     assert again["winners"] == result["winners"]
     assert again["seconds"] == result["seconds"]
