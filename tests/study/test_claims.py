@@ -11,6 +11,7 @@ from tuner.measurement.confirmation import (
     EARLY_ALPHA,
     FIRST_LOOK,
     LOOKS,
+    fallback_alphas,
     look_level,
     t_interval,
 )
@@ -517,13 +518,37 @@ def test_its_rounds_count_where_it_is_confirmed_again_and_its_level_is_spent(sto
     assert claim.speedup.low == pytest.approx(math.exp(low))
 
 
-def test_the_default_is_the_one_that_was_fastest_in_the_later_rounds(store: Store) -> None:
+def test_the_default_is_at_its_best_batch_though_the_machine_is_faster_in_some_rounds(
+    store: Store,
+) -> None:
     for number in range(1, FIRST_LOOK + 1):
         launches = add_launches(store, number, {DEFAULT: 2.0, TUNED: 2.5})
         store.add(EarlyRound(TUNED, launches))
-        add_round(store, number, {DEFAULT: 0.0, DEFAULT_16: 0.2, TUNED: 0.5})
+        add_round(store, number, {DEFAULT_16: 0.2, TUNED: 0.5})
     chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
     assert claims(store, chosen=chosen).default == DEFAULT_16
+
+
+def test_no_look_has_a_larger_level_than_what_any_class_has_in_the_end(store: Store) -> None:
+    rounds(store, gain=0.3, n=4)
+    for n_before in range(4):
+        level = look_level(n_before)
+        chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS, level=level)
+        interim = claims(store, chosen=chosen, n_rounds=4)
+        assert interim.level(TUNED) < min(fallback_alphas([1.0, 1.0, 1.0], level))
+
+
+def test_an_early_winner_without_later_rounds_keeps_its_level_as_a_finalist(store: Store) -> None:
+    add_early_rounds(store, 0.5)
+    chosen = ArmsChosen((OTHER, TUNED), None, at_reference=False, looks=LOOKS)
+    assert claims(store, chosen=chosen).level(TUNED) == EARLY_ALPHA
+
+
+def test_what_was_compared_before_is_shown_though_there_was_no_time_to_go_on(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    claim = claims(store, chosen=OTHER_CHOSEN).claim(WinnerClass.SAME)
+    assert (claim.configuration, claim.n_rounds) == (TUNED, 4)
+    assert claim.speedup is not None
 
 
 def gone_on(

@@ -49,7 +49,8 @@ WORTH_HAVING = 0.1
 """A gain beyond which nobody would keep the default; where noise hides more, nothing is decided."""
 
 INTERIM_ALPHA = 0.001
-"""Two-sided level of a look before the last round: five of them add 0.3 % to the error rate."""
+"""Two-sided level of a look before the last round: five of them add 0.3 % to the error rate. It is
+less by as much as the level of the last look is (`interim_level`)."""
 EARLY_ALPHA = 0.01
 """Two-sided level of an early verdict, which the later ones do without: one arm, at four rounds."""
 WEIGHTS = (0.8, 0.1, 0.1)
@@ -74,6 +75,11 @@ def look_level(n_before: int, spent: float = 0.0) -> float:
     0.04, 0.008, 0.0016, ...: together less than 0.05. spent: what an early verdict has taken of it.
     """
     return (ALPHA - spent) * LOOK_SHARE * (1 - LOOK_SHARE) ** n_before
+
+
+def interim_level(last_level: float) -> float:
+    """Return the two-sided level of a look before a last one that has `last_level`."""
+    return INTERIM_ALPHA * last_level / ALPHA
 
 
 def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, float]:
@@ -195,23 +201,43 @@ def expected_half_width(
     return float(-stdtrit(freedom, alpha / 2)) * launch_sd * math.sqrt(2 / n_rounds)
 
 
+class RoundFit(msgspec.Struct, frozen=True):
+    """The worths of rounds as sums of a round's effect, an arm's, and what is left."""
+
+    effects: list[float | None]
+    """Of each arm; None of one that took no part. Differences of them mean something."""
+    noise: Noise | None
+    """The spread of single launches; None where nothing is left to estimate it from."""
+
+
+def fit_rounds(table: Sequence[Sequence[float | None]]) -> RoundFit:
+    """Fit rounds x arms of worths by least squares, None where an arm took no part.
+
+    What the machine did in a round is taken out, also of arms that took part in different rounds.
+    """
+    cells = [(i, j, y) for i, row in enumerate(table) for j, y in enumerate(row) if y is not None]
+    n_arms = max(map(len, table), default=0)
+    if not cells:
+        return RoundFit([None] * n_arms, None)
+    rounds, arms, values = (np.array(column) for column in zip(*cells, strict=True))
+    known_rounds, known_arms = np.unique(rounds), np.unique(arms)
+    design = np.hstack([rounds[:, None] == known_rounds, arms[:, None] == known_arms])
+    fit, _, rank, _ = np.linalg.lstsq(design.astype(float), values, rcond=None)
+    found = dict(zip(known_arms.tolist(), fit[len(known_rounds) :].tolist(), strict=True))
+    effects = [found.get(j) for j in range(n_arms)]
+    freedom = len(values) - int(rank)
+    if freedom < 1:
+        return RoundFit(effects, None)
+    residual = values - design @ fit
+    return RoundFit(effects, Noise(float(np.sqrt((residual**2).sum() / freedom)), freedom))
+
+
 def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:
     """Estimate the noise from rounds x arms of worths, None where an arm took no part.
 
-    Each value is its round's effect plus its arm's plus what is left: the spread of single
-    launches. Returns None where nothing is left to estimate it from.
+    Returns None where nothing is left to estimate it from.
     """
-    cells = [(i, j, y) for i, row in enumerate(table) for j, y in enumerate(row) if y is not None]
-    if not cells:
-        return None
-    rounds, arms, values = (np.array(column) for column in zip(*cells, strict=True))
-    design = np.hstack([rounds[:, None] == np.unique(rounds), arms[:, None] == np.unique(arms)])
-    fit, _, rank, _ = np.linalg.lstsq(design.astype(float), values, rcond=None)
-    freedom = len(values) - int(rank)
-    if freedom < 1:
-        return None
-    residual = values - design @ fit
-    return Noise(float(np.sqrt((residual**2).sum() / freedom)), freedom)
+    return fit_rounds(table).noise
 
 
 def judge(interval: Interval, floor: float) -> Verdict:
@@ -253,10 +279,6 @@ class ArmSeries(msgspec.Struct, frozen=True):
         """Return this arm less another, over the rounds in which both were measured."""
         pairs = zip(self.values, other.values, strict=True)
         return [a - b for a, b in pairs if a is not None and b is not None]
-
-    def since(self, n_rounds: int) -> ArmSeries:
-        """Return the series without its first rounds."""
-        return ArmSeries(self.values[n_rounds:])
 
     def known(self) -> list[float]:
         """Return the measured values."""

@@ -14,13 +14,13 @@ from tuner.measurement.confirmation import (
     ALPHA,
     EARLY_ALPHA,
     FIRST_LOOK,
-    INTERIM_ALPHA,
     LOOKS,
     Difference,
     Noise,
     difference,
-    estimate_noise,
     fallback_alphas,
+    fit_rounds,
+    interim_level,
     judge,
     shared_alpha,
 )
@@ -33,7 +33,7 @@ from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
 from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
-from tuner.study.rounds import Rounds
+from tuner.study.rounds import Rounds, Worths
 
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
@@ -82,7 +82,7 @@ class Claims:
         self.noise = self._noise()
         self._is_interim = is_interim
         last_level = chosen.level if chosen else ALPHA
-        self._alpha = INTERIM_ALPHA if is_interim else last_level
+        self._alpha = interim_level(last_level) if is_interim else last_level
         self._settled = settled
         self._levels = self._finalists_levels()
 
@@ -92,7 +92,9 @@ class Claims:
         In the order of the arms, which was fixed before the first round.
         """
         finalists = [c for c in self._finalists.values() if not is_default(c)]
-        tested = [c for c in self._arms_chosen if c in finalists]
+        tested = [
+            c for c in self._arms_chosen if c in finalists and not self._has_early_rounds_alone(c)
+        ]
         if self._is_interim:
             return dict.fromkeys(tested, self._alpha)
         found = [(c, self.differences(c)) for c in tested]
@@ -108,19 +110,18 @@ class Claims:
         Best is compared with best; choosing by the very data that is compared can only flatter
         the default.
         """
-        means = {}
-        # the machine may have drifted since an early verdict, whose rounds had other arms
-        has_later = len(self.rounds.launches) > self.rounds.n_early
-        first = self.rounds.n_early if has_later else 0
-        for batch in self._ledger.batches:
-            configuration = self._ledger.at_batch(Configuration(), batch)
-            if self._ledger.eligible.over_bound(configuration):
-                continue
-            known = self.rounds.series(configuration).since(first).known()
-            if known:
-                means[configuration] = statistics.fmean(known)
-        if means:
-            return max(means, key=means.__getitem__)
+        arms, table = self._table(self.rounds.worths)
+        # batches that took part in different rounds: the machine may have drifted in between
+        effects = dict(zip(arms, fit_rounds(table).effects, strict=True))
+        defaults = (self._ledger.at_batch(Configuration(), b) for b in self._ledger.batches)
+        known = {
+            c: effect
+            for c in defaults
+            if not self._ledger.eligible.over_bound(c)
+            if (effect := effects.get(c)) is not None
+        }
+        if known:
+            return max(known, key=known.__getitem__)
         searched = self._ledger.leaders.default_at_best()
         return searched[0] if searched else Configuration()
 
@@ -137,9 +138,14 @@ class Claims:
         if configuration is not None:
             took_part = [i for i, values in enumerate(rounds) if configuration in values]
             rounds = rounds[: took_part[-1] + 1] if took_part else []
+        _, table = self._table(rounds)
+        return fit_rounds(table).noise or Noise(self._ledger.estimates.launch_sd, _MANY)
+
+    @staticmethod
+    def _table(rounds: Sequence[Worths]) -> tuple[list[Configuration], list[list[float | None]]]:
+        """Return the arms of rounds, and the worths of each in every round."""
         arms = list(dict.fromkeys(c for values in rounds for c in values))
-        table = [[values.get(c) for c in arms] for values in rounds]
-        return estimate_noise(table) or Noise(self._ledger.estimates.launch_sd, _MANY)
+        return arms, [[values.get(c) for c in arms] for values in rounds]
 
     def noise_floor(self, klass: WinnerClass) -> float:
         """Return the noise floor at the replication of what is said of a class."""
@@ -337,7 +343,7 @@ class Claims:
 
     def _is_left_out(self, klass: WinnerClass) -> bool:
         finalist = self._finalists[klass]
-        is_arm = is_default(finalist) or finalist in self.arms
+        is_arm = is_default(finalist) or finalist in self.arms or bool(self.differences(finalist))
         return not is_arm and self._ledger.eligible.may_win(finalist)
 
     def open_arms(self) -> list[Configuration]:
@@ -389,14 +395,15 @@ class Claims:
 
     def level(self, configuration: Configuration) -> float:
         """Return the two-sided level of an arm's interval."""
+        if self._has_early_rounds_alone(configuration):
+            return EARLY_ALPHA
         level = self._levels.get(configuration)
-        if level is None and self._has_early_rounds_alone(configuration):
-            level = EARLY_ALPHA
         return shared_alpha(len(self._others), self._alpha) if level is None else level
 
     def _has_early_rounds_alone(self, configuration: Configuration) -> bool:
         n_early, rounds = self.rounds.n_early, self.rounds.worths
-        return n_early > 0 and not any(configuration in later for later in rounds[n_early:])
+        is_early = any(configuration in earlier for earlier in rounds[:n_early])
+        return is_early and not any(configuration in later for later in rounds[n_early:])
 
     def lead(self, configuration: Configuration, other: Configuration) -> Interval | None:
         """Return an arm's interval against another, together with all arms' over all finalists."""

@@ -6,6 +6,7 @@ from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, expected_hal
 from tuner.record.configuration import Configuration
 from tuner.record.events import PhaseBegins, RoundEnds, VerdictReached
 from tuner.record.journal import EarlyRound, WinnerClass
+from tuner.record.soundness import RESULT
 from tuner.space.catalogue import is_default, winner_class
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
@@ -22,18 +23,20 @@ def early_verdict(study: Study) -> Steps[None]:
     """
     rounds = study.store.all(EarlyRound)
     arm = rounds[-1].arm if rounds else _clear_leader(study)
-    if arm is None or len(rounds) >= FIRST_LOOK or study.store.n_extensions:
+    if arm is None or study.store.n_extensions or (study.store.folder / RESULT).is_file():
         return
     arms = confirmation_arms(study, [arm])
-    study.listen(PhaseBegins("early verdict", f"the default against {arm.label()}"))
+    if len(rounds) < FIRST_LOOK:
+        study.listen(PhaseBegins("early verdict", f"the default against {arm.label()}"))
     for number in range(len(rounds) + 1, FIRST_LOOK + 1):
         records = yield from ask(EarlyLook(arms, number))
         if isinstance(records, NoTime):
             return
         study.store.add(EarlyRound(arm, tuple(record.request.id for record in records)))
         study.listen(RoundEnds(number, {}))
-    claim = make_claims(study).claim_of(winner_class(arm), arm)
-    if claim.verdict == "faster" and claim.speedup is not None:
+    claim = make_claims(study).claim(winner_class(arm))
+    is_won = claim.configuration == arm and claim.verdict == "faster"
+    if is_won and claim.speedup is not None:
         found = claim.speedup.point, claim.speedup.low, claim.speedup.high
         seconds = study.budget.used_s()
         yield from ask(Publish())
@@ -50,7 +53,8 @@ def _clear_leader(study: Study) -> Configuration | None:
     if default is None or ledger.objective.slo is not None or study.preference.bears_neighbours:
         return None  # a server's rate, or what a neighbour leaves, takes longer rounds
     leader = study.contenders.contender(
-        WinnerClass.REDUCED, lambda c: not is_default(c) and not unproven(study, c)
+        WinnerClass.REDUCED,
+        lambda c: not (is_default(c) or unproven(study, c) or ledger.unobservable(c)),
     )
     score = ledger.score(leader)
     if score is None or is_default(leader):
