@@ -8,8 +8,6 @@ one that was stopped.
 from __future__ import annotations
 
 import math
-import re
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -27,7 +25,6 @@ _LAUNCHES = 2
 """Launches without which nothing can be compared: of the default and another."""
 _MARGIN = 1.1
 """The least budget that is named is this many times what was estimated: it is not refused again."""
-_GIVEN = ("--budget", "--extend")
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -131,16 +128,3 @@ def check_round(
         f"launches takes {least_s:.2g} s here, with what precedes it; give at least {enough_s}s, "
         "and some minutes for a verdict"
     )
-
-
-def going_on(command: str) -> str:
-    """Return the command that goes on with a study for ten minutes; of a Python call, how."""
-    if not command.startswith("tune-framework"):
-        return "the same call with extend='10m' in the place of budget"
-    words, kept = iter(shlex.split(command)), []
-    for word in words:
-        if word in _GIVEN:
-            next(words, None)
-        elif not re.match(rf"({'|'.join(_GIVEN)})=", word):
-            kept.append(word)
-    return shlex.join([*kept, "--extend", "10m"])

@@ -137,6 +137,8 @@ def plan(
     if not is_strict:
         check_budget(request.budget_s, frameworks)
     meant = (*frameworks, *request.together)
+    if request.extends:  # one study of those that were begun with these restrictions
+        meant = (*meant, *card.frameworks)
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
     check_known(request.restrictions, known)

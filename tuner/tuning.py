@@ -30,11 +30,11 @@ from tuner.grants import (
     check_continued,
     check_round,
     extension_s,
-    going_on,
 )
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Waiting
 from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.output.continuing import going_on
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, plan
@@ -229,7 +229,7 @@ def run_study(
         if not is_finished:  # describing the model has used some
             listen(TimeLeft(budget.left_s()))
         if is_finished:
-            _say_again(store, request, session, listen)
+            _say_again(store, plan, request, session, listen)
         elif not sessions and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
@@ -280,10 +280,17 @@ def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:
     )
 
 
-def _say_again(store: Store, request: Request, session: SessionOpened, listen: Listener) -> None:
+def _say_again(
+    store: Store, plan: Plan, request: Request, session: SessionOpened, listen: Listener
+) -> None:
     """Say that a finished study is rendered again, and how to go on with it."""
-    goes_on = going_on(request.command or session.command)
-    listen(Warned(f"this study is finished: nothing is measured; to go on with it: {goes_on}"))
+    command = request.command or session.command
+    model, framework = plan.workload.model.label(), plan.workload.framework
+    goes_on = going_on(command, model, framework, plan.folder, "10m")
+    if not goes_on and not command.startswith("tune-framework"):
+        goes_on = "the same call with extend='10m' in the place of budget"
+    told = f"; to go on with it: {goes_on}" if goes_on else ""
+    listen(Warned(f"this study is finished: nothing is measured{told}"))
     if changed := environment_changed(store, request):
         listen(Warned(changed))
 

@@ -26,7 +26,9 @@ def study(tmp_path: Path) -> Iterator[Study]:
         yield new_study(store, tmp_path, 1000.0)
 
 
-def outlook(study: Study, gains: Sequence[float]) -> tuple[str, int | None, float | None]:
+def outlook(
+    study: Study, gains: Sequence[float]
+) -> tuple[str, tuple[int | None, int], float | None]:
     """Write a round for each gain (log); return verdict, rounds won, and seconds to decide."""
     for k, gain in enumerate(gains):
         add_round(study.store, k + 1, {DEFAULT: 0.0, TUNED: gain})
@@ -37,7 +39,7 @@ def outlook(study: Study, gains: Sequence[float]) -> tuple[str, int | None, floa
 
 
 def test_what_is_decided_takes_no_more_time(study: Study) -> None:
-    assert outlook(study, [0.40, 0.41, 0.40, 0.41]) == ("faster", 4, None)
+    assert outlook(study, [0.40, 0.41, 0.40, 0.41]) == ("faster", (4, 4), None)
 
 
 def test_a_gain_that_scatters_takes_more_rounds_the_more_it_scatters(tmp_path: Path) -> None:
@@ -50,7 +52,7 @@ def test_a_gain_that_scatters_takes_more_rounds_the_more_it_scatters(tmp_path: P
             gains = [0.1 + scatter, 0.1 - scatter, 0.1 + scatter, 0.1 - scatter]
             study = new_study(store, folder, 1000.0)
             verdict, n_won, seconds = outlook(study, gains)
-            assert (verdict, n_won) == ("ambiguous", 4)
+            assert (verdict, n_won) == ("ambiguous", (4, 4))
             assert seconds is not None
             needed.append(seconds / study.costs.round_s([DEFAULT, TUNED]))
     assert needed == [round(n) for n in needed]  # whole rounds
@@ -61,10 +63,10 @@ def test_a_gain_that_scatters_takes_more_rounds_the_more_it_scatters(tmp_path: P
     "gains", [[0.4, -0.4, 0.4, -0.3], [-0.1, 0.08, -0.1, 0.08]], ids=["scatters", "is slower"]
 )
 def test_no_time_is_named_where_all_rounds_would_not_do(study: Study, gains: list[float]) -> None:
-    assert outlook(study, gains) == ("ambiguous", 2, None)
+    assert outlook(study, gains) == ("ambiguous", (2, 4), None)
 
 
 def test_too_few_rounds_for_a_claim_are_told_how_many_more_it_takes(study: Study) -> None:
     verdict, n_won, seconds = outlook(study, [0.40, 0.41])
-    assert (verdict, n_won) == ("ambiguous", 2)
+    assert (verdict, n_won) == ("ambiguous", (2, 2))
     assert seconds == pytest.approx(2 * study.costs.round_s([DEFAULT, TUNED]), abs=0.1)

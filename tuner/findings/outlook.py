@@ -27,12 +27,16 @@ _NEXT_LEVEL = 1 - LOOK_SHARE
 """Share of its level that an arm is left where a study goes on: the error rate is kept."""
 
 
-def rounds_won(claims: Claims, claim: Claim) -> int | None:
-    """Return in how many rounds the configuration beat the default; None if none compared them."""
+def rounds_won(claims: Claims, claim: Claim) -> tuple[int | None, int]:
+    """Return in how many rounds the configuration beat the default, and of how many.
+
+    None where no round compared them. Rounds too few for a claim count as well, such as those of an
+    early verdict that was stopped.
+    """
     if is_default(claim.configuration):
-        return None
+        return None, 0
     differences = claims.differences(claim.configuration)
-    return sum(d > 0 for d in differences) if differences else None
+    return sum(d > 0 for d in differences) if differences else None, len(differences)
 
 
 def seconds_to_decide(study: Study, claims: Claims, claim: Claim) -> float | None:
