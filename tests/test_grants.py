@@ -5,7 +5,8 @@ import pytest
 
 from tuner.errors import UsageError
 from tuner.grants import Account, Shares, check_round, extension_s
-from tuner.request import Request
+from tuner.plan import check_budget
+from tuner.request import Request, given_in
 
 DONE = Account(used_s=280.0, began_at_s=0.0, budget_s=300.0, extension_s=None, is_finished=True)
 """The first of two frameworks, in ten minutes: it left 20 s to the other."""
@@ -94,3 +95,8 @@ def test_a_time_that_holds_no_round_is_refused_with_one_that_does() -> None:
         check_round(extend(9), 9.0, 2.0, [5.0])
     with pytest.raises(UsageError, match=r"--budget 309s .* give at least 314s"):
         check_round(budget(309), 9.0, 2.0, [5.0])  # 300 of them are used
+
+
+def test_a_time_in_which_nothing_is_imported_is_refused_by_the_option_that_gave_it() -> None:
+    with pytest.raises(UsageError, match="--extend 20s is too short to measure anything"):
+        check_budget(20.0, ["torch"], given_in(extend(20)))

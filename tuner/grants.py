@@ -17,7 +17,7 @@ from tuner.errors import UsageError
 from tuner.record.journal import Extended, SessionOpened
 from tuner.record.lines import opened_in
 from tuner.record.store import Store
-from tuner.request import Request
+from tuner.request import Request, given_in
 
 _LARGER = 1.01
 """Times an earlier budget: a larger one goes on with a finished study, the same one does not."""
@@ -121,10 +121,9 @@ def check_round(
     least_s = passed_s + _LAUNCHES * sum(launches_s)
     if not launches_s or seconds >= least_s:
         return
-    given = "--extend" if request.extends else "--budget"
     enough_s = math.ceil(request.budget_s - seconds + _MARGIN * least_s)
     raise UsageError(
-        f"{given} {request.budget_s:g}s is too short to measure anything: the first round of "
-        f"launches takes {least_s:.2g} s here, with what precedes it; give at least {enough_s}s, "
-        "and some minutes for a verdict"
+        f"{given_in(request)} {request.budget_s:g}s is too short to measure anything: the first "
+        f"round of launches takes {least_s:.2g} s here, with what precedes it; give at least "
+        f"{enough_s}s, and some minutes for a verdict"
     )

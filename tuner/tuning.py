@@ -240,7 +240,9 @@ def run_study(
 
         def write(study: Study) -> Result:
             """Write the result as far as it is known."""
-            result = assemble(study, _context(plan, request, host, session))
+            begun = sessions[0] if sessions else session
+            context = _context(plan, request, host, session, begun.command)
+            result = assemble(study, context)
             write_result(plan.folder / "result.json", result)
             found = recommendations(result, host, plan.workload.card)
             write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
@@ -306,7 +308,10 @@ def _say_unsaid(store: Store, plan: Plan, result: Result, listen: Listener) -> N
             listen(Warned(text))
 
 
-def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -> Context:
+def _context(
+    plan: Plan, request: Request, host: Host, session: SessionOpened, begun_by: str
+) -> Context:
+    """begun_by: the command of the study's first session; empty in those of earlier versions."""
     return Context(
         host=host,
         profile=plan.profile.name,
@@ -316,7 +321,7 @@ def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -
         numerics=request.restrictions.numerics,
         goal=request.goal,
         session=session,
-        command=session.command or request.command,
+        command=begun_by or session.command or request.command,
         environment=plan.environment,
         price_per_hour=request.price_per_hour,
     )

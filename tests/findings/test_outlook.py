@@ -8,13 +8,17 @@ import pytest
 from tests.study.studies import new_study
 from tests.study.test_claims import DEFAULT, TUNED, add_round
 from tuner.findings.outlook import rounds_won, seconds_to_decide
-from tuner.measurement.confirmation import LOOKS
-from tuner.record.journal import ArmsChosen, FinalistNamed, Phase, WinnerClass
+from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
+from tuner.record.journal import (ArmsChosen, Extended, FinalistNamed, Phase, PhaseDone, WinnerClass)
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
+from tuner.study.costs import Budget
+from tuner.study.forecast import Forecast
 from tuner.study.study import Study
 
 SAME = WinnerClass.SAME
+START_S = 30.0
+"""Of an extension: that of the pacer, a launch of the default."""
 
 
 @pytest.fixture
@@ -54,9 +58,9 @@ def test_a_gain_that_scatters_takes_more_rounds_the_more_it_scatters(tmp_path: P
             verdict, n_won, seconds = outlook(study, gains)
             assert (verdict, n_won) == ("ambiguous", (4, 4))
             assert seconds is not None
-            needed.append(seconds / study.costs.round_s([DEFAULT, TUNED]))
-    assert needed == [round(n) for n in needed]  # whole rounds
-    assert 0 < needed[0] < needed[1] <= LOOKS[-1] - 4
+            needed.append((seconds - START_S) / study.costs.round_s([DEFAULT, TUNED]))
+    assert needed == pytest.approx([round(n) for n in needed], abs=0.01)  # whole rounds
+    assert 0 < needed[0] < needed[1] <= LOOKS[-1]
 
 
 @pytest.mark.parametrize(
@@ -69,4 +73,35 @@ def test_no_time_is_named_where_all_rounds_would_not_do(study: Study, gains: lis
 def test_too_few_rounds_for_a_claim_are_told_how_many_more_it_takes(study: Study) -> None:
     verdict, n_won, seconds = outlook(study, [0.40, 0.41])
     assert (verdict, n_won) == ("ambiguous", (2, 2))
-    assert seconds == pytest.approx(2 * study.costs.round_s([DEFAULT, TUNED]), abs=0.1)
+    assert seconds == pytest.approx(
+        START_S + FIRST_LOOK * study.costs.round_s([DEFAULT, TUNED]), abs=0.1
+    )
+
+
+def test_an_extension_has_as_many_rounds_as_the_first_extent(study: Study) -> None:
+    """After all looks of one are used up: rounds are counted from the begin of each."""
+    gains = [0.1 + 0.2 * (-1) ** k for k in range(LOOKS[-1])]
+    verdict, _, seconds = outlook(study, gains)
+    assert verdict == "ambiguous"
+    assert seconds is not None
+
+
+def test_an_extension_keeps_what_the_result_said_would_decide(study: Study) -> None:
+    _, _, seconds = outlook(study, [0.16, 0.04, 0.16, 0.04])
+    assert seconds is not None
+    few_s = Forecast(study).looks_s()
+    study.store.add(PhaseDone(Phase.CONFIRM, "no time"))
+    study.store.add(Extended(seconds))
+    study.budget = Budget(seconds)
+    assert few_s < Forecast(study).looks_s()
+    assert Forecast(study).looks_s() == pytest.approx(seconds - START_S, abs=0.1)
+    assert Forecast(study).confirming_s() >= Forecast(study).looks_s()
+    study.budget = Budget(seconds / 2)  # no more than is left
+    assert Forecast(study).looks_s() == pytest.approx(seconds / 2, rel=0.01)
+
+
+def test_a_study_is_long_by_what_its_extent_was_granted(study: Study) -> None:
+    study.budget = Budget(2000.0, 1900.0, began_at_s=1900.0)
+    assert not study.is_long
+    study.budget = Budget(2000.0)
+    assert study.is_long

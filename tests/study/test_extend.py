@@ -63,6 +63,7 @@ def test_it_goes_on_with_all_that_was_measured_and_decides_what_was_open(
     before = lines_of(tmp_path / "out")
     found = done(here, tmp_path, "--extend", "20s")
     assert found["winners"]["same"]["verdict"] == "faster"
+    assert found["command"] == first["command"]  # pasted again, it opens no other extension
     assert found["budget_s"] == pytest.approx(first["seconds"]["wall"] + 20, abs=0.1)
     assert len(found["trials"]) > len(first["trials"])
     after = lines_of(tmp_path / "out")

@@ -303,7 +303,7 @@ class Result(msgspec.Struct, frozen=True):
     """Why each phase ended."""
     warnings: list[str]
     command: str
-    """The command that repeats the study."""
+    """The command that the study was begun with: it resumes the study or renders it again."""
     tolerance: float | None = None
     """Drift that the user allowed to reduced precision; None for the tool's own bound."""
     accuracy_loss: float | None = None
