@@ -9,7 +9,7 @@ from tests.study.studies import new_study
 from tests.study.test_claims import DEFAULT, TUNED, add_round
 from tuner.findings.outlook import rounds_won, seconds_to_decide
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
-from tuner.record.journal import (ArmsChosen, Extended, FinalistNamed, Phase, PhaseDone, WinnerClass)
+from tuner.record.journal import ArmsChosen, Extended, FinalistNamed, Phase, PhaseDone, WinnerClass
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
 from tuner.study.costs import Budget
@@ -79,21 +79,21 @@ def test_too_few_rounds_for_a_claim_are_told_how_many_more_it_takes(study: Study
 
 
 def test_an_extension_has_as_many_rounds_as_the_first_extent(study: Study) -> None:
-    """After all looks of one are used up: rounds are counted from the begin of each."""
-    gains = [0.1 + 0.2 * (-1) ** k for k in range(LOOKS[-1])]
+    """Beside those before it: looks are counted from the begin of each."""
+    gains = [0.08 + 0.1 * (-1) ** k for k in range(8)]
     verdict, _, seconds = outlook(study, gains)
     assert verdict == "ambiguous"
     assert seconds is not None
+    n_more = (seconds - START_S) / study.costs.round_s([DEFAULT, TUNED])
+    assert LOOKS[-1] - len(gains) < n_more <= LOOKS[-1]
 
 
 def test_an_extension_keeps_what_the_result_said_would_decide(study: Study) -> None:
     _, _, seconds = outlook(study, [0.16, 0.04, 0.16, 0.04])
     assert seconds is not None
-    few_s = Forecast(study).looks_s()
+    study.budget = Budget(seconds)
     study.store.add(PhaseDone(Phase.CONFIRM, "no time"))
     study.store.add(Extended(seconds))
-    study.budget = Budget(seconds)
-    assert few_s < Forecast(study).looks_s()
     assert Forecast(study).looks_s() == pytest.approx(seconds - START_S, abs=0.1)
     assert Forecast(study).confirming_s() >= Forecast(study).looks_s()
     study.budget = Budget(seconds / 2)  # no more than is left

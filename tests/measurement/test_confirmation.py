@@ -1,4 +1,5 @@
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -6,8 +7,10 @@ import pytest
 from benchmarks.looks import confirm, simulate_continued
 from tuner.measurement.confirmation import (
     ALPHA,
+    WEIGHTS,
     ArmSeries,
     Noise,
+    decidable_gain,
     difference,
     early_interval,
     estimate_noise,
