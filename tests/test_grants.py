@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from tuner.errors import UsageError
-from tuner.grants import Account, Shares, check_round, extension_s, going_on
-from tuner.request import Request
+from tuner.grants import Account, Shares, check_round, extension_s
+from tuner.plan import check_budget
+from tuner.request import Request, given_in
 
 DONE = Account(used_s=280.0, began_at_s=0.0, budget_s=300.0, extension_s=None, is_finished=True)
 """The first of two frameworks, in ten minutes: it left 20 s to the other."""
@@ -96,18 +97,6 @@ def test_a_time_that_holds_no_round_is_refused_with_one_that_does() -> None:
         check_round(budget(309), 9.0, 2.0, [5.0])  # 300 of them are used
 
 
-@pytest.mark.parametrize(
-    ("command", "expected"),
-    [
-        ("tune-framework --model m --budget 10m --out o", "tune-framework --model m --out o"),
-        ("tune-framework --budget=10m --model m", "tune-framework --model m"),
-        ("tune-framework --model m --extend 5m", "tune-framework --model m"),
-        ("tune-framework --model 'a b'", "tune-framework --model 'a b'"),
-    ],
-)
-def test_the_command_that_goes_on_has_one_time(command: str, expected: str) -> None:
-    assert going_on(command) == f"{expected} --extend 10m"
-
-
-def test_of_a_python_call_it_is_an_argument() -> None:
-    assert "extend='10m'" in going_on("tuner.tune('fake', budget='30s')")
+def test_a_time_in_which_nothing_is_imported_is_refused_by_the_option_that_gave_it() -> None:
+    with pytest.raises(UsageError, match="--extend 20s is too short to measure anything"):
+        check_budget(20.0, ["torch"], given_in(extend(20)))

@@ -27,6 +27,7 @@ from tuner.suited import (
     check_memory,
     choose_profile,
     frameworks_for,
+    frameworks_meant,
     left_out,
     on_device,
 )
@@ -183,3 +184,12 @@ def test_a_study_of_a_card_keeps_what_it_told(
     again = here("verify", "out")
     assert again.returncode == 2
     assert "--hw cuda measures on an NVIDIA GPU, and this process sees none" in again.stderr
+
+
+def test_a_study_that_goes_on_may_keep_what_restricts_the_others_of_its_run() -> None:
+    torch = ("torch",)
+    assert frameworks_meant(Request(model="m"), BOTH, torch) == torch
+    assert set(frameworks_meant(Request(model="m", extends=True), BOTH, torch)) == {
+        "torch",
+        "tensorflow",
+    }

@@ -8,8 +8,6 @@ one that was stopped.
 from __future__ import annotations
 
 import math
-import re
-import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -19,7 +17,7 @@ from tuner.errors import UsageError
 from tuner.record.journal import Extended, SessionOpened
 from tuner.record.lines import opened_in
 from tuner.record.store import Store
-from tuner.request import Request
+from tuner.request import Request, given_in
 
 _LARGER = 1.01
 """Times an earlier budget: a larger one goes on with a finished study, the same one does not."""
@@ -27,7 +25,6 @@ _LAUNCHES = 2
 """Launches without which nothing can be compared: of the default and another."""
 _MARGIN = 1.1
 """The least budget that is named is this many times what was estimated: it is not refused again."""
-_GIVEN = ("--budget", "--extend")
 
 
 class Account(msgspec.Struct, frozen=True):
@@ -124,23 +121,9 @@ def check_round(
     least_s = passed_s + _LAUNCHES * sum(launches_s)
     if not launches_s or seconds >= least_s:
         return
-    given = "--extend" if request.extends else "--budget"
     enough_s = math.ceil(request.budget_s - seconds + _MARGIN * least_s)
     raise UsageError(
-        f"{given} {request.budget_s:g}s is too short to measure anything: the first round of "
-        f"launches takes {least_s:.2g} s here, with what precedes it; give at least {enough_s}s, "
-        "and some minutes for a verdict"
+        f"{given_in(request)} {request.budget_s:g}s is too short to measure anything: the first "
+        f"round of launches takes {least_s:.2g} s here, with what precedes it; give at least "
+        f"{enough_s}s, and some minutes for a verdict"
     )
-
-
-def going_on(command: str) -> str:
-    """Return the command that goes on with a study for ten minutes; of a Python call, how."""
-    if not command.startswith("tune-framework"):
-        return "the same call with extend='10m' in the place of budget"
-    words, kept = iter(shlex.split(command)), []
-    for word in words:
-        if word in _GIVEN:
-            next(words, None)
-        elif not re.match(rf"({'|'.join(_GIVEN)})=", word):
-            kept.append(word)
-    return shlex.join([*kept, "--extend", "10m"])

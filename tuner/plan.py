@@ -30,7 +30,7 @@ from tuner.record.objective import Objective
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result
 from tuner.record.workload import CPU, ModelCard, ModelFacts, ModelRef, Workload
-from tuner.request import Request, callers_of, check_request, objective_of, trace_of
+from tuner.request import Request, callers_of, check_request, given_in, objective_of, trace_of
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import as_run
 from tuner.space.baselines import Baseline, resolve_baselines
@@ -49,6 +49,7 @@ from tuner.suited import (
     check_memory,
     choose_profile,
     frameworks_for,
+    frameworks_meant,
     in_question_of,
     left_out,
     on_device,
@@ -121,7 +122,7 @@ def plan(
         check_device(choose_profile(request.hardware, host), host)
     if not is_strict and (request.program is not None or request.service is not None):
         least_s = max(FRAMEWORKS[name].least_budget_s for name in OFFERED)
-        _check_seconds(request.budget_s, least_s, "a framework takes")
+        _check_seconds(request.budget_s, least_s, "a framework takes", given_in(request))
     ref, card, facts = _find(request, waiting(), testbed)
     if request.tolerance is not None:
         card = _with_tolerance(card, request.tolerance)
@@ -135,8 +136,8 @@ def plan(
     check_memory(card, host, profile.device)
     frameworks = frameworks_for(request, card, profile.device)
     if not is_strict:
-        check_budget(request.budget_s, frameworks)
-    meant = (*frameworks, *request.together)
+        check_budget(request.budget_s, frameworks, given_in(request))
+    meant = frameworks_meant(request, card, frameworks)
     scenario = SCENARIOS[request.scenario]
     known = knob_ids(profile, meant, card.form, is_served=scenario.is_served)
     check_known(request.restrictions, known)
@@ -190,18 +191,21 @@ def _find(
     return ref, card, {}
 
 
-def check_budget(budget_s: float, frameworks: Iterable[str]) -> None:
-    """Raise UsageError for a budget that ends before each framework has measured something."""
+def check_budget(budget_s: float, frameworks: Iterable[str], given: str = "--budget") -> None:
+    """Raise UsageError for a budget that ends before each framework has measured something.
+
+    given: the option that grants it.
+    """
     entries = [FRAMEWORKS[name] for name in frameworks]
     names = " and ".join(entry.title for entry in entries if entry.least_budget_s)
     names += " takes" if len(entries) == 1 else " takes, for each,"
-    _check_seconds(budget_s, sum(entry.least_budget_s for entry in entries), names)
+    _check_seconds(budget_s, sum(entry.least_budget_s for entry in entries), names, given)
 
 
-def _check_seconds(budget_s: float, least_s: float, import_takes: str) -> None:
+def _check_seconds(budget_s: float, least_s: float, import_takes: str, given: str) -> None:
     if budget_s < least_s:
         raise UsageError(
-            f"--budget {budget_s:g}s is too short to measure anything: to import {import_takes} up "
+            f"{given} {budget_s:g}s is too short to measure anything: to import {import_takes} up "
             f"to 20 s, and the default is launched after that; give at least {least_s:.0f}s, and "
             "some minutes for a verdict"
         )

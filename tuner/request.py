@@ -150,6 +150,11 @@ class Request(msgspec.Struct, frozen=True):
     how they do beside the default."""
 
 
+def given_in(request: Request) -> str:
+    """Return the option in which the time of a request was given."""
+    return "--extend" if request.extends else "--budget"
+
+
 def check_request(request: Request) -> None:
     """Raise UsageError for what no host could carry out."""
     restrictions = request.restrictions

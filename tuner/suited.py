@@ -125,6 +125,18 @@ def frameworks_for(request: Request, card: ModelCard, device: str) -> tuple[str,
     return found
 
 
+def frameworks_meant(
+    request: Request, card: ModelCard, frameworks: Collection[str]
+) -> tuple[str, ...]:
+    """Return the frameworks whose knobs a request may restrict; frameworks: those that it tunes.
+
+    Where one study goes on, also those with which it was begun: their restrictions do not bear on
+    it.
+    """
+    begun = card.frameworks if request.extends else ()
+    return tuple(dict.fromkeys([*frameworks, *request.together, *begun]))
+
+
 def check_memory(card: ModelCard, host: Host, device: str = CPU) -> None:
     """Raise UsageError for a model whose weights alone are more than the memory of host or card.
 

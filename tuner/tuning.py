@@ -30,11 +30,11 @@ from tuner.grants import (
     check_continued,
     check_round,
     extension_s,
-    going_on,
 )
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Waiting
 from tuner.launchers.testbed import THIS_HOST, Testbed
+from tuner.output.continuing import going_on
 from tuner.output.recommended import write_recommendations
 from tuner.output.report import write_reports
 from tuner.plan import Plan, plan
@@ -229,7 +229,7 @@ def run_study(
         if not is_finished:  # describing the model has used some
             listen(TimeLeft(budget.left_s()))
         if is_finished:
-            _say_again(store, request, session, listen)
+            _say_again(store, plan, request, session, listen)
         elif not sessions and not store.all(EarlierNoted):  # a kill may have come in between
             for each in plan.earlier:
                 ratios = each.log_ratios
@@ -240,7 +240,9 @@ def run_study(
 
         def write(study: Study) -> Result:
             """Write the result as far as it is known."""
-            result = assemble(study, _context(plan, request, host, session))
+            begun = sessions[0] if sessions else session
+            context = _context(plan, request, host, session, begun.command)
+            result = assemble(study, context)
             write_result(plan.folder / "result.json", result)
             found = recommendations(result, host, plan.workload.card)
             write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
@@ -280,10 +282,17 @@ def _begins(store: Store, plan: Plan, session: SessionOpened) -> StudyBegins:
     )
 
 
-def _say_again(store: Store, request: Request, session: SessionOpened, listen: Listener) -> None:
+def _say_again(
+    store: Store, plan: Plan, request: Request, session: SessionOpened, listen: Listener
+) -> None:
     """Say that a finished study is rendered again, and how to go on with it."""
-    goes_on = going_on(request.command or session.command)
-    listen(Warned(f"this study is finished: nothing is measured; to go on with it: {goes_on}"))
+    command = request.command or session.command
+    model, framework = plan.workload.model.label(), plan.workload.framework
+    goes_on = going_on(command, model, framework, plan.folder, "10m")
+    if not goes_on and not command.startswith("tune-framework"):
+        goes_on = "the same call with extend='10m' in the place of budget"
+    told = f"; to go on with it: {goes_on}" if goes_on else ""
+    listen(Warned(f"this study is finished: nothing is measured{told}"))
     if changed := environment_changed(store, request):
         listen(Warned(changed))
 
@@ -299,7 +308,10 @@ def _say_unsaid(store: Store, plan: Plan, result: Result, listen: Listener) -> N
             listen(Warned(text))
 
 
-def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -> Context:
+def _context(
+    plan: Plan, request: Request, host: Host, session: SessionOpened, begun_by: str
+) -> Context:
+    """begun_by: the command of the study's first session; empty in those of earlier versions."""
     return Context(
         host=host,
         profile=plan.profile.name,
@@ -309,7 +321,7 @@ def _context(plan: Plan, request: Request, host: Host, session: SessionOpened) -
         numerics=request.restrictions.numerics,
         goal=request.goal,
         session=session,
-        command=session.command or request.command,
+        command=begun_by or session.command or request.command,
         environment=plan.environment,
         price_per_hour=request.price_per_hour,
     )

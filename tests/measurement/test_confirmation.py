@@ -1,4 +1,5 @@
 import math
+import statistics
 
 import numpy as np
 import pytest
@@ -6,8 +7,10 @@ import pytest
 from benchmarks.looks import confirm, simulate_continued
 from tuner.measurement.confirmation import (
     ALPHA,
+    WEIGHTS,
     ArmSeries,
     Noise,
+    decidable_gain,
     difference,
     early_interval,
     estimate_noise,
@@ -184,3 +187,13 @@ def test_a_study_that_goes_on_twice_keeps_its_error_rate() -> None:
     """
     assert sum(map(look_level, range(30))) < ALPHA
     assert simulate_continued("normal, 3 %", 6, 2, 300, seed=1) <= ALPHA
+
+
+def test_a_gain_that_can_be_decided_on_is_decided_four_times_out_of_five() -> None:
+    """By the last look's level of the first class, of known scatter."""
+    sd, n = 0.02, 9
+    gain = decidable_gain(sd, n, 10**6)
+    error = sd * math.sqrt(2 / n)
+    critical = statistics.NormalDist().inv_cdf(1 - look_level(0) * WEIGHTS[0] / 2)
+    power = 1 - statistics.NormalDist(gain, error).cdf(critical * error)
+    assert power == pytest.approx(0.8, abs=0.005)

@@ -18,6 +18,7 @@ UNDECIDED: dict[str, Any] = {
     "speedup": Interval(1.2, 0.9, 1.5, 0.95),
     "n_rounds": 5,
     "n_won": 5,
+    "n_compared": 5,
     "seconds_to_decide": 700.0,
 }
 
@@ -61,6 +62,13 @@ def test_what_is_not_decided_says_which_budget_would_decide_it() -> None:
     assert found(hint)["no code change"] == (
         "1.30x in the search, not decided, about 12 more minutes would decide it"
     )
+
+
+def test_rounds_that_were_too_few_for_a_claim_are_counted_as_they_were() -> None:
+    few: dict[str, Any] = {"speedup": None, "search_ratio": None, "n_rounds": 0}
+    few |= {"n_won": 2, "n_compared": 3}
+    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED | few)
+    assert found(result)["no code change"].startswith("not decided, won 2 of 3 rounds: about")
 
 
 def test_a_confirmed_reduced_winner_is_not_hidden_behind_what_is_not_decided() -> None:
@@ -117,7 +125,8 @@ def test_nothing_of_the_default_is_no_gain() -> None:
 
 def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
     result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
-    steps = {step.label: step.command for step in next_steps(result, Path("my studies/one"))}
+    folder = Path("my studies/one")
+    steps = {step.label: step.command for step in next_steps(result, folder, folder)}
     assert list(steps) == ["ship", "with bf16", "go on"]
     run = "tune-framework run 'my studies/one/recommended{}.toml' -- python serve.py"
     assert steps["ship"] == run.format("")
@@ -125,30 +134,6 @@ def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
     assert steps["go on"] == (
         "tune-framework --model resnet50 --framework torch --extend 12m --out 'my studies/one'"
     )
-
-
-@pytest.mark.parametrize(
-    ("command", "folder", "goes_on"),
-    [
-        ("tune-framework --model m --budget=5m", None, "tune-framework --model m --extend 12m"),
-        (
-            "tune-framework --models m,n --hw auto --out all",
-            "all/m-torch",
-            "tune-framework --hw auto --model resnet50 --framework torch --extend 12m "
-            "--out all/m-torch",
-        ),
-        ("tune-framework --models m --fleet auto", "x", None),
-        ("tuner.tune('m')", "x", None),
-        ("tune-framework 'open", "x", None),
-    ],
-)
-def test_the_command_that_goes_on_is_that_of_the_study(
-    command: str, folder: str | None, goes_on: str | None
-) -> None:
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
-    result = msgspec.structs.replace(result, command=command)
-    steps = next_steps(result, None if folder is None else Path(folder))
-    assert next((s.command for s in steps if s.label == "go on"), None) == goes_on
 
 
 def test_there_is_nothing_to_go_on_for_where_no_time_would_decide_it() -> None:
@@ -162,3 +147,25 @@ def test_what_was_tuned_is_said_with_where_and_for_how_long() -> None:
     assert what_was_tuned(read_result(SAMPLE)) == (
         "resnet50 · torch · offline · AMD EPYC, 2 cores · 30:06"
     )
+
+
+@pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
+def test_the_report_goes_on_with_its_own_study_alone(template: str) -> None:
+    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = msgspec.structs.replace(result, command="tune-framework --models m,n --out all")
+    text = render(result, template, Path("all/m-torch"))
+    own = "--model resnet50 --framework torch --extend 12m --out all/m-torch"
+    assert f"tune-framework {own}" in text
+    assert "tune-framework run recommended.toml" in text  # in the folder itself
+
+
+def test_what_was_written_with_an_early_verdict_is_resumed_by_its_command() -> None:
+    early = {**UNDECIDED, "speedup": None, "search_ratio": 1.3, "n_rounds": 0, "n_won": None}
+    result = with_winner(read_result(SAMPLE), "launch_only", **early)
+    phases = {k: v for k, v in result.phases.items() if k in ("baselines", "explore")}
+    result = msgspec.structs.replace(result, phases=phases)
+    told = found(result)["no code change"]
+    assert told == "1.30x in the search, not decided, not confirmed yet"
+    (goes_on,) = [s.command for s in next_steps(result, Path("x")) if s.label == "go on"]
+    assert goes_on == result.command
+    assert "--extend" not in goes_on

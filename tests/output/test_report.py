@@ -192,7 +192,7 @@ def test_hostile_text_is_escaped(result: Result, template: str) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     data["model_title"] = data["model"] = data["framework"] = data["scenario"] = bad
     data["warnings"] = [bad]
-    data["phases"] = {bad: bad}
+    data["phases"] = {"confirm": bad, bad: bad}
     data["versions"] = {bad: bad}
     data["baselines"][0]["source"] = data["trials"][0]["reason"] = bad
     for winner in data["winners"].values():

@@ -104,7 +104,8 @@ def test_the_refusal_names_the_figures_and_what_to_do(store: Store, tmp_path: Pa
     study.ledger.refresh()
     assert why_not(study, COMPILED) == (
         "fake.compile raises memory from 423 MiB to 543 MiB (+28%), and there was no time to prove "
-        "that it is needed; --accept-cost memory accepts it, and --extend has the time"
+        "that it is needed; --accept-cost memory accepts it (a new study), and --extend has the "
+        "time"
     )
 
 

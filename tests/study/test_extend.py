@@ -63,6 +63,7 @@ def test_it_goes_on_with_all_that_was_measured_and_decides_what_was_open(
     before = lines_of(tmp_path / "out")
     found = done(here, tmp_path, "--extend", "20s")
     assert found["winners"]["same"]["verdict"] == "faster"
+    assert found["command"] == first["command"]  # pasted again, it opens no other extension
     assert found["budget_s"] == pytest.approx(first["seconds"]["wall"] + 20, abs=0.1)
     assert len(found["trials"]) > len(first["trials"])
     after = lines_of(tmp_path / "out")
@@ -116,7 +117,7 @@ def test_the_same_budget_measures_nothing_and_says_what_goes_on(here: Here, tmp_
     assert ended.returncode == 0
     warned = [e["text"] for e in map(json.loads, ended.stdout.splitlines()) if "text" in e]
     (text,) = [text for text in warned if "is finished" in text]
-    assert text.endswith("--extend 10m")
+    assert "--framework fake --extend 10m --out " in text
     assert "--budget" not in text
     assert result_of(ended.stdout)["winners"] == first["winners"]
     assert lines_of(tmp_path / "out") == before

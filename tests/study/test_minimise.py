@@ -268,7 +268,7 @@ def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_lef
     assert winner_of(study) == SHORTER
     assert why_not(study, FULL) == (
         "fake.streams raises memory from 100 MiB to 300 MiB (+200%), and launches without it do "
-        "not prove that it is needed; --accept-cost memory accepts it"
+        "not prove that it is needed; --accept-cost memory accepts it (a new study)"
     )
     assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)
 

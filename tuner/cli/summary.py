@@ -74,7 +74,8 @@ def _block(result: Result, folder: Path, width: int, detail: _Detail) -> list[Te
         lines += [Text(text, style="yellow") for text in shown]
     n = len(result.warnings)
     warned = f" ({n} warning{'s' if n > 1 else ''})" if n else ""
-    steps = [s for s in next_steps(result, folder) if not s.file or (folder / s.file).exists()]
+    steps = next_steps(result, folder, folder)
+    steps = [step for step in steps if not step.file or (folder / step.file).exists()]
     steps.append(NextStep("report", shlex.quote(str(folder / "report.html")) + warned))
     labels = max(len(step.label) for step in steps) + 1
     for step in steps:

@@ -45,7 +45,7 @@ class Context(msgspec.Struct, frozen=True):
     session: SessionOpened
     """The last that measured."""
     command: str
-    """What repeats the study."""
+    """What the study was begun with."""
     environment: dict[str, str] = {}
     """The tuning variables that were set when it was begun."""
     price_per_hour: float | None = None

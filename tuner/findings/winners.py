@@ -103,6 +103,7 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
     records = launches_of(study.store, claim.configuration)
     read_back = _read_back(records)
     named = [note for note in study.store.all(FinalistNamed) if note.klass is klass]
+    n_won, n_compared = rounds_won(claims, claim)
     return WinnerSection(
         configuration=claim.configuration.as_dict(),
         verdict=claim.verdict,
@@ -140,7 +141,8 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         validations=validations_of(study.store, claim.configuration),
         cpu_share=cpu_share(records),
         search_ratio=rounded(_hint(study.ledger, claims, claim)),
-        n_won=rounds_won(claims, claim),
+        n_won=n_won,
+        n_compared=n_compared,
         seconds_to_decide=seconds_to_decide(study, claims, claim),
     )
 

@@ -59,6 +59,9 @@ those after it a tenth of it each; with (1, 0, 0) it would leave them nothing.""
 LOOK_SHARE = 0.8
 """Of the error rate that earlier last looks left, what a last look uses. More would leave next to
 nothing to a continuation, less would widen the intervals of studies without one, which are most."""
+POWER_Z = 0.84
+"""Standard errors: rounds are said to be enough for a gain if they decide on it four times out of
+five, not every other time."""
 _CORRELATED_FROM = 9
 """Rounds from which on a lag-one correlation can be seen: with fewer, its estimate is noise."""
 _MOST_CORRELATION = 0.8
@@ -136,6 +139,14 @@ class Difference(msgspec.Struct, frozen=True):
         half = float(-stdtrit(self.freedom, alpha / 2)) * self.error
         low, high = math.exp(self.mean - half), _exp(self.mean + half)
         return Interval(math.exp(self.mean), low, high, 1 - ALPHA)
+
+    def likely_interval(self, alpha: float) -> Interval:
+        """Return the interval that will be reached with the power that is reckoned with.
+
+        It is wider: rounds that are still to be measured will have another mean.
+        """
+        found, margin = self.interval(alpha), math.exp(POWER_Z * self.error)
+        return Interval(found.point, found.low / margin, found.high * margin, found.confidence)
 
 
 def difference(differences: Sequence[float], noise: Noise) -> Difference:
@@ -230,6 +241,16 @@ def fit_rounds(table: Sequence[Sequence[float | None]]) -> RoundFit:
         return RoundFit(effects, None)
     residual = values - design @ fit
     return RoundFit(effects, Noise(float(np.sqrt((residual**2).sum() / freedom)), freedom))
+
+
+def decidable_gain(launch_sd: float, n_rounds: int, n_arms: int) -> float:
+    """Return the least log gain that the last look at so many rounds is likely to decide on.
+
+    Of the first of all classes, in a study that was not gone on with. n_arms: that share their
+    scatter.
+    """
+    half = expected_half_width(launch_sd, n_rounds, n_arms, look_level(0) * WEIGHTS[0])
+    return half + POWER_Z * launch_sd * math.sqrt(2 / n_rounds)
 
 
 def estimate_noise(table: Sequence[Sequence[float | None]]) -> Noise | None:

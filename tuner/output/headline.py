@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from tuner.output.continuing import going_on
 from tuner.output.phrases import same_settings
 from tuner.output.price import short_call, short_memory
 from tuner.output.serving import highest_rate
@@ -20,7 +20,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.figures import duration, figure
 from tuner.record.identities import card
 from tuner.record.interval import Interval
-from tuner.record.journal import WinnerClass
+from tuner.record.journal import Phase, WinnerClass
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.workload import CPU
@@ -31,8 +31,6 @@ ANY_PROGRAM = "python serve.py"
 _MANY_TOP1 = 64
 """Inputs that a comparison of classes needs; settings that keep the numerics get fewer."""
 _RANKS: dict[Verdict, int] = {"faster": 0, "ambiguous": 1, "keep_default": 2}
-_OF_A_RUN = ("--budget", "--extend", "--out", "--framework", "--models")
-"""Options that the command which goes on with a study has anew."""
 
 
 class ClassLine(msgspec.Struct, frozen=True):
@@ -154,11 +152,12 @@ def _reached(result: Result, winner: WinnerSection) -> tuple[str, str, str]:
             return "keep the default", "", ""
         tried = f"tried {speedup.point:.2f}x ({_interval(speedup)})"
         return "keep the default", "", tried
+    known = _undecided(winner, is_over=_is_over(result))
     if speedup is not None:
-        return f"{speedup.point:.2f}x, not decided", _interval(speedup), _undecided(winner)
+        return f"{speedup.point:.2f}x, not decided", _interval(speedup), known
     if winner.search_ratio is not None and winner.search_ratio >= 1:
-        return f"{winner.search_ratio:.2f}x in the search, not decided", "", _undecided(winner)
-    return "not decided", "", _undecided(winner)
+        return f"{winner.search_ratio:.2f}x in the search, not decided", "", known
+    return "not decided", "", known
 
 
 def _interval(speedup: Interval) -> str:
@@ -166,12 +165,15 @@ def _interval(speedup: Interval) -> str:
     return f"{speedup.low:.2f} - {high}"
 
 
-def _undecided(winner: WinnerSection) -> str:
+def _undecided(winner: WinnerSection, *, is_over: bool) -> str:
     """Say what is known of a class that is not decided, and which budget would decide it."""
+    won = ""
+    if winner.n_won is not None:
+        won = f"won {winner.n_won} of {_counted(winner.n_compared, 'round')}"
+    if not is_over and winner.configuration:
+        return f"{won}: not confirmed yet" if won else "not confirmed yet"
     if winner.speedup is None and winner.seconds_to_decide is None:
         return winner.reason
-    n = winner.n_rounds
-    won = "" if winner.n_won is None else f"won {winner.n_won} of {_counted(n, 'round')}"
     if winner.seconds_to_decide is not None:
         needed = f"about {more_time(winner.seconds_to_decide)} would decide it"
         return f"{won}: {needed}" if won else needed
@@ -241,10 +243,11 @@ def what_was_tuned(result: Result) -> str:
     return " · ".join((*parts, duration(result.seconds.wall)))
 
 
-def next_steps(result: Result, folder: Path | None = None) -> list[NextStep]:
-    """Return the commands that ship what is confirmed, and the one that decides what is not.
+def next_steps(result: Result, folder: Path = Path(), files: Path = Path()) -> list[NextStep]:
+    """Return the commands that ship what is confirmed, and the one that goes on with the study.
 
-    folder: the study's, as seen from where the commands will be typed; None for the folder itself.
+    folder: the study's, as seen from where it was begun. files: the same, as seen from where the
+    commands that need its files will be typed.
     """
     steps = []
     for line in class_lines(result):
@@ -253,9 +256,8 @@ def next_steps(result: Result, folder: Path | None = None) -> list[NextStep]:
             continue
         is_recommended = winner.configuration == _recommended(result)
         file = "recommended.toml" if is_recommended else f"recommended.{line.winner_class}.toml"
-        path = file if folder is None else shlex.quote(str(folder / file))
         label = "ship" if is_recommended else f"with {line.name}"
-        command = f"tune-framework run {path} -- {ANY_PROGRAM}"
+        command = f"tune-framework run {shlex.quote(str(files / file))} -- {ANY_PROGRAM}"
         steps.append(NextStep(label, command, file))
     steps.sort(key=lambda step: step.label != "ship")
     if command := _goes_on(result, folder):
@@ -268,40 +270,24 @@ def _recommended(result: Result) -> dict[str, object] | None:
     return dict(result.winners[result.recommended_class].configuration) if is_any else None
 
 
-def _goes_on(result: Result, folder: Path | None) -> str:
-    """Return the command that measures for as long as would decide all; empty if none would."""
+def _goes_on(result: Result, folder: Path) -> str:
+    """Return the command that measures for as long as would decide all; empty if none would.
+
+    Of a study that is not over, that which resumes it.
+    """
+    if not _is_over(result):
+        return result.command if result.command.startswith("tune-framework ") else ""
     seconds = [
         winner.seconds_to_decide
         for winner in result.winners.values()
         if winner.verdict == "ambiguous" and winner.seconds_to_decide is not None
     ]
-    try:
-        words = shlex.split(result.command) if seconds else []
-    except ValueError:  # a result that was written by hand
-        words = []
-    if words[:1] != ["tune-framework"] or "--fleet" in words:
+    if not seconds:
         return ""
-    anew = _OF_A_RUN if folder is not None else ("--budget", "--extend")
-    kept = [word for word in _without(words, anew) if word != "--json"]
-    if folder is not None:
-        is_one_of_several = any(word.partition("=")[0] == "--models" for word in words)
-        kept += ["--model", result.model] if is_one_of_several else []
-        kept += ["--framework", result.framework]
-    kept += ["--extend", f"{_minutes(max(seconds))}m"]
-    kept += [] if folder is None else ["--out", str(folder)]
-    return shlex.join(kept)
+    extend = f"{_minutes(max(seconds))}m"
+    return going_on(result.command, result.model, result.framework, folder, extend)
 
 
-def _without(words: Sequence[str], options: Sequence[str]) -> list[str]:
-    """Return a command line without options that take a value."""
-    kept: list[str] = []
-    is_value = False
-    for word in words:
-        name, equals, _ = word.partition("=")
-        if is_value:
-            is_value = False
-        elif name in options:
-            is_value = not equals
-        else:
-            kept.append(word)
-    return kept
+def _is_over(result: Result) -> bool:
+    """Tell whether the study came to its end; a result is also written with an early verdict."""
+    return str(Phase.CONFIRM) in result.phases

@@ -40,12 +40,15 @@ _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 and a terminal that a report is printed on would obey them."""
 
 
-def render(result: Result, template: str) -> str:
-    """Render one template; everything that is put into HTML is escaped."""
+def render(result: Result, template: str, folder: Path = Path()) -> str:
+    """Render one template; everything that is put into HTML is escaped.
+
+    folder: the study's, as seen from where it was begun.
+    """
     makers = FIGURES if template.endswith(_HTML) else {}
     figures, undrawn = _drawn({name: make(result) for name, make in makers.items()})
     text = _template(template).render(
-        r=result, counts=_outcome_counts(result), figures=figures, undrawn=undrawn
+        r=result, folder=folder, counts=_outcome_counts(result), figures=figures, undrawn=undrawn
     )
     return _CONTROL.sub("\N{REPLACEMENT CHARACTER}", text)
 
@@ -101,7 +104,7 @@ def _drawn(charts: Mapping[str, Chart | None]) -> tuple[dict[str, dict[str, Any]
 def write_reports(folder: Path, result: Result) -> None:
     """Write report.md and report.html."""
     for name in ("report.md", "report.html"):
-        write_whole(folder / name, render(result, f"{name}.j2"))
+        write_whole(folder / name, render(result, f"{name}.j2", folder))
 
 
 def render_index(template: str, **given: Any) -> str:

@@ -163,6 +163,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     n_won: int | None = None
     """Rounds in which it beat the default. None where no round compared them, and in results of
     earlier versions."""
+    n_compared: int = 0
+    """Rounds that compared them; also those that are too few for a claim."""
     seconds_to_decide: float | None = None
     """Of further rounds that would decide a class which is not decided, as things look now. None
     where it is decided, where no reasonable number of rounds would, and in results of earlier
@@ -301,7 +303,7 @@ class Result(msgspec.Struct, frozen=True):
     """Why each phase ended."""
     warnings: list[str]
     command: str
-    """The command that repeats the study."""
+    """The command that the study was begun with: it resumes the study or renders it again."""
     tolerance: float | None = None
     """Drift that the user allowed to reduced precision; None for the tool's own bound."""
     accuracy_loss: float | None = None

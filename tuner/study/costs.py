@@ -52,7 +52,8 @@ class Budget:
         self.total_s = total_s
         self.granted_s = total_s - began_at_s
         """What the current extent was granted: its phases share it."""
-        self._kept_s = kept_s
+        self.kept_s = kept_s
+        """For the report."""
         self._is_over = is_over
         self._used_before_s = used_before_s
         self._clock = clock
@@ -65,7 +66,7 @@ class Budget:
 
     def left_s(self) -> float:
         """Return the seconds left to measure in; negative once it is overdrawn."""
-        return self.total_s - self._kept_s - self.used_s()
+        return self.total_s - self.kept_s - self.used_s()
 
 
 class Costs:

@@ -11,16 +11,17 @@ from collections.abc import Iterable
 
 from tuner.launchers.loadgen import is_installed
 from tuner.measurement.confirmation import (
-    ALPHA,
     FIRST_LOOK,
     LOOKS,
     ONE_SIDED,
+    decidable_gain,
     expected_half_width,
 )
 from tuner.record.configuration import Configuration
 from tuner.record.events import GainsAhead
-from tuner.record.journal import Phase
+from tuner.record.journal import Phase, RoundDone
 from tuner.space.catalogue import is_default
+from tuner.study.claims import Claims
 from tuner.study.compared import (
     EXPLAIN_ROUNDS,
     as_run,
@@ -29,6 +30,7 @@ from tuner.study.compared import (
     explained,
 )
 from tuner.study.costs import SAFETY
+from tuner.study.deciding import open_in_extension, rounds_s, rounds_to_decide
 from tuner.study.loadgen import has_loadgen_to_ask
 from tuner.study.proofs import costly_settings, is_unmeasured
 from tuner.study.study import Study
@@ -76,6 +78,8 @@ class Forecast:
         self._study = study
         self.costs = study.costs
         """What launches, slices and rounds take."""
+        self._open: tuple[object, Claims, list[Configuration], int] | None = None
+        """Finalists and rounds, and of an extension what was made of them."""
 
     @property
     def _total_s(self) -> float:
@@ -109,13 +113,33 @@ class Forecast:
     def looks_s(self) -> float:
         """Return the seconds of the confirmation's first look, and of more looks if cheap.
 
-        Where the first will do, those after it are not reckoned with.
+        Where the first will do, those after it are not reckoned with. An extension keeps what
+        decides on the open finalists, as the result has told.
         """
+        least_s = max(self.first_look_s(), self._deciding_s())
         if self._leads_are_clear():
-            return self.first_look_s()
+            return least_s
         launched = confirmation_arms(self._study, self.compared(), at_reference=True)
         enough_s = _ENOUGH_ROUNDS * self.costs.round_s(launched)
-        return max(self.first_look_s(), min(enough_s, _CONFIRM_SHARE * self._total_s))
+        return max(least_s, min(enough_s, _CONFIRM_SHARE * self._total_s))
+
+    def _deciding_s(self) -> float:
+        """Return the seconds of the rounds that decide on an extension's finalists, as far as left.
+
+        0 of a study's first extent.
+        """
+        study = self._study
+        if not study.store.n_extensions:
+            return 0.0
+        finalists = tuple(study.contenders.finalists().values())
+        known = finalists, len(study.store.all(RoundDone))
+        if self._open is None or self._open[0] != known:  # the same before every launch of a search
+            claims, arms = open_in_extension(study)
+            needed = rounds_to_decide(study, claims, arms)
+            self._open = known, claims, arms, max(needed.values(), default=0)
+        _, claims, arms, n_rounds = self._open
+        needed_s = rounds_s(study, claims, arms, n_rounds) if n_rounds else 0.0
+        return min(needed_s, max(0.0, study.budget.left_s()))
 
     def confirming_s(self) -> float:
         """Return what is kept for the confirmation: its looks, LoadGen, and a round after it.
@@ -124,7 +148,7 @@ class Forecast:
         """
         preference = self._study.preference
         if not preference.bears_neighbours and self.has_few_proposals():
-            return self.first_look_s()
+            return max(self.first_look_s(), self._deciding_s())
         kept_s = self.looks_s()
         if preference.bears_neighbours:
             launched = confirmation_arms(self._study, self.compared(), at_reference=True)
@@ -261,8 +285,8 @@ def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> Non
         if study.budget.left_s() < _look_s(forecast, _FEWEST_ARMS):
             return
     n_rounds, launch_sd = min(n_rounds, _ENOUGH_ROUNDS), study.ledger.estimates.launch_sd
-    width = expected_half_width(launch_sd, n_rounds, n_arms, ALPHA)
-    study.listen(GainsAhead(math.expm1(width), n_rounds, launch_sd))
+    gain = decidable_gain(launch_sd, n_rounds, n_arms)
+    study.listen(GainsAhead(math.expm1(gain), n_rounds, launch_sd))
 
 
 def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -> None:

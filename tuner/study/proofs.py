@@ -210,7 +210,7 @@ def why_unproven(study: Study, configuration: Configuration) -> str:
         for knob, costly in found.items()
     ]
     costs = dict.fromkeys(i.cost for costly in found.values() for i in costly.increases)
-    accepts = f"--accept-cost {','.join(costs)} accepts it"
+    accepts = f"--accept-cost {','.join(costs)} accepts it (a new study)"
     if is_known:
         why = f"launches without it do not prove that {they_are} needed; {accepts}"
     else:

@@ -30,7 +30,8 @@ from tuner.study.preference import Preference, preference_of
 from tuner.study.prices import CostRule
 
 LONG_BUDGET_S = 1800.0
-"""From here on every baseline is confirmed and the recommendation is minimal within 1 %."""
+"""Of an extent. From here on every baseline is confirmed, and the recommendation is minimal within
+1 %."""
 TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MOST_AT_ONCE = 4
@@ -97,7 +98,7 @@ class Study:
     @property
     def is_long(self) -> bool:
         """Whether every baseline is confirmed, and the recommendation minimal within 1 %."""
-        return self.budget.total_s >= LONG_BUDGET_S
+        return self.budget.granted_s >= LONG_BUDGET_S
 
     @property
     def is_short_of_time(self) -> bool:

@@ -1,0 +1,103 @@
+"""What would decide on arms of the confirmation where the study goes on: rounds, and seconds.
+
+The result names these seconds, and an extension keeps them from its search.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tuner.measurement.confirmation import (
+    EARLY_ALPHA,
+    FIRST_LOOK,
+    LOOKS,
+    Difference,
+    Noise,
+    difference,
+    fallback_alphas,
+    judge,
+    look_level,
+)
+from tuner.record.configuration import Configuration
+from tuner.record.journal import EarlyRound, RoundDone
+from tuner.space.catalogue import is_default
+from tuner.study.claims import Claims
+from tuner.study.compared import baselines_to_confirm, confirmation_arms
+from tuner.study.settled import claims_by, n_last_looks, settled
+from tuner.study.study import Study
+
+
+def open_in_extension(study: Study) -> tuple[Claims, list[Configuration]]:
+    """Return what is known as an extension begins, and the finalists that it has to decide on."""
+    before, finalists = settled(study), study.contenders.finalists()
+    found = [
+        c
+        for klass, c in finalists.items()
+        if not is_default(c) and study.ledger.eligible.may_win(c)
+        if klass not in before or before[klass].configuration != c
+    ]
+    return claims_by(study, finalists, None, before, None), list(dict.fromkeys(found))
+
+
+def rounds_to_decide(
+    study: Study, claims: Claims, arms: Sequence[Configuration]
+) -> dict[Configuration, int]:
+    """Return how many rounds of an extension would decide on each of its finalists.
+
+    Those are left out which no extension decides, and which are not above the default so far.
+    """
+    store = study.store
+    spent = EARLY_ALPHA if len(store.all(EarlyRound)) >= FIRST_LOOK else 0.0
+    has_looked = bool(store.current(RoundDone))
+    levels = fallback_alphas([1.0] * len(arms), look_level(n_last_looks(store) + has_looked, spent))
+    needed = {}
+    for arm, level in zip(arms, levels, strict=True):
+        found, n = _difference(study, claims, arm), len(claims.differences(arm))
+        if found is None or found.mean <= 0:
+            continue
+        if (n_more := _rounds_needed(found, n, claims.noise, level)) is not None:
+            needed[arm] = n_more
+    return needed
+
+
+def rounds_s(study: Study, claims: Claims, arms: Sequence[Configuration], n_rounds: int) -> float:
+    """Estimate the seconds of so many rounds of an extension, at least a first look.
+
+    Up to that, baselines and earlier winners take part beside the finalists.
+    """
+    lasting = [*arms, *claims.beside(arms)]
+    first = confirmation_arms(study, [*lasting, *baselines_to_confirm(study)], at_reference=True)
+    later = confirmation_arms(study, lasting, at_reference=True)
+    n_later = max(0, n_rounds - FIRST_LOOK)
+    return FIRST_LOOK * study.costs.round_s(first) + n_later * study.costs.round_s(later)
+
+
+def _difference(study: Study, claims: Claims, arm: Configuration) -> Difference | None:
+    """Return the difference from the default; of fewer than two rounds, that of the search.
+
+    Its error is that of a single round.
+    """
+    differences = claims.differences(arm)
+    n = len(differences)
+    if n > 1:
+        found = difference(differences, claims.noise)
+        return Difference(found.mean, found.error * math.sqrt(n), found.freedom)
+    ratio = study.ledger.ratio(arm)
+    if ratio is None:
+        return None
+    return Difference(math.log(ratio), math.sqrt(2) * claims.noise.launch_sd, claims.noise.freedom)
+
+
+def _rounds_needed(found: Difference, n: int, noise: Noise, level: float) -> int | None:
+    """Return after how many more rounds the interval is likely to decide; None if after none.
+
+    found: with the error of a single round. n: those before; an extension has as many more as any.
+    """
+    for n_more in range(max(1, FIRST_LOOK - n), LOOKS[-1] + 1):
+        n_rounds = n + n_more
+        freedom = max(found.freedom, n_rounds - 1)
+        expected = Difference(found.mean, found.error / math.sqrt(n_rounds), freedom)
+        if judge(expected.likely_interval(level), noise.floor(n_rounds)) != "ambiguous":
+            return n_more
+    return None
