@@ -49,6 +49,19 @@ def test_while_one_is_not_finished_a_larger_budget_is_for_that_one() -> None:
     assert shares.total_s(1) == 1200 - 280
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_framework_that_always_fails_holds_up_no_other(*, is_last: bool) -> None:
+    """It is tried again in each extension, and resumed in one that was stopped."""
+    failed = Account(20.0, 0.0, 320.0 if is_last else 300.0, 100.0, False, has_failed=True)
+    other = DONE if is_last else msgspec.structs.replace(DONE, budget_s=580.0)
+    accounts = [other, failed] if is_last else [failed, other]
+    assert extension_s(extend(100), accounts) == 100
+    assert extension_s(budget(600), accounts) is None
+    assert extension_s(budget(1200), accounts) == 1200 - 300
+    stopped = opened(other, 100)
+    assert extension_s(extend(100), [stopped, failed]) is None
+
+
 def test_of_a_budget_that_is_used_already_nothing_is_left() -> None:
     overdrawn = msgspec.structs.replace(DONE, used_s=400.0)
     with pytest.raises(UsageError, match="has used 400 s already"):

@@ -2,7 +2,7 @@
 
 A study that is finished goes on where a larger --budget is given than before, or --extend, which is
 on top of what was used. This opens an extension in all studies of the run; the same command resumes
-one that was stopped.
+one that was stopped. A study that found nothing to measure is tried again whenever others go on.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ class Account(msgspec.Struct, frozen=True):
     extension_s: float | None
     """What the current extent was granted, over all frameworks; None of a study's first."""
     is_finished: bool
+    has_failed: bool = False
+    """Whether its last session found that nothing can be measured: it holds up no other study."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped before its end, or never begun: to resume it is what is meant."""
+        return not (self.is_finished or self.has_failed)
 
 
 def account_of(store: Store) -> Account:
@@ -53,6 +60,7 @@ def account_of(store: Store) -> Account:
         budget_s=sessions[-1].budget_s if sessions else 0.0,
         extension_s=extended[-1].seconds if extended else None,
         is_finished=store.is_finished,
+        has_failed=store.has_failed,
     )
 
 
@@ -63,10 +71,10 @@ def extension_s(request: Request, accounts: Sequence[Account]) -> float | None:
     """
     if request.extends:
         is_resumed = any(
-            not each.is_finished and each.extension_s == request.budget_s for each in accounts
+            each.is_stopped and each.extension_s == request.budget_s for each in accounts
         )
         return None if is_resumed else request.budget_s
-    if not all(each.is_finished for each in accounts):
+    if any(each.is_stopped for each in accounts):
         return None
     *others, last = accounts
     if request.budget_s <= _LARGER * (last.budget_s + sum(each.used_s for each in others)):

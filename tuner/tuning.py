@@ -20,7 +20,7 @@ from tuner.assembling import (
     warn_about_the_host,
     with_noted_bound,
 )
-from tuner.errors import TuneError, UsageError
+from tuner.errors import NothingMeasured, TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
 from tuner.grants import (
@@ -53,6 +53,7 @@ from tuner.record.journal import (
     Extended,
     Phase,
     SessionOpened,
+    StudyFailed,
     StudyFinished,
     WarningNoted,
     WinnerClass,
@@ -342,6 +343,9 @@ def _measure_or_withdraw(
                 )
             _measure(study, plan, publish)
             return study
+    except NothingMeasured as error:
+        study.store.add(StudyFailed(str(error)))
+        raise
     except UsageError:
         if not study.store.launches:
             withdraw(study.store, ground)

@@ -19,6 +19,7 @@ from tuner.record.journal import (
     PhaseDone,
     RoundDone,
     SessionOpened,
+    StudyFailed,
     StudyFinished,
 )
 from tuner.record.launch import Purpose
@@ -161,6 +162,18 @@ def test_a_smaller_budget_resumes_an_extension_with_what_it_was_granted(
     assert here(*asked(tmp_path, "--extend", "10s"), testbed=MadeUpFake(stop)).returncode == 130
     found = done(here, tmp_path, "--budget", SHORT)
     assert found["budget_s"] == pytest.approx(began_s + 10)
+
+
+def test_what_cannot_be_measured_is_tried_again_in_each_extension(
+    here: Here, tmp_path: Path
+) -> None:
+    broken = "fake@faults=fake.compile=off:crash"
+    for how_long in ("--budget", "--extend", "--extend"):
+        ended = here(*asked(tmp_path, how_long, "10s", model=broken), testbed=MadeUpFake())
+        assert ended.returncode == 3
+    with Store(tmp_path / "out") as store:
+        assert store.n_extensions == 2
+        assert [bool(extent[StudyFailed]) for extent in store.extents] == [True] * 3
 
 
 def test_each_extent_looks_for_good_at_a_level_of_its_own(here: Here, tmp_path: Path) -> None:

@@ -272,6 +272,12 @@ class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
     reason: str
 
 
+class StudyFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """A session found that nothing can be measured; the next one tries again."""
+
+    reason: str
+
+
 Note: TypeAlias = (
     StudyOpened
     | SessionOpened
@@ -295,6 +301,7 @@ Note: TypeAlias = (
     | ReferenceNoted
     | LossNoted
     | StudyFinished
+    | StudyFailed
 )
 
 
