@@ -13,6 +13,7 @@ from tests.study.test_interrupted import check_store
 from tuner.errors import Interrupted
 from tuner.measurement.confirmation import ALPHA, look_level
 from tuner.record.journal import (
+    Added,
     ArmsChosen,
     Extended,
     Phase,
@@ -148,6 +149,38 @@ def test_stopped_in_an_extension_the_same_command_resumes_it(here: Here, tmp_pat
             round(began_s + 10, 6)
         }
     assert found["budget_s"] == pytest.approx(began_s + 10)
+
+
+def test_time_is_added_to_a_stopped_study_once_and_opens_no_extension(
+    here: Here, tmp_path: Path
+) -> None:
+    """What its budget had left stays; stopped again, the same command only resumes it."""
+
+    def stopped_after(n: int, *how_long: str) -> None:
+        begun: list[None] = []
+
+        def stop() -> None:
+            begun.append(None)
+            if len(begun) == n:
+                raise Interrupted("stopped by SIGINT")
+
+        ended = here(*asked(tmp_path, *how_long), testbed=MadeUpFake(stop))
+        assert ended.returncode == 130
+
+    stopped_after(4, "--budget", SHORT)
+    for n in (1, 5):
+        stopped_after(n, "--extend", "10s")
+    found = done(here, tmp_path, "--extend", "10s")
+    assert found["budget_s"] == pytest.approx(4 + 10)
+    check_store(tmp_path / "out")
+    check_seconds(found)
+    with Store(tmp_path / "out") as store:
+        assert store.n_extensions == 0
+        assert [note.added_s for note in store.all(Added)] == [10]
+        assert len(store.all(ArmsChosen)) == 1
+    done(here, tmp_path, "--extend", "10s")  # of the study that is finished now
+    with Store(tmp_path / "out") as store:
+        assert store.n_extensions == 1
 
 
 def test_a_smaller_budget_resumes_an_extension_with_what_it_was_granted(

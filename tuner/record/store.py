@@ -29,10 +29,8 @@ from tuner.record.journal import (
     LaunchOpened,
     LossNoted,
     Note,
-    SessionOpened,
     SliceTaken,
     Started,
-    StudyFailed,
     StudyFinished,
     StudyOpened,
     TrialNoted,
@@ -202,13 +200,6 @@ class Store:
     def is_finished(self) -> bool:
         """Whether nothing is left to be done in the current extent."""
         return bool(self.current(StudyFinished))
-
-    @property
-    def has_failed(self) -> bool:
-        """Whether its last session found that nothing can be measured."""
-        kinds = (StudyFailed, SessionOpened, Extended)
-        last = next((note for note in reversed(self.notes) if isinstance(note, kinds)), None)
-        return isinstance(last, StudyFailed)
 
     @property
     def extended_at_s(self) -> float:
