@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from tuner.errors import UsageError
-from tuner.grants import Account, Shares, check_round, extension_s
+from tuner.grants import Account, Shares, check_round, grant
 from tuner.plan import check_budget
+from tuner.record.journal import Added, Extended
 from tuner.request import Request, given_in
 
 DONE = Account(used_s=280.0, began_at_s=0.0, budget_s=300.0, extension_s=None, is_finished=True)
@@ -24,7 +25,12 @@ def extend(seconds: float) -> Request:
 
 def opened(account: Account, seconds: float) -> Account:
     return msgspec.structs.replace(
-        account, began_at_s=account.used_s, extension_s=seconds, is_finished=False
+        account,
+        began_at_s=account.used_s,
+        budget_s=0.0,
+        extension_s=seconds,
+        is_finished=False,
+        asked_s=seconds,
     )
 
 
@@ -36,31 +42,44 @@ def test_what_a_study_leaves_is_the_next_ones() -> None:
 
 
 def test_the_same_budget_opens_no_extension_and_a_larger_one_does() -> None:
-    assert extension_s(budget(600), [DONE, ALSO]) is None
-    assert extension_s(budget(500), [DONE, ALSO]) is None
-    assert extension_s(budget(1200), [DONE, ALSO]) == 1200 - 595
-    assert extension_s(extend(100), [DONE, ALSO]) == 100
+    assert grant(budget(600), [DONE, ALSO]) is None
+    assert grant(budget(500), [DONE, ALSO]) is None
+    assert grant(budget(1200), [DONE, ALSO]) == Extended(1200 - 595)
+    assert grant(extend(100), [DONE, ALSO]) == Extended(100)
 
 
 def test_while_one_is_not_finished_a_larger_budget_is_for_that_one() -> None:
     stopped = msgspec.structs.replace(ALSO, used_s=100.0, is_finished=False)
-    assert extension_s(budget(1200), [DONE, stopped]) is None
+    assert grant(budget(1200), [DONE, stopped]) is None
     shares = Shares(budget(1200), [DONE, stopped])
     shares.use(0, DONE.used_s)
     assert shares.total_s(1) == 1200 - 280
 
 
+@pytest.mark.parametrize("is_last", [True, False])
+def test_a_framework_that_always_fails_holds_up_no_other(*, is_last: bool) -> None:
+    """It is tried again in each extension, and resumed in one that was stopped."""
+    failed = Account(20.0, 0.0, 320.0 if is_last else 300.0, 100.0, False, has_failed=True)
+    other = DONE if is_last else msgspec.structs.replace(DONE, budget_s=580.0)
+    accounts = [other, failed] if is_last else [failed, other]
+    assert grant(extend(100), accounts) == Extended(100)
+    assert grant(budget(600), accounts) is None
+    assert grant(budget(1200), accounts) == Extended(1200 - 300)
+    stopped = opened(other, 100)
+    assert grant(extend(100), [stopped, failed]) is None
+
+
 def test_of_a_budget_that_is_used_already_nothing_is_left() -> None:
     overdrawn = msgspec.structs.replace(DONE, used_s=400.0)
     with pytest.raises(UsageError, match="has used 400 s already"):
-        extension_s(budget(350), [overdrawn])
+        grant(budget(350), [overdrawn])
 
 
 @pytest.mark.parametrize("request_", [extend(100), budget(695)])
 def test_both_frameworks_share_an_extension(request_: Request) -> None:
     """Also where it is resumed after the first of them has ended."""
     accounts = [opened(DONE, 100), opened(ALSO, 100)]
-    assert extension_s(request_, accounts) is None
+    assert grant(request_, accounts) is None
     shares = Shares(request_, accounts)
     assert shares.total_s(0) == 280 + 50
     shares.use(0, 280 + 30)
@@ -71,17 +90,55 @@ def test_both_frameworks_share_an_extension(request_: Request) -> None:
     assert again.total_s(1) == 315 + 70
 
 
-def test_another_extension_is_not_the_same_one_resumed() -> None:
-    stopped = msgspec.structs.replace(opened(DONE, 100), used_s=330.0)
-    assert extension_s(extend(100), [stopped]) is None
-    assert extension_s(extend(200), [stopped]) == 200
-    again = Shares(extend(200), [opened(stopped, 200)])
-    assert again.total_s(0) == 330 + 200
+def granted(accounts: list[Account], added: Added) -> list[Account]:
+    """Return the accounts after more time was added."""
+    more = {"extension_s": added.seconds, "asked_s": added.added_s}
+    return [msgspec.structs.replace(each, **more) for each in accounts]
+
+
+STOPPED = msgspec.structs.replace(DONE, used_s=100.0, is_finished=False)
+"""The first of two frameworks, in ten minutes: 200 s of its share are left."""
+STOPPED_LATER = msgspec.structs.replace(ALSO, used_s=100.0, is_finished=False)
+
+
+@pytest.mark.parametrize(
+    ("accounts", "left_s"),
+    [
+        pytest.param([STOPPED], 200, id="one framework"),
+        pytest.param([STOPPED, NEW], 200 + 300, id="the second was not begun"),
+        pytest.param([DONE, STOPPED_LATER], 220, id="the first is finished"),
+        pytest.param([STOPPED, ALSO], 200, id="the second is finished"),
+        pytest.param([msgspec.structs.replace(STOPPED, used_s=310.0)], 0, id="overdrawn"),
+        pytest.param([opened(DONE, 600)], 600, id="an extension that was not begun"),
+        pytest.param(
+            [msgspec.structs.replace(opened(DONE, 600), used_s=380.0)], 500, id="an extension"
+        ),
+    ],
+)
+def test_time_is_added_to_what_a_stopped_study_has_left(
+    accounts: list[Account], left_s: float
+) -> None:
+    """And added once: the same command resumes it."""
+    added = grant(extend(150), accounts)
+    assert isinstance(added, Added)
+    after = granted(accounts, added)
+    shares = Shares(extend(150), after)
+    seconds = []
+    for i, each in enumerate(after):
+        if not each.is_finished:
+            seconds.append(shares.total_s(i) - each.used_s)
+            shares.use(i, shares.total_s(i))
+    assert sum(seconds) == pytest.approx(left_s + 150)
+    assert grant(extend(150), after) is None
+    assert grant(budget(600), after) is None
+    again = grant(extend(60), after)
+    assert isinstance(again, Added)
+    assert again.seconds == pytest.approx(added.seconds + 60)
 
 
 def test_resumed_by_the_first_command_an_extension_keeps_its_time() -> None:
     stopped = msgspec.structs.replace(opened(DONE, 100), used_s=330.0)
-    assert extension_s(budget(300), [stopped]) is None
+    assert grant(budget(300), [stopped]) is None
     assert Shares(budget(300), [stopped]).total_s(0) == 280 + 100
 
 

@@ -21,7 +21,9 @@ from tuner.output.headline import class_lines
 from tuner.output.index import best_guide, recommended
 from tuner.record.files import read_result
 from tuner.record.index import Index, Row, held_alone, read_index, write_index_file
-from tuner.several import select, shares
+from tuner.record.workload import ModelCard
+from tuner.request import Request
+from tuner.several import options_of, select, shares
 from tuner.suited import check_memory
 
 SPACE = ("--hw", "fake", "--framework", "fake", "--exclude", "launch.allocator")
@@ -30,6 +32,10 @@ QUICK, OTHER = "fake@noise=0.003,seed=2", "fake@noise=0.003,seed=5"
 
 
 Several = Callable[..., subprocess.CompletedProcess[str]]
+
+
+OPTIONS_BEFORE = "d0451ebc50dcccef3ccd20b8274d824c941e7d3ae854083801825a9a5a9808c2"
+"""The hash of default options, as indexes hold it that were written before --accept-cost."""
 
 
 def given(models: str, *others: str, budget: str = "10s") -> tuple[str, ...]:
@@ -367,3 +373,11 @@ def test_a_model_beyond_the_memory_is_refused_before_it_is_built(tmp_path: Path)
         here, limits=msgspec.structs.replace(here.limits, memory_bytes=8 * 2**30)
     )
     check_memory(card, roomy)
+
+
+def test_what_earlier_versions_finished_stays_finished() -> None:
+    """A new option leaves the hash of requests that do not use it as it was."""
+    card = ModelCard("m", "M", "t", "cnn", ("torch",), 4, (4,), None, "0" * 64)
+    assert options_of(Request("m"), card) == OPTIONS_BEFORE
+    assert options_of(Request("m", extends=True), card) == OPTIONS_BEFORE
+    assert options_of(Request("m", accept_cost=("memory",)), card) != OPTIONS_BEFORE

@@ -76,8 +76,9 @@ def tune(
     gallery or a path; serve, url, requests and header stand in its place. framework: one or
     several; every installed one that has the model if empty. budget: seconds, or "90s", "10m",
     "1h30m", over all frameworks; ten minutes if None. extend: instead of it, how long to go on with
-    a study, on top of what it has used. accept_cost: some of "memory" and "latency". out: folder of
-    the study. set: the values of a knob to search. listen: is called with every event
+    a study, on top of what it has used, or of its budget if it is not finished. accept_cost: some
+    of "memory" and "latency". out: folder of the study. set: the values of a knob to search.
+    listen: is called with every event
     (tuner.record.events).
     Returns, for each framework, its folder and result, or the error that ended its study.
     Raises UsageError before anything is measured, NothingMeasured where no framework has a result.

@@ -1,8 +1,9 @@
-"""How much time the study of each framework gets: new, resumed, or gone on with after its end.
+"""How much time the study of each framework gets: new, resumed, or gone on with for longer.
 
 A study that is finished goes on where a larger --budget is given than before, or --extend, which is
 on top of what was used. This opens an extension in all studies of the run; the same command resumes
-one that was stopped.
+one that was stopped. Where a study is not finished, --extend adds to what its budget has left, and
+no extension is opened. A study that found nothing to measure is tried again whenever others go on.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.errors import UsageError
-from tuner.record.journal import Extended, SessionOpened
+from tuner.record.journal import Added, Extended, SessionOpened, StudyFailed
 from tuner.record.lines import opened_in
 from tuner.record.store import Store
 from tuner.request import Request, given_in
@@ -35,35 +36,64 @@ class Account(msgspec.Struct, frozen=True):
     began_at_s: float
     """Of these, before its current extent was opened."""
     budget_s: float
-    """What its last session could use up to, earlier ones included; 0 before the first."""
+    """What the last session of its current extent could use up to, all before it included; 0 before
+    the first."""
     extension_s: float | None
-    """What the current extent was granted, over all frameworks; None of a study's first."""
+    """What the current extent was granted, over all frameworks; None of a study's first to which
+    nothing was added."""
     is_finished: bool
+    has_failed: bool = False
+    """Whether its last session found that nothing can be measured: it holds up no other study."""
+    asked_s: float | None = None
+    """What was asked for by the last --extend of its current extent, which the same one resumes."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it was stopped before its end, or never begun: to resume it is what is meant."""
+        return not (self.is_finished or self.has_failed)
+
+    @property
+    def spent_s(self) -> float:
+        """What it has used of its current extent."""
+        return self.used_s - self.began_at_s
 
 
 def account_of(store: Store) -> Account:
     """Return what the journal of a study tells."""
-    sessions, extended = store.all(SessionOpened), store.current(Extended)
+    sessions = store.current(SessionOpened)
+    grants: list[Extended | Added] = [*store.current(Extended), *store.current(Added)]
+    last = grants[-1] if grants else None
     return Account(
         used_s=store.used_before_s,
         began_at_s=store.extended_at_s,
         budget_s=sessions[-1].budget_s if sessions else 0.0,
-        extension_s=extended[-1].seconds if extended else None,
+        extension_s=None if last is None else last.seconds,
         is_finished=store.is_finished,
+        has_failed=_has_failed(store),
+        asked_s=last.added_s if isinstance(last, Added) else last.seconds if last else None,
     )
 
 
-def extension_s(request: Request, accounts: Sequence[Account]) -> float | None:
-    """Return the seconds of the extension that a run opens in its studies; None if it opens none.
+def _has_failed(store: Store) -> bool:
+    kinds = (StudyFailed, SessionOpened, Extended)
+    last = next((note for note in reversed(store.notes) if isinstance(note, kinds)), None)
+    return isinstance(last, StudyFailed)
+
+
+def grant(request: Request, accounts: Sequence[Account]) -> Extended | Added | None:
+    """Return what a run grants its studies beyond what they have; None if it only resumes them.
 
     Raises UsageError where all of a larger budget is used already.
     """
+    stopped = [each for each in accounts if each.is_stopped]
     if request.extends:
-        is_resumed = any(
-            not each.is_finished and each.extension_s == request.budget_s for each in accounts
-        )
-        return None if is_resumed else request.budget_s
-    if not all(each.is_finished for each in accounts):
+        if any(each.asked_s == request.budget_s for each in stopped):
+            return None
+        if not stopped:
+            return Extended(request.budget_s)
+        spent_s = sum(each.spent_s for each in accounts)
+        return Added(spent_s + _left_s(accounts) + request.budget_s, request.budget_s)
+    if stopped:
         return None
     *others, last = accounts
     if request.budget_s <= _LARGER * (last.budget_s + sum(each.used_s for each in others)):
@@ -74,28 +104,44 @@ def extension_s(request: Request, accounts: Sequence[Account]) -> float | None:
             f"--budget {request.budget_s:g}s: the study has used {used_s:.0f} s already; give more "
             "than that, or --extend 10m, which is on top of it"
         )
-    return request.budget_s - used_s
+    return Extended(request.budget_s - used_s)
+
+
+def _left_s(accounts: Sequence[Account]) -> float:
+    """Return what the studies that are not finished may still use, by what they were granted.
+
+    One that was not begun yet has as much as the one before it.
+    """
+    share_s = left_s = 0.0
+    for each in accounts:
+        share_s = each.budget_s - each.began_at_s if each.budget_s else share_s
+        left_s += 0.0 if each.is_finished else max(0.0, share_s - each.spent_s)
+    granted_s = max((each.extension_s or 0.0 for each in accounts if each.is_stopped), default=0.0)
+    return max(left_s, granted_s - sum(each.spent_s for each in accounts))
 
 
 class Shares:
-    """Shares the time of a run among its studies, one after the other."""
+    """Shares the time of a run among those of its studies that are not finished, in their order."""
 
     def __init__(self, request: Request, accounts: Sequence[Account]) -> None:
-        """accounts: after an extension was opened, if one was."""
+        """accounts: after an extension was opened, or time was added, if one was."""
         self._accounts = accounts
         open_s = [each.extension_s or 0.0 for each in accounts if not each.is_finished]
         before_s = 0.0 if request.extends else sum(each.began_at_s for each in accounts)
-        # resumed by a command that grants less, an extension keeps what it has
+        # resumed by a command that grants less, a study keeps what an extension gave it
         self._left_s = max(request.budget_s - before_s, *open_s, 0.0)
+        self._left_s -= sum(each.spent_s for each in accounts if each.is_finished)
 
     def total_s(self, number: int) -> float:
         """Return what a study may use up to, in all of its sessions; number: from 0."""
-        n_left = len(self._accounts) - number
-        return self._accounts[number].began_at_s + max(1.0, self._left_s / n_left)
+        n_left = sum(not each.is_finished for each in self._accounts[number:])
+        return self._accounts[number].began_at_s + max(1.0, self._left_s / max(1, n_left))
 
     def use(self, number: int, used_s: float) -> None:
         """Take in what a study has used, in all of its sessions."""
-        self._left_s -= used_s - self._accounts[number].began_at_s
+        account = self._accounts[number]
+        if not account.is_finished:
+            self._left_s -= used_s - account.began_at_s
 
 
 def check_continued(request: Request, folders: Iterable[Path]) -> None:

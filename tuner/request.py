@@ -108,7 +108,8 @@ class Request(msgspec.Struct, frozen=True):
     """With hardware auto: which device the profile must measure on; None for any."""
     frameworks: tuple[str, ...] = ()
     budget_s: float = 600.0
-    """Over all frameworks, in all sessions; with `extends`, on top of what was used."""
+    """Over all frameworks, in all sessions; with `extends`, on top of what was used, or of the
+    budget of a study that is not finished."""
     extends: bool = False
     """Whether a study is gone on with that is finished, or had too little time."""
     out: Path | None = None

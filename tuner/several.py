@@ -260,7 +260,10 @@ def options_of(request: Request, card: ModelCard) -> str:
         ),
         enc_hook=str,
     )  # fmt: skip
-    del asked["extends"]  # versions before did not have it, and studies of several never do
+    # versions before had neither: what they finished must stay finished
+    del asked["extends"]  # studies of several never have it
+    if not asked["accept_cost"]:
+        del asked["accept_cost"]
     return fingerprint([asked, card.source_sha256, own_profile])
 
 

@@ -20,7 +20,7 @@ from tuner.assembling import (
     warn_about_the_host,
     with_noted_bound,
 )
-from tuner.errors import TuneError, UsageError
+from tuner.errors import NothingMeasured, TuneError, UsageError
 from tuner.findings.assemble import Context, assemble
 from tuner.findings.recommendation import recommendations
 from tuner.grants import (
@@ -29,7 +29,7 @@ from tuner.grants import (
     account_of,
     check_continued,
     check_round,
-    extension_s,
+    grant,
 )
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Waiting
@@ -53,6 +53,7 @@ from tuner.record.journal import (
     Extended,
     Phase,
     SessionOpened,
+    StudyFailed,
     StudyFinished,
     WarningNoted,
     WinnerClass,
@@ -133,7 +134,7 @@ def tune(request: Request, listen: Listener, testbed: Testbed = THIS_HOST) -> li
 def _open_all(
     plans: list[Plan], grounds: Mapping[Path, Path], request: Request, passed_s: float
 ) -> list[Account]:
-    """Begin every study, or open its extension: what is refused is refused before measuring.
+    """Begin every study, or grant it more time: what is refused is refused before measuring.
 
     That is an unwritable or foreign folder, and a time that holds nothing. passed_s: since the
     command was given. Return what each has used and was granted.
@@ -146,14 +147,15 @@ def _open_all(
                 if open_study(store, each, request.command):
                     begun.append(each)
                 accounts.append(account_of(store))
-        seconds = extension_s(request, accounts)
+        granted = grant(request, accounts)
+        seconds = granted.seconds if isinstance(granted, Extended) else None
         opening = begun if seconds is None else plans
         check_round(request, seconds, passed_s, [each.least_launch_s() for each in opening])
-        if seconds is None:
+        if granted is None:
             return accounts
         for i, each in enumerate(plans):
             with Store(each.folder) as store:
-                store.add(Extended(seconds))
+                store.add(granted)
                 accounts[i] = account_of(store)
     except TuneError:
         for each in begun:
@@ -354,6 +356,9 @@ def _measure_or_withdraw(
                 )
             _measure(study, plan, publish)
             return study
+    except NothingMeasured as error:
+        study.store.add(StudyFailed(str(error)))
+        raise
     except UsageError:
         if not study.store.launches:
             withdraw(study.store, ground)

@@ -11,6 +11,7 @@ import pytest
 from tuner.errors import StudyDamaged
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
+    EarlyRound,
     LossNoted,
     RoundDone,
     SliceTaken,
@@ -194,6 +195,52 @@ def test_nothing_is_made_good_that_a_result_rests_on(
         Store(confirmed)
     assert str(confirmed / file) in str(refused.value)
     assert f"tune-framework report {confirmed}" in str(refused.value)
+
+
+@pytest.fixture
+def looked_early(searching: Path) -> Path:
+    """The same study while it searches, with an early verdict: launches 5 to 8 are its rounds.
+
+    Launch 9 is of a round that has not ended.
+    """
+    with Store(searching) as store:
+        for _ in range(2):
+            ids = (launch(store, Purpose.CONFIRM), launch(store, Purpose.CONFIRM))
+            store.add(EarlyRound(store.launches[ids[1]].request.configuration, ids))
+        launch(store, Purpose.CONFIRM)
+        launch(store, Purpose.PACER)
+    (searching / "result.json").touch()
+    return searching
+
+
+@pytest.mark.parametrize("number", [3, 9])
+def test_the_search_goes_on_after_an_early_verdict(looked_early: Path, number: int) -> None:
+    cut(looked_early / f"launches/000{number}.jsonl", 2)
+    with Store(looked_early) as store:
+        assert "was cut short" in store.losses[0].text
+        assert len(store.all(TrialNoted)) == (2 if number == 3 else 3)
+
+
+EARLY_LOST: dict[str, tuple[Callable[[Path], object], str]] = {
+    "a launch of its rounds": (
+        lambda d: cut(d / "launches/0006.jsonl", 2),
+        "0006.jsonl has lost a part, and an early verdict rests on it",
+    ),
+    "what may have been a round": (
+        lambda d: drop(d / "study.jsonl", 6),
+        "study.jsonl has lost a part, and the confirmation rests on it",
+    ),
+}
+
+
+@pytest.mark.parametrize(("damage", "fault"), EARLY_LOST.values(), ids=EARLY_LOST.keys())
+def test_what_an_early_verdict_rests_on_is_not_made_good(
+    looked_early: Path, damage: Callable[[Path], object], fault: str
+) -> None:
+    damage(looked_early)
+    with pytest.raises(StudyDamaged) as refused:
+        Store(looked_early)
+    assert fault in str(refused.value)
 
 
 def test_studies_of_earlier_versions_are_read(searching: Path) -> None:

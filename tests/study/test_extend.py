@@ -13,12 +13,14 @@ from tests.study.test_interrupted import check_store
 from tuner.errors import Interrupted
 from tuner.measurement.confirmation import ALPHA, look_level
 from tuner.record.journal import (
+    Added,
     ArmsChosen,
     Extended,
     Phase,
     PhaseDone,
     RoundDone,
     SessionOpened,
+    StudyFailed,
     StudyFinished,
 )
 from tuner.record.launch import Purpose
@@ -150,6 +152,38 @@ def test_stopped_in_an_extension_the_same_command_resumes_it(here: Here, tmp_pat
     assert found["budget_s"] == pytest.approx(began_s + 10)
 
 
+def test_time_is_added_to_a_stopped_study_once_and_opens_no_extension(
+    here: Here, tmp_path: Path
+) -> None:
+    """What its budget had left stays; stopped again, the same command only resumes it."""
+
+    def stopped_after(n: int, *how_long: str) -> None:
+        begun: list[None] = []
+
+        def stop() -> None:
+            begun.append(None)
+            if len(begun) == n:
+                raise Interrupted("stopped by SIGINT")
+
+        ended = here(*asked(tmp_path, *how_long), testbed=MadeUpFake(stop))
+        assert ended.returncode == 130
+
+    stopped_after(4, "--budget", SHORT)
+    for n in (1, 5):
+        stopped_after(n, "--extend", "10s")
+    found = done(here, tmp_path, "--extend", "10s")
+    assert found["budget_s"] == pytest.approx(4 + 10)
+    check_store(tmp_path / "out")
+    check_seconds(found)
+    with Store(tmp_path / "out") as store:
+        assert store.n_extensions == 0
+        assert [note.added_s for note in store.all(Added)] == [10]
+        assert len(store.all(ArmsChosen)) == 1
+    done(here, tmp_path, "--extend", "10s")  # of the study that is finished now
+    with Store(tmp_path / "out") as store:
+        assert store.n_extensions == 1
+
+
 def test_a_smaller_budget_resumes_an_extension_with_what_it_was_granted(
     here: Here, tmp_path: Path
 ) -> None:
@@ -162,6 +196,18 @@ def test_a_smaller_budget_resumes_an_extension_with_what_it_was_granted(
     assert here(*asked(tmp_path, "--extend", "10s"), testbed=MadeUpFake(stop)).returncode == 130
     found = done(here, tmp_path, "--budget", SHORT)
     assert found["budget_s"] == pytest.approx(began_s + 10)
+
+
+def test_what_cannot_be_measured_is_tried_again_in_each_extension(
+    here: Here, tmp_path: Path
+) -> None:
+    broken = "fake@faults=fake.compile=off:crash"
+    for how_long in ("--budget", "--extend", "--extend"):
+        ended = here(*asked(tmp_path, how_long, "10s", model=broken), testbed=MadeUpFake())
+        assert ended.returncode == 3
+    with Store(tmp_path / "out") as store:
+        assert store.n_extensions == 2
+        assert [bool(extent[StudyFailed]) for extent in store.extents] == [True] * 3
 
 
 def test_each_extent_looks_for_good_at_a_level_of_its_own(here: Here, tmp_path: Path) -> None:

@@ -9,12 +9,15 @@ import pytest
 
 import tuner.study
 from tests.study.studies import BASELINE, Scripted, carried_out, new_study
+from tuner.launchers.clock import VirtualClock
 from tuner.record.configuration import Configuration
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.study.costs import Budget
+from tuner.study.forecast import Forecast
 from tuner.study.planner import Planner
-from tuner.study.steps import Aim, Launch, NoTime, Step, Steps, ask
+from tuner.study.steps import Aim, Launch, NoTime, Step, Steps, TimeShare, ask
 from tuner.study.study import Study
 
 
@@ -114,3 +117,21 @@ def test_steps_that_a_phase_calls_for_reach_the_planner() -> None:
         lost += [ast.unparse(node) for node in calls if id(node) not in passed_on]
     assert n_calls > 20
     assert lost == []
+
+
+def test_a_removal_leaves_the_time_of_the_report(
+    study: Study, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the confirmation has come to need more than when its share was fixed."""
+    confirming_s = 0.0
+    monkeypatch.setattr(Forecast, "is_out_of_reach", lambda _: False)
+    monkeypatch.setattr(Forecast, "confirming_s", lambda _: confirming_s)
+    study.budget = Budget(100.0, kept_s=20.0, clock=VirtualClock())
+    study.measure(BASELINE, Purpose.RACE)
+    planner = Planner(study)
+    removal = Launch(BASELINE, Purpose.RACE, Aim.REMOVAL, share=TimeShare(1))
+    assert isinstance(planner.answer(removal), LaunchRecord)
+    confirming_s = 70.0  # leaves the ten seconds of a launch
+    assert isinstance(planner.answer(removal), LaunchRecord)
+    confirming_s = 75.0
+    assert isinstance(planner.answer(removal), NoTime)

@@ -142,8 +142,9 @@ ExtendText = Annotated[
     str | None,
     typer.Option(
         "--extend",
-        help="Instead of --budget: go on with the study for so long, on top of what it has used: "
-        "10m. All that was measured stays.",
+        help="Instead of --budget: go on with the study for so long: 10m, on top of what it has "
+        "used, or of its budget if it is not finished. All that was measured stays. Once stopped, "
+        "the same --extend resumes and adds nothing; another one adds.",
     ),
 ]
 Out = Annotated[

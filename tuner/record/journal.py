@@ -74,6 +74,15 @@ class Extended(msgspec.Struct, frozen=True, tag="extended"):
     """What was granted on top of what was used, over all frameworks of the run."""
 
 
+class Added(msgspec.Struct, frozen=True, tag="added"):
+    """A study that is not finished is granted more time: its extent goes on, with its phases."""
+
+    seconds: float
+    """What the extent may use in all, over all frameworks of the run."""
+    added_s: float
+    """What was asked for: that much more than it had."""
+
+
 PREDICTED = "predicted"
 TRANSFERRED = "transferred"
 """The source of a trial that earlier studies recommend."""
@@ -272,10 +281,17 @@ class StudyFinished(msgspec.Struct, frozen=True, tag="finished"):
     reason: str
 
 
+class StudyFailed(msgspec.Struct, frozen=True, tag="failed"):
+    """A session found that nothing can be measured; the next one tries again."""
+
+    reason: str
+
+
 Note: TypeAlias = (
     StudyOpened
     | SessionOpened
     | Extended
+    | Added
     | TrialNoted
     | EarlierNoted
     | SloFixed
@@ -295,6 +311,7 @@ Note: TypeAlias = (
     | ReferenceNoted
     | LossNoted
     | StudyFinished
+    | StudyFailed
 )
 
 

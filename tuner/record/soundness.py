@@ -67,7 +67,7 @@ def losses(loaded: Loaded) -> list[LossNoted]:
     if fault := _gone(loaded):
         raise damaged(loaded.folder, *fault)
     found = [*_cut_trials(loaded), *_lost_slices(loaded), *_lost_notes(loaded)]
-    if found and (where := _decided_by(loaded)):
+    if found and (where := _decided_by(loaded, found)):
         raise damaged(loaded.folder, found[0].file, f"has lost a part, and {where} rests on it")
     return found
 
@@ -96,14 +96,24 @@ def _gone(loaded: Loaded) -> tuple[str, str] | None:
     return name, state + (others if len(missing) > 1 else "")
 
 
-def _decided_by(loaded: Loaded) -> str:
-    """Return what rests on all of the files; empty while nothing was decided."""
-    if (loaded.folder / RESULT).is_file() or any(
-        isinstance(note, StudyFinished) for note in loaded.notes
-    ):
+def _decided_by(loaded: Loaded, lost: Sequence[LossNoted]) -> str:
+    """Return what rests on what is lost; empty where nothing was decided by it.
+
+    A result that was written early decides nothing, nor do confirming launches outside of a round.
+    """
+    notes = loaded.notes
+    if any(isinstance(note, StudyFinished) for note in notes):
         return "the study's result"
-    purposes = {record.request.purpose for record in loaded.launches.values()}
-    return "the confirmation" if Purpose.CONFIRM in purposes else ""
+    if any(isinstance(note, RoundDone) for note in notes):
+        return "the confirmation"
+    early = {i for note in notes if isinstance(note, EarlyRound) for i in note.launches}
+    if early.intersection(i for loss in lost for i in loss.launches):
+        return "an early verdict"
+    if any(loss.notes for loss in lost):  # the lines may have been those of rounds
+        confirming = (r for r in loaded.launches.values() if r.request.purpose is Purpose.CONFIRM)
+        if any(r.request.id not in early | set(loaded.unended) for r in confirming):
+            return "the confirmation"
+    return ""
 
 
 def _known(loaded: Loaded) -> list[LossNoted]:

@@ -334,12 +334,10 @@ class Planner:
         """Tell whether a launch ends in its share, and before the confirmation's time."""
         share = step.share
         assert share is not None
-        budget, confirming_s = self._study.budget, self._confirming_s()
+        used_s, free_s = self._study.budget.used_s(), self._left_s() - self._confirming_s()
         if share not in self._share_ends_s:
-            free_s = max(0.0, budget.left_s() - confirming_s)
-            self._share_ends_s[share] = budget.used_s() + free_s / share.n
-        ends_s = min(self._share_ends_s[share], budget.total_s - confirming_s)
-        return budget.used_s() + cost_s <= ends_s
+            self._share_ends_s[share] = used_s + max(0.0, free_s) / share.n
+        return cost_s <= min(self._share_ends_s[share] - used_s, free_s)
 
     # ---------------------------------------------------------------- the confirmation
 
