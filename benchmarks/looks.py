@@ -33,8 +33,8 @@ from tuner.measurement.confirmation import (
     LOOKS,
     Difference,
     difference,
-    estimate_noise,
     fallback_alphas,
+    fit_rounds,
     judge,
     look_level,
 )
@@ -124,7 +124,7 @@ def confirm(worths: Worths) -> list[Ended]:
     n_rounds = len(worths)
     for n in [*(look for look in LOOKS if look < n_rounds), n_rounds]:
         is_last = n == n_rounds
-        noise = estimate_noise(worths[:n].tolist())
+        noise = fit_rounds(worths[:n].tolist()).noise
         assert noise is not None
         found = [
             ended[i].found
@@ -183,7 +183,7 @@ def is_ever_false(
         looks = [n_before + look for look in LOOKS if look < n_rounds]
         for n in [*looks, len(defaults)]:
             table = [[defaults[i], *(arms[name][i] for name in names)] for i in range(n)]
-            pooled = estimate_noise(table)
+            pooled = fit_rounds(table).noise
             assert pooled is not None
             found = [
                 difference([y - defaults[i] for i, y in enumerate(arms[a][:n]) if y is not None],

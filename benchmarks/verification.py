@@ -28,7 +28,7 @@ from tuner.measurement.confirmation import (
     LOOKS,
     Noise,
     early_interval,
-    estimate_noise,
+    fit_rounds,
     plain_interval,
 )
 from tuner.record.interval import Interval
@@ -88,7 +88,7 @@ def claim_of(case: Case, draw: np.random.Generator) -> ShippedClaim | None:
     if not first.is_faster:
         return None
     n = first.n_rounds
-    noise = estimate_noise(rounds[:n].tolist())
+    noise = fit_rounds(rounds[:n].tolist()).noise
     assert noise is not None
     speedup = first.found.interval(first.level)
     return ShippedClaim("faster", n, noise.floor(n), speedup, noise.launch_sd, noise.freedom)

@@ -13,8 +13,8 @@ from tuner.measurement.confirmation import (
     decidable_gain,
     difference,
     early_interval,
-    estimate_noise,
     fallback_alphas,
+    fit_rounds,
     judge,
     look_level,
     shared_alpha,
@@ -52,7 +52,7 @@ def test_all_intervals_of_several_arms_hold_together(
     for _ in range(n_studies):
         default = random.normal(0, spread[0], n_rounds)
         arms = [random.normal(0, sd, n_rounds) for sd in spread]
-        noise = estimate_noise(np.column_stack([default, *arms]).tolist())
+        noise = fit_rounds(np.column_stack([default, *arms]).tolist()).noise
         assert noise is not None
         found = [difference((a - default).tolist(), noise) for a in arms]
         intervals = [each.interval(shared_alpha(8)) for each in found]
@@ -65,7 +65,7 @@ def test_an_arm_that_scatters_more_than_the_others_has_its_own_degrees_of_freedo
     random, n_studies, n_false = np.random.default_rng(5), 4000, 0
     for _ in range(n_studies):
         default, *arms = (random.normal(0, sd, 4) for sd in (0.01, 0.03, 0.01, 0.01, 0.01))
-        noise = estimate_noise(np.column_stack([default, *arms]).tolist())
+        noise = fit_rounds(np.column_stack([default, *arms]).tolist()).noise
         assert noise is not None
         found = difference((arms[0] - default).tolist(), noise).interval(ALPHA)
         n_false += found.low > 1
@@ -128,16 +128,16 @@ def test_the_noise_floor_follows_the_launches() -> None:
     rounds, arms = 200, 4
     machine = random.normal(0, 0.3, (rounds, 1))  # what a round has in common does not count
     table = machine + random.normal([0.0, 0.1, 0.5, 0.9], 0.03, (rounds, arms))
-    noise = estimate_noise(table.tolist())
+    noise = fit_rounds(table.tolist()).noise
     assert noise is not None
     assert noise.launch_sd == pytest.approx(0.03, rel=0.1)
     assert noise.floor(200) == 0.01  # 200 rounds resolve less than the 1 % that is worth having
-    few = estimate_noise(table[:4].tolist())
+    few = fit_rounds(table[:4].tolist()).noise
     assert few is not None
     assert few.floor(4) > 0.02
     assert few.floor(18) < few.floor(4)
-    assert estimate_noise([[1.0, 2.0]]) is None
-    assert estimate_noise([]) is None
+    assert fit_rounds([[1.0, 2.0]]).noise is None
+    assert fit_rounds([]).noise is None
 
 
 def test_arms_that_left_early_still_tell_of_the_noise() -> None:
@@ -146,7 +146,7 @@ def test_arms_that_left_early_still_tell_of_the_noise() -> None:
     table: list[list[float | None]] = [list(row) for row in full]
     for row in table[4:]:
         row[2] = row[3] = None
-    noise = estimate_noise(table)
+    noise = fit_rounds(table).noise
     assert noise is not None
     assert noise.launch_sd == pytest.approx(0.02, rel=0.1)
 

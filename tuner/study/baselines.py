@@ -46,21 +46,7 @@ def measure_baselines(study: Study) -> Steps[None]:
     chosen = to_measure(study.baselines)
     study.notes.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
-    ledger = study.ledger
-    default = [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches]
-    yield from _measure(study, default)
-    best = ledger.leaders.default_at_best()
-    if ledger.default_is_silent:
-        yield from _measure_stand_in(study)
-    elif best is None:
-        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
-        raise NothingMeasured(
-            "the default configuration cannot be measured: "
-            + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
-        )
-    if beyond := ledger.eligible.default_beyond():
-        study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
-    _warn_of_a_late_default(study)
+    best, ledger = (yield from _measure_default(study)), study.ledger
     if not study.store.n_extensions:
         yield from ask(Outlook(len(chosen)))
     first = _batch_to_begin_with(study, best)
@@ -90,6 +76,29 @@ def measure_baselines(study: Study) -> Steps[None]:
         study.notes.leave_undone(f"to measure {', '.join(sorted(elsewhere))} at every batch")
     is_complete = not skipped and not elsewhere
     study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
+
+
+def _measure_default(study: Study) -> Steps[tuple[Configuration, float] | None]:
+    """Measure the default at every batch; return it at its best, None where it answers nothing.
+
+    Raises NothingMeasured if it cannot be measured.
+    """
+    ledger = study.ledger
+    default = [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches]
+    yield from _measure(study, default)
+    best = ledger.leaders.default_at_best()
+    if ledger.default_is_silent:
+        yield from _measure_stand_in(study)
+    elif best is None:
+        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
+        raise NothingMeasured(
+            "the default configuration cannot be measured: "
+            + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
+        )
+    if beyond := ledger.eligible.default_beyond():
+        study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
+    _warn_of_a_late_default(study)
+    return best
 
 
 def _best_of_each_class(

@@ -68,7 +68,7 @@ class Claims:
         self._unmeasured = unmeasured
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
-        self._is_early = chosen is None
+        self._is_before_confirmation = chosen is None
         rounds = store.all(EarlyRound)
         early = (rounds[-1].arm,) if len(rounds) >= FIRST_LOOK else ()
         none_chosen = () if early else (*finalists.values(),)
@@ -219,7 +219,8 @@ class Claims:
             return self._nothing_better(klass, configuration)
         if configuration == self._finalists[klass] and self._is_left_out(klass):
             not_yet, never = "it is not confirmed yet", "there was no time to confirm it as well"
-            return Claim(configuration, "ambiguous", not_yet if self._is_early else never)
+            why = not_yet if self._is_before_confirmation else never
+            return Claim(configuration, "ambiguous", why)
         if self.objective.slo is not None and (found := self._of_misses(configuration)):
             return found
         differences = self.differences(configuration)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, LOOKS, look_level
+from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds
-from tuner.record.journal import ArmsChosen, EarlyRound, Phase, RoundDone, WinnerClass
+from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import is_default
@@ -20,7 +20,7 @@ from tuner.study.compared import (
     best_baseline,
     confirmation_arms,
 )
-from tuner.study.settled import claims_by, n_last_looks, settled
+from tuner.study.settled import claims_by, last_look_level, settled
 from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
 
@@ -113,9 +113,7 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
     won = {k: claim for k, claim in before.items() if claim.verdict == "faster"}
     rivals = [won[k].configuration for k in finalists if k in won]
     best, own = best_baseline(study), as_run(study)
-    had_early_look = len(study.store.all(EarlyRound)) >= FIRST_LOOK
-    spent = EARLY_ALPHA if had_early_look else 0.0
-    level = look_level(n_last_looks(study.store), spent)
+    level = last_look_level(study.store)
     if before and not finalists:
         study.store.add(
             nothing := ArmsChosen((), None, at_reference=False, looks=LOOKS, level=level)

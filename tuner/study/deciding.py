@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 
 from tuner.measurement.confirmation import (
-    EARLY_ALPHA,
     FIRST_LOOK,
     LOOKS,
     Difference,
@@ -17,14 +16,13 @@ from tuner.measurement.confirmation import (
     difference,
     fallback_alphas,
     judge,
-    look_level,
 )
 from tuner.record.configuration import Configuration
-from tuner.record.journal import EarlyRound, RoundDone
+from tuner.record.journal import RoundDone
 from tuner.space.catalogue import is_default
 from tuner.study.claims import Claims
 from tuner.study.compared import baselines_to_confirm, confirmation_arms
-from tuner.study.settled import claims_by, n_last_looks, settled
+from tuner.study.settled import claims_by, last_look_level, settled
 from tuner.study.study import Study
 
 
@@ -47,10 +45,9 @@ def rounds_to_decide(
 
     Those are left out which no extension decides, and which are not above the default so far.
     """
-    store = study.store
-    spent = EARLY_ALPHA if len(store.all(EarlyRound)) >= FIRST_LOOK else 0.0
-    has_looked = bool(store.current(RoundDone))
-    levels = fallback_alphas([1.0] * len(arms), look_level(n_last_looks(store) + has_looked, spent))
+    has_looked = bool(study.store.current(RoundDone))
+    level = last_look_level(study.store, n_more=int(has_looked))
+    levels = fallback_alphas([1.0] * len(arms), level)
     needed = {}
     for arm, level in zip(arms, levels, strict=True):
         found, n = _difference(study, claims, arm), len(claims.differences(arm))

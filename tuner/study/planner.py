@@ -50,7 +50,7 @@ _MINIMISE_SHARE = 0.2
 _EXPLAIN_SHARE = 0.15
 """Share of the budget: the most that a stalled search leaves to explaining."""
 _EARLY_SHARE = 0.15
-"""Share of the budget: the most that an early verdict may take."""
+"""Share of the budget: the most that an early verdict may take from what finds a better one."""
 _RACE_LAUNCHES = 4
 """Launches that a stalled search leaves to the race."""
 
@@ -175,7 +175,7 @@ class Planner:
         is_costly = step.number == 1 and needed_s > most_s
         if is_costly or self._left_s() < self._confirming_s() + needed_s:
             return NoTime()
-        # numbers that no round of the confirmation has: a server is sent other requests in each
+        # not those of the first confirmation's rounds: replays draw their launches by the number
         number = LOOKS[-1] + step.number
         seconds = most_s / FIRST_LOOK
         return self._study.measure_round(step.arms, number, Purpose.CONFIRM, seconds=seconds)

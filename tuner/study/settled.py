@@ -9,8 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, look_level
 from tuner.record.configuration import Configuration
-from tuner.record.journal import ArmsChosen, FinalistNamed, Phase, PhaseDone, RoundDone, WinnerClass
+from tuner.record.journal import (
+    ArmsChosen,
+    EarlyRound,
+    FinalistNamed,
+    Phase,
+    PhaseDone,
+    RoundDone,
+    WinnerClass,
+)
 from tuner.record.store import Store
 from tuner.space.catalogue import is_default
 from tuner.study.claim import Claim
@@ -55,9 +64,15 @@ def settled_finalists(study: Study) -> dict[WinnerClass, FinalistNamed]:
     return found
 
 
-def n_last_looks(store: Store) -> int:
-    """Return how many of the extents before this one have looked at their rounds for good."""
-    return sum(_looked_at(store, number) is not None for number in range(store.n_extensions))
+def last_look_level(store: Store, n_more: int = 0) -> float:
+    """Return the two-sided error rate of this extent's last look, over all its finalists.
+
+    That is what the extents before it, and an early verdict, have left. n_more: last looks before
+    it that are not yet among those of earlier extents.
+    """
+    n_before = sum(_looked_at(store, number) is not None for number in range(store.n_extensions))
+    had_early_look = len(store.all(EarlyRound)) >= FIRST_LOOK
+    return look_level(n_before + n_more, EARLY_ALPHA if had_early_look else 0.0)
 
 
 def _looked_at(store: Store, number: int) -> ArmsChosen | None:
