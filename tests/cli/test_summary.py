@@ -137,7 +137,7 @@ def test_a_warning_is_printed_once_when_it_comes_up(here: Here, tmp_path: Path) 
 def test_live_lines_name_the_class_of_what_is_best_and_never_what_is_slower(
     here: Here, tmp_path: Path
 ) -> None:
-    study = ("--model", "fake@seed=2,noise=0.03", "--hw", "fake", "--budget", "12s", "--json")
+    study = ("--model", "fake@seed=3,noise=0.03", "--hw", "fake", "--budget", "12s", "--json")
     events = map(json.loads, here(*study, testbed=MadeUpFake()).stdout.splitlines())
     best = [event for event in events if event["type"] == "best_so_far"]
     assert {(event["winner_class"], event["name"]) for event in best} == {
