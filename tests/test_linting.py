@@ -504,10 +504,13 @@ def test_nothing_of_the_file_is_executed(here: Here) -> None:
 def test_a_framework_that_builds_a_model_tells_the_same(
     here: Here, framework: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Which variables a build reads, and what is in force with nothing set, it alone can tell."""
+    """Which variables a build reads, and what is in force with nothing set, it alone can tell.
+
+    Without TF_ENABLE_ONEDNN_OPTS: TensorFlow decides by the processor whether oneDNN is on.
+    """
     text = (
         "OMP_NUM_THREADS=2\nKMP_BLOCKTIME=1\nKMP_AFFINITY=compact\nGOMP_SPINCOUNT=0\n"
-        "TF_ENABLE_ONEDNN_OPTS=1\nTF_NUM_INTEROP_THREADS=two\nMKLDNN_VERBOSE=0\n"
+        "TF_NUM_INTEROP_THREADS=two\nMKLDNN_VERBOSE=0\n"
     )
     told = linted(here, text, "x.env", "--framework", framework)
     monkeypatch.setattr(plan, "describe_model", describe_model)
