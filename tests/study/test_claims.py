@@ -31,6 +31,7 @@ from tuner.record.store import Store
 from tuner.study.claim import Claim, of_silence
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
+from tuner.study.rounds import LossInRounds
 
 DEFAULT = Configuration()
 DEFAULT_16 = Configuration.of({"workload.batch": 16})
@@ -79,7 +80,7 @@ def claims(
     tuned: Configuration = TUNED,
     n_rounds: int | None = None,
     chosen: ArmsChosen | None = None,
-    why_unproven: Callable[[Configuration], str] = lambda _: "",
+    why_unproven: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
     reduced: Configuration | None = None,
     unmeasured: Sequence[str] = (),
 ) -> Claims:
@@ -153,7 +154,8 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
 def test_why_the_best_candidate_is_not_proved_stands_in_the_reason(store: Store) -> None:
     search(store, {DEFAULT: 1.0, TUNED: 1.5})
     raised = "a.b raises memory from 423 MiB to 543 MiB (+28%)"
-    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _: raised).claim(WinnerClass.SAME)
+    found = claims(store, tuned=DEFAULT, why_unproven=lambda _c, _loss: raised)
+    claim = found.claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"
     assert claim.reason == f"the best candidate is {TUNED.label()}, but {raised}"
 
@@ -315,7 +317,7 @@ def test_a_baseline_with_a_costly_setting_that_is_not_shown_to_be_needed_wins_no
     store: Store,
 ) -> None:
     baseline_rounds(store, tuned=0.0, baseline=0.2)
-    found = claims(store, chosen=CHOSEN, why_unproven=lambda c: "costly" * (c == BASELINE))
+    found = claims(store, chosen=CHOSEN, why_unproven=lambda c, _: "costly" * (c == BASELINE))
     assert found.claim(WinnerClass.SAME).configuration == TUNED
     assert found.claim(WinnerClass.SAME).verdict != "faster"
 
@@ -343,7 +345,7 @@ def test_a_baseline_that_is_surely_faster_than_the_finalist_is_not_passed_over(
         add_round(store, number, {DEFAULT: 0.0, TUNED: 0.1 + 0.3 * (number % 2)})
     assert claims(store, chosen=CHOSEN).lead(BASELINE, TUNED) == lead
     # but not with a costly setting that nothing shows to be needed
-    unproven = claims(store, chosen=CHOSEN, why_unproven=lambda c: "costly" * (c == BASELINE))
+    unproven = claims(store, chosen=CHOSEN, why_unproven=lambda c, _: "costly" * (c == BASELINE))
     assert unproven.claim(WinnerClass.SAME).configuration == TUNED
     assert unproven.is_ahead(BASELINE, TUNED)
     assert not unproven.is_ahead(TUNED, BASELINE)

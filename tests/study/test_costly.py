@@ -26,14 +26,24 @@ from tests.study.test_minimise import (
     tell,
     winner_of,
 )
+from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, WarningNoted, WinnerClass
-from tuner.record.launch import Share
+from tuner.record.journal import (
+    ArmsChosen,
+    FinalistNamed,
+    Phase,
+    RoundDone,
+    WarningNoted,
+    WinnerClass,
+)
+from tuner.record.launch import Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.confirm import choose_arms, make_claims
 from tuner.study.minimise import minimise, why_not
 from tuner.study.prices import CostRule, Price, prices_of
+from tuner.study.proofs import unproven, why_unproven
 from tuner.study.steps import Launch, Step
 from tuner.study.study import Study
 
@@ -102,7 +112,8 @@ def test_the_refusal_names_the_figures_and_what_to_do(store: Store, tmp_path: Pa
     study = compiled(store, tmp_path, 2)
     tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
     study.ledger.refresh()
-    assert why_not(study, COMPILED) == (
+    assert not why_not(study, COMPILED)  # its rounds may yet show it
+    assert why_unproven(study, COMPILED) == (
         "fake.compile raises memory from 423 MiB to 543 MiB (+28%), and there was no time to prove "
         "that it is needed; --accept-cost memory accepts it (a new study), and --extend has the "
         "time"
@@ -141,24 +152,28 @@ def batched(store: Store, configuration: Configuration, gain: float, mib: int = 
     tell(store, add(store, configuration.with_value(BATCH, 16), rate, memory_bytes=mib * MIB))
 
 
-@pytest.mark.parametrize(("mib", "shipped"), [(115, 16), (300, None)])
+@pytest.mark.parametrize(("mib", "is_proven"), [(115, True), (300, False)])
 def test_a_larger_batch_needs_a_proof_for_its_memory_alone(
-    store: Store, tmp_path: Path, mib: int, shipped: int | None
+    store: Store, tmp_path: Path, mib: int, is_proven: bool
 ) -> None:
     """A call takes three times as long, and nobody waits for it; 15 MiB of 2 GiB are no cost."""
     search(store, DEFAULT, SHORTER)
     batched(store, SHORTER, 0.3, mib)
-    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+    study = minimised(store, tmp_path)
+    assert winner_of(study).get(BATCH) == 16
+    assert (not unproven(study, winner_of(study))) is is_proven
 
 
-@pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
+@pytest.mark.parametrize(("gain", "is_proven"), [(0.5, True), (0.0, False)])
 def test_the_default_tells_of_a_batch_that_one_launch_of_the_finalist_speaks_for(
-    store: Store, tmp_path: Path, gain: float, shipped: int | None
+    store: Store, tmp_path: Path, gain: float, is_proven: bool
 ) -> None:
     search(store, DEFAULT, SHORTER)
     batched(store, DEFAULT, gain)
     batched(store, SHORTER, 0.5)
-    assert winner_of(minimised(store, tmp_path)).get(BATCH) == shipped
+    study = minimised(store, tmp_path)
+    assert winner_of(study).get(BATCH) == 16
+    assert (not unproven(study, winner_of(study))) is is_proven
 
 
 @pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
@@ -216,3 +231,85 @@ def test_accepted_costs_are_kept_in_the_studys_objective(tmp_path: Path) -> None
 def test_an_objective_without_accepted_costs_is_what_it_was() -> None:
     assert accepting().identity() == THROUGHPUT.identity()
     assert accepting("memory").identity() != accepting("latency").identity()
+
+
+# ------------------------------------------------------------------------ rounds as the proof
+
+
+def confirmed(
+    store: Store, folder: Path, rates: dict[Configuration, float], *, n_rounds: int = FIRST_LOOK
+) -> Study:
+    """Write rounds in which COMPILED is the finalist of every class that may have it.
+
+    rates: log rates of the arms, COMPILED among them.
+    """
+    study = compiled(store, folder, 2)
+    tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
+    for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
+        store.add(FinalistNamed(Phase.MINIMISE, klass, COMPILED))
+    others = tuple(c for c in rates if c not in (DEFAULT, COMPILED))
+    store.add(ArmsChosen((COMPILED, *others), None, False, LOOKS))
+    for number in range(1, n_rounds + 1):
+        noise = 0.01 * (-1) ** number
+        launches = [
+            add(store, c, 2 + rate + noise * (c == DEFAULT), purpose=Purpose.CONFIRM).request.id
+            for c, rate in ({DEFAULT: 0.0} | rates).items()
+        ]
+        store.add(RoundDone(number, tuple(launches)))
+    study.ledger.refresh()
+    return study
+
+
+def test_a_finalists_own_rounds_show_that_its_costly_setting_is_needed(
+    store: Store, tmp_path: Path
+) -> None:
+    """Without it, the search saw a gain of 0.1; with it, the rounds see 0.4."""
+    study = confirmed(store, tmp_path, {COMPILED: 0.4})
+    assert list(unproven(study, COMPILED)) == ["fake.compile"]  # by the search alone
+    claim = make_claims(study).claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.configuration) == ("faster", COMPILED)
+
+
+def test_a_finalist_that_gains_no_more_than_without_its_costly_setting_does_not_ship(
+    store: Store, tmp_path: Path
+) -> None:
+    """The rounds show a gain of 0.12, the search 0.2: its launch was a lucky one."""
+    study = confirmed(store, tmp_path, {COMPILED: 0.12})
+    claims = make_claims(study)
+    claim = claims.claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.is_unproven) == ("ambiguous", True)
+    assert claim.reason.startswith("it is faster, but fake.compile raises memory from 423 MiB")
+    assert COMPILED in claims.open_arms()  # further rounds may show it
+    assert claim.speedup is not None
+    assert claim.speedup.low > 1
+
+
+def test_what_is_left_without_the_costly_setting_takes_the_finalists_place(
+    store: Store, tmp_path: Path
+) -> None:
+    study = confirmed(store, tmp_path, {COMPILED: 0.2, SHORTER: 0.195})
+    claim = make_claims(study).claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.configuration) == ("faster", SHORTER)
+
+
+def test_rounds_of_both_outweigh_what_the_search_has_seen(store: Store, tmp_path: Path) -> None:
+    """Two launches of the search say that it is needed."""
+    study = confirmed(store, tmp_path, {COMPILED: 0.2, SHORTER: 0.195})
+    add(store, COMPILED, 1.21, memory_bytes=543 * MIB)
+    study.ledger.refresh()
+    assert not unproven(study, COMPILED)
+    assert make_claims(study).claim(WinnerClass.SAME).configuration == SHORTER
+
+
+@pytest.mark.parametrize(("budget_s", "is_arm"), [(2000.0, True), (60.0, False)])
+def test_the_confirmation_has_the_finalist_without_its_costly_setting_as_an_arm(
+    store: Store, tmp_path: Path, budget_s: float, is_arm: bool
+) -> None:
+    compiled(store, tmp_path, 2)
+    tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, COMPILED))
+    study = new_study(store, tmp_path, budget_s, Priced, memory_gib=2)
+    arms = carried_out(study, choose_arms(study)).arms
+    assert COMPILED in arms
+    assert (SHORTER in arms) is is_arm

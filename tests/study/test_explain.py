@@ -72,6 +72,8 @@ def confirm(store: Store, *arms: Configuration) -> None:
 class ScriptedBench:
     """Measures rounds as they are true."""
 
+    memory_bytes = 16.0 * 2**30
+
     def __init__(self, store: Store) -> None:
         self.store = store
         self.rounds: list[list[Configuration]] = []

@@ -7,7 +7,7 @@ from tuner.record.journal import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.study.claims import Claims
 from tuner.study.compared import baseline_name
-from tuner.study.minimise import why_not
+from tuner.study.minimise import why_unseen
 from tuner.study.study import Study
 
 
@@ -21,7 +21,8 @@ def ahead(study: Study, claims: Claims, klass: WinnerClass) -> list[Ahead]:
         lead = claims.lead(arm, recommended)
         if lead is None or lead.low <= 1 or claims.claim_of(klass, arm).verdict != "faster":
             continue
-        why = study.ledger.eligible.refusal(arm) or why_not(study, arm)
+        why = study.ledger.eligible.refusal(arm)
+        why = why or why_unseen(study, arm) or claims.why_unproven(arm)
         if not why and (echoed := study.ledger.unobservable(arm)):
             why = f"nothing shows that {', '.join(sorted(echoed))} took effect"
         if why:

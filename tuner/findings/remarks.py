@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tuner.findings.contributions import worth
 from tuner.findings.launches import check_of, launches_of
 from tuner.findings.neighbours import beside_neighbour
 from tuner.findings.serving import of_serving
@@ -13,14 +12,12 @@ from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerC
 from tuner.record.launch import Purpose
 from tuner.record.output_check import MIN_TOP1_INPUTS
 from tuner.record.store import Store
-from tuner.space.catalogue import class_title, is_default, winner_class
+from tuner.space.catalogue import class_title, winner_class
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import never_launched
 from tuner.study.confirm import DECIDED
 from tuner.study.notes import NO_TIME
-from tuner.study.prices import prices_of
-from tuner.study.proofs import costly_increases
 from tuner.study.study import Study
 
 _DISTURBED = 0.1
@@ -53,7 +50,6 @@ def remarks(study: Study, claims: Claims, klass: WinnerClass) -> list[str]:
     for claim in found:
         if claim.verdict == "faster":
             texts += _of_a_winner(study, claims, claim)
-            texts += _of_costs(study, claim)
     texts += _of_stability(study, claims, klass)
     texts += _of_bounds(study, claims)
     texts += of_serving(study, claims, found)
@@ -241,21 +237,3 @@ def _is_unknown_beside(study: Study, claims: Claims, claim: Claim) -> bool:
     """Tell whether too few rounds beside a busy neighbour say how a winner fares there."""
     fared = beside_neighbour(claims, claim.configuration)
     return fared is None or (fared.interval is None and study.preference.bears_neighbours)
-
-
-def _of_costs(study: Study, claim: Claim) -> list[str]:
-    """Name the costly settings of a winner that fresh launches do not show to gain anything."""
-    prices, texts = prices_of(study.store.launches.values()), []
-    winner = claim.configuration
-    for knob, shorter in study.removals(winner).items():
-        interval, n_rounds = worth(study, winner, shorter)
-        if is_default(shorter) or interval is None or interval.low > 1:
-            continue
-        if increases := costly_increases(study, prices, winner, shorter):
-            raised = " and ".join(increase.in_words() for increase in increases)
-            texts.append(
-                f"{knob}={winner.get(knob)} raises {raised}, and {n_rounds} rounds of "
-                f"fresh launches do not show that it gains anything: {interval.point:.2f}x "
-                f"({interval.low:.2f} - {interval.high:.2f})"
-            )
-    return texts

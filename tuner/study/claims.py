@@ -33,7 +33,7 @@ from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
 from tuner.study.leaders import BEHIND
 from tuner.study.ledger import Ledger
-from tuner.study.rounds import Rounds, Worths
+from tuner.study.rounds import Loss, LossInRounds, Rounds, Worths
 
 _MANY = 10**6
 """Degrees of freedom of what is as good as known."""
@@ -45,7 +45,8 @@ class Claims:
     Between looks nothing is decided. is_interim: at a look before the last one of its extent, which
     has a stricter level. settled: what earlier extents decided, and of what stays so. An arm that
     had an early verdict and is not confirmed again keeps that one.
-    why_unproven: says which costly settings of a configuration nothing shows to be needed.
+    why_unproven: says which costly settings of a configuration nothing shows to be needed, also by
+    what its rounds say is lost without.
     unmeasured: names a class's recommendations that were never launched.
     """
 
@@ -59,7 +60,7 @@ class Claims:
         *,
         is_interim: bool = False,
         settled: Mapping[WinnerClass, Claim] = MappingProxyType({}),
-        why_unproven: Callable[[Configuration], str] = lambda _: "",
+        why_unproven: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
         unmeasured: Callable[[WinnerClass], Sequence[str]] = lambda _: (),
     ) -> None:
         self._ledger = ledger
@@ -159,10 +160,11 @@ class Claims:
 
         Or for any arm that is surely faster than the finalist by the very same rounds. Only one
         whose every setting was observed, and none of them costly unless it is shown to be needed:
-        nobody tried it without the others. For a finalist left out, another class's too.
+        nobody tried it without the others. For a finalist that was left out, or whose costly
+        settings the rounds do not show to be needed, another class's too.
         """
         found = self._settled[klass] if self._stays(klass) else self._of_finalist(klass)
-        is_any = found.verdict == "faster" or self._is_left_out(klass)
+        is_any = found.verdict == "faster" or found.is_unproven or self._is_left_out(klass)
         among = [c for c in self.arms if c != found.configuration] if is_any else self._others
         allowed = [
             self.claim_of(klass, other)
@@ -175,7 +177,7 @@ class Claims:
             for claim in allowed
             if claim.verdict == "faster"
             if found.verdict != "faster" or self.is_ahead(claim.configuration, found.configuration)
-            if not self._why_unproven(claim.configuration)
+            if not self.why_unproven(claim.configuration)
         ]
         best = max(faster, key=self._standing, default=found)
         if best is found or self._is_left_out(klass):
@@ -186,7 +188,35 @@ class Claims:
         return msgspec.structs.replace(best, reason=f"{best.reason}, {why}")
 
     def _of_finalist(self, klass: WinnerClass) -> Claim:
-        return self.claim_of(klass, self._finalists[klass])
+        """Say what holds for a class's finalist: faster only with no unproven costly setting."""
+        claim = self.claim_of(klass, self._finalists[klass])
+        if claim.verdict != "faster" or not (why := self.why_unproven(claim.configuration)):
+            return claim
+        return msgspec.structs.replace(
+            claim, verdict="ambiguous", reason=f"it is faster, but {why}", is_unproven=True
+        )
+
+    def why_unproven(self, configuration: Configuration) -> str:
+        """Say which costly settings nothing shows to be needed, rounds included; empty if none."""
+        return self._why_unproven(configuration, self.loss_without)
+
+    def loss_without(self, full: Configuration, shorter: Configuration) -> Loss | None:
+        """Return what the rounds say that a configuration loses without some settings.
+
+        Where the shorter one had no part in them, its lead over the default is the search's. None
+        before a first look, and of what was not measured.
+        """
+        pairs = self.rounds.series(full).against(self.rounds.series(shorter))
+        if len(pairs) >= FIRST_LOOK:
+            return Loss(self._difference(full, pairs), is_paired=True)
+        own, default = self.differences(full), self._ledger.leaders.default_at_best()
+        score = self._ledger.known_score(shorter)
+        if len(own) < FIRST_LOOK or score is None or default is None:
+            return None
+        lead = self._difference(full, own)
+        error = math.hypot(lead.error, self._ledger.noise(shorter, default[0]))
+        loss = lead.mean - (score - default[1])
+        return Loss(Difference(loss, error, lead.freedom), is_paired=False)
 
     def _stays(self, klass: WinnerClass) -> bool:
         """Tell whether what earlier extents decided of a class holds.
@@ -303,7 +333,7 @@ class Claims:
         best = self._ledger.leaders.challenger(klass)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {refusal}")
-        if best is not None and (why := self._why_unproven(best)):
+        if best is not None and (why := self.why_unproven(best)):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {why}")
         if best is not None and self._ledger.unobservable(best):
             reason = f"{self._presented(best)}, which could not be proved"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
@@ -20,6 +20,7 @@ from tuner.study.compared import (
     best_baseline,
     confirmation_arms,
 )
+from tuner.study.proofs import unproven
 from tuner.study.settled import claims_by, last_look_level, settled
 from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
@@ -100,7 +101,8 @@ def _chosen(study: Study) -> ArmsChosen:
 def choose_arms(study: Study) -> Steps[ArmsChosen]:
     """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
 
-    The planner says which of them there is time for. Where the study goes on after its end, the
+    Last come finalists without a costly setting that is not shown to be needed. The planner says
+    which of all these there is time for. Where the study goes on after its end, the
     finalists are those that were not decided, and what an earlier winner has to be compared with.
     """
     if study.store.current(ArmsChosen):
@@ -119,10 +121,11 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
             nothing := ArmsChosen((), None, at_reference=False, looks=LOOKS, level=level)
         )
         return nothing
-    baselines = list(dict.fromkeys([*rivals, *baselines_to_confirm(study)]))
+    leaner = _without_costly(study, finalists.values())
+    baselines = list(dict.fromkeys([*rivals, *baselines_to_confirm(study), *leaner]))
     found = yield from ask(ArmsWanted(finalists, baselines, main=(*rivals, best, own)))
     assert not isinstance(found, NoTime)  # it takes none
-    missing = [c for c in baselines if c not in found.arms]
+    missing = [c for c in baselines if c not in (*found.arms, *leaner)]
     in_order = dict.fromkeys([*_surest_first(study, found.arms, finalists), *found.arms])
     sound = tuple(filter(study.ledger.eligible.may_win, in_order))
     chosen = ArmsChosen(
@@ -144,6 +147,15 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
             study.notes.leave_undone("to confirm the winners at the reference batch as well")
     study.store.add(chosen)  # last: a session after a kill goes by it, and notes nothing more
     return chosen
+
+
+def _without_costly(study: Study, finalists: Iterable[Configuration]) -> list[Configuration]:
+    """Return finalists without a costly setting that the rounds have yet to show to be needed.
+
+    As arms they show it in pairs, and take the finalist's place where it is not.
+    """
+    return [costly.shorter for finalist in dict.fromkeys(finalists)
+            for costly in unproven(study, finalist).values()]  # fmt: skip
 
 
 def _leave_baselines(

@@ -10,7 +10,7 @@ from tuner.record.soundness import RESULT
 from tuner.space.catalogue import is_default, winner_class
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
-from tuner.study.proofs import unproven
+from tuner.study.proofs import awaits_rounds
 from tuner.study.steps import EarlyLook, NoTime, Publish, Steps, ask
 from tuner.study.study import Study
 
@@ -54,7 +54,7 @@ def _clear_leader(study: Study) -> Configuration | None:
         return None  # a server's rate, or what a neighbour leaves, takes longer rounds
     leader = study.contenders.contender(
         WinnerClass.REDUCED,
-        lambda c: not (is_default(c) or unproven(study, c) or ledger.unobservable(c)),
+        lambda c: not is_default(c) and not ledger.unobservable(c) and awaits_rounds(study, c),
     )
     score = ledger.score(leader)
     if score is None or is_default(leader):

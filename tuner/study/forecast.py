@@ -225,18 +225,18 @@ class Forecast:
         return SAFETY * sum(one_by_one + again + at_once)
 
     def proving_s(self) -> float:
-        """Return the seconds of showing that the finalists need their costly settings.
+        """Return the seconds of launching the finalists without each of their costly settings.
 
-        Each finalist that has some is launched a second time, and each removal that was not
-        measured.
+        Of those that were not measured yet.
         """
         study = self._study
-        wanted = {}  # a dict keeps the order, on which the last digits of the sum depend
-        for finalist in study.contenders.finalists().values():
-            without = [costly.shorter for costly in costly_settings(study, finalist).values()]
-            if without and study.ledger.n_launches(finalist) == 1:
-                wanted[finalist] = True
-            wanted.update({c: True for c in without if is_unmeasured(study, c)})
+        # a dict keeps the order, on which the last digits of the sum depend
+        wanted = {
+            costly.shorter: True
+            for finalist in study.contenders.finalists().values()
+            for costly in costly_settings(study, finalist).values()
+            if is_unmeasured(study, costly.shorter)
+        }
         return SAFETY * sum(self.costs.launch_s(c) for c in wanted)
 
     def profiling_s(self, arms: Iterable[Configuration]) -> float:

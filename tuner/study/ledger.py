@@ -81,6 +81,11 @@ class Ledger:
         """Return the worth of a configuration, drift taken out; None if never measured."""
         return self.estimates.score(configuration)
 
+    def known_score(self, configuration: Configuration) -> float | None:
+        """Return the score of a configuration, be it of its only slice; None if it has none."""
+        score = self.score(configuration)
+        return self.tried().get(configuration) if score is None else score
+
     def n_launches(self, configuration: Configuration) -> int:
         """Return how many launches its score rests on."""
         return self.estimates.n_launches(configuration)

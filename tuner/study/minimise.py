@@ -13,8 +13,8 @@ from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.proofs import (
+    awaits_rounds,
     costly_settings,
-    is_shown,
     is_unmeasured,
     looks_needed,
     lost,
@@ -35,14 +35,14 @@ def minimise(study: Study) -> Steps[None]:
     Settings go if the configuration without all of them scores no worse than the tolerance below
     the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise, at
     most 3 %; where the trials together speak for what is removed, after two launches of both.
-    Before anything else, in every class, costly settings (proofs.py) go unless they are shown to be
-    needed; the finalist with the largest gain is the first to have what the classes leave of their
-    shares. A setting whose removal there was no time to measure stays, unless it is costly, or
-    nothing can observe whether it took effect: then the best configuration without such settings
-    takes the finalist's place. But before that it gets what minimal rounds would leave of the
-    confirmation's time, the largest gain first. The last setting always stays: whether it does any
-    good is for the confirmation to say. The classes share the time; what ships by default comes
-    first.
+    Before anything else, in every class, costly settings (proofs.py) go unless they look needed,
+    which the confirmation's rounds then have to show; the finalist with the largest gain is the
+    first to have what the classes leave of their shares. A setting whose removal there was no time
+    to measure stays, unless it is costly, or nothing can observe whether it took effect: then the
+    best configuration without such settings takes the finalist's place. But before that it gets
+    what minimal rounds would leave of the confirmation's time, the largest gain first. The last
+    setting always stays: whether it does any good is for the confirmation to say. The classes share
+    the time; what ships by default comes first.
     """
     if study.notes.is_done(Phase.MINIMISE):
         return
@@ -96,16 +96,24 @@ def minimise(study: Study) -> Steps[None]:
 
 
 def why_not(study: Study, configuration: Configuration) -> str:
-    """Say why a configuration must not be recommended; empty if nothing speaks against it."""
+    """Say why a configuration must not be confirmed; empty if nothing speaks against it."""
+    unseen = why_unseen(study, configuration)
+    if unseen or awaits_rounds(study, configuration):
+        return unseen
+    return why_unproven(study, configuration)
+
+
+def why_unseen(study: Study, configuration: Configuration) -> str:
+    """Say which settings have an effect that nothing shows; empty if none."""
     echoed = study.ledger.unobservable(configuration)
     shorter = study.removals(configuration)
     unseen = [k for k in shorter if k in echoed and is_unmeasured(study, shorter[k])]
-    if unseen:
-        return (
-            f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
-            "without: --extend has it"
-        )
-    return why_unproven(study, configuration)
+    if not unseen:
+        return ""
+    return (
+        f"nothing shows that {', '.join(unseen)} took effect, and there was no time to measure "
+        "without: --extend has it"
+    )
 
 
 def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
@@ -149,8 +157,8 @@ class _Reduction:
     def drop_costly(self, share: TimeShare) -> Steps[None]:
         """Take away, the costliest first, each costly setting that is not shown to be needed.
 
-        One whose removal there was no time to measure, or that looks needed by a single launch of
-        the finalist, stays for now.
+        One whose removal there was no time to measure stays for now. So does one that looks needed:
+        where that was a lucky launch of the finalist, the confirmation's rounds tell.
         """
         self._share = share
         yield from self._drop_costly()
@@ -164,15 +172,7 @@ class _Reduction:
             knob = open_ones[0]
             tried.add(knob)
             shorter = self._without([knob])
-            is_dropped_early = study.ledger.score(shorter) is None and looks_needed(
-                study, self._finalist, shorter
-            )
-            if is_dropped_early:
-                is_clear = is_shown(study, self._finalist, shorter) or (
-                    yield from self._launch(self._finalist)
-                )
-            else:
-                is_clear = yield from self._make_clear(shorter)
+            is_clear = yield from self._make_clear(shorter, is_costly=True)
             self.is_complete = self.is_complete and is_clear
             is_measured = not is_unmeasured(study, shorter)
             if is_measured and not looks_needed(study, self._finalist, shorter):
@@ -214,8 +214,6 @@ class _Reduction:
             useless.pop()
         removed = [*away, *useless]
         shortest = self._without(removed) if removed else self._finalist
-        if self._study.ledger.n_launches(shortest) == 1 and unproven(self._study, shortest):
-            yield from self._launch(shortest)
         return shortest, [*self._dropped, *removed]
 
     def _useless_at_once(self) -> Steps[list[str]]:
@@ -235,13 +233,16 @@ class _Reduction:
         kept = {k: v for k, v in self._finalist.settings if k not in knobs}
         return self._study.space.canonical(kept)
 
-    def _make_clear(self, shorter: Configuration) -> Steps[bool]:
+    def _make_clear(self, shorter: Configuration, *, is_costly: bool = False) -> Steps[bool]:
         """Launch until it is clear what is lost without some settings; tell whether it is.
 
         The finalist is the luckiest of many, so at first every removal looks like a loss: it is
-        launched a second time before any counts, and what is not clear then, again.
+        launched a second time before any counts, and what is not clear then, again. A costly
+        setting only has to look needed.
         """
         while (due := self._due(shorter)) is not None:
+            if is_costly and looks_needed(self._study, self._finalist, shorter):
+                return True
             if not (yield from self._launch(due)):
                 return False
         return True

@@ -2,10 +2,11 @@
 
 A setting is costly if it raises memory or latency by more than 10 % and a floor (prices.py). It
 ships only if its removal was measured and costs more of the rate than the noise explains: two
-instances that gain 1 % for three times the memory do not. A second launch of the configuration
-must say so too: the search chose it for its first one, which was the luckiest of many. Where there
-was no time to measure the removal, the configuration must gain more over all that was measured
-without the setting than that costs: twice the rate for 1.3 times the memory does.
+instances that gain 1 % for three times the memory do not. Further launches of the
+configuration must say so too, as those of the confirmation's rounds do: the search chose it for its
+first one, which was the luckiest of many. Where there was no time to measure the removal, the
+configuration must gain more over all that was measured without the setting than that costs: twice
+the rate for 1.3 times the memory does.
 """
 
 from __future__ import annotations
@@ -22,11 +23,18 @@ from tuner.space.catalogue import allowed_in, describe, is_default, winner_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 from tuner.study.ledger import Ledger
 from tuner.study.prices import Increase, Price
+from tuner.study.rounds import Loss, LossInRounds
 from tuner.study.study import Study
 
+_TWO_SIDED = 0.1
+"""Level of an interval whose lower bound is a one-sided 95 % bound."""
 _TOLERANCE_LONG = 0.01
 _TOLERANCE_MOST = 0.03
 """However noisy the host: what does more good than this is not worth losing for a shorter list."""
+
+
+def _no_rounds(_full: Configuration, _shorter: Configuration) -> None:
+    """Return that no rounds tell."""
 
 
 def tolerance(study: Study) -> float:
@@ -78,7 +86,7 @@ def costly_settings(study: Study, configuration: Configuration) -> dict[str, Cos
     found = {}
     for knob, less in shorter.items():
         if less in prices:
-            increases = costly_increases(study, prices, configuration, less)
+            increases = _costly_increases(study, prices, configuration, less)
         else:
             increases = study.cost_rule.costly(
                 prices[configuration], estimated[knob], is_estimated=True
@@ -91,7 +99,7 @@ def costly_settings(study: Study, configuration: Configuration) -> dict[str, Cos
     return {knob: found[knob] for knob in in_order}
 
 
-def costly_increases(
+def _costly_increases(
     study: Study,
     prices: Mapping[Configuration, Price],
     full: Configuration,
@@ -132,16 +140,25 @@ def _estimated_rises(
     return found
 
 
-def is_shown(study: Study, full: Configuration, shorter: Configuration) -> bool:
+def is_shown(
+    study: Study, full: Configuration, shorter: Configuration, loss: Loss | None = None
+) -> bool:
     """Tell whether the launches so far show that a removed setting is needed.
 
-    It is where nothing works without it, or where it looks needed by more than one launch of the
-    full configuration. Nothing chose the default at some batch for its luck: one launch will do.
+    It is where nothing works without it, where rounds show it, or where it looks needed by more
+    than one launch of the full configuration in the search. Rounds that both took part in outweigh
+    the search. Nothing chose the default at some batch for its luck: one launch will do.
+
+    loss: what rounds say is lost without it; None where they say nothing.
     """
-    if not looks_needed(study, full, shorter):
-        return False
-    is_repeated = study.ledger.n_launches(full) > 1
-    return is_repeated or is_default(full) or _fails_without(study, shorter)
+    if _fails_without(study, shorter):
+        return True
+    if loss is not None:
+        in_rounds = loss.difference.interval(_TWO_SIDED).low > math.exp(tolerance(study))
+        if in_rounds or loss.is_paired:
+            return in_rounds
+    is_repeated = study.ledger.n_launches(full) > 1 or is_default(full)
+    return is_repeated and looks_needed(study, full, shorter)
 
 
 def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> bool:
@@ -154,7 +171,7 @@ def looks_needed(study: Study, full: Configuration, shorter: Configuration) -> b
     ledger = study.ledger
     if _fails_without(study, shorter):
         return True
-    full_score, score = ledger.score(full), _known_score(ledger, shorter)
+    full_score, score = ledger.score(full), ledger.known_score(shorter)
     if full_score is None or score is None:
         return False
     excess = full_score - score - tolerance(study)
@@ -167,13 +184,9 @@ def _fails_without(study: Study, shorter: Configuration) -> bool:
     return ledger.eligible.has_failed(shorter) or bool(ledger.eligible.refusal(shorter))
 
 
-def _known_score(ledger: Ledger, configuration: Configuration) -> float | None:
-    """Return the score of a configuration, be it of its only slice; None if it has none."""
-    score = ledger.score(configuration)
-    return ledger.tried().get(configuration) if score is None else score
-
-
-def unproven(study: Study, configuration: Configuration) -> dict[str, CostlySetting]:
+def unproven(
+    study: Study, configuration: Configuration, loss_in_rounds: LossInRounds = _no_rounds
+) -> dict[str, CostlySetting]:
     """Return the costly settings that nothing shows to be needed.
 
     Where the configuration was never measured at the reference batch, or only one launch of it
@@ -184,7 +197,7 @@ def unproven(study: Study, configuration: Configuration) -> dict[str, CostlySett
         knob: costly
         for knob, costly in costly_settings(study, configuration).items()
         for shorter in [costly.shorter]
-        if not is_shown(study, configuration, shorter)
+        if not is_shown(study, configuration, shorter, loss_in_rounds(configuration, shorter))
         if not (is_unmeasured(study, shorter) and _pays(study, configuration, knob, costly))
         if not (
             knob == BATCH
@@ -194,9 +207,22 @@ def unproven(study: Study, configuration: Configuration) -> dict[str, CostlySett
     }
 
 
-def why_unproven(study: Study, configuration: Configuration) -> str:
+def awaits_rounds(study: Study, configuration: Configuration) -> bool:
+    """Tell whether all that a configuration lacks to ship are further launches of its own.
+
+    Each of its costly settings looks needed then, and rounds of the confirmation can show it.
+    """
+    return all(
+        looks_needed(study, configuration, costly.shorter)
+        for costly in unproven(study, configuration).values()
+    )
+
+
+def why_unproven(
+    study: Study, configuration: Configuration, loss_in_rounds: LossInRounds = _no_rounds
+) -> str:
     """Say which costly settings nothing shows to be needed, and what to do; empty if none."""
-    found = unproven(study, configuration)
+    found = unproven(study, configuration, loss_in_rounds)
     if not found:
         return ""
     is_known = all(
@@ -250,5 +276,5 @@ def _default_at(study: Study, configuration: Configuration) -> Configuration:
 
 def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
-    is_known = _known_score(study.ledger, configuration) is not None
+    is_known = study.ledger.known_score(configuration) is not None
     return not is_known and not study.ledger.eligible.has_failed(configuration)

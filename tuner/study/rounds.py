@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from tuner.measurement.confirmation import ArmSeries, plain_interval
+from collections.abc import Callable
+
+import msgspec
+
+from tuner.measurement.confirmation import ArmSeries, Difference, plain_interval
 from tuner.measurement.estimates import counts, round_worths
 from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
@@ -14,6 +18,19 @@ from tuner.record.store import Store
 
 Worths = dict[Configuration, float | None]
 """Of the arms of a round; None of one that failed."""
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """The worth that a configuration loses without some settings, by rounds."""
+
+    difference: Difference
+    is_paired: bool
+    """Whether both took part in the rounds; else only the configuration did."""
+
+
+LossInRounds = Callable[[Configuration, Configuration], Loss | None]
+"""Returns what the first configuration loses without some settings, which is the second one; None
+where the rounds do not tell."""
 
 
 class Rounds:

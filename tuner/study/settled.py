@@ -8,6 +8,7 @@ is computed from these again.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, look_level
 from tuner.record.configuration import Configuration
@@ -101,6 +102,6 @@ def claims_by(
         n_rounds=n_rounds,
         is_interim=is_interim,
         settled=before,
-        why_unproven=lambda configuration: why_unproven(study, configuration),
+        why_unproven=partial(why_unproven, study),
         unmeasured=lambda klass: unmeasured_baselines(study, klass),
     )
