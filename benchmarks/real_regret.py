@@ -1,10 +1,12 @@
 """How much slower than the best known are the winners of short studies of real models?
 
     python -m benchmarks.real_regret FOLDER [--pairs resnet50/torch dlrm-rmc2/tensorflow]
-        [--minutes 6 10] [--long 30] [--against CHECKOUT] [--known STUDIES] [--rounds 8]
+        [--minutes 6 10] [--continued] [--long 30] [--against CHECKOUT] [--known STUDIES]
+        [--rounds 8]
 
 For each pair of a model and a framework: studies of so many minutes by this code, and by another
-checkout of the tool, in turns, each from nothing; with --long one more by this code. --known names
+checkout of the tool, in turns, each from nothing; with --continued, each goes on with the one
+before it; with --long one more by this code. --known names
 a folder of studies that are there already, of the same host; the pair's stand beside them. Then
 fresh interleaved rounds of the default and of everything that any study of the pair suggests: each
 class's winner, the best recommendation of each class, and per class the two trials that the
@@ -12,7 +14,8 @@ searches saw fastest.
 
 Regret is 1 - rate of what a study recommends in a class (the default where nothing was confirmed) /
 rate of the best known that the class allows. The best is chosen in every round by all other rounds,
-so that luck in a round does not choose what the round scores.
+so that luck in a round does not choose what the round scores. A class is worth deciding where the
+best known gains at least 15 % over the default.
 
 What is there in FOLDER is not made again: the same command goes on after an interruption. Only the
 studies of one pair have to be made on one host. Run nothing else meanwhile.
@@ -24,6 +27,7 @@ import argparse
 import json
 import math
 import os
+import shutil
 import statistics
 import subprocess
 import sys
@@ -46,6 +50,7 @@ from tuner.space.catalogue import allowed_in
 
 HERE = Path(__file__).resolve().parent.parent
 LEAST_ROUNDS = 2
+WORTH_DECIDING = 1.15
 N_SEEN_FASTEST = 2
 """Trials per class that become arms although no study chose them."""
 
@@ -98,10 +103,19 @@ def _configuration(settings: Mapping[str, Value]) -> Configuration:
     return Configuration.of(dict(settings))
 
 
-def make_study(folder: Path, pair: str, code: str, checkout: Path, minutes: float) -> Study:
-    """Carry a study out, or take the one that is there."""
+def make_study(
+    folder: Path,
+    pair: str,
+    code: str,
+    checkout: Path,
+    minutes: float,
+    begun: Study | None = None,
+) -> Study:
+    """Carry a study out, or take the one that is there. begun: one that it goes on with."""
     made = folder / f"{code}-{minutes:g}"
-    if not (made / "result.json").exists():
+    if begun is not None and not made.exists():
+        shutil.copytree(folder / f"{code}-{begun.minutes:g}", made)
+    if not _is_made(made, minutes):
         model, framework = pair.split("/")
         command = [sys.executable, "-m", "tuner.cli.main", "--model", model, "--hw", "auto"]
         command += ["--framework", framework, "--budget", f"{minutes:g}m", "--out", str(made)]
@@ -110,9 +124,15 @@ def make_study(folder: Path, pair: str, code: str, checkout: Path, minutes: floa
             subprocess.run(
                 command, cwd=checkout, env=environment, stdout=log, stderr=log, check=False
             )
-    if not (made / "result.json").exists():
+    if not _is_made(made, minutes):
         sys.exit(f"{pair}: a study of {minutes:g} minutes left no result; see {made}.log")
     return Study(code, minutes, json.loads((made / "result.json").read_text()))
+
+
+def _is_made(folder: Path, minutes: float) -> bool:
+    """Tell whether a study has ended that was granted so many minutes."""
+    path = folder / "result.json"
+    return path.exists() and json.loads(path.read_text())["budget_s"] >= 60 * minutes
 
 
 def known_studies(folder: Path, pair: str) -> list[Study]:
@@ -252,6 +272,7 @@ def tell_pair(
                     "regret_high": 1 - 1 / over_best[2],
                     "over_guide": over_guide,
                     "over_default": over_default,
+                    "best_over_default": over_best[0] * over_default[0] if over_default else None,
                     "half_width": study.half_width(klass),
                 }
             )
@@ -276,10 +297,18 @@ def tell_all(rows: Sequence[Mapping[str, Any]]) -> None:
         regrets = sorted(row["regret"] for row in own)
         widths = [row["half_width"] for row in own if row["half_width"] is not None]
         slower = [row for row in own if row["over_guide"] and row["over_guide"][2] < 1]
+        worth = [row for row in own if (row["best_over_default"] or 0) >= WORTH_DECIDING]
+        n_decided = sum(row["half_width"] is not None for row in worth)
+        false = [
+            row
+            for row in own
+            if row["half_width"] is not None and row["over_default"] and row["over_default"][2] < 1
+        ]
         half = f"{statistics.median(widths):.1%}" if widths else "unknown"
         print(
             f"{name}: median regret {statistics.median(regrets):.1%}, worst {regrets[-1]:.1%}, "
-            f"half-width {half} ({len(widths)} of {len(own)} decided), "
+            f"half-width {half} ({len(widths)} of {len(own)} decided; {n_decided} of {len(worth)} "
+            f"worth at least {WORTH_DECIDING - 1:.0%}), {len(false)} claimed and surely slower, "
             f"surely slower than the guides' best {len(slower)}"
         )
 
@@ -289,6 +318,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--pairs", nargs="+", default=["resnet50/torch", "dlrm-rmc2/tensorflow"])
     parser.add_argument("--minutes", type=float, nargs="+", default=[6.0, 10.0])
+    parser.add_argument("--continued", action="store_true", help="one study, with more minutes")
     parser.add_argument("--long", type=float, help="minutes of one longer study of each pair")
     parser.add_argument("--against", type=Path, help="another checkout of the tool")
     parser.add_argument("--known", type=Path, help="a folder of studies that are there already")
@@ -303,11 +333,12 @@ def main() -> None:
         codes = {"this": HERE}
         if given.against is not None:
             codes["other"] = given.against.resolve()
-        studies = [
-            make_study(folder, pair, code, codes[code], minutes)
-            for minutes in given.minutes
-            for code in list(codes)[:: 1 if number % 2 else -1]
-        ]
+        studies: list[Study] = []
+        for minutes in given.minutes:
+            for code in list(codes)[:: 1 if number % 2 else -1]:
+                own = [study for study in studies if study.code == code]
+                begun = own[-1] if own and given.continued else None
+                studies.append(make_study(folder, pair, code, codes[code], minutes, begun))
         if given.long is not None:
             studies.append(make_study(folder, pair, "this", HERE, given.long))
         if given.known is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.real_regret import Study, arms_of, lost_to_best, over
+from benchmarks.real_regret import Study, arms_of, lost_to_best, over, tell_all
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.space.as_run import AS_RUN
@@ -57,3 +57,20 @@ def test_the_best_is_chosen_by_other_rounds_and_failed_launches_count_for_nothin
     assert own is not None
     assert own[0] == pytest.approx(2)
     assert over(rounds, LOW, DEFAULT) is None
+
+
+def test_a_class_is_worth_deciding_by_the_best_that_is_known(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Two classes gain 50 %, of which one was decided; a third was claimed, and is slower."""
+    one = {"study": "this 5 min", "regret": 0.0, "over_guide": None}
+    decided = one | {
+        "half_width": 0.1,
+        "over_default": (1.5, 1.4, 1.6),
+        "best_over_default": 1.5,
+    }
+    missed = one | {"half_width": None, "over_default": (1, 1, 1), "best_over_default": 1.5}
+    wrong = decided | {"over_default": (0.9, 0.85, 0.95), "best_over_default": 1.0}
+    tell_all([decided, missed, wrong])
+    told = capsys.readouterr().out
+    assert "2 of 3 decided; 1 of 2 worth at least 15%), 1 claimed and surely slower" in told
