@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tuner.study
@@ -13,7 +14,10 @@ from tests.study.studies import BASELINE, Scripted, carried_out, new_study
 from tuner.launchers.clock import VirtualClock
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
+from tuner.record.events import Event, TimeLeft
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose
+from tuner.record.load import Slo
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.costs import Budget
@@ -22,7 +26,9 @@ from tuner.study.planner import Planner
 from tuner.study.steps import (
     Aim,
     EarlyLook,
+    ExtraRound,
     Launch,
+    LoadgenRun,
     NoTime,
     Round,
     Step,
@@ -276,3 +282,43 @@ def test_a_first_look_of_an_early_verdict_takes_its_share_or_is_not_begun(
     # one that was begun is ended, and needs no more than what is missing
     assert not isinstance(answer(whole_s - 1, ROUND_S + CONFIRMING_S, 4), NoTime)
     assert isinstance(answer(whole_s - 1, ROUND_S + CONFIRMING_S, 3), NoTime)
+
+
+SLO = Slo(0.99, 0.1, "--slo p99=100ms")
+
+
+def test_loadgen_is_asked_where_its_run_fits_and_only_about_what_it_can_tell(
+    in_rounds: InRounds,
+) -> None:
+    """A tenth of 1000 s holds 50 requests at half of one a second: too few for a p99."""
+    in_rounds.ledger.objective = msgspec.structs.replace(Objective.of("rate_within"), slo=SLO)
+    step = LoadgenRun(BASELINE, 0.5)
+    needed_s = LAUNCH_S + 100.0
+    in_rounds.budget = Budget(1000.0, 1000.0 - needed_s + 1, clock=VirtualClock())
+    assert Planner(in_rounds).answer(step) == NoTime()
+    in_rounds.budget = Budget(1000.0, 1000.0 - needed_s, clock=VirtualClock())
+    told: list[Event] = []
+    in_rounds.listen = told.append
+    found = Planner(in_rounds).answer(step)
+    assert (found.rate, found.told) == (0.5, None)
+    assert found.fault == "100 s hold too few requests at this rate to say anything of p99"
+    assert told == [TimeLeft(pytest.approx(needed_s))]
+
+
+def test_a_round_after_the_verdict_wants_something_to_look_at(
+    in_rounds: InRounds, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A profile, or what a neighbour leaves; for that, there must be two arms to compare."""
+    monkeypatch.setattr(type(in_rounds.bench), "may_profile", lambda *_: False)
+    in_rounds.budget = Budget(1000.0, clock=VirtualClock())
+    planner = Planner(in_rounds)
+    assert planner.answer(ExtraRound([BASELINE], 1)) == NoTime()
+    assert not isinstance(planner.answer(ExtraRound([BASELINE] * 2, 1)), NoTime)
+    asked = in_rounds.asked
+    assert (asked["number"], asked["beside_neighbour"], asked["profiled"]) == (1, True, [])
+    monkeypatch.setattr(type(in_rounds.bench), "may_profile", lambda *_: True)
+    assert not isinstance(planner.answer(ExtraRound([BASELINE], 2)), NoTime)
+    asked = in_rounds.asked
+    assert (asked["beside_neighbour"], asked["profiled"]) == (False, [BASELINE])
+    in_rounds.budget = Budget(1000.0, 999.0, clock=VirtualClock())
+    assert Planner(in_rounds).answer(ExtraRound([BASELINE], 3)) == NoTime()
