@@ -16,6 +16,7 @@ from tuner.measurement.confirmation import (
     look_level,
     t_interval,
 )
+from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
 from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import (
@@ -740,3 +741,84 @@ def test_beside_a_default_that_is_late_a_rate_is_told_and_no_ratio(
     assert (claim.value is not None) is (verdict == "faster")
     assert found.against_default(TUNED) is None
     assert found.lead(TUNED, DEFAULT) is None
+
+
+def test_a_default_that_is_late_when_idle_is_told_of_where_nothing_else_was_tried(
+    store: Store,
+) -> None:
+    request = LaunchRequest(store.next_launch_id(), DEFAULT, 1, Purpose.BASELINE, slo=SLO)
+    slow = msgspec.structs.replace(timed(0, 50.0), packed_calls=packed([0.2] * 30))
+    slices = [with_sustained(slow, SLO)]
+    ending = Ending(Outcome.MEASURED)
+    store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
+    ledger = Ledger(store, 1, (1,), SERVED)
+    assert ledger.default_is_late
+    found = Claims(store, ledger, dict.fromkeys(WinnerClass, DEFAULT), None)
+    claim = found.claim(WinnerClass.SAME)
+    assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
+    assert claim.reason == (
+        "nothing but the default was tried: no time, or the options rule it out; even its single "
+        "requests take longer than the latency bound"
+    )
+
+
+def test_the_best_candidate_with_a_setting_that_nothing_shows_is_named(store: Store) -> None:
+    search(store, {DEFAULT: 1.0, TUNED: 1.5})
+    echoed = ReadBack("fake.layout", "packed", None, "environment_only", "nothing shows it")
+    for record in store.launches.values():
+        if record.request.configuration == TUNED:
+            record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,))
+    claim = claims(store, tuned=DEFAULT).claim(WinnerClass.SAME)
+    assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
+    assert claim.reason == f"the best candidate is {TUNED.label()}, which could not be proved"
+
+
+def test_one_that_is_behind_the_default_is_no_candidate(store: Store) -> None:
+    search(store, {DEFAULT: 1.0, TUNED: 0.99})
+    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _: "x").claim(WinnerClass.SAME)
+    nearest = f"the configuration nearest to the default is {TUNED.label()}"
+    assert claim.reason == f"{nearest}, but x"
+
+
+@pytest.mark.parametrize(
+    ("n", "told"),
+    [
+        (1, "the one other configuration tried did not come within the noise of the default in "),
+        (3, "none of the 3 other configurations tried came within the noise of the default in "),
+    ],
+)
+def test_how_many_were_tried_and_by_what_is_told(store: Store, n: int, told: str) -> None:
+    tried = {Configuration.of({"env.FAKE_THREADS": k}): 0.5 for k in range(2, n + 2)}
+    search(store, {DEFAULT: 1.0, **tried})
+    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert (claim.verdict, claim.reason) == ("keep_default", f"{told}the search")
+    latency = Ledger(store, 4, (4,), Objective.of("latency_p90"))
+    finalists = dict.fromkeys(WinnerClass, DEFAULT)
+    reason = Claims(store, latency, finalists, None).claim(WinnerClass.LAUNCH_ONLY).reason
+    assert reason.startswith(f"{told}the search, by the mean time of a call")
+
+
+def test_a_claim_tells_what_the_batch_and_what_the_settings_gain(store: Store) -> None:
+    for number in range(1, 5):
+        jitter = 0.002 * (number % 2)
+        rates: dict[Configuration, float | None] = {
+            DEFAULT: 0.0, DEFAULT_16: 0.1, TUNED: 0.3 + jitter, TUNED_16: 0.5 + jitter,
+        }  # fmt: skip
+        add_round(store, number, rates)
+    claim = claims(store, tuned=TUNED_16).claim_of(WinnerClass.SAME, TUNED_16)
+    assert claim.speedup is not None and claim.at_reference_batch is not None
+    assert claim.speedup.point == pytest.approx(math.exp(0.4), rel=0.01)  # best against best
+    assert claim.at_reference_batch.point == pytest.approx(math.exp(0.3), rel=0.01)
+    assert claim.batch_gain == pytest.approx(math.exp(0.2), rel=0.01)
+    assert claim.value is not None and claim.value == claim.rate
+    assert claim.value.point == pytest.approx(math.exp(0.5), rel=0.01)
+
+
+def test_a_claim_tells_how_much_of_its_own_rounds_was_disturbed(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    busy = Interference(dirty=("other processes used 50% of the CPU time",))
+    for record in store.launches.values():
+        if record.request.configuration == TUNED and record.request.round == 1:
+            record.slices = [msgspec.structs.replace(s, interference=busy) for s in record.slices]
+    disturb(store, 40)  # in the search
+    assert claims(store).claim(WinnerClass.SAME).disturbed == pytest.approx(1 / 8)
