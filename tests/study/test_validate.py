@@ -10,8 +10,17 @@ import tuner.study.validate
 from tests.study.loadgen_words import STOLEN, said
 from tests.study.studies import new_study
 from tuner.findings.serving import too_slow
+from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import RoundDone, ValidationNoted, WarningNoted
+from tuner.record.journal import (
+    ArmsChosen,
+    FinalistNamed,
+    Phase,
+    RoundDone,
+    ValidationNoted,
+    WarningNoted,
+    WinnerClass,
+)
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice, packed
 from tuner.record.load import Batching, Slo
 from tuner.record.objective import THROUGHPUT, Objective
@@ -19,6 +28,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.serving import Served, Validation
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
+from tuner.study.explain import explain
 from tuner.study.steps import LoadgenRun, NoTime, Steps
 from tuner.study.study import Study
 from tuner.study.validate import next_asked, validate, validate_further, validations_of
@@ -166,3 +176,29 @@ def test_the_lower_bounds_of_the_winners_and_the_defaults_rates_are_asked_about_
     (left,) = study.store.all(WarningNoted)
     assert "to ask LoadGen about the rates" in left.text
     assert asked_about(validate(study, [WINNER]), NoTime()) == [(DEFAULT, lows[DEFAULT])]
+
+
+def test_loadgen_speaks_before_anything_is_explained_and_again_with_what_is_left(
+    study: Study,
+) -> None:
+    for klass in WinnerClass:
+        study.store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    study.store.add(ArmsChosen((WINNER,), None, at_reference=False, looks=LOOKS))
+    confirmed(study.store, {DEFAULT: 50.0, WINNER: 80.0})
+    study.ledger.refresh()
+    asked: list[tuple[Configuration, float] | str] = []
+    answer: object = None
+    steps = explain(study)
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration:
+            break
+        answer = NoTime()
+        if isinstance(step, LoadgenRun):
+            asked.append((step.configuration, round(step.rate)))
+            is_first = step.configuration == WINNER and len(asked) == 1
+            answer = said("too_slow" if is_first else "valid", step.rate)
+        elif asked[-1:] != ["others"]:
+            asked.append("others")
+    assert asked == [(WINNER, 80), (DEFAULT, 50), "others", (WINNER, 72)]
