@@ -8,7 +8,14 @@ import pytest
 from tests.wants import lack, needs
 from tuner.errors import StorageFailed, StudyConflict, StudyDamaged, UsageError
 from tuner.record.configuration import Configuration
-from tuner.record.journal import SliceTaken, Started, StudyOpened, WarningNoted
+from tuner.record.journal import (
+    Extended,
+    SliceTaken,
+    Started,
+    StudyFinished,
+    StudyOpened,
+    WarningNoted,
+)
 from tuner.record.launch import LaunchRequest, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
@@ -134,3 +141,60 @@ def test_a_full_disk_loses_nothing_that_was_stored(tmp_path: Path) -> None:
             again.add(WarningNoted("after"))
     finally:
         subprocess.run(["umount", str(small)], check=True)
+
+
+def test_each_extension_has_notes_of_its_own_and_all_are_kept(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        assert (store.n_extensions, store.extended_at_s, store.is_finished) == (0, 0.0, False)
+        for used_s, note in (
+            (1.0, WarningNoted("first")),
+            (2.0, StudyFinished("faster")),
+            (3.0, Extended(60.0)),
+            (4.0, WarningNoted("second")),
+        ):
+            store.used_s = lambda used_s=used_s: used_s  # type: ignore[misc]
+            store.add(note)
+    for _ in range(2):
+        with Store(tmp_path) as again:
+            assert [note.text for note in again.all(WarningNoted)] == ["first", "second"]
+            assert [note.text for note in again.current(WarningNoted)] == ["second"]
+            assert (again.n_extensions, again.extended_at_s) == (1, 3.0)
+            assert not again.is_finished
+            assert again.used_before_s == 4.0
+    with Store(tmp_path) as last:
+        last.add(StudyFinished("faster"))
+        assert last.is_finished
+
+
+def test_ids_and_ordinals_of_a_reopened_study_are_new(tmp_path: Path) -> None:
+    """Slices beside a neighbour have ordinals, too."""
+    with Store(tmp_path) as store:
+        assert (store.next_launch_id(), store.next_slice_index()) == (1, 0)
+        file = store.open_launch(request(7))
+        file.add(slice_taken(3))
+        file.add(SliceTaken(Slice(9, 4, 3, 0.3, 1.0), n_neighbours=2))
+        file.end(Ending(Outcome.MEASURED), 3.0, 1.0)
+        assert (store.next_launch_id(), store.next_slice_index()) == (8, 10)
+        before = store.launches[7]
+    assert before.n_neighbours == 2
+    assert [s.index for s in before.slices] == [3]
+    assert [s.index for s in before.beside] == [9]
+    assert (before.total_s, before.slicing_s) == (3.0, 1.0)
+
+
+def test_a_disk_without_a_free_inode_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.statvfs(tmp_path)
+
+    def disk(n_files: int, n_free: int) -> os.statvfs_result:
+        room = (4096, 4096, 1 << 20, 1 << 19, 1 << 19)
+        return os.statvfs_result((*room, n_files, n_free, n_free, *tuple(real)[8:]))
+
+    with Store(tmp_path) as store:
+        monkeypatch.setattr(os, "statvfs", lambda _: disk(1000, 0))
+        with pytest.raises(StorageFailed, match="MiB and no inode are free"):
+            store.check_room()
+        for n_files, n_free in ((1000, 1), (0, 0)):  # some file systems count none
+            monkeypatch.setattr(os, "statvfs", lambda _, n=n_files, m=n_free: disk(n, m))
+            store.check_room()

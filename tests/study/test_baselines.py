@@ -254,6 +254,52 @@ def test_a_default_that_fails_where_nothing_stands_in_for_it_ends_the_study(
         carried_out(study, measure_baselines(study))
 
 
+class FailsAt16(TenSecondsEach):
+    """A study in which batch 16 is too large for the default."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        record = add(self.store, configuration, 1.0)
+        if configuration.get(BATCH) == 16:
+            record.slices.clear()
+            record.ending = Ending(Outcome.OUT_OF_MEMORY, "MemoryError")
+        return record
+
+
+def test_where_the_default_fails_at_a_batch_no_baseline_is_launched_there_and_it_is_said(
+    store: Store, tmp_path: Path
+) -> None:
+    study = new_study(store, tmp_path, 100_000.0, FailsAt16)
+    study.ledger.batches = (4, 16)
+    carried_out(study, measure_baselines(study))
+    at_16 = [c for c in study.ledger.tried() if c.get(BATCH) == 16]
+    assert at_16 == [DEFAULT.with_value(BATCH, 16)]
+    assert "the default fails at batch 16: no baseline was measured there" in [
+        n.text for n in store.all(WarningNoted)
+    ]
+    (done,) = store.all(PhaseDone)
+    assert done.reason == "all measured"
+
+
+def test_a_default_that_works_at_no_batch_ends_the_study_with_every_reason(
+    store: Store, tmp_path: Path
+) -> None:
+    class Crashing(TenSecondsEach):
+        def write(
+            self, configuration: Configuration, purpose: Purpose, *, beside: bool
+        ) -> LaunchRecord:
+            record = add(self.store, configuration, 1.0)
+            record.slices.clear()
+            record.ending = Ending(Outcome.CRASHED, "SIGSEGV")
+            return record
+
+    study = new_study(store, tmp_path, 100_000.0, Crashing)
+    study.ledger.batches = (4, 16)
+    with pytest.raises(NothingMeasured, match=r"cannot be measured: 2 x crashed: SIGSEGV$"):
+        carried_out(study, measure_baselines(study))
+
+
 class UsedUp(Unused):
     """A budget that launches use up."""
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -15,6 +16,7 @@ from tuner.measurement.confirmation import (
     look_level,
     t_interval,
 )
+from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
 from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone, TrialNoted, WinnerClass
 from tuner.record.launch import (
@@ -25,10 +27,15 @@ from tuner.record.launch import (
     Purpose,
     ReadBack,
     Slice,
+    packed,
 )
+from tuner.record.load import Batching, Slo
+from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.result import Verdict
+from tuner.record.serving import Served
 from tuner.record.store import Store
-from tuner.study.claim import Claim, of_silence
+from tuner.study.claim import Claim, explain, of_misses, of_silence
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
 from tuner.study.rounds import LossInRounds
@@ -602,3 +609,218 @@ def test_a_last_look_after_another_has_a_stricter_level(store: Store) -> None:
         assert speedup is not None
         widths.append(math.log(speedup.high / speedup.low))
     assert widths[1] > 1.2 * widths[0]
+
+
+def test_leads_of_all_arms_over_all_finalists_hold_together(store: Store) -> None:
+    """One other arm, and two finalists: the default and what was tuned."""
+    baseline_rounds(store, tuned=0.1, baseline=0.4)
+    found = claims(store, chosen=CHOSEN)
+    assert found.lead(BASELINE, TUNED) == found.against(BASELINE, TUNED, n_intervals=2)
+    alone = found.against(BASELINE, TUNED)
+    lead = found.lead(BASELINE, TUNED)
+    assert alone is not None and lead is not None
+    assert lead.point == alone.point
+    assert lead.low < alone.low < alone.high < lead.high
+
+
+@pytest.mark.parametrize(
+    ("own", "default", "verdict", "told"),
+    [
+        ((3, 4), (4, 4), "ambiguous", "it kept within the bound in 3 of 4 rounds"),
+        (
+            (4, 4), (0, 4), "faster",
+            "it kept within the bound in all of 4 rounds, and the default kept within the bound in "
+            "0 of 4 rounds",
+        ),
+        (
+            (4, 4), (3, 4), "ambiguous",
+            "the default kept within the bound in 3 of 4 rounds: no ratio says what is gained",
+        ),
+        (
+            (3, 3), (0, 3), "ambiguous",
+            "the default kept within the bound in 0 of 3 rounds: no ratio says what is gained",
+        ),
+    ],
+)  # fmt: skip
+def test_what_missed_a_bound_has_no_ratio(
+    own: tuple[int, int], default: tuple[int, int], verdict: str, told: str
+) -> None:
+    found = of_misses(TUNED, own, default)
+    assert found is not None
+    assert (found.verdict, found.reason, found.speedup) == (verdict, told, None)
+    assert found.n_rounds == own[0]
+    assert of_misses(TUNED, (4, 4), (4, 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "floor", "told"),
+    [
+        (
+            "faster", 0.02,
+            "the interval lies above 1 and the point above the noise floor of 2.0%",
+        ),
+        (
+            "faster", 0.6,
+            "the interval lies above 1 and the point above the noise floor that these few rounds "
+            "allow",
+        ),
+        ("keep_default", 0.02, "the interval leaves no room for more than the noise floor of 2.0%"),
+        ("keep_default", 0.2, "the interval leaves no room for more than 10%"),
+        ("ambiguous", 0.02, "the interval does not decide it against a noise floor of 2.0%"),
+        (
+            "ambiguous", 0.2,
+            "the interval does not decide it against a noise floor of 20.0%, nor against 10%",
+        ),
+    ],
+)  # fmt: skip
+def test_a_reason_names_the_floor_that_decides(verdict: Verdict, floor: float, told: str) -> None:
+    assert explain(verdict, floor) == told
+
+
+SLO = Slo(0.99, 0.1, "--slo p99=100ms")
+SERVED = msgspec.structs.replace(Objective.of("rate_within"), slo=SLO)
+
+
+def served_rounds(store: Store, rates: dict[Configuration, float], n_late: int = 0) -> None:
+    """Write four rounds of servers; in so many of them the default is late at every rate."""
+    for number in range(1, 5):
+        ids = []
+        for configuration, rate in rates.items():
+            id = store.next_launch_id()
+            request = LaunchRequest(id, configuration, 1, Purpose.CONFIRM, round=number, slo=SLO)
+            is_late = configuration == DEFAULT and number <= n_late
+            slices = [timed(10 * id, rate * (1 + 0.01 * (number % 2)))]
+            if is_late:
+                slices.append(late(10 * id + 1))
+            ending = Ending(Outcome.MEASURED)
+            store.launches[id] = LaunchRecord(request, slices=slices, ending=ending)
+            ids.append(id)
+        store.add(RoundDone(number, tuple(ids)))
+
+
+def timed(index: int, sustained: float) -> Slice:
+    """Return batches of a server that were timed in turn, and the rate expected of them."""
+    served = Served(Batching((1,)), 30, sustained=sustained)
+    return Slice(index, 1, 30, 0.03, 0.5, packed_calls=packed([0.001] * 30), served=served)
+
+
+def late(index: int) -> Slice:
+    """Return a trial at a rate that is low, and yet every request takes too long."""
+    served = Served(Batching((1,)), 200, offered=0.5)
+    return Slice(index, 1, 200, 400.0, 1.0, packed_calls=packed([0.5] * 200), served=served)
+
+
+def served_claims(store: Store) -> Claims:
+    ledger = Ledger(store, 1, (1,), SERVED)
+    return Claims(store, ledger, dict.fromkeys(WinnerClass, TUNED), CHOSEN)
+
+
+def test_servers_that_keep_within_the_bound_are_compared_by_their_rates(store: Store) -> None:
+    served_rounds(store, {DEFAULT: 50.0, TUNED: 80.0})
+    found = served_claims(store)
+    claim = found.claim(WinnerClass.SAME)
+    assert claim.verdict == "faster"
+    assert claim.speedup is not None and claim.speedup.point == pytest.approx(1.6)
+    assert claim.value is not None and claim.value.point == pytest.approx(80.4, abs=0.01)
+    assert found.against_default(TUNED) == claim.speedup
+
+
+@pytest.mark.parametrize(
+    ("n_late", "verdict", "told"),
+    [
+        (4, "faster", "it kept within the bound in all of 4 rounds, and the default kept within"),
+        (1, "ambiguous", "the default kept within the bound in 3 of 4 rounds: no ratio"),
+    ],
+)
+def test_beside_a_default_that_is_late_a_rate_is_told_and_no_ratio(
+    store: Store, n_late: int, verdict: str, told: str
+) -> None:
+    served_rounds(store, {DEFAULT: 50.0, TUNED: 80.0}, n_late)
+    found = served_claims(store)
+    claim = found.claim(WinnerClass.SAME)
+    assert (claim.verdict, claim.speedup) == (verdict, None)
+    assert claim.reason.startswith(told)
+    assert (claim.value is not None) is (verdict == "faster")
+    assert found.against_default(TUNED) is None
+    assert found.lead(TUNED, DEFAULT) is None
+
+
+def test_a_default_that_is_late_when_idle_is_told_of_where_nothing_else_was_tried(
+    store: Store,
+) -> None:
+    request = LaunchRequest(store.next_launch_id(), DEFAULT, 1, Purpose.BASELINE, slo=SLO)
+    slow = msgspec.structs.replace(timed(0, 50.0), packed_calls=packed([0.2] * 30))
+    slices = [with_sustained(slow, SLO)]
+    ending = Ending(Outcome.MEASURED)
+    store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
+    ledger = Ledger(store, 1, (1,), SERVED)
+    assert ledger.default_is_late
+    found = Claims(store, ledger, dict.fromkeys(WinnerClass, DEFAULT), None)
+    claim = found.claim(WinnerClass.SAME)
+    assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
+    assert claim.reason == (
+        "nothing but the default was tried: no time, or the options rule it out; even its single "
+        "requests take longer than the latency bound"
+    )
+
+
+def test_the_best_candidate_with_a_setting_that_nothing_shows_is_named(store: Store) -> None:
+    search(store, {DEFAULT: 1.0, TUNED: 1.5})
+    echoed = ReadBack("fake.layout", "packed", None, "environment_only", "nothing shows it")
+    for record in store.launches.values():
+        if record.request.configuration == TUNED:
+            record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,))
+    claim = claims(store, tuned=DEFAULT).claim(WinnerClass.SAME)
+    assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
+    assert claim.reason == f"the best candidate is {TUNED.label()}, which could not be proved"
+
+
+def test_one_that_is_behind_the_default_is_no_candidate(store: Store) -> None:
+    search(store, {DEFAULT: 1.0, TUNED: 0.99})
+    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _: "x").claim(WinnerClass.SAME)
+    nearest = f"the configuration nearest to the default is {TUNED.label()}"
+    assert claim.reason == f"{nearest}, but x"
+
+
+@pytest.mark.parametrize(
+    ("n", "told"),
+    [
+        (1, "the one other configuration tried did not come within the noise of the default in "),
+        (3, "none of the 3 other configurations tried came within the noise of the default in "),
+    ],
+)
+def test_how_many_were_tried_and_by_what_is_told(store: Store, n: int, told: str) -> None:
+    tried = {Configuration.of({"env.FAKE_THREADS": k}): 0.5 for k in range(2, n + 2)}
+    search(store, {DEFAULT: 1.0, **tried})
+    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    assert (claim.verdict, claim.reason) == ("keep_default", f"{told}the search")
+    latency = Ledger(store, 4, (4,), Objective.of("latency_p90"))
+    finalists = dict.fromkeys(WinnerClass, DEFAULT)
+    reason = Claims(store, latency, finalists, None).claim(WinnerClass.LAUNCH_ONLY).reason
+    assert reason.startswith(f"{told}the search, by the mean time of a call")
+
+
+def test_a_claim_tells_what_the_batch_and_what_the_settings_gain(store: Store) -> None:
+    for number in range(1, 5):
+        jitter = 0.002 * (number % 2)
+        rates: dict[Configuration, float | None] = {
+            DEFAULT: 0.0, DEFAULT_16: 0.1, TUNED: 0.3 + jitter, TUNED_16: 0.5 + jitter,
+        }  # fmt: skip
+        add_round(store, number, rates)
+    claim = claims(store, tuned=TUNED_16).claim_of(WinnerClass.SAME, TUNED_16)
+    assert claim.speedup is not None and claim.at_reference_batch is not None
+    assert claim.speedup.point == pytest.approx(math.exp(0.4), rel=0.01)  # best against best
+    assert claim.at_reference_batch.point == pytest.approx(math.exp(0.3), rel=0.01)
+    assert claim.batch_gain == pytest.approx(math.exp(0.2), rel=0.01)
+    assert claim.value is not None and claim.value == claim.rate
+    assert claim.value.point == pytest.approx(math.exp(0.5), rel=0.01)
+
+
+def test_a_claim_tells_how_much_of_its_own_rounds_was_disturbed(store: Store) -> None:
+    rounds(store, gain=0.5, n=4)
+    busy = Interference(dirty=("other processes used 50% of the CPU time",))
+    for record in store.launches.values():
+        if record.request.configuration == TUNED and record.request.round == 1:
+            record.slices = [msgspec.structs.replace(s, interference=busy) for s in record.slices]
+    disturb(store, 40)  # in the search
+    assert claims(store).claim(WinnerClass.SAME).disturbed == pytest.approx(1 / 8)

@@ -10,6 +10,7 @@ import pytest
 import tuner.study.forecast
 from tests.study.studies import BASELINE, Scripted, carried_out, is_granted, new_study
 from tuner.measurement.bench import Bench
+from tuner.measurement.confirmation import LOOKS
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
@@ -398,6 +399,59 @@ def test_what_failed_in_a_round_is_not_launched_in_the_next(store: Store, tmp_pa
     (done,) = [note for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
     assert done.reason.startswith("no arm was left after 1 rounds: ")
     assert done.reason.count("it failed") == 3
+
+
+def why_it_ended(store: Store) -> str:
+    (reason,) = [note.reason for note in store.all(PhaseDone) if note.phase is Phase.CONFIRM]
+    return reason
+
+
+class Decided(Undecided):
+    """A bench on which every arm is surely faster than the default."""
+
+    def measure_round(
+        self, arms: list[Configuration], number: int, purpose: Purpose, **_: object
+    ) -> list[LaunchRecord]:
+        records = super().measure_round(arms, number, purpose)
+        for record in records:
+            id, jitter = record.request.id, 1 + 0.01 * (record.request.id % 3)
+            seconds = jitter if record.request.configuration == DEFAULT else 0.5 * jitter
+            record.slices = [Slice(id * 10, 1, 1, seconds, float(id))]
+        return records
+
+
+def test_what_is_open_at_the_last_look_stays_so(store: Store, tmp_path: Path) -> None:
+    name_finalists(store, SAME)
+    study = new_study(store, tmp_path, budget_s=100_000)
+    study.bench.__class__ = Undecided
+    carried_out(study, confirm(study))
+    assert [done.number for done in store.all(RoundDone)] == list(range(1, LOOKS[-1] + 1))
+    assert why_it_ended(store) == f"still open after {LOOKS[-1]} rounds, the last look"
+
+
+def test_rounds_end_at_the_first_look_that_decides_on_all(store: Store, tmp_path: Path) -> None:
+    name_finalists(store, SAME)
+    study = new_study(store, tmp_path, budget_s=100_000)
+    study.bench.__class__ = Decided
+    carried_out(study, confirm(study))
+    assert len(store.all(RoundDone)) == LOOKS[0]
+    assert why_it_ended(store) == f"decided after {LOOKS[0]} rounds"
+    n_launches = len(store.launches)
+    carried_out(study, confirm(study))  # it is done
+    assert len(store.launches) == n_launches
+
+
+def test_where_nothing_leads_and_no_baseline_differs_nothing_is_launched(
+    store: Store, tmp_path: Path
+) -> None:
+    for klass in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, klass, DEFAULT))
+    study = new_study(store, tmp_path, budget_s=1000)
+    study.baselines.clear()
+    n_launches = len(store.launches)
+    carried_out(study, confirm(study))
+    assert len(store.launches) == n_launches
+    assert why_it_ended(store) == "nothing scored above the default, and no baseline differs"
 
 
 @pytest.mark.parametrize(("n_before", "n_after"), [(3, 4), (4, 4)])

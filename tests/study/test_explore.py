@@ -1,7 +1,7 @@
 """When exploring ends, from launches that are written by a script."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from tuner.record.journal import Phase, PhaseDone, TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.search.proposals import UNION
+from tuner.search.search import study_in
 from tuner.study.costs import Costs
-from tuner.study.explore import explore
+from tuner.study.explore import PROVED, explore, try_unions
 from tuner.study.forecast import Forecast
 from tuner.study.ledger import Ledger
 from tuner.study.planner import Planner
-from tuner.study.steps import Aim, Launches
+from tuner.study.steps import Aim, Launches, Step
 from tuner.study.study import Study
 
 COMPILED = Configuration.of({"fake.compile": "frozen"})
@@ -186,3 +188,67 @@ def test_no_more_are_asked_for_than_there_is_time_for(store: Store, tmp_path: Pa
     assert isinstance(study, Together)
     carried_out(study, explore(study))
     assert len(study.measured[0]) == 1
+
+
+def why_it_ended(store: Store) -> str:
+    (reason,) = [note.reason for note in store.all(PhaseDone) if note.phase is Phase.EXPLORE]
+    return reason
+
+
+def test_a_proposal_that_there_is_no_time_for_is_closed_and_told(
+    store: Store, tmp_path: Path
+) -> None:
+    """It is not left as one that runs, of which the next session would have to make something."""
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
+    study = new_study(store, tmp_path, 1.0, Warm)
+    n_before = len(store.launches)
+    carried_out(study, explore(study))
+    assert len(store.launches) == n_before
+    assert why_it_ended(store) == "the rest of the budget is for the later phases"
+    with study_in(tmp_path / "study.db") as (name, storage):
+        (trial,) = storage.get_all_trials(storage.get_study_id_from_name(name))
+    assert trial.state.is_finished()
+    assert (trial.user_attrs["outcome"], trial.user_attrs["reason"]) == (
+        "pruned", "the budget is used up",
+    )  # fmt: skip
+
+
+def test_unions_that_there_is_no_time_for_are_closed_too(store: Store, tmp_path: Path) -> None:
+    study = new_study(store, tmp_path, 1.0, Warm)
+    for knob, value in (("fake.layout", "packed"), ("fake.streams", 2)):
+        given = Configuration.of({knob: value})
+        record = add(store, given, 1.2, WARM_S)
+        study.ledger.refresh()
+        study.tell(study.search.enter(given, "script"), record)
+    carried_out(study, try_unions(study))
+    with study_in(tmp_path / "study.db") as (name, storage):
+        trials = storage.get_all_trials(storage.get_study_id_from_name(name))
+    assert [t.user_attrs["source"] for t in trials] == ["script", "script", UNION]
+    assert trials[-1].state.is_finished()
+    assert trials[-1].user_attrs["reason"] == "the budget is used up"
+
+
+class Near(Warm):
+    """A study in which everything is all but as good as the best so far."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        log_rate = 1.3 if configuration == COMPILED else 1.29
+        return add(self.store, configuration, log_rate, WARM_S)
+
+
+def after_proposals(study: Study, n: int) -> Callable[[Step[Any]], bool]:
+    """Return what refuses further proposals after so many."""
+    n_all = study.n_proposed() + n
+    return lambda step: isinstance(step, Launches) and study.n_proposed() >= n_all
+
+
+@pytest.mark.parametrize(("kind", "n"), [(Near, PROVED), (Warm, 1)])
+def test_a_leader_whose_lead_may_be_luck_is_launched_three_times(
+    store: Store, tmp_path: Path, kind: type[Study], n: int
+) -> None:
+    store.add(PhaseDone(Phase.BASELINES, "all measured"))
+    study = new_study(store, tmp_path, 3000.0, kind)
+    carried_out(study, explore(study), after_proposals(study, 4))
+    assert n_launches(study) == n

@@ -5,10 +5,22 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
-from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
+from tuner.record.journal import TrialNoted
+from tuner.record.launch import (
+    LaunchRecord,
+    LaunchRequest,
+    Prepared,
+    Purpose,
+    ReadBack,
+    Slice,
+    packed,
+)
+from tuner.record.load import Batching, Slo
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.serving import Served
 from tuner.record.store import Store
 from tuner.study.costs import Costs
 from tuner.study.ledger import Ledger
@@ -102,3 +114,106 @@ def test_a_setting_without_effect_differs_by_noise_alone(tmp_path: Path) -> None
             add(store, Purpose.BASELINE, total_s=9.0)
         ledger.refresh()
         assert 0.01 <= ledger.noise(DEFAULT, DEFAULT) < one
+
+
+def launched(
+    store: Store, configuration: Configuration, seconds: float, outcome: Outcome = Outcome.MEASURED
+) -> LaunchRecord:
+    id = store.next_launch_id()
+    record = LaunchRecord(LaunchRequest(id, configuration, 4, Purpose.SEARCH))
+    record.slices = [Slice(id * 100, 4, 1, seconds, 0.0)]
+    record.ending = Ending(outcome)
+    store.launches[id] = record
+    return record
+
+
+def tell(store: Store, record: LaunchRecord, score: float | None = None) -> None:
+    ending = record.ending or Ending(Outcome.MEASURED)
+    number, launches = len(store.all(TrialNoted)), (record.request.id,)
+    configuration = record.request.configuration
+    store.add(TrialNoted(number, configuration, "script", ending, launches, score))
+
+
+def test_what_was_tried_is_worth_what_all_its_launches_say(tmp_path: Path) -> None:
+    """A failure is worth nothing, what was stopped after a slice is worth that slice."""
+    good, slow, broken = (Configuration.of({"fake.streams": n}) for n in (2, 3, 4))
+    with Store(tmp_path) as store:
+        ledger = Ledger(store, 4, (4,))
+        assert ledger.tried() == {}
+        tell(store, launched(store, good, 0.1), 9.0)
+        ledger.refresh()
+        before = ledger.tried()[good]
+        tell(store, launched(store, slow, 0.8, Outcome.PRUNED), 1.5)
+        tell(store, launched(store, broken, 0.1, Outcome.CRASHED), None)
+        launched(store, good, 0.2)  # again, by the race
+        ledger.refresh()
+        tried = ledger.tried()
+        assert list(tried) == [good, slow, broken]
+        assert tried[good] == ledger.score(good) != before
+        assert (tried[slow], tried[broken]) == (1.5, None)
+        assert ledger.n_launches(good) == 2
+
+
+def test_a_score_of_more_launches_is_surer_and_that_of_a_slice_less_so(tmp_path: Path) -> None:
+    twice, sliced = (Configuration.of({"fake.streams": n}) for n in (2, 3))
+    with Store(tmp_path) as store:
+        for _ in range(2):
+            launched(store, twice, 0.1)
+        launched(store, DEFAULT, 0.1)
+        launched(store, sliced, 0.1, Outcome.PRUNED)
+        ledger = Ledger(store, 4, (4,))
+        once = ledger.score_sd(DEFAULT)
+        assert once == pytest.approx(ledger.estimates.launch_sd)
+        assert ledger.score_sd(twice) == pytest.approx(once / 2**0.5)
+        assert ledger.score_sd(sliced) >= once
+
+
+def test_what_only_the_environment_shows_is_unobservable(tmp_path: Path) -> None:
+    both = Configuration.of({"env.A": "1", "fake.streams": 2})
+    with Store(tmp_path) as store:
+        ledger = Ledger(store, 4, (4,))
+        assert ledger.unobservable(both) == set()
+        launched(store, both, 0.1)  # it ended before it told
+        read_back = (
+            ReadBack("env.A", "1", None, "environment_only", ""),
+            ReadBack("env.B", None, "2", "environment_only", ""),  # nobody asked for it
+            ReadBack("fake.streams", 2, 2, "effective", ""),
+        )
+        told = launched(store, both, 0.1)
+        told.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, read_back)
+        assert ledger.unobservable(both) == {"env.A"}
+        assert ledger.unobservable(both.without("env.A")) == set()
+
+
+def test_the_default_at_a_batch_is_named_as_the_search_names_it(tmp_path: Path) -> None:
+    other = Configuration.of({"fake.streams": 2})
+    with Store(tmp_path) as store:
+        ledger = Ledger(store, 4, (4, 16))
+        assert ledger.at_batch(DEFAULT, 4) == DEFAULT
+        at_16 = ledger.at_batch(other, 16)
+        assert at_16 == Configuration.of({"fake.streams": 2, "workload.batch": 16})
+        assert ledger.at_batch(at_16, 4) == other
+
+
+@pytest.mark.parametrize(("n_late", "is_late"), [(0, False), (1, False), (2, True)])
+def test_a_default_that_is_late_when_idle_in_most_slices_has_no_ratio(
+    tmp_path: Path, n_late: int, is_late: bool
+) -> None:
+    slo = Slo(0.99, 0.1, "")
+    served = msgspec.structs.replace(Objective.of("rate_within"), slo=slo)
+    other = Configuration.of({"fake.streams": 2})
+    with Store(tmp_path) as store:
+        for configuration in (DEFAULT, other):
+            record = launched(store, configuration, 0.1)
+            record.slices = []
+            for k in range(2):
+                call_s = 0.2 if configuration == DEFAULT and k < n_late else 0.01
+                answered = Served(Batching((1,)), 30, sustained=50.0)
+                taken = Slice(
+                    10 * record.request.id + k, 1, 30, 0.3, 0.5,
+                    packed_calls=packed([call_s] * 30), served=answered,
+                )  # fmt: skip
+                record.slices.append(with_sustained(taken, slo))
+        ledger = Ledger(store, 1, (1,), served)
+        assert ledger.default_is_late is is_late
+        assert (ledger.ratio(other) is None) is is_late

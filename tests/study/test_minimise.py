@@ -11,7 +11,14 @@ import pytest
 import tuner.study.minimise
 from tests.study.studies import Scripted, carried_out, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, TrialNoted, WarningNoted, WinnerClass
+from tuner.record.journal import (
+    FinalistNamed,
+    Phase,
+    PhaseDone,
+    TrialNoted,
+    WarningNoted,
+    WinnerClass,
+)
 from tuner.record.launch import (
     LaunchRecord,
     LaunchRequest,
@@ -452,3 +459,84 @@ def test_what_does_not_lead_ships_nothing_costly_either(store: Store, tmp_path: 
     ):
         tell(store, add(store, configuration, rate, memory_bytes=memory * MIB))
     assert winner_of(minimised(store, tmp_path)) == SHORTER
+
+
+# ---------------------------------------------------------------- what is launched, and said
+
+THREADS = Configuration.of({"env.FAKE_THREADS": 4})
+MANY = FULL.with_value("env.FAKE_THREADS", 4)
+
+
+class OnlyTheLayout(Scripted):
+    """A study in which the packed layout alone does any good."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        return add(self.store, configuration, 1.3 if configuration.get("fake.layout") else 1.0)
+
+
+def why_it_ended(store: Store) -> str:
+    (reason,) = [note.reason for note in store.all(PhaseDone) if note.phase is Phase.MINIMISE]
+    return reason
+
+
+def test_all_that_looks_useless_goes_by_one_launch(store: Store, tmp_path: Path) -> None:
+    both = OTHER.with_value("env.FAKE_THREADS", 4)
+    compiled = Configuration.of({"fake.compile": "fast"})
+    packed = compiled.with_value("fake.layout", "packed")
+    for configuration in (DEFAULT, OTHER, THREADS, both, compiled, packed, MANY):
+        tell(store, add(store, configuration, 1.3 if configuration.get("fake.layout") else 1.0))
+    n_searched = len(store.launches)
+    study = new_study(store, tmp_path, 1500.0, OnlyTheLayout)
+    carried_out(study, minimise(study))
+    launched = [r.request.configuration for r in store.launches.values()][n_searched:]
+    assert launched[0] == SHORTER
+    assert not {MANY.without("fake.streams"), MANY.without("env.FAKE_THREADS")} & {*launched}
+    assert winner_of(study) == SHORTER
+    assert set(store.all(FinalistNamed)[-1].removed) == {"fake.streams", "env.FAKE_THREADS"}
+    assert why_it_ended(store) == "minimal"
+
+
+def test_that_there_was_no_time_for_every_removal_is_said(store: Store, tmp_path: Path) -> None:
+    reduced(store, tmp_path, budget_s=1.0)
+    assert why_it_ended(store) == "no time to try every removal"
+    warned = [note.text for note in store.all(WarningNoted)]
+    assert any("to try without each setting" in text for text in warned)
+
+
+def test_that_nothing_led_is_said(store: Store, tmp_path: Path) -> None:
+    name_finalist(store, {DEFAULT: 1.0, FULL: 0.99})
+    study = new_study(store, tmp_path, 1500.0, Flat)
+    carried_out(study, minimise(study))
+    assert why_it_ended(store) == "nothing led in the search: there was nothing to take away"
+    assert not store.all(WarningNoted)
+
+
+def test_a_refused_finalist_is_not_named(store: Store, tmp_path: Path) -> None:
+    """A session that is stopped right after it would go on with what must not ship."""
+    search(store, DEFAULT, BLOCKED, OTHER, FULL, worth=0.1)
+    minimised(store, tmp_path, worth=0.1)
+    named = [n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE]
+    assert sorted((n.klass, n.configuration) for n in named) == [
+        (WinnerClass.LAUNCH_ONLY, DEFAULT),
+        (WinnerClass.REDUCED, BLOCKED),
+        (WinnerClass.SAME, BLOCKED),
+    ]
+
+
+def test_what_a_stopped_session_has_reduced_is_not_reduced_again(
+    store: Store, tmp_path: Path
+) -> None:
+    name_finalist(store, {DEFAULT: 1.0, OTHER: 1.0, FULL: 1.3})
+    store.add(FinalistNamed(Phase.MINIMISE, WinnerClass.SAME, FULL, ("fake.compile",)))
+    study = new_study(store, tmp_path, 3000.0, OnlyTheLayout)
+    carried_out(study, minimise(study))
+    named = {n.klass: n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE}
+    assert (named[WinnerClass.SAME].configuration, named[WinnerClass.SAME].removed) == (
+        FULL, ("fake.compile",),
+    )  # fmt: skip
+    assert named[WinnerClass.REDUCED].configuration == SHORTER
+    n_launches = len(store.launches)
+    carried_out(study, minimise(study))  # it is done
+    assert len(store.launches) == n_launches

@@ -26,7 +26,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.confirm import make_claims
 from tuner.study.minimise import minimise
-from tuner.study.neighbours import probe_finalists
+from tuner.study.neighbours import is_fragile, probe_finalists
 from tuner.study.race import race
 from tuner.study.steps import ExtraRound, Round
 from tuner.study.study import Study
@@ -275,3 +275,67 @@ def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
     study.ledger.objective = Objective.of("throughput")
     carried_out(study, minimise(study))
     assert study.contenders.finalists()[WinnerClass.SAME] == FRAGILE
+
+
+def test_that_there_was_no_time_to_see_every_finalist_beside_a_neighbour_is_said(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, FRAGILE, FIRM)
+    study = robust(store, tmp_path, 1.0)
+    n_launches = len(store.launches)
+    carried_out(study, probe_finalists(study))
+    assert len(store.launches) == n_launches
+    assert [note.text for note in store.all(WarningNoted)] == [
+        "the budget left no time to measure every finalist beside a busy neighbour"
+    ]
+
+
+class WithoutNeighbour(AsWritten):
+    """A study on a host on which no neighbour can be started."""
+
+    def write(
+        self, configuration: Configuration, purpose: Purpose, *, beside: bool
+    ) -> LaunchRecord:
+        return add(self.store, configuration, purpose)
+
+
+def test_where_no_neighbour_can_be_started_it_is_said_once_and_not_tried_again(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, FRAGILE)
+    study = new_study(store, tmp_path, 2000.0, WithoutNeighbour)
+    study.ledger.objective = Objective.of("throughput", goal="robust")
+    n_launches = len(store.launches)
+    carried_out(study, probe_finalists(study))
+    assert len(store.launches) == n_launches + 1
+    assert [note.text for note in store.all(WarningNoted)] == [
+        "default could not be measured beside a busy neighbour"
+    ]
+
+
+def test_where_winners_need_bear_none_nothing_is_launched_beside_one(
+    store: Store, tmp_path: Path
+) -> None:
+    search(store, DEFAULT, FRAGILE)
+    study = new_study(store, tmp_path, 2000.0, AsWritten)
+    n_launches = len(store.launches)
+    carried_out(study, probe_finalists(study))
+    assert not carried_out(study, is_fragile(study, FRAGILE))
+    assert len(store.launches) == n_launches
+
+
+@pytest.mark.parametrize(
+    ("shorter", "budget_s", "fragile"),
+    [(FRAGILE, 2000.0, True), (FIRM, 2000.0, False), (FIRM, 1.0, True)],
+)
+def test_a_reduced_finalist_is_fragile_unless_it_was_seen_not_to_collapse(
+    store: Store, tmp_path: Path, shorter: Configuration, budget_s: float, fragile: bool
+) -> None:
+    search(store, DEFAULT, FRAGILE, FIRM)
+    add(store, DEFAULT, Purpose.RACE, beside=True)
+    study = robust(store, tmp_path, budget_s)
+    assert carried_out(study, is_fragile(study, shorter)) is fragile
+    if budget_s > 1.0:
+        n_launches = len(store.launches)
+        assert carried_out(study, is_fragile(study, shorter)) is fragile  # it is known now
+        assert len(store.launches) == n_launches
