@@ -777,7 +777,7 @@ def test_the_best_candidate_with_a_setting_that_nothing_shows_is_named(store: St
 
 def test_one_that_is_behind_the_default_is_no_candidate(store: Store) -> None:
     search(store, {DEFAULT: 1.0, TUNED: 0.99})
-    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _: "x").claim(WinnerClass.SAME)
+    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _c, _loss: "x").claim(WinnerClass.SAME)
     nearest = f"the configuration nearest to the default is {TUNED.label()}"
     assert claim.reason == f"{nearest}, but x"
 
