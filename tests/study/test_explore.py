@@ -9,12 +9,12 @@ import pytest
 
 from tests.study.studies import BASELINE, Scripted, carried_out, is_granted, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import Phase, PhaseDone, TrialNoted
+from tuner.record.journal import Phase, PhaseDone, TrialNoted, WarningNoted, WinnerClass
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.search.proposals import UNION
-from tuner.search.search import study_in
+from tuner.search.proposals import UNION, Exhausted, Proposal
+from tuner.search.search import Search, study_in
 from tuner.study.costs import Costs
 from tuner.study.explore import PROVED, explore, try_unions
 from tuner.study.forecast import Forecast
@@ -252,3 +252,51 @@ def test_a_leader_whose_lead_may_be_luck_is_launched_three_times(
     study = new_study(store, tmp_path, 3000.0, kind)
     carried_out(study, explore(study), after_proposals(study, 4))
     assert n_launches(study) == n
+
+
+class NothingLeft(Search):
+    """A search that has nothing to propose."""
+
+    def ask(self, klass: WinnerClass) -> Proposal:
+        raise Exhausted("everything was tried")
+
+
+IN_TURN = (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY, WinnerClass.REDUCED)
+"""A class that is settled has no turn any more, so that the second is passed over once."""
+EXHAUSTED = "; ".join(f"{klass}: exhausted: everything was tried" for klass in IN_TURN)
+
+
+def test_where_nothing_is_left_of_any_class_it_ends_for_that(store: Store, tmp_path: Path) -> None:
+    study = new_study(store, tmp_path, 600.0, Warm)
+    study.search.__class__ = NothingLeft
+    carried_out(study, explore(study))
+    assert why_it_ended(store) == EXHAUSTED
+    assert not store.all(WarningNoted)
+
+
+def test_where_nothing_could_be_proposed_at_all_a_warning_says_why(
+    store: Store, tmp_path: Path
+) -> None:
+    for record in store.launches.values():
+        request = record.request
+        record.request = LaunchRequest(request.id, request.configuration, 4, Purpose.BASELINE)
+    study = new_study(store, tmp_path, 600.0, Warm)
+    study.search.__class__ = NothingLeft
+    carried_out(study, explore(study))
+    assert [note.text for note in store.all(WarningNoted)] == [
+        f"nothing beyond the default and the baselines was tried: {EXHAUSTED}; the space holds "
+        "nothing else that applies here"
+    ]
+
+
+def test_where_there_was_no_time_to_propose_anything_that_is_said(
+    store: Store, tmp_path: Path
+) -> None:
+    for record in store.launches.values():
+        request = record.request
+        record.request = LaunchRequest(request.id, request.configuration, 4, Purpose.BASELINE)
+    study = new_study(store, tmp_path, 1.0, Warm)
+    carried_out(study, explore(study))
+    assert [note.text for note in store.all(WarningNoted)] == [
+        "the budget left no time to try anything beyond the default and the baselines"
+    ]

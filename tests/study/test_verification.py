@@ -32,6 +32,7 @@ from tuner.study.verification import (
     Verification,
     against_claim,
     conclude,
+    unmeasured,
 )
 from tuner.study.verify import nothing_to_prove
 
@@ -389,3 +390,25 @@ def test_without_a_claimed_gain_it_is_faster_or_not() -> None:
 def test_the_share_that_was_asked_for_is_told_with_what_was_found(claimed: Recommendation) -> None:
     found = concluded(claimed, at_least=0.8)
     assert (found.share, found.at_least) == (AS_CLAIMED, 0.8)
+
+
+def test_a_verdict_that_needed_no_measuring_has_no_figures(claimed: Recommendation) -> None:
+    found = unmeasured(claimed, Conclusion.REFUTED, "the allocator is not here", ELSEWHERE)
+    assert found == Verification(
+        verdict=Conclusion.REFUTED,
+        reason="the allocator is not here",
+        claimed=claimed.claim.speedup,
+        speedup=None,
+        n_rounds=0,
+        seconds=0.0,
+        differences=ELSEWHERE,
+        read_back=[],
+        not_in_force=[],
+        ratios=[],
+        default_value=None,
+        claimed_default_value=None,
+        unit="",
+        disturbed=0.0,
+        share=None,
+        at_least=None,
+    )

@@ -9,6 +9,7 @@ import pytest
 
 from tests.deploy.recommendations import recommendation
 from tests.space.spaces import workload
+from tuner.errors import NothingMeasured
 from tuner.host.identity import probe
 from tuner.launchers.testbed import THIS_HOST
 from tuner.record.configuration import Configuration
@@ -193,3 +194,35 @@ def test_a_server_gets_other_arrivals_than_in_its_study(
     """A round's number seeds them, and a study counts its rounds from 1."""
     _, bench = verified(lambda is_default, _: offline(100.0, is_default, is_busy=False))
     assert min(number for number, _ in bench.rounds) > 100
+
+
+def test_what_gives_no_slice_while_time_is_left_has_failed(
+    verified: Callable[..., tuple[Verification, Scripted]],
+) -> None:
+    late = Ending(Outcome.TIMED_OUT, "no slice in 20 s")
+
+    def launched(is_default: bool, nth: int) -> LaunchRecord:
+        if is_default:
+            return offline(100.0, is_default, is_busy=False)
+        return LaunchRecord(request(is_default), ending=late)
+
+    found, bench = verified(launched)
+    assert found.verdict is Conclusion.REFUTED
+    assert "by itself as well (timed_out: no slice in 20 s)" in found.reason
+    assert [n_arms for _, n_arms in bench.rounds] == [2, 1]
+
+
+def test_a_default_that_fails_later_ends_the_rounds_and_is_no_fault_of_the_other(
+    verified: Callable[..., tuple[Verification, Scripted]],
+) -> None:
+    def launched(is_default: bool, nth: int) -> LaunchRecord:
+        if is_default and nth == 2:
+            return LaunchRecord(request(is_default), ending=CRASHED)
+        return offline(100.0 if is_default else 150.0, is_default, is_busy=False)
+
+    found, bench = verified(launched)
+    assert found.verdict is Conclusion.INCONCLUSIVE
+    assert found.reason.startswith("the default failed (crashed: Encountering a dict")
+    assert (found.n_rounds, len(bench.rounds)) == (1, 2)
+    with pytest.raises(NothingMeasured, match="the default could not be measured here: crashed: "):
+        verified(lambda is_default, _: LaunchRecord(request(is_default), ending=CRASHED))
