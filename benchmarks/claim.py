@@ -85,10 +85,10 @@ def tell_vendors(pairs: Sequence[Pair]) -> None:
     """Print ours over vendors' recommendations, per framework."""
     for framework in dict.fromkeys(pair.framework for pair in pairs):
         here = [pair for pair in pairs if pair.framework == framework]
-        for klass in WinnerClass:
-            there = [pair for pair in here if klass in pair.classes]
-            among = [[Configuration(), *p.vendors(klass).values()] for p in there]
-            for own in [f"{name} {klass}" for name in OWN if there]:
+        for winner_class in WinnerClass:
+            there = [pair for pair in here if winner_class in pair.classes]
+            among = [[Configuration(), *p.vendors(winner_class).values()] for p in there]
+            for own in [f"{name} {winner_class}" for name in OWN if there]:
                 for how, told in ((gain, "chosen by other rounds"), (over_best_mean, "by all")):
                     logs = [
                         how(p.rounds, p.arms[own], others)
@@ -125,7 +125,7 @@ def tell_frameworks(pairs: Sequence[Pair]) -> None:
     for pair in pairs:
         by_model.setdefault(pair.model, {})[pair.framework] = pair
     both = [each for each in by_model.values() if {"torch", "tensorflow"} <= each.keys()]
-    for arm in ("default", *(f"{KNOWN} {klass}" for klass in WinnerClass)):
+    for arm in ("default", *(f"{KNOWN} {winner_class}" for winner_class in WinnerClass)):
         logs = [
             level(each["torch"], arm) - level(each["tensorflow"], arm)
             for each in both

@@ -23,9 +23,9 @@ from pathlib import Path
 from benchmarks.company import interval
 from benchmarks.other_question import measure, tell
 from benchmarks.real_regret import LEAST_ROUNDS
+from tuner.app.request import Request
 from tuner.host.identity import probe
 from tuner.record.configuration import Configuration
-from tuner.request import Request
 from tuner.space.knobs_of.launch import BATCH, CORES_PER_INSTANCE, INSTANCES
 
 MODELS = tuple(f"dlrm-rmc{n}@row_scale=0.25" for n in (1, 2, 3))

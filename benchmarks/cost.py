@@ -26,13 +26,13 @@ from typing import Any
 
 import msgspec
 
+from tuner.app.request import Request, parse_duration
+from tuner.app.tune import tune
 from tuner.cli.progress import progress
 from tuner.launchers.process_launch import ProcessLaunch
 from tuner.record.launch import Purpose
 from tuner.record.result import Result
 from tuner.record.store import Store
-from tuner.request import Request, parse_duration
-from tuner.tuning import tune
 
 _REPEATS = 10
 

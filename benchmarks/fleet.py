@@ -32,15 +32,15 @@ import msgspec
 
 from benchmarks.made_up_fleet import drive
 from benchmarks.ray_nodes import nodes
+from tuner.app.request import Request
 from tuner.fleet.fitness import pace
 from tuner.fleet.mirror import Piece
 from tuner.fleet.running import FleetHousehold
 from tuner.fleet.simulated import Behaviour
-from tuner.fleet.wishes import Wish
+from tuner.fleet.wishes import StudySpec
 from tuner.host.identity import probe
 from tuner.launchers.neighbour import neighbour
 from tuner.record.interval import Interval
-from tuner.request import Request
 from tuner.study.verification import Conclusion, Verification
 
 VANISHES = 0.02
@@ -65,7 +65,7 @@ def driver(n_hosts: int, n_studies: int) -> None:
     said = msgspec.json.encode(
         Verification(Conclusion.CONFIRMED, "", gain, gain, 4, 60.0, [], [], [])
     )
-    wishes = [Wish(f"m{i}", "", f"m{i}", "fake", "asked") for i in range(n_studies)]
+    wishes = [StudySpec(f"m{i}", "", f"m{i}", "fake", "asked") for i in range(n_studies)]
     with tempfile.TemporaryDirectory() as name:
         pieces = a_study(Path(name) / "study")
         folder = Path(name) / "fleet"

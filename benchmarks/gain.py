@@ -26,14 +26,14 @@ from benchmarks.golden import EXACTLY, ON_NOISE
 from benchmarks.processes import processes
 from benchmarks.recorded_bench import add_side_by_side
 from benchmarks.tape import Recording
+from tuner.app.plan import Plan
 from tuner.launchers.recorded import SideBySide
-from tuner.plan import Plan
 from tuner.record.journal import WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.planner import Planner
-from tuner.study.study import TURNS
+from tuner.study.study import CLASS_ORDER
 
-CLASSES = TURNS[:2]
+CLASSES = CLASS_ORDER[:2]
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -69,12 +69,12 @@ def play(job: Job) -> dict[WinnerClass, Found]:
         Planner(study).run(replay.PHASES)
         claims = make_claims(study)
         found = {}
-        for klass in CLASSES:
-            claim = claims.claim(klass)
+        for winner_class in CLASSES:
+            claim = claims.claim(winner_class)
             worth = sum(effects.get(f"{k}={v}", 0.0) for k, v in claim.configuration.settings)
             is_faster = claim.verdict == "faster"
             width = math.log(claim.speedup.high / claim.speedup.low) / 2 if claim.speedup else None
-            found[klass] = Found(
+            found[winner_class] = Found(
                 math.expm1(worth) if is_faster else 0.0,
                 is_faster,
                 width,
@@ -120,9 +120,9 @@ def main() -> None:
                     found.append(each)
                     print(f"\r{n} of {len(jobs)}", end="", file=sys.stderr, flush=True)
             print(file=sys.stderr)
-            for klass in CLASSES:
-                told = line([each[klass] for each in found])
-                print(f"{source:14} {budget_s:5.0f} s  {klass:8} {told}", flush=True)
+            for winner_class in CLASSES:
+                told = line([each[winner_class] for each in found])
+                print(f"{source:14} {budget_s:5.0f} s  {winner_class:8} {told}", flush=True)
 
 
 if __name__ == "__main__":

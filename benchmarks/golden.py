@@ -51,8 +51,8 @@ from benchmarks.golden_file import (
 from benchmarks.processes import ONE_THREAD, processes
 from benchmarks.table import Table, read_table
 from benchmarks.tape import Recording
+from tuner.app.plan import Plan
 from tuner.findings.winners import recommended_class
-from tuner.plan import Plan
 from tuner.record.journal import FinalistNamed, WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.planner import Planner
@@ -145,7 +145,7 @@ def _table(name: str) -> Table:
 def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
     store, claims = study.store, make_claims(study)
     ids = {launch: n for n, launch in enumerate(store.launches, 1)}
-    found = [(klass, claims.claim(klass)) for klass in WinnerClass]
+    found = [(winner_class, claims.claim(winner_class)) for winner_class in WinnerClass]
     return Course(
         seed=seed,
         launches=tuple(
@@ -163,7 +163,7 @@ def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
         finalists=tuple(
             Named(
                 str(note.phase),
-                str(note.klass),
+                str(note.winner_class),
                 note.configuration.label(),
                 study.ledger.score(note.configuration),
             )
@@ -171,13 +171,13 @@ def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
         ),
         claims=tuple(
             Claimed(
-                str(klass),
+                str(winner_class),
                 claim.configuration.label(),
                 claim.verdict,
                 claim.n_rounds,
                 *((s.point, s.low, s.high) if (s := claim.speedup) else (None, None, None)),
             )
-            for klass, claim in found
+            for winner_class, claim in found
         ),
         recommended=str(recommended_class(claims, "both")),
         ends=tuple(ends),

@@ -57,7 +57,7 @@ class Named(msgspec.Struct, frozen=True, array_like=True):
     """A finalist, as a phase named it, and the score that it has in the end."""
 
     phase: str
-    klass: str
+    winner_class: str
     configuration: str
     score: float | None
 
@@ -68,7 +68,7 @@ class Named(msgspec.Struct, frozen=True, array_like=True):
 class Claimed(msgspec.Struct, frozen=True, array_like=True):
     """What is claimed of a class in the end."""
 
-    klass: str
+    winner_class: str
     configuration: str
     verdict: str
     n_rounds: int
@@ -119,9 +119,9 @@ class Course(msgspec.Struct, frozen=True):
         for end in self.ends:
             yield f"end of {end.phase}", f"{end.at_s} s"
         for named in self.finalists:
-            yield f"finalist of {named.klass} after {named.phase}", str(named)
+            yield f"finalist of {named.winner_class} after {named.phase}", str(named)
         for claim in self.claims:
-            yield f"claim of {claim.klass}", str(claim)
+            yield f"claim of {claim.winner_class}", str(claim)
         yield "recommended class", self.recommended
         yield "SD of launches", str(self.launch_sd)
 

@@ -75,12 +75,12 @@ def tune(model: str, folder: Path, minutes: float) -> None:
     subprocess.run([sys.executable, "-m", "tuner.cli.main", *command], check=False)
 
 
-def share(result: Result, klass: str, peaks: dict[str, float]) -> str:
+def share(result: Result, winner_class: str, peaks: dict[str, float]) -> str:
     """Return what a class's winner reaches of the peaks: of arithmetic, and of the weights' bytes.
 
     Where none was proved, what the default reaches.
     """
-    winner, facts = result.winners[klass], result.model_facts
+    winner, facts = result.winners[winner_class], result.model_facts
     is_proved = winner.verdict == "faster"
     rate = winner.rate if is_proved else result.default.rate
     if rate is None or facts is None or facts.macs is None:
@@ -119,7 +119,7 @@ def row(result: Result, peaks: dict[str, float]) -> str:
             guides.append(f"{seen:.2f}x in the search" if seen else section.reason or "-")
     default = result.default
     rate = f"{default.rate.point:,.0f} at {default.batch}" if default.rate else "-"
-    winners = [in_words(result.winners[klass]) for klass in ("same", "reduced")]
+    winners = [in_words(result.winners[winner_class]) for winner_class in ("same", "reduced")]
     cells = [result.model, rate, *guides, *winners, share(result, "reduced", peaks)]
     return f"| {' | '.join(cells)} |"
 

@@ -14,13 +14,13 @@ from pathlib import Path
 import msgspec
 
 from benchmarks.table import Table
+from tuner.app.plan import Plan, plan
+from tuner.app.request import Request
 from tuner.errors import UsageError
 from tuner.host.identity import Host, probe
 from tuner.insight.prior import as_earlier
 from tuner.insight.studies import make_guidelines, read_recordings
-from tuner.plan import Plan, plan
 from tuner.record.guidelines import Guidelines
-from tuner.request import Request
 from tuner.search.transfer import Earlier
 from tuner.space.design import Factors
 

@@ -126,8 +126,8 @@ def gains_of_pair(
 
 def _is_foretold(known: Known, factors: Sequence[str]) -> bool:
     together = set(factors)
-    is_told = not any(set(pair.split(WITH)) <= together for pair in known.untold)
-    return bool(together) and together <= known.rules.keys() and is_told and not (
+    is_conclusive = not any(set(pair.split(WITH)) <= together for pair in known.untold)
+    return bool(together) and together <= known.rules.keys() and is_conclusive and not (
         together >= _NEEDLESS
     )  # fmt: skip
 

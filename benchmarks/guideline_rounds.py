@@ -45,6 +45,8 @@ from benchmarks.real_regret import (
     read_rounds,
     take_rounds,
 )
+from tuner.app.plan import Plan, plan
+from tuner.app.request import Request
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.insight.combining import best_combination
@@ -53,13 +55,11 @@ from tuner.insight.predict import known_of
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.launchers.describe import gallery_cards
 from tuner.measurement.bench import Bench
-from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration, Value
 from tuner.record.guidelines import Recording
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.objective import THROUGHPUT
-from tuner.request import Request
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
 from tuner.space.knobs_of.launch import BATCH
@@ -70,7 +70,10 @@ N_PROFILES = 2
 """Launches of each instance that Packrat profiles."""
 GUIDELINE, KNOWN, PACKRAT = "guideline", "best known", "packrat"
 GUIDELINE_SAME = f"{GUIDELINE} {WinnerClass.SAME}"
-OURS = ("default", *(f"{name} {klass}" for name in (GUIDELINE, KNOWN) for klass in WinnerClass))
+OURS = (
+    "default",
+    *(f"{name} {winner_class}" for name in (GUIDELINE, KNOWN) for winner_class in WinnerClass),
+)
 Round = Mapping[Configuration, float]
 """The logarithm of each arm's rate; without those that failed."""
 
@@ -99,18 +102,22 @@ class Pair(NamedTuple):
     @property
     def classes(self) -> list[WinnerClass]:
         """The classes that have arms of their own, the narrowest first."""
-        return [klass for klass in WinnerClass if f"{GUIDELINE} {klass}" in self.arms]
+        return [
+            winner_class
+            for winner_class in WinnerClass
+            if f"{GUIDELINE} {winner_class}" in self.arms
+        ]
 
     def others(self) -> list[str]:
         """Return the names of all arms that are not ours."""
         return [name for name in self.arms if name not in OURS]
 
-    def vendors(self, klass: WinnerClass) -> dict[str, Configuration]:
+    def vendors(self, winner_class: WinnerClass) -> dict[str, Configuration]:
         """Return the recommendations of others that a class allows, Packrat's aside."""
         return {
             name: self.arms[name]
             for name in self.others()
-            if name != PACKRAT and allowed_in(klass, self.arms[name])
+            if name != PACKRAT and allowed_in(winner_class, self.arms[name])
         }
 
     def has_failed(self, name: str) -> bool:
@@ -155,19 +162,22 @@ class Pair(NamedTuple):
 
 
 def guideline_for(
-    planned: Plan, factors: Factors, recordings: Sequence[Recording], klass: WinnerClass
+    planned: Plan, factors: Factors, recordings: Sequence[Recording], winner_class: WinnerClass
 ) -> Configuration:
     """Return what rules of other families recommend for a model."""
     workload = planned.workload
     others = [each for each in recordings if each.family != workload.card.family]
     facts = facts_of(workload.card, planned.facts, probe().identity())
     known = known_of(make_guidelines(others, ""), workload.framework, facts)
-    best = best_combination(factors, known, klass)
+    best = best_combination(factors, known, winner_class)
     return Configuration() if best is None else best[0]
 
 
 def best_known(
-    planned: Plan, klass: WinnerClass, recordings: Sequence[Recording], studies: Sequence[Study]
+    planned: Plan,
+    winner_class: WinnerClass,
+    recordings: Sequence[Recording],
+    studies: Sequence[Study],
 ) -> Configuration:
     """Return the fastest that is known of a pair: a winner of a study, or a designed cell.
 
@@ -200,7 +210,7 @@ def best_known(
     worth = {
         c: statistics.fmean(logs)
         for c, logs in seen.items()
-        if allowed_in(klass, c)
+        if allowed_in(winner_class, c)
         and c.get(BATCH) is None
         and (planned.space.contains(c) or c in literal)
     }
@@ -240,9 +250,11 @@ def arms_of(
     pair = (workload.model.label(), workload.framework)
     own = [each for each in recordings if (each.model, each.framework) == pair]
     arms = {"default": Configuration()}
-    for klass in WinnerClass:
-        arms[f"{GUIDELINE} {klass}"] = guideline_for(planned, factors, recordings, klass)
-        arms[f"{KNOWN} {klass}"] = best_known(planned, klass, own, known)
+    for winner_class in WinnerClass:
+        arms[f"{GUIDELINE} {winner_class}"] = guideline_for(
+            planned, factors, recordings, winner_class
+        )
+        arms[f"{KNOWN} {winner_class}"] = best_known(planned, winner_class, own, known)
     for each in planned.baselines:
         if each.is_applicable:
             twin = arms.get(each.same_as or "")
@@ -313,42 +325,46 @@ def in_words(ratio: tuple[float, float, float]) -> str:
     return f"{point:.3f} ({low:.3f} - {high:.3f})"
 
 
-def shares_of(pairs: Iterable[Pair], klass: WinnerClass) -> dict[str, float]:
+def shares_of(pairs: Iterable[Pair], winner_class: WinnerClass) -> dict[str, float]:
     """Return, of pairs whose best known is surely worth it, the share that the guideline gains."""
     found = {}
     for pair in pairs:
-        if klass not in pair.classes:
+        if winner_class not in pair.classes:
             continue
-        known, own = pair.gain(f"{KNOWN} {klass}"), pair.gain(f"{GUIDELINE} {klass}")
+        known, own = pair.gain(f"{KNOWN} {winner_class}"), pair.gain(f"{GUIDELINE} {winner_class}")
         if known is not None and own is not None and known[1] > WORTH_SCORING:
             found[pair.name] = math.log(own[0]) / math.log(known[0])
     return found
 
 
-def tell_class(pairs: Sequence[Pair], klass: WinnerClass, families: Mapping[str, str]) -> None:
+def tell_class(
+    pairs: Sequence[Pair], winner_class: WinnerClass, families: Mapping[str, str]
+) -> None:
     """Print the share of the best known gain, and who is slower than the default."""
-    shares = shares_of(pairs, klass)
-    own = f"{GUIDELINE} {klass}"
+    shares = shares_of(pairs, winner_class)
+    own = f"{GUIDELINE} {winner_class}"
     if shares:
         capped = [min(1.0, share) for share in shares.values()]
         print(
-            f"{klass}: share of the best known gain, {len(shares)} pairs: mean "
+            f"{winner_class}: share of the best known gain, {len(shares)} pairs: mean "
             f"{statistics.fmean(shares.values()):.2f}{over_families(shares, families)}, none "
             f"counted above 1 {statistics.fmean(capped):.2f}, worst {min(shares.values()):.2f}"
         )
         told = ", ".join(f"{p} {s:.2f}" for p, s in sorted(shares.items(), key=lambda i: i[1]))
-        print(f"{klass}: {told}")
+        print(f"{winner_class}: {told}")
     of_best = []
     for pair in pairs:
-        allowed = [c for c in dict.fromkeys(pair.arms.values()) if allowed_in(klass, c)]
+        allowed = [c for c in dict.fromkeys(pair.arms.values()) if allowed_in(winner_class, c)]
         gain = pair.gain(own)
         if gain is not None:
             best = lost_to_best(pair.rounds, Configuration(), allowed)
             if best[0] > WORTH_SCORING:
                 of_best.append(math.log(gain[0]) / math.log(best[0]))
     if of_best:
-        print(f"{klass}: of the best of all arms, chosen by other rounds, {len(of_best)} pairs: "
-              f"mean {statistics.fmean(of_best):.2f}")  # fmt: skip
+        print(
+            f"{winner_class}: of the best of all arms, chosen by other rounds, "
+            f"{len(of_best)} pairs: mean {statistics.fmean(of_best):.2f}"
+        )
     gains = {pair.name: gain for pair in pairs if (gain := pair.gain(own)) is not None}
     slower = [name for name, gain in gains.items() if gain[2] < 1]
     may_be = [name for name, gain in gains.items() if gain[1] < 0.9]
@@ -358,7 +374,7 @@ def tell_class(pairs: Sequence[Pair], klass: WinnerClass, families: Mapping[str,
         ("may be slower by a tenth", may_be),
         ("failed", failed),
     ):
-        print(f"{klass}: {told}: {', '.join(names) or 'none'}")
+        print(f"{winner_class}: {told}: {', '.join(names) or 'none'}")
 
 
 def over_families(of_pair: Mapping[str, float], families: Mapping[str, str]) -> str:
@@ -374,7 +390,9 @@ def over_families(of_pair: Mapping[str, float], families: Mapping[str, str]) -> 
 
 def class_of(name: str, pair: Pair) -> WinnerClass:
     """Return the narrowest class that allows a recommendation: ours of the same is its match."""
-    return next(klass for klass in pair.classes if allowed_in(klass, pair.arms[name]))
+    return next(
+        winner_class for winner_class in pair.classes if allowed_in(winner_class, pair.arms[name])
+    )
 
 
 def tell_others(pairs: Sequence[Pair]) -> None:
@@ -412,15 +430,15 @@ def tell_all(pairs: Sequence[Pair], families: Mapping[str, str]) -> None:
     if few := [pair.name for pair in pairs if pair not in measured]:
         print(f"too few rounds yet, left out: {', '.join(few)}")
     narrower: WinnerClass | None = None
-    for klass in WinnerClass:
-        there = [pair for pair in measured if klass in pair.classes]
+    for winner_class in WinnerClass:
+        there = [pair for pair in measured if winner_class in pair.classes]
         if not there:
             continue
-        if narrower is None or any(differ(pair, klass, narrower) for pair in there):
-            tell_class(there, klass, families)
+        if narrower is None or any(differ(pair, winner_class, narrower) for pair in there):
+            tell_class(there, winner_class, families)
         else:
-            print(f"{klass}: both arms are those of the class {narrower}, in every pair")
-        narrower = klass
+            print(f"{winner_class}: both arms are those of the class {narrower}, in every pair")
+        narrower = winner_class
     tell_others(measured)
 
 

@@ -53,7 +53,7 @@ class Chosen(NamedTuple):
 
     model: str
     framework: str
-    klass: str
+    winner_class: str
     factors: tuple[str, ...]
     gain: float
     error: float
@@ -118,8 +118,8 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
             known = known_of(guidelines, study.framework, study.facts)
             own = [name for name in study.effects if WITH not in name]
             pairs = set_together(recordings, study.framework)
-            for klass in ("same", "reduced"):
-                allowed = [n for n in own if klass == "reduced" or n not in PRECISION]
+            for winner_class in ("same", "reduced"):
+                allowed = [n for n in own if winner_class == "reduced" or n not in PRECISION]
                 chosen = next(e.factors for e in ranked(known, allowed) if can_be(e.factors, pairs))
                 gain, error = worth(study.effects, chosen)
                 best = max(
@@ -128,7 +128,9 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
                     for each in itertools.combinations(allowed, n)
                     if can_be(each, pairs)
                 )
-                found.append(Chosen(study.model, study.framework, klass, chosen, gain, error, best))
+                found.append(
+                    Chosen(study.model, study.framework, winner_class, chosen, gain, error, best)
+                )
     return found
 
 
@@ -174,17 +176,18 @@ def tell_choices(chosen: Sequence[Chosen]) -> None:
     for each in chosen:
         share = f"{each.gain / each.best:.2f}" if each.best > WORTH_SCORING else "-"
         print(
-            f"{each.model:16s} {each.framework:11s} {each.klass:8s} "
+            f"{each.model:16s} {each.framework:11s} {each.winner_class:8s} "
             f"{math.exp(each.gain):.2f}x of {math.exp(each.best):.2f}x, share {share:>5s}  "
             f"{' '.join(each.factors) or 'the default'}"
         )
-    for klass in ("same", "reduced"):
-        own = [each for each in chosen if each.klass == klass]
+    for winner_class in ("same", "reduced"):
+        own = [each for each in chosen if each.winner_class == winner_class]
         scored = [each.gain / each.best for each in own if each.best > WORTH_SCORING]
         worse = [each.model for each in own if each.gain < -1.96 * each.error < 0]
         mean = f"{statistics.fmean(scored):.2f}, worst {min(scored):.2f}" if scored else "unknown"
         print(
-            f"{klass}: geometric mean {math.exp(statistics.fmean(e.gain for e in own)):.3f}x of "
+            f"{winner_class}: geometric mean "
+            f"{math.exp(statistics.fmean(e.gain for e in own)):.3f}x of "
             f"{math.exp(statistics.fmean(e.best for e in own)):.3f}x; share of the best's gain, "
             f"{len(scored)} pairs: mean {mean}; surely slower than the default: "
             f"{', '.join(worse) or 'none'}"

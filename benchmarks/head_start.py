@@ -28,9 +28,9 @@ import msgspec
 
 from benchmarks.real_regret import measure_rounds
 from tuner.record.configuration import Configuration
+from tuner.record.integrity import JOURNAL
 from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.lines import NoteLine, read_lines
-from tuner.record.soundness import JOURNAL
 from tuner.space.catalogue import allowed_in
 
 CLOSE = 0.95

@@ -21,11 +21,11 @@ from typing import Any
 
 from benchmarks.company import bench_of
 from benchmarks.other_question import DEFAULT, request_of, winner
+from tuner.app.plan import plan
 from tuner.host.identity import probe
 from tuner.launchers.loadgen import MISSING, is_installed
 from tuner.measurement.bench import Bench
 from tuner.measurement.steps import SLICE_S
-from tuner.plan import plan
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose, percentile
 from tuner.record.load import Offer, Slo

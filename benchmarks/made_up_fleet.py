@@ -6,19 +6,19 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.app.request import Request
 from tuner.fleet.claims import Claims
 from tuner.fleet.driver import Driver
-from tuner.fleet.jobs import USUAL, Household, Patience
+from tuner.fleet.jobs import USUAL, FleetCallbacks, Patience
 from tuner.fleet.mirror import Piece
 from tuner.fleet.orders import Order, Tune, Verify
 from tuner.fleet.roster import Roster
 from tuner.fleet.simulated import STEADY, Behaviour, MakesUp, SimulatedCluster
-from tuner.fleet.works import Work, Works
+from tuner.fleet.works import JobQueue, Work
 from tuner.record.events import Event
 from tuner.record.fleet import Board
 from tuner.record.index import Elsewhere, Row
 from tuner.record.interval import Interval
-from tuner.request import Request
 
 VERSIONS = {"python": "3.11.7"}
 FASTER = Interval(1.5, 1.4, 1.6, 0.95)
@@ -35,7 +35,7 @@ class MadeUp:
 
     def __init__(self, board: Board) -> None:
         self.board = board
-        self.works: Works
+        self.works: JobQueue
         self.ordered: list[tuple[str, bool]] = []
         self.events: list[Event] = []
 
@@ -69,7 +69,7 @@ def rows_of(n_models: int, kind: str) -> list[Row]:
 class Drive(msgspec.Struct):
     """What came of a run of a driver."""
 
-    works: Works
+    works: JobQueue
     household: MadeUp
     roster: Roster
     cluster: SimulatedCluster
@@ -87,7 +87,7 @@ def drive(
     patience: Patience = USUAL,
     makes_up: MakesUp = made_up,
     wanted: Callable[[str], list[Row]] | None = None,
-    household_of: Callable[[Board, Works, Roster], Household] | None = None,
+    household_of: Callable[[Board, JobQueue, Roster], FleetCallbacks] | None = None,
 ) -> Drive:
     """Run a driver to its end; wanted, household_of: of other studies than made-up ones."""
     board = Board(folder)
@@ -97,7 +97,7 @@ def drive(
     household, roster = MadeUp(board), Roster(VERSIONS)
     claims = Claims(folder)
     rows = wanted or (lambda kind: rows_of(n_models, kind))
-    works = Works(board, claims, folder, rows, n_elsewhere)
+    works = JobQueue(board, claims, folder, rows, n_elsewhere)
     household.works = works
     works.hear()
     asked = household if household_of is None else household_of(board, works, roster)

@@ -27,12 +27,12 @@ from typing import Any
 
 from benchmarks.company import NOISE, bench_of, interval
 from benchmarks.real_regret import LEAST_ROUNDS
+from tuner.app.plan import plan
+from tuner.app.request import Request
 from tuner.host.identity import probe
 from tuner.measurement.estimates import round_worths
-from tuner.plan import plan
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
-from tuner.request import Request
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.space import Space
 
@@ -142,8 +142,9 @@ def main() -> None:
         sys.exit("the server's requests are those of a trace; here they arrive at random")
     bound = f"p{100 * slo['quantile']:g}={1000 * slo['seconds']:g}ms"
     for name, result in ((SERVER, server), (OFFLINE, offline)):
-        klass = result["recommended_class"]
-        print(f"{name} ({klass}, {result['winners'][klass]['verdict']}): {winner(result).label()}")
+        winner_class = result["recommended_class"]
+        verdict = result["winners"][winner_class]["verdict"]
+        print(f"{name} ({winner_class}, {verdict}): {winner(result).label()}")
     for scenario in SCENARIOS:
         arms = arms_of(scenario, results)
         request = request_of(server, scenario, bound)

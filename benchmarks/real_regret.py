@@ -66,14 +66,14 @@ class Study(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"{self.code} {self.minutes:g} min"
 
-    def winner(self, klass: WinnerClass) -> Configuration:
+    def winner(self, winner_class: WinnerClass) -> Configuration:
         """Return what it recommends in a class: the default where nothing was confirmed."""
-        won = self.result["winners"].get(klass)
+        won = self.result["winners"].get(winner_class)
         return _configuration(won["configuration"] if _is_faster(won) else {})
 
-    def half_width(self, klass: WinnerClass) -> float | None:
+    def half_width(self, winner_class: WinnerClass) -> float | None:
         """Return that of the claim's interval (log); None without a claim."""
-        won = self.result["winners"].get(klass)
+        won = self.result["winners"].get(winner_class)
         if not _is_faster(won):
             return None
         return math.log(won["speedup"]["high"] / won["speedup"]["low"]) / 2
@@ -84,14 +84,14 @@ class Study(msgspec.Struct, frozen=True):
             if trial["search_ratio"] is not None:
                 yield _configuration(trial["configuration"]), trial["search_ratio"]
 
-    def recommendation(self, klass: WinnerClass) -> Configuration:
+    def recommendation(self, winner_class: WinnerClass) -> Configuration:
         """Return the guides' configuration that the search saw fastest in a class."""
         ratios = {
             _configuration(b["configuration"]): b["search_ratio"]
             for b in self.result["baselines"]
             if b["search_ratio"] is not None and b["name"] != AS_RUN
         }
-        allowed = [c for c in ratios if allowed_in(klass, c)]
+        allowed = [c for c in ratios if allowed_in(winner_class, c)]
         return max(allowed, key=lambda c: ratios[c], default=Configuration())
 
 
@@ -153,10 +153,10 @@ def arms_of(studies: Sequence[Study]) -> list[Configuration]:
         for configuration, ratio in study.tried():
             ratios.setdefault(configuration, []).append(math.log(ratio))
     arms = [Configuration()]
-    for klass in WinnerClass:
-        arms += [study.winner(klass) for study in studies]
-        arms += [study.recommendation(klass) for study in studies]
-        allowed = [c for c in ratios if allowed_in(klass, c)]
+    for winner_class in WinnerClass:
+        arms += [study.winner(winner_class) for study in studies]
+        arms += [study.recommendation(winner_class) for study in studies]
+        allowed = [c for c in ratios if allowed_in(winner_class, c)]
         allowed.sort(key=lambda c: -statistics.fmean(ratios[c]))
         arms += allowed[:N_SEEN_FASTEST]
     return list(dict.fromkeys(arms))
@@ -251,12 +251,13 @@ def tell_pair(
     """Print what a pair's studies found; return it as rows."""
     arms = list(dict.fromkeys(c for row in rounds for c in row))
     rows = []
-    for klass in WinnerClass:
-        among = [c for c in arms if allowed_in(klass, c)]
+    for winner_class in WinnerClass:
+        among = [c for c in arms if allowed_in(winner_class, c)]
         for study in studies:
-            won, guide = study.winner(klass), study.recommendation(klass)
+            won, guide = study.winner(winner_class), study.recommendation(winner_class)
             if sum(won in row for row in rounds) < LEAST_ROUNDS:
-                print(f"{pair:24s} {klass:12s} {study.name:12s} its winner failed in the rounds")
+                named = f"{pair:24s} {winner_class:12s} {study.name:12s}"
+                print(f"{named} its winner failed in the rounds")
                 continue
             over_best = lost_to_best(rounds, won, among)
             over_guide = over(rounds, won, guide)
@@ -264,7 +265,7 @@ def tell_pair(
             rows.append(
                 {
                     "pair": pair,
-                    "class": str(klass),
+                    "class": str(winner_class),
                     "study": study.name,
                     "configuration": dict(won.settings),
                     "regret": 1 - 1 / over_best[0],
@@ -273,7 +274,7 @@ def tell_pair(
                     "over_guide": over_guide,
                     "over_default": over_default,
                     "best_over_default": over_best[0] * over_default[0] if over_default else None,
-                    "half_width": study.half_width(klass),
+                    "half_width": study.half_width(winner_class),
                 }
             )
             told = "  ".join(
@@ -286,7 +287,7 @@ def tell_pair(
                 if each is not None
                 for point, low, high in [each]
             )
-            print(f"{pair:24s} {klass:12s} {study.name:12s} {told}", flush=True)
+            print(f"{pair:24s} {winner_class:12s} {study.name:12s} {told}", flush=True)
     return rows
 
 

@@ -15,14 +15,14 @@ from pathlib import Path
 import msgspec
 from scipy import stats
 
+from tuner.app.request import Request
+from tuner.app.tune import tune
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import RoundDone, TrialNoted
 from tuner.record.launch import LaunchRecord
 from tuner.record.result import Result
 from tuner.record.store import Store
-from tuner.request import Request
-from tuner.tuning import tune
 
 SPACE = Path(__file__).parent / "nothing.toml"
 BATCHES = {"fc": 64, "ncf": 64}

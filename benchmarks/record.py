@@ -30,21 +30,21 @@ from typing import Any, Literal
 import msgspec
 
 from benchmarks.table import Cut, Recording, Table, Taken, read_table, write_table
+from tuner.app.plan import Plan, plan
+from tuner.app.request import Request
 from tuner.errors import TuneError
 from tuner.galleries import MODELS, SEARCH_SPACES
 from tuner.host.identity import Host, probe
 from tuner.launchers.describe import find_model, make_reference
 from tuner.launchers.testbed import THIS_HOST
 from tuner.measurement.bench import Bench, bench_on
-from tuner.measurement.quiet import WAITING_SHARE
+from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import Scatter
-from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
-from tuner.request import Request
 from tuner.space.baselines import to_measure
 from tuner.space.profile_file import load_profile
 from tuner.space.resolve import knob_ids

@@ -7,7 +7,7 @@ import argparse
 from benchmarks.described import described_host
 from tuner.launchers.recorded import RecordedTestbed, SideBySide, Source
 from tuner.measurement.bench import Bench, bench_on
-from tuner.measurement.quiet import WAITING_SHARE
+from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.record.objective import THROUGHPUT
 from tuner.record.store import Store
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload

@@ -44,7 +44,7 @@ from tuner.space.catalogue import allowed_in
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.minimise import minimise
 from tuner.study.planner import Planner
-from tuner.study.study import TURNS
+from tuner.study.study import CLASS_ORDER
 
 PHASES = (*tabled.SEARCHING, minimise, confirm)
 
@@ -63,7 +63,7 @@ class Found(msgspec.Struct, frozen=True):
     """What came of a class in one study."""
 
     table: str
-    klass: str
+    winner_class: str
     regret: float
     verdict: str
     half_width: float | None
@@ -85,7 +85,7 @@ def play(job: Job) -> list[Found]:
     table, truth = _known(job.path)
     deck = Deck(table, 0.0, job.seed, job.tails)
     with tabled.study_of(
-        table, deck, job.budget_s, job.seed, turns=TURNS, side_by_side=job.side_by_side
+        table, deck, job.budget_s, job.seed, turns=CLASS_ORDER, side_by_side=job.side_by_side
     ) as study:
         Planner(study).run(PHASES)
         claims, space = make_claims(study), study.tabled
@@ -93,14 +93,14 @@ def play(job: Job) -> list[Found]:
         n_launches = sum(p not in (Purpose.PACER, Purpose.CONFIRM) for p in purposes)
         default = claims.default
         found = []
-        for klass in WinnerClass:
-            claim = claims.claim(klass)
+        for winner_class in WinnerClass:
+            claim = claims.claim(winner_class)
             won = claim.configuration if claim.verdict == "faster" else default
-            best = best_of(truth, klass)
+            best = best_of(truth, winner_class)
             found.append(
                 Found(
                     table.name,
-                    str(klass),
+                    str(winner_class),
                     -math.expm1(truth.level(space.row(won)) - best),
                     claim.verdict,
                     math.log(claim.speedup.high / claim.speedup.low) / 2 if claim.speedup else None,
@@ -112,9 +112,9 @@ def play(job: Job) -> list[Found]:
         return found
 
 
-def best_of(truth: Truth, klass: WinnerClass) -> float:
+def best_of(truth: Truth, winner_class: WinnerClass) -> float:
     """Return the highest log rate of a table's rows that a class allows."""
-    allowed = [c for c in truth.of if allowed_in(klass, c)]
+    allowed = [c for c in truth.of if allowed_in(winner_class, c)]
     return max(level for c in allowed if (level := truth.of[c]) is not None)
 
 
@@ -157,9 +157,9 @@ def main() -> None:
     print(file=sys.stderr)
     figures = {}
     for table in dict.fromkeys(f.table for f in found):
-        for klass in WinnerClass:
-            figures[f"{table} {klass}"] = summarise(
-                [f for f in found if f.table == table and f.klass == str(klass)]
+        for winner_class in WinnerClass:
+            figures[f"{table} {winner_class}"] = summarise(
+                [f for f in found if f.table == table and f.winner_class == str(winner_class)]
             )
     figures["all"] = summarise(found)
     for name, row in figures.items():

@@ -28,19 +28,19 @@ import msgspec
 from benchmarks.described import described_host
 from benchmarks.recorded_bench import recorded_bench
 from benchmarks.tape import RecordedLaunch, Recording, Tape
+from tuner.app.plan import Plan, plan
+from tuner.app.request import Request
 from tuner.findings.winners import recommended_class
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.recorded import Played, PlayedSlice, SideBySide
 from tuner.measurement.steps import SLICE_S
-from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import EarlyRound, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
-from tuner.request import Request
 from tuner.search.search import Search
-from tuner.space.catalogue import is_default, winner_class
+from tuner.space.catalogue import is_default, narrowest_class
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Budget, Costs
@@ -153,13 +153,16 @@ def replay(
 
         def tell() -> None:
             arm = study.store.all(EarlyRound)[-1].arm
-            early.append(_claimed(make_claims(study).claim_of(winner_class(arm), arm), effects))
+            early.append(_claimed(make_claims(study).claim_of(narrowest_class(arm), arm), effects))
 
         Planner(study, tell).run(PHASES)
         claims = make_claims(study)
         default, best = _single_launches(study)
         return Replayed(
-            claims={str(klass): _claimed(claims.claim(klass), effects) for klass in WinnerClass},
+            claims={
+                str(winner_class): _claimed(claims.claim(winner_class), effects)
+                for winner_class in WinnerClass
+            },
             recommended=str(recommended_class(claims, "both")),
             best_trial=best[1] / default,
             best_trial_truth=_truth(best[0], effects),

@@ -25,12 +25,12 @@ from typing import Any
 from scipy.stats import spearmanr
 
 from benchmarks.company import NOISE, bench_of
+from tuner.app.plan import Plan, plan
+from tuner.app.request import Request
 from tuner.host.identity import probe
 from tuner.measurement.estimates import round_worths
-from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Purpose
-from tuner.request import Request
 from tuner.space.baselines import to_measure
 
 N_CONFIGURATIONS = 24

@@ -129,7 +129,7 @@ class Watched(Study):
         """Note what is recommended now."""
         if self.ledger.leaders.default_at_best() is None:
             return
-        row = self.tabled.row(self.contenders.leader(REDUCED))
+        row = self.tabled.row(self.candidates.leader(REDUCED))
         if not self.steps or self.steps[-1].row != row:
             self.steps.append(Step(self.budget.used_s(), row))
 

@@ -17,11 +17,11 @@ from functools import partial
 
 import numpy as np
 
-from tuner.measurement.offering import n_requests
+from tuner.measurement.arrival_plan import n_requests
 from tuner.measurement.queueing import waited
-from tuner.record.edge import capacity
 from tuner.record.launch import percentile
 from tuner.record.load import Batching, Slo
+from tuner.record.max_rate import capacity
 
 LONG, N_LONG, N_TRIALS = 40_000, 3, 41
 N_HALVED = 12

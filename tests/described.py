@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from tuner.host.environment import tuning_variables
-from tuner.launchers.asking import Waiting, ask
+from tuner.launchers.asking import Deadline, ask
 from tuner.record.protocol import Command, Describe, ListModels, Reply
 from tuner.record.workload import ModelRef
 
@@ -19,7 +19,7 @@ def remembering(folder: Path) -> Callable[..., Reply]:
     def remembered(
         command: Command,
         models: Sequence[ModelRef],
-        waiting: Waiting,
+        waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:

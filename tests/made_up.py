@@ -18,7 +18,7 @@ import msgspec
 
 from tuner.cli.main import command, main
 from tuner.galleries import MODELS
-from tuner.launchers.asking import Waiting
+from tuner.launchers.asking import Deadline
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.describe import describe_model, find_model
 from tuner.launchers.made_up import MadeUp
@@ -134,7 +134,7 @@ class MadeUpFake:
         self,
         command: Command,
         models: Sequence[ModelRef],
-        waiting: Waiting,
+        waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:

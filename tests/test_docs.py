@@ -132,10 +132,10 @@ def test_a_command_about_a_study_does_what_it_says(
     if "--guidelines" in line:
         made = here("guidelines", "reports/recorded", "--out", "reports/guidelines")
         assert made.returncode == 0, made.stderr
-    if " lint " in line:  # of a model that PyTorch would build: see tests/test_linting.py
+    if " lint " in line:  # of a model that PyTorch would build: see tests/app/test_lint.py
         found = find_model("fc", MODELS)
-        monkeypatch.setattr("tuner.plan.find_model", lambda *_, **more: found)
-        monkeypatch.setattr("tuner.plan.describe_model", lambda *_: model(TORCH_DEFAULTS))
+        monkeypatch.setattr("tuner.app.plan.find_model", lambda *_, **more: found)
+        monkeypatch.setattr("tuner.app.plan.describe_model", lambda *_: model(TORCH_DEFAULTS))
     words = words_of(line, reports)
     # what runs a program becomes that program
     done = run(*words, cwd=reports) if words[0] == "run" else here(*words)

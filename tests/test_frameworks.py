@@ -47,13 +47,13 @@ def test_every_knob_is_one_of_a_registered_framework() -> None:
 
 def ways_of(name: str) -> set[str]:
     """Return the knobs that a framework applies or reads back on any device."""
-    ways = importlib.import_module(f"tuner.worker.frameworks.{name}.knobs").WAYS
+    ways = importlib.import_module(f"tuner.worker.frameworks.{name}.knobs").ADAPTERS
     tables = ways.values() if len(FRAMEWORKS[name].devices) > 1 else [ways]
     return {knob for table in tables for knob in table}
 
 
 def test_every_knob_that_is_searched_on_a_card_is_read_back_there() -> None:
-    ways = importlib.import_module("tuner.worker.frameworks.torch.knobs").WAYS[CUDA]
+    ways = importlib.import_module("tuner.worker.frameworks.torch.knobs").ADAPTERS[CUDA]
     searched = {entry.id for entry in load_profile("cuda", SEARCH_SPACES).knob}
     assert {knob for knob in searched if knob.startswith("torch.")} <= ways.keys()
 

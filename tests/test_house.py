@@ -18,17 +18,7 @@ FLOORS = [
     "cli",
     "api",
     "fleet",
-    "several",
-    "tuning",
-    "grants",
-    "assembling",
-    "verifying",
-    "linting",
-    "recommending",
-    "advising",
-    "plan",
-    "suited",
-    "request",
+    "app",
     "output",
     "deploy",
     "findings",
@@ -47,6 +37,20 @@ FLOORS = [
     "interrupts",
     "errors",
     "version",
+]
+# The same within app.
+APP = [
+    "tune_many",
+    "tune",
+    "grants",
+    "study_setup",
+    "verify",
+    "lint",
+    "recommend",
+    "advice",
+    "plan",
+    "compatibility",
+    "request",
 ]
 ADAPTERS = "tuner.worker.frameworks"
 MOST_LINES, MOST_METHODS = 500, 15
@@ -109,6 +113,9 @@ def test_a_room_imports_only_rooms_below_it(path: Path) -> None:
         if parts[0] == "tuner" and len(parts) > 1:
             assert parts[1] in FLOORS, f"{path} imports {name}, which stands on no floor"
             assert FLOORS.index(parts[1]) >= floor, f"{path} imports {name}, which is above it"
+        if room == "app" and parts[:2] == ["tuner", "app"] and len(parts) > 2:
+            own = APP.index(path.stem)
+            assert APP.index(parts[2]) > own, f"{path} imports {name}, which is above it"
 
 
 def test_no_room_of_the_parent_imports_the_worker() -> None:
@@ -191,7 +198,7 @@ def test_findings_and_files_know_nothing_of_each_other() -> None:
 def test_nobody_reaches_into_samplers() -> None:
     """The search is asked, told and settled through tuner/search/search.py."""
     inside = {f"tuner.search.{p.stem}" for p in (PACKAGE / "search").glob("*.py")}
-    door = {f"tuner.search.{name}" for name in ("search", "proposals", "settling", "transfer")}
+    door = {f"tuner.search.{name}" for name in ("search", "proposals", "terminator", "transfer")}
     for path in modules():
         if room_of(path) != "search":
             assert not (inside - door) & set(imports_of(path)), path

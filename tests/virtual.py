@@ -33,7 +33,7 @@ from tuner.cli.main import main
 from tuner.host.environment import for_workers, untuned
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.conversations import Conversation
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.testbed import ThisHost
 from tuner.output.figures.drawing import NotDrawn
 from tuner.record.launch import Interference
@@ -117,10 +117,10 @@ def spare() -> None:
         tuner.output.report.drawings = _not_drawn  # type: ignore[attr-defined]
 
 
-def _group_on(clock: VirtualClock) -> type[Team]:
+def _group_on(clock: VirtualClock) -> type[InstanceGroup]:
     """Return processes of a launch that advance a clock, and that nothing disturbs."""
 
-    class Group(Team):
+    class Group(InstanceGroup):
         def __init__(self, *given: Any, **named: Any) -> None:
             clock.advance(START_S)
             super().__init__(*given, **named)

@@ -17,20 +17,20 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tuner.app.recommend import PATIENCE_S, Recommended, read_rules
+from tuner.app.recommend import recommend as recommend_request
+from tuner.app.request import Request, checked_share, parse_duration, parse_share, service_of
+from tuner.app.tune import Finished
+from tuner.app.tune import tune as tune_request
+from tuner.app.verify import Proof, prove
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.secrets import redacted, stated
-from tuner.recommending import PATIENCE_S, Recommended, read_rules
-from tuner.recommending import recommend as recommend_request
 from tuner.record.configuration import Value
 from tuner.record.events import Listener, unheard
 from tuner.record.load import OFFLINE, SERVER
-from tuner.request import Request, checked_share, parse_duration, parse_share, service_of
 from tuner.space.restrictions import Numerics, Restrictions
 from tuner.study.verification import Verification
 from tuner.study.verify import QUICK_S
-from tuner.tuning import Finished
-from tuner.tuning import tune as tune_request
-from tuner.verifying import Proof, prove
 
 _Path = str | os.PathLike[str]
 

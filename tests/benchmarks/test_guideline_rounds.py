@@ -17,13 +17,13 @@ from benchmarks.guideline_rounds import (
 )
 from benchmarks.real_regret import Study
 from tests.command import DESIGNED
+from tuner.app.plan import plan
+from tuner.app.request import Request
 from tuner.host.identity import probe
 from tuner.insight.studies import recording_of
-from tuner.plan import plan
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_result
 from tuner.record.journal import WinnerClass
-from tuner.request import Request
 from tuner.space.catalogue import allowed_in
 
 DEFAULT = Configuration()

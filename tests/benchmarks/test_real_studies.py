@@ -7,10 +7,10 @@ import pytest
 from benchmarks.false_claims import summarise_real
 from benchmarks.real_studies import SPACE, RealStudy
 from tests.space.spaces import defaults_on, model
+from tuner.app.plan import plan
+from tuner.app.request import Request
 from tuner.host.identity import probe
-from tuner.plan import plan
 from tuner.record.interval import Interval
-from tuner.request import Request
 from tuner.space.listing import upper_size
 
 
@@ -49,7 +49,7 @@ def test_every_setting_that_does_nothing_is_live_all_the_same(
     tmp_path: Path, described_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     facts = model(defaults_on(probe(), "torch"))
-    monkeypatch.setattr("tuner.plan.describe_model", lambda *_: facts)
+    monkeypatch.setattr("tuner.app.plan.describe_model", lambda *_: facts)
     request = Request(
         model="fc", hardware=str(SPACE), frameworks=("torch",), batch=64, out=tmp_path / "study"
     )

@@ -81,7 +81,7 @@ def test_a_sketch_holds_what_it_names_and_is_small_enough(
     host, sketch = machine(tmp_path, cores=2), sketches()[name]
     host = replace(host, libraries={**host.libraries, "mimalloc": "/usr/lib/libmimalloc.so.2"})
     facts = model(defaults_on(host, sketch.framework))
-    monkeypatch.setattr("tuner.plan.describe_model", lambda *_: facts)
+    monkeypatch.setattr("tuner.app.plan.describe_model", lambda *_: facts)
     table = empty_table(name, sketch, plan_of(sketch, host), host)
     assert 96 <= len(table.launches) <= 200
     assert set(table.knobs) <= {*sketch.set, "workload.batch"}

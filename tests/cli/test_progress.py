@@ -23,7 +23,7 @@ from tuner.record.events import (
     PhaseBegins,
     RoundEnds,
     StudyBegins,
-    ToldBeforehand,
+    TransferLoaded,
     WaitingForModel,
     Warned,
 )
@@ -43,7 +43,7 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
     with redirect_stdout(io.StringIO()) as out, progress(quiet=False) as listen:
         listen(WaitingForModel("mine", "importing its file", 5.0, 60.0))
         listen(StudyBegins("fake", "out", 60.0, 0.0, 864))
-        listen(ToldBeforehand(("one (here)", "two", "three", "four", "five"), 31))
+        listen(TransferLoaded(("one (here)", "two", "three", "four", "five"), 31))
         listen(PhaseBegins("baselines", "a phase in which nothing is measured"))
         listen(PhaseBegins("explore", "up to 864 combinations"))
         listen(LaunchBegins(1, "", Purpose.SEARCH))

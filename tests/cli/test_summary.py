@@ -16,10 +16,10 @@ from tuner.cli.tables import text_console
 from tuner.findings.stability import stability_of
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Ahead, Stability
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.result import Result
+from tuner.record.study_stats import FasterNotShipped, Stability
 
 FILES = ("recommended.toml", "recommended.reduced.toml", "recommended.launch_only.toml")
 
@@ -84,7 +84,7 @@ def test_the_end_of_a_run_fits_a_small_terminal(
         result = with_winner(result, "launch_only", **UNDECIDED)
         if is_troubled:
             lead = Interval(1.09, 1.06, 1.12, 0.95)
-            ahead = [Ahead({"a": "b" * 90}, "a_guide", lead, "it is costly " * 9)] * 3
+            ahead = [FasterNotShipped({"a": "b" * 90}, "a_guide", lead, "it is costly " * 9)] * 3
             result = msgspec.structs.replace(result, ahead=ahead)
         found.append((result, filled(Path(f"reports/resnet50-{framework}-offline-12345678"))))
     summary.show_all(found)

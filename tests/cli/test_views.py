@@ -8,8 +8,8 @@ import pytest
 from tests.command import Here
 from tests.host.libraries import Describe
 from tests.made_up import MadeUpFake
+from tuner.app.request import parse_duration
 from tuner.errors import UsageError
-from tuner.request import parse_duration
 
 
 def test_hardware_shows_what_was_read(here: Here, tmp_path: Path) -> None:

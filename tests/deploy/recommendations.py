@@ -20,7 +20,7 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.workload import CPU
-from tuner.space.catalogue import describe, winner_class
+from tuner.space.catalogue import describe, narrowest_class
 from tuner.space.knobs_of.launch import PRELOADED
 from tuner.space.launching import plan_launch
 
@@ -45,7 +45,7 @@ def recommendation(
         environment = {**environment, "LD_PRELOAD": ":".join(missing)}
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class=str(winner_class(configuration)),
+        winner_class=str(narrowest_class(configuration)),
         workload=RecommendedWorkload(
             "resnet50",
             framework,

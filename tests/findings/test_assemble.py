@@ -71,9 +71,9 @@ def confirm(
 
     compile_s: what the winner's launches spend on compiling; of_reduced: the finalist of `reduced`.
     """
-    for klass in WinnerClass:
-        finalist = of_reduced if klass is WinnerClass.REDUCED else WINNER
-        store.add(FinalistNamed(Phase.MINIMISE, klass, finalist))
+    for winner_class in WinnerClass:
+        finalist = of_reduced if winner_class is WinnerClass.REDUCED else WINNER
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, finalist))
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
     arms = tuple(dict.fromkeys(c for c in (WINNER, of_reduced, best) if c is not None))
     store.add(ArmsChosen(arms, best, False, (4,)))
@@ -170,8 +170,8 @@ def test_only_a_candidate_without_rounds_shows_what_the_search_saw(
 ) -> None:
     for configuration, rate in {DEFAULT: 0.0, BASELINE: 0.1, WINNER: 0.4}.items():
         add(store, configuration, Purpose.SEARCH, rate)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.RACE, klass, WINNER))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, winner_class, WINNER))
     store.add(ArmsChosen((WINNER,), None, False, (4,)))
     unproved = assembled(store, tmp_path / "none").winners[WinnerClass.SAME]
     assert (unproved.verdict, unproved.speedup) == ("ambiguous", None)
@@ -238,8 +238,8 @@ def test_without_any_other_baseline_the_default_is_the_best(store: Store, tmp_pa
 
 def test_before_the_baselines_are_measured_none_is_the_best(store: Store, tmp_path: Path) -> None:
     add(store, DEFAULT, Purpose.SEARCH, 0.0)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, DEFAULT))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, DEFAULT))
     result = assembled(store, tmp_path)
     assert (result.best_baseline, result.speedup_over_best_baseline) == (None, None)
 
@@ -263,8 +263,8 @@ def test_what_the_search_saw_of_the_default_is_told_where_no_round_does(
 ) -> None:
     add(store, DEFAULT, Purpose.SEARCH, 0.0)
     add(store, WINNER, Purpose.SEARCH, 0.4)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     found = assembled(store, tmp_path).default
     assert found.value is None
     assert found.search_value == pytest.approx(1.0)
@@ -285,8 +285,8 @@ def test_where_the_first_launch_compiled_nothing_the_others_do_not_either(
     for id in ids[1:]:
         record = store.launches[id]
         record.request = msgspec.structs.replace(record.request, n_companions=1)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     found = assembled(store, tmp_path).winners["same"].compile_seconds
     assert [found.cold, found.warm] == pytest.approx([cold, warm])
     assert found.in_company is (first_s > 1)
@@ -308,8 +308,8 @@ def test_what_compiling_costs_is_told_of_the_winners_own_launches(
         add(store, PLAIN, Purpose.SEARCH, 0.3, compile_s)
     for compile_s in own:
         add(store, WINNER, Purpose.SEARCH, 0.4, compile_s)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     found = assembled(store, tmp_path).winners["same"].compile_seconds
     assert found.cold == (pytest.approx(cold, abs=0.1) if cold else None)
     assert found.warm == pytest.approx(warm, abs=0.1)
@@ -319,8 +319,8 @@ def test_compile_seconds_beside_other_launches_are_marked(store: Store, tmp_path
     add(store, DEFAULT, Purpose.SEARCH, 0.0)
     ids = [add(store, WINNER, Purpose.SEARCH, 0.4, seconds) for seconds in (9.0, 4.0, 7.0)]
     records = [store.launches[i] for i in ids]
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     assert not assembled(store, tmp_path).winners["same"].compile_seconds.in_company
     for record in (records[0], records[2]):
         record.request = msgspec.structs.replace(record.request, n_companions=1)
@@ -389,9 +389,9 @@ def test_where_no_class_holds_anything_better_the_widest_that_may_ship_says_why(
         add(store, configuration, Purpose.SEARCH, rate)
     confirm(store, rates, None, of_reduced=REDUCED)
     expected: dict[Numerics, str] = {"reduced": "reduced", "both": "same"}
-    for numerics, klass in expected.items():
+    for numerics, winner_class in expected.items():
         result = assembled(store, tmp_path, vendor=False, numerics=numerics)
-        assert (result.recommended_class, result.verdict) == (klass, "keep_default")
+        assert (result.recommended_class, result.verdict) == (winner_class, "keep_default")
 
 
 def test_without_any_round_the_defaults_batch_is_the_searchs_best(
@@ -401,8 +401,8 @@ def test_without_any_round_the_defaults_batch_is_the_searchs_best(
     default_16 = Configuration.of({"workload.batch": 16})
     for configuration, rate in {DEFAULT: 0.0, default_16: 0.3, PLAIN: -0.2}.items():
         add(store, configuration, Purpose.SEARCH, rate)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, default_16))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, default_16))
     result = assembled(store, tmp_path, batches=(4, 16))
     assert result.winners["same"].configuration == {"workload.batch": 16}
     assert result.default.batch == 16

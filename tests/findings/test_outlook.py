@@ -24,8 +24,8 @@ START_S = 30.0
 @pytest.fixture
 def study(tmp_path: Path) -> Iterator[Study]:
     with Store(tmp_path / "study") as store:
-        for klass in WinnerClass:
-            store.add(FinalistNamed(Phase.MINIMISE, klass, TUNED))
+        for winner_class in WinnerClass:
+            store.add(FinalistNamed(Phase.MINIMISE, winner_class, TUNED))
         store.add(ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS))
         yield new_study(store, tmp_path, 1000.0)
 

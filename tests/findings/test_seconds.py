@@ -8,7 +8,6 @@ import pytest
 
 from tuner.findings.seconds import seconds_by_phase
 from tuner.record.configuration import Configuration
-from tuner.record.course import BEFORE
 from tuner.record.journal import (
     Phase,
     PhaseDone,
@@ -32,6 +31,7 @@ from tuner.record.launch import (
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.output_check import OutputCheck
 from tuner.record.store import LaunchFile, Store
+from tuner.record.study_stats import BEFORE
 
 BUILT = Built(1.0, 0.5, {})
 PREPARED = Prepared(6.0, 0.5, 2.0, True, 0, 0, ())

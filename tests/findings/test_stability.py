@@ -9,8 +9,8 @@ import pytest
 
 from tests.study.studies import new_study
 from tests.study.test_claims import DEFAULT, TUNED, add_round
-from tuner.findings.remarks import remarks
 from tuner.findings.stability import stability, stability_of
+from tuner.findings.warnings import study_warnings
 from tuner.findings.winners import recommended_class
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
@@ -27,9 +27,9 @@ ARMS = (LAUNCH_ONLY, TUNED)
 @pytest.fixture
 def study(tmp_path: Path) -> Iterator[Study]:
     with Store(tmp_path / "study") as store:
-        for klass in WinnerClass:
-            finalist = LAUNCH_ONLY if klass is WinnerClass.LAUNCH_ONLY else TUNED
-            store.add(FinalistNamed(Phase.MINIMISE, klass, finalist))
+        for winner_class in WinnerClass:
+            finalist = LAUNCH_ONLY if winner_class is WinnerClass.LAUNCH_ONLY else TUNED
+            store.add(FinalistNamed(Phase.MINIMISE, winner_class, finalist))
         store.add(ArmsChosen(ARMS, None, at_reference=False, looks=LOOKS))
         yield new_study(store, tmp_path, 1000.0)
 
@@ -148,9 +148,11 @@ def test_an_unstable_winner_gives_way_to_one_that_is_not_and_nearly_as_fast(
 ) -> None:
     found = claims(study, of_launch_only, of_same)
     assert found.claim(WinnerClass.SAME).verdict == "faster"
-    klass = recommended_class(found, "same")
-    assert klass == recommended
-    told = [text for text in remarks(study, found, klass) if "unstable: in 3 of 9" in text]
+    winner_class = recommended_class(found, "same")
+    assert winner_class == recommended
+    told = [
+        text for text in study_warnings(study, found, winner_class) if "unstable: in 3 of 9" in text
+    ]
     assert [text.split()[0] for text in told] == [c.label() for c in unstable]
     instead = "launch_only is recommended instead of same, for its 1.35x is nearly as fast as 1.39x"
     assert any(instead in text for text in told) == (recommended == "launch_only")

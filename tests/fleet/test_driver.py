@@ -17,7 +17,7 @@ from tuner.fleet.mirror import Piece
 from tuner.fleet.orders import Order, Seen
 from tuner.fleet.roster import Roster
 from tuner.fleet.simulated import Behaviour
-from tuner.fleet.works import MOST_ATTEMPTS, Work, Works
+from tuner.fleet.works import MOST_ATTEMPTS, JobQueue, Work
 from tuner.record.events import HostSeen, StudyPlaced, StudyReturned, Warned
 from tuner.record.fleet import Board, RowNoted
 from tuner.record.index import Elsewhere, Kind
@@ -106,7 +106,7 @@ def test_where_both_hosts_had_part_in_a_study_the_one_that_did_not_end_it_confir
 def test_one_that_had_no_part_in_it_is_asked_first(
     tmp_path: Path, boards: Callable[[Path], Board]
 ) -> None:
-    works = Works(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
+    works = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
     for host in ("a", "b", "c"):
         works.meet(Kind("k", "k" * 64, ""), host)
     (study,) = works.rows
@@ -167,7 +167,7 @@ def test_what_another_driver_has_claimed_is_left_to_it(
     board = boards(tmp_path)
     theirs = Claims(tmp_path)
     assert theirs.take("m0-torch-k")
-    works = Works(board, Claims(tmp_path), tmp_path, lambda kind: rows_of(2, kind), 0)
+    works = JobQueue(board, Claims(tmp_path), tmp_path, lambda kind: rows_of(2, kind), 0)
     works.hear()
     works.meet(Kind("k", "k" * 64, ""), "host")
     there = {"host", "other"}
@@ -286,7 +286,7 @@ def test_a_winner_is_confirmed_once_however_its_study_ended(
     tmp_path: Path, boards: Callable[[Path], Board]
 ) -> None:
     """Another driver has finished a study that still stands in this one's queue."""
-    works = Works(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
+    works = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(1, kind), 1)
     kind = Kind("k", "k" * 64, "")
     works.meet(kind, "a")
     (study,) = works.rows
@@ -316,7 +316,7 @@ def test_a_driver_waits_while_another_is_at_work(
 ) -> None:
     """Even where it meets none of the other's studies itself, for want of a host."""
     theirs = Claims(tmp_path)
-    works = Works(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(3, kind), 0)
+    works = JobQueue(boards(tmp_path), Claims(tmp_path), tmp_path, lambda kind: rows_of(3, kind), 0)
     works.meet(Kind("k", "k" * 64, ""), "host")
     assert not works.are_others_at_work(0.0)
     assert theirs.take("m2-torch-k")

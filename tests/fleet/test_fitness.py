@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from tuner.app.request import Request
 from tuner.fleet.agent import Agent
 from tuner.fleet.fitness import Pace, fault_of, pace
 from tuner.fleet.orders import Began, Order, Refused, Tune, decode, encode
 from tuner.host.identity import probe
 from tuner.launchers.neighbour import neighbour
-from tuner.request import Request
 
 STEADY = [100.0, 101.0, 99.0, 100.0]
 

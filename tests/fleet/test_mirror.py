@@ -11,7 +11,7 @@ from tests.command import command
 from tuner.errors import TuneError
 from tuner.fleet import mirror
 from tuner.fleet.mirror import Piece, Watcher, archive, is_ahead, mend, put, replace
-from tuner.record.soundness import JOURNAL
+from tuner.record.integrity import JOURNAL
 from tuner.record.store import Store
 
 STUDY = ("--model", "fake@seed=2,noise=0.003", "--hw", "fake", "--budget", "3s", "--out", "out")

@@ -19,7 +19,7 @@ from benchmarks.ray_nodes import Nodes
 from tests.command import HANGS_S, command
 from tests.fleet.clusters import Driver, Drivers, marked_nodes
 from tests.wants import needs
-from tuner.record.soundness import JOURNAL
+from tuner.record.integrity import JOURNAL
 
 pytestmark = [pytest.mark.slow, needs("ray")]
 NARROW = ("--batch", "4", "--exclude", "fake.compile", "--exclude", "fake.precision", "--exclude",

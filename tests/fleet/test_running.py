@@ -11,6 +11,7 @@ import pytest
 
 from tests.command import DESIGNED, Here
 from tests.fleet.databases import Server
+from tuner.app.request import Request
 from tuner.errors import UsageError
 from tuner.fleet.mirror import Piece, archive
 from tuner.fleet.orders import Order, Verify
@@ -22,7 +23,6 @@ from tuner.record.events import Event, Warned
 from tuner.record.files import read_result
 from tuner.record.index import Row
 from tuner.record.interval import Interval
-from tuner.request import Request
 from tuner.study.verification import Conclusion, Verification
 
 GAIN = Interval(1.2, 1.1, 1.3, 0.95)

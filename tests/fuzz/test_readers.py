@@ -27,6 +27,7 @@ from tests.fuzz.document import (
 )
 from tests.fuzz.oracle import CONTROL, assert_carried, read_or_refused
 from tests.fuzz.seeds import RESULTS, SPACES, fuzzed, shipped_in
+from tuner.app.request import parse_duration
 from tuner.deploy.launch_file import read_launch_file
 from tuner.errors import TuneError
 from tuner.galleries import SEARCH_SPACES
@@ -34,6 +35,7 @@ from tuner.host.topology import parse_cpu_list
 from tuner.output.report import render
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_result, write_recommendation, write_result
+from tuner.record.integrity import JOURNAL
 from tuner.record.journal import (
     EarlierNoted,
     LaunchOpened,
@@ -45,8 +47,6 @@ from tuner.record.journal import (
 )
 from tuner.record.launch import LaunchRequest, Purpose
 from tuner.record.lines import LaunchFileLine, NoteLine, read_lines
-from tuner.record.soundness import JOURNAL
-from tuner.request import parse_duration
 from tuner.space.profile_file import load_profile
 from tuner.space.recommended import read_recommended
 from tuner.space.restrictions import parse_restrictions

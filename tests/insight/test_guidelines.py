@@ -18,7 +18,9 @@ import pytest
 import tuner
 from tests.command import DESIGNED, Here, result_of, run
 from tests.conftest import made_once
-from tuner import recommending
+from tuner.app import recommend as recommending
+from tuner.app.plan import plan
+from tuner.app.request import Request
 from tuner.errors import NothingMeasured
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
@@ -28,7 +30,6 @@ from tuner.insight.prior import as_earlier
 from tuner.launchers.describe import describe_model, find_model
 from tuner.launchers.made_up import MadeUp
 from tuner.launchers.recorded import RecordedTestbed
-from tuner.plan import plan
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
 from tuner.record.guidelines import (
@@ -39,7 +40,6 @@ from tuner.record.guidelines import (
 from tuner.record.journal import TRANSFERRED
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending, Outcome
-from tuner.request import Request
 from tuner.space.design import Factors
 from tuner.study.trial_run import TrialRun, trial_runs
 from tuner.worker.frameworks.fake.surface import Surface

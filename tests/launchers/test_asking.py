@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tuner.app.plan import plan
+from tuner.app.request import Request
 from tuner.errors import NothingMeasured
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.launchers import asking
-from tuner.launchers.asking import LEAST_S, MOST_S, Waiting, innermost_frame
+from tuner.launchers.asking import LEAST_S, MOST_S, Deadline, innermost_frame
 from tuner.launchers.describe import describe_model, find_model
-from tuner.plan import plan
 from tuner.record.events import Event, WaitingForModel
-from tuner.request import Request
 
 HANGING = """\
 import pathlib
@@ -65,7 +65,7 @@ class Ear:
 
 
 @pytest.fixture
-def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+def minimal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asking, "LEAST_S", 3.0)
     monkeypatch.setattr(asking, "SAID_AFTER_S", 0.5)
 
@@ -80,7 +80,7 @@ def kept_log(message: str) -> str:
 
 
 def test_a_deadlock_at_import_is_told_of_and_ends_with_where_it_hung(
-    tmp_path: Path, in_haste: None
+    tmp_path: Path, minimal: None
 ) -> None:
     path = tmp_path / "mine.py"
     path.write_text(f"{HANGING}\n\nwait()\n")
@@ -101,7 +101,7 @@ def test_a_deadlock_at_import_is_told_of_and_ends_with_where_it_hung(
     assert f'File "{path}", line 22 in <module>' in log
 
 
-def test_a_function_that_hangs_is_not_taken_for_its_file(tmp_path: Path, in_haste: None) -> None:
+def test_a_function_that_hangs_is_not_taken_for_its_file(tmp_path: Path, minimal: None) -> None:
     path = tmp_path / "mine.py"
     path.write_text(HANGING)
     request = Request(model=f"{path}:wait", frameworks=("fake",), budget_s=0.5)
@@ -112,15 +112,13 @@ def test_a_function_that_hangs_is_not_taken_for_its_file(tmp_path: Path, in_hast
     kept_log(str(told.value))
 
 
-def test_a_model_that_hangs_when_it_is_built_is_told_by_that(
-    tmp_path: Path, in_haste: None
-) -> None:
+def test_a_model_that_hangs_when_it_is_built_is_told_by_that(tmp_path: Path, minimal: None) -> None:
     path = tmp_path / "mine.py"
     path.write_text(HANGING)
     ref, _ = find_model(str(path), MODELS)
     ear = Ear(tmp_path)
     with pytest.raises(NothingMeasured, match="of building; it was at") as given_up:
-        describe_model(ref, "fake", 0, Waiting(0.5, ear))
+        describe_model(ref, "fake", 0, Deadline(0.5, ear))
     assert [type(event) for event in ear.heard] == [WaitingForModel]
     assert f'File "{path}", line 18 in fake' in kept_log(str(given_up.value))
 
@@ -143,14 +141,14 @@ def test_what_reading_a_file_took_is_not_granted_again_to_build_its_model(
 
 
 def test_a_wait_is_bounded_by_the_budget_and_by_what_any_model_takes() -> None:
-    assert Waiting(90.0).limit_s() == 90.0
-    assert Waiting(-5.0).limit_s() == LEAST_S
-    assert Waiting(-5.0, passed_s=10.0).limit_s() == LEAST_S - 10.0
-    assert Waiting(-5.0, passed_s=2 * LEAST_S).limit_s() == 0
-    assert Waiting(90.0, passed_s=10.0).limit_s() == 90.0
-    assert Waiting(-5.0, is_strict=True).limit_s() == 0
-    assert Waiting(9e9, is_strict=True).limit_s() == MOST_S
-    assert Waiting(36_000.0).limit_s() == MOST_S
+    assert Deadline(90.0).limit_s() == 90.0
+    assert Deadline(-5.0).limit_s() == LEAST_S
+    assert Deadline(-5.0, passed_s=10.0).limit_s() == LEAST_S - 10.0
+    assert Deadline(-5.0, passed_s=2 * LEAST_S).limit_s() == 0
+    assert Deadline(90.0, passed_s=10.0).limit_s() == 90.0
+    assert Deadline(-5.0, is_strict=True).limit_s() == 0
+    assert Deadline(9e9, is_strict=True).limit_s() == MOST_S
+    assert Deadline(36_000.0).limit_s() == MOST_S
 
 
 def test_the_innermost_frame_of_the_users_file_is_named() -> None:

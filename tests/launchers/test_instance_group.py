@@ -12,7 +12,7 @@ from tests.launchers.benches import Fake, Maker, launcher_of, limit_memory
 from tests.wants import needs
 from tuner.galleries import MODELS
 from tuner.host.identity import probe
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.memory import at_batch
 from tuner.launchers.worker_process import WorkerEnded
 from tuner.measurement.bench import Bench
@@ -85,7 +85,7 @@ def test_instances_that_are_not_where_they_belong_are_not_credited(
     fake: Fake, tmp_path: Path, marker: str
 ) -> None:
     right = plan_launch(Configuration.of(TWO), probe())
-    team = Team(right, tmp_path / "log", {MARKER: marker})
+    team = InstanceGroup(right, tmp_path / "log", {MARKER: marker})
     try:
         order = Begin(1, FAKE, "fake", 0, TWO, "none", str(fake.reference))
         # as if both had landed on the same CPUs
@@ -123,7 +123,9 @@ def test_one_that_fails_ends_all(bench_of: Maker, fault: str) -> None:
 
 
 def test_one_that_dies_in_a_slice_ends_all(fake: Fake, tmp_path: Path, marker: str) -> None:
-    team = Team(plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker})
+    team = InstanceGroup(
+        plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker}
+    )
     try:
         team.ask(Begin(1, FAKE, "fake", 0, TWO, "none", str(fake.reference)), 30, lambda _: None)
         team.ask(Prepare(Load(OFFLINE, 4)), 30, lambda _: None)
@@ -137,7 +139,9 @@ def test_one_that_dies_in_a_slice_ends_all(fake: Fake, tmp_path: Path, marker: s
 
 
 def test_an_idle_team_runs_on_no_cpu(tmp_path: Path, marker: str) -> None:
-    team = Team(plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker})
+    team = InstanceGroup(
+        plan_launch(Configuration.of(TWO), probe()), tmp_path / "log", {MARKER: marker}
+    )
     try:
         team.pause()
         for pid in team.pids:
@@ -152,7 +156,7 @@ def test_an_instance_begins_when_told_and_works_until_all_have_ended(
 ) -> None:
     """The worker's side of a slice in company, the tool's part played by hand."""
     plan = plan_launch(Configuration.of(TWO), probe())[0]
-    team = Team([plan], tmp_path / "log", {MARKER: marker})
+    team = InstanceGroup([plan], tmp_path / "log", {MARKER: marker})
     worker = team._members[0]
     try:
         team.ask(Begin(1, FAKE, "fake", 0, {}, "none", str(fake.reference)), 30, lambda _: None)

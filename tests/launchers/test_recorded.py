@@ -6,6 +6,9 @@ import msgspec
 import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
+from tuner.app.request import Request
+from tuner.app.tune import Finished, tune
+from tuner.app.verify import Proof, prove
 from tuner.errors import Interrupted, UsageError
 from tuner.launchers.made_up import MadeUp
 from tuner.launchers.recorded import RecordedTestbed
@@ -14,9 +17,6 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Event, LaunchBegins, LaunchDone, Listener, unheard
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Result
-from tuner.request import Request
-from tuner.tuning import Finished, tune
-from tuner.verifying import Proof, prove
 
 THREADS = ("env.FAKE_THREADS", 4)
 

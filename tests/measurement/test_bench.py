@@ -12,7 +12,7 @@ import pytest
 from tests.launchers.benches import Maker, launcher_of, limit_memory, pids_of
 from tests.wants import needs
 from tuner.errors import StorageFailed
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.measurement.bench import Bench
 from tuner.measurement.replication import CONFIRM, SEARCH, Scatter
 from tuner.record.configuration import Configuration, Value
@@ -372,13 +372,13 @@ def test_a_call_as_long_as_a_slice_is_not_preceded_by_another(
 ) -> None:
     """Of long calls the first after a pause is as fast as any, and costs as much as the slice."""
     orders: list[Measure] = []
-    ask = Team.asking
+    ask = InstanceGroup.asking
 
-    def asking(team: Team, command: Command, *more: Any) -> Any:
+    def asking(team: InstanceGroup, command: Command, *more: Any) -> Any:
         orders.extend([command] if isinstance(command, Measure) else [])
         return ask(team, command, *more)
 
-    monkeypatch.setattr(Team, "asking", asking)
+    monkeypatch.setattr(InstanceGroup, "asking", asking)
     launch = bench_of().launcher.start(Configuration(), Purpose.CONFIRM)
     prepared = launch.record.prepared
     assert prepared is not None

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from tuner.measurement.queueing import sustained, waited, with_sustained
-from tuner.record.edge import capacity
 from tuner.record.launch import Slice, packed, percentile
 from tuner.record.load import Batching, Offer, Slo
+from tuner.record.max_rate import capacity
 from tuner.record.serving import Served
 from tuner.record.trace import read_trace, tuned_by
-from tuner.worker.scenarios.line import arrivals
+from tuner.worker.scenarios.request_queue import arrivals
 
 ONE = Batching((1,))
 UP_TO_4 = Batching((1, 2, 4))

@@ -208,11 +208,11 @@ def test_only_studies_of_the_same_workload_are_set_against_each_other() -> None:
 
 def test_what_is_recommended_now_and_was_not_before_is_named() -> None:
     result = sample()
-    klass = result.recommended_class
+    winner_class = result.recommended_class
 
     def recommending(created: str, settings: dict[str, Value]) -> Result:
-        winner = msgspec.structs.replace(result.winners[klass], configuration=settings)
-        return sample(created=created, winners=result.winners | {klass: winner})
+        winner = msgspec.structs.replace(result.winners[winner_class], configuration=settings)
+        return sample(created=created, winners=result.winners | {winner_class: winner})
 
     before: dict[str, Value] = {"launch.allocator": "tcmalloc", "torch.compile.mode": "freezing"}
     old = recommending("1", {**before, "workload.batch": 16})

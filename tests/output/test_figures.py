@@ -14,13 +14,13 @@ from tuner.output import report
 from tuner.output.figures import FIGURES
 from tuner.output.figures.chart import GREY, Chart, in_page, ratio_ticks, specification
 from tuner.output.figures.drawing import drawings
-from tuner.record.course import BEFORE, Moment, PhaseSeconds, Seconds
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
 from tuner.record.load import Slo
 from tuner.record.result import Contribution, OperatorProfile, Result
 from tuner.record.serving import Serving, TriedRate
+from tuner.record.study_stats import BEFORE, Moment, PhaseSeconds, Seconds
 
 SAMPLE = Path(__file__).parents[2] / "reports/samples/resnet50-torch.json"
 KNOWN = Path(__file__).parents[2] / "benchmarks/known"
@@ -35,7 +35,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 def whole() -> Result:
     """A real study's result, with what it was too early or too short to hold."""
     result = read_result(SAMPLE)
-    klass = result.recommended_class
+    winner_class = result.recommended_class
     worth = [
         Contribution("launch.allocator", "tcmalloc", 1.3, Interval(1.3, 1.2, 1.4, 0.95), 6),
         Contribution("torch.compile.mode", "freezing", 1.1, None, 0),
@@ -78,8 +78,8 @@ def whole() -> Result:
         default=msgspec.structs.replace(result.default, profile=default, serving=served(20.0)),
         winners=result.winners
         | {
-            klass: msgspec.structs.replace(
-                result.winners[klass], profile=winner, serving=served(40.0)
+            winner_class: msgspec.structs.replace(
+                result.winners[winner_class], profile=winner, serving=served(40.0)
             )
         },
     )

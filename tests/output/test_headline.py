@@ -45,7 +45,12 @@ def test_each_class_is_a_line_with_its_price_the_best_first() -> None:
         "37.16 items/s", "635 MiB (default 423)", "drift 2 %, top-1 100 %", "3 lines of code",
         "call 430 ms (default 326)",
     ]  # fmt: skip
-    assert lines[1].price == ["21.7 items/s", "1262 MiB", "2 lines of code", "call 1,435 ms"]
+    assert lines[1].price == [
+        "21.7 items/s",
+        "1262 MiB",
+        "2 lines of code",
+        "call 1,435 ms",
+    ]
     assert lines[2].code == ""
 
 

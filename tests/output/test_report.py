@@ -17,12 +17,12 @@ from tuner.output.advice import arms, in_words, to_apply
 from tuner.output.headline import next_steps
 from tuner.output.report import render
 from tuner.output.values import ratio
-from tuner.record.course import Ahead, Disturbance, LeftToFind, NoiseSection
 from tuner.record.files import RESULT_SCHEMA, read_result, write_result
 from tuner.record.interval import Interval
 from tuner.record.launch import Operator
 from tuner.record.result import OperatorProfile, Result, Verdict
 from tuner.record.result_faults import fault_of_result
+from tuner.record.study_stats import Disturbance, FasterNotShipped, LeftToFind, NoiseSection
 
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
 
@@ -271,16 +271,16 @@ def test_the_gain_over_the_best_baseline_is_told_or_why_there_is_none(
     result: Result, changed: dict[str, Any], configuration: dict[str, Any], text: str
 ) -> None:
     best = next(b for b in result.baselines if b.configuration and not b.same_as)
-    klass = result.recommended_class
+    winner_class = result.recommended_class
     winner = msgspec.structs.replace(
-        result.winners[klass], configuration=best.configuration | configuration
+        result.winners[winner_class], configuration=best.configuration | configuration
     )
     arms = changed.get("confirmation", [{}, best.configuration | {"workload.batch": 16}])
     found = {
         "speedup_over_best_baseline": Interval(1.2, 1.1, 1.3, 0.95),
         "best_baseline": best.name,
         "verdict": "faster",
-        "winners": result.winners | {klass: winner},
+        "winners": result.winners | {winner_class: winner},
     }
     confirmation = msgspec.structs.replace(result.confirmation, arms=arms, rounds=[])
     changed_result = msgspec.structs.replace(
@@ -449,7 +449,9 @@ def test_what_is_faster_than_the_recommended_stands_under_the_headline(
     verdict: Verdict, than: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     lead = Interval(1.09, 1.06, 1.12, 0.95)
-    found = Ahead({"torch.compile.mode": "default"}, "torch_guide_compile", lead, "it is costly")
+    found = FasterNotShipped(
+        {"torch.compile.mode": "default"}, "torch_guide_compile", lead, "it is costly"
+    )
     result = msgspec.structs.replace(whole(), verdict=verdict, ahead=[found])
     show(result, Path("out"))
     shown = [capsys.readouterr().out]

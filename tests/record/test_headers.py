@@ -2,9 +2,9 @@
 
 import pytest
 
+from tuner.app.request import service_of
 from tuner.errors import UsageError
 from tuner.record.headers import boundary, filled, parse_headers, variables_of, without_names
-from tuner.request import service_of
 
 KEY, TOKEN = "X-API-Key: env:SHOP", "Authorization: Bearer env:TOKEN"
 

@@ -34,10 +34,10 @@ def test_a_small_space_is_looked_at_as_a_whole(space: Space) -> None:
 
 def test_a_class_holds_nothing_that_it_does_not_allow(space: Space) -> None:
     pool = Pool(space, random.Random(0))
-    for klass in WinnerClass:
-        found = pool.candidates(klass, lambda _: True, gains, 1)
+    for winner_class in WinnerClass:
+        found = pool.candidates(winner_class, lambda _: True, gains, 1)
         assert found
-        assert all(allowed_in(klass, c) for c in found)
+        assert all(allowed_in(winner_class, c) for c in found)
 
 
 def test_until_it_is_learnt_anew_the_most_promising_are_looked_at(

@@ -19,7 +19,7 @@ from tuner.record.journal import TrialNoted, WinnerClass
 from tuner.record.outcome import Ending, Outcome
 from tuner.search.proposals import Exhausted
 from tuner.search.search import Search
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import narrowest_class
 from tuner.space.restrictions import Restrictions, parse_restrictions
 from tuner.space.space import Space
 from tuner.worker.frameworks.fake import Surface
@@ -39,8 +39,8 @@ class Searched:
     def scores(self) -> Mapping[Configuration, float | None]:
         return self.tried
 
-    def step(self, klass: WinnerClass) -> Configuration:
-        proposal = self.search.ask(klass)
+    def step(self, winner_class: WinnerClass) -> Configuration:
+        proposal = self.search.ask(winner_class)
         score = self.surface.log_rate(proposal.configuration.as_dict())
         self.tried[proposal.configuration] = score
         self.search.tell(proposal, Outcome.MEASURED, "", score)
@@ -121,18 +121,18 @@ def test_a_sound_file_is_left_alone(tmp_path: Path) -> None:
 
 def test_nothing_is_proposed_twice_and_everything_is_feasible(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    proposals = [searched.step(klass) for _ in range(15) for klass in WinnerClass]
+    proposals = [searched.step(winner_class) for _ in range(15) for winner_class in WinnerClass]
     assert len(set(proposals)) == len(proposals)
     assert all(searched.space.contains(c) for c in proposals)
 
 
-@pytest.mark.parametrize("klass", WinnerClass)
-def test_a_class_is_never_left(tmp_path: Path, klass: WinnerClass) -> None:
+@pytest.mark.parametrize("winner_class", WinnerClass)
+def test_a_class_is_never_left(tmp_path: Path, winner_class: WinnerClass) -> None:
     searched = Searched(tmp_path)
     order = list(WinnerClass)
     for _ in range(12):
-        found = winner_class(searched.step(klass))
-        assert order.index(found) <= order.index(klass)
+        found = narrowest_class(searched.step(winner_class))
+        assert order.index(found) <= order.index(winner_class)
 
 
 def test_the_first_neighbour_of_a_class_tries_what_only_it_allows(tmp_path: Path) -> None:
@@ -141,8 +141,8 @@ def test_the_first_neighbour_of_a_class_tries_what_only_it_allows(tmp_path: Path
         proposal = searched.search.enter(Configuration.of(settings), "baseline")
         searched.tried[proposal.configuration] = score = searched.surface.log_rate(settings)
         searched.search.tell(proposal, Outcome.MEASURED, "", score)
-    for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
-        assert winner_class(searched.step(klass)) is klass
+    for winner_class in (WinnerClass.SAME, WinnerClass.REDUCED):
+        assert narrowest_class(searched.step(winner_class)) is winner_class
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -167,7 +167,7 @@ from pathlib import Path
 from tests.search.test_search import Searched
 from tuner.record.journal import WinnerClass
 searched = Searched(Path(sys.argv[1]))
-print([str(searched.step(klass)) for _ in range(8) for klass in WinnerClass])
+print([str(searched.step(winner_class)) for _ in range(8) for winner_class in WinnerClass])
 """
 
 
@@ -349,7 +349,7 @@ def test_several_are_asked_for_before_the_first_is_told_and_none_twice(tmp_path:
         searched.step(WinnerClass.REDUCED)
     classes = (WinnerClass.SAME, WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
     for _ in range(8):
-        asked = [searched.search.ask(klass) for klass in classes]
+        asked = [searched.search.ask(winner_class) for winner_class in classes]
         proposed = [proposal.configuration for proposal in asked]
         assert len({*proposed, *searched.tried}) == len(proposed) + len(searched.tried)
         for proposal in reversed(asked):  # in whatever order

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tuner.record.configuration import Configuration, Value
+from tuner.search.score_transform import ScoreTransform
 from tuner.search.surrogate import Score, Surrogate
-from tuner.search.warp import Warp
 from tuner.space.catalogue import describe
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
@@ -153,7 +153,7 @@ def test_late_settings_that_differ_are_counted() -> None:
 
 def test_far_below_the_best_differences_count_for_less_and_come_back_as_they_were() -> None:
     rates = np.array([0.0, -0.1, -0.2, -1.0, -3.0])
-    warp = Warp(rates)
+    warp = ScoreTransform(rates)
     warped = warp.of(rates)
     assert warp.back(warped) == pytest.approx(rates)
     steps = [(a - b) / (c - d) for (a, b), (c, d) in zip(

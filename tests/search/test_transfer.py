@@ -51,7 +51,7 @@ def test_every_class_has_a_guess_of_its_own() -> None:
                     | {Configuration.of(threads): 0.5})  # fmt: skip
     guesses = list(Transfer(wide, [study]).guesses([WinnerClass.SAME, WinnerClass.REDUCED]))
     assert guesses[0] == (WinnerClass.SAME, Configuration.of(threads))
-    assert [klass for klass, _ in guesses[1:]] == [WinnerClass.REDUCED]
+    assert [winner_class for winner_class, _ in guesses[1:]] == [WinnerClass.REDUCED]
 
 
 @pytest.mark.parametrize(

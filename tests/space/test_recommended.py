@@ -9,9 +9,11 @@ import msgspec
 import pytest
 
 import tuner
-import tuner.verifying
+import tuner.app.verify
 from tests.deploy.recommendations import recommendation
 from tests.space.spaces import machine
+from tuner.app.request import Request
+from tuner.app.verify import Proof, prove
 from tuner.cli import export
 from tuner.cli import run as cli_run
 from tuner.deploy.run import CannotRun
@@ -22,9 +24,7 @@ from tuner.record.interval import Interval
 from tuner.record.objective import Bound
 from tuner.record.output_check import OutputCheck
 from tuner.record.recommendation import Placement, Recommendation, Setting, Tolerances
-from tuner.request import Request
 from tuner.space.recommended import fault_of, read_recommended
-from tuner.verifying import Proof, prove
 
 SETTINGS: dict[str, Value] = {
     "env.OMP_NUM_THREADS": 2,
@@ -309,14 +309,14 @@ def test_a_verified_model_is_called_as_it_was_tuned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One batch alone where none else was claimed, along the dimension that the user named."""
-    monkeypatch.setattr(tuner.verifying, "refused_here", lambda *_: None)  # whatever this host has
+    monkeypatch.setattr(tuner.app.verify, "refused_here", lambda *_: None)  # whatever this host has
     asked: list[Request] = []
 
     def plan(request: Request, *_: Any, **__: Any) -> None:
         asked.append(request)
         raise UsageError("enough is known")
 
-    monkeypatch.setattr(tuner.verifying, "plan", plan)
+    monkeypatch.setattr(tuner.app.verify, "plan", plan)
     settings = [s for s in sound.settings if s.knob != "workload.batch"]
     for batch, default_batch in ((1, 1), (1, 4)):
         workload = msgspec.structs.replace(
@@ -332,7 +332,7 @@ def test_a_verified_model_is_called_as_it_was_tuned(
 def test_too_little_time_to_verify_is_refused_before_a_worker_starts(
     tmp_path: Path, sound: Recommendation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuner.verifying, "refused_here", lambda *_: None)  # whatever this host has
+    monkeypatch.setattr(tuner.app.verify, "refused_here", lambda *_: None)  # whatever this host has
     write_recommendation(tmp_path / "recommended.toml", sound)
     with pytest.raises(UsageError, match="--budget 20s is too short to measure anything"):
         prove(Proof(tmp_path / "recommended.toml", 20.0), lambda event: None)

@@ -18,7 +18,7 @@ from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
 from tuner.record.workload import OF_PROGRAMS
 from tuner.space.baselines import resolve_baselines
-from tuner.space.catalogue import KNOBS, winner_class
+from tuner.space.catalogue import KNOBS, narrowest_class
 from tuner.space.listing import upper_size
 from tuner.space.profile_file import load_profile
 from tuner.space.resolve import knob_ids, resolve_space, without_effect
@@ -151,7 +151,7 @@ def test_binding_is_a_knob_only_where_there_are_nodes(tmp_path: Path) -> None:
 
 def test_classes_follow_the_knobs() -> None:
     def of(*knobs: str) -> WinnerClass:
-        return winner_class(Configuration.of(dict.fromkeys(knobs, "x")))
+        return narrowest_class(Configuration.of(dict.fromkeys(knobs, "x")))
 
     assert of("workload.batch", "env.ANY", "launch.allocator") is WinnerClass.LAUNCH_ONLY
     assert of("env.ANY", "torch.compile.mode") is WinnerClass.SAME
@@ -165,7 +165,7 @@ def test_launch_only_allows_what_is_set_without_changing_the_program() -> None:
     allowed = {
         knob.id
         for knob in KNOBS.values()
-        if winner_class(Configuration.of({knob.id: "x"})) is WinnerClass.LAUNCH_ONLY
+        if narrowest_class(Configuration.of({knob.id: "x"})) is WinnerClass.LAUNCH_ONLY
     }
     assert "workload.batch" in allowed
     assert "server.max_wait_ms" not in allowed
@@ -262,7 +262,7 @@ def test_set_narrows_fix_pins_exclude_leaves_alone(tmp_path: Path) -> None:
 
 def test_same_numerics_leaves_precision_alone(tmp_path: Path) -> None:
     space = restricted(tmp_path, numerics="same")
-    assert all(winner_class(c) is not WinnerClass.REDUCED for c in space.configurations())
+    assert all(narrowest_class(c) is not WinnerClass.REDUCED for c in space.configurations())
 
 
 @pytest.mark.parametrize(

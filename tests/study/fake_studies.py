@@ -10,8 +10,8 @@ import pytest
 from tests.command import NOTHING, result_of, run
 from tests.made_up import MadeUpFake, tuned_here
 from tuner.launchers.testbed import Testbed
-from tuner.record.course import BEFORE
 from tuner.record.journal import Phase
+from tuner.record.study_stats import BEFORE
 
 FAKE = ("--hw", "fake", "--json")
 

@@ -241,7 +241,7 @@ def test_a_default_that_never_answers_is_an_outcome_and_what_does_is_measured(
     assert ledger.default_is_silent
     assert ledger.ratio(BASELINE) is None
     assert ledger.leaders.beats_default(STAND_IN)
-    assert study.contenders.contender(WinnerClass.SAME) in (STAND_IN, BASELINE)
+    assert study.candidates.candidate(WinnerClass.SAME) in (STAND_IN, BASELINE)
     # no round waits for the default
     assert confirmation_arms(study, [BASELINE], at_reference=True) == [STAND_IN, BASELINE]
 

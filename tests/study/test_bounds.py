@@ -13,10 +13,10 @@ from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, 
 from tuner.record.objective import Bound, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.study.ablation import seems_necessary
 from tuner.study.bounds import beyond
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
-from tuner.study.proofs import looks_needed
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -90,7 +90,7 @@ def test_the_fastest_is_no_finalist_beyond_the_bound(store: Store, tmp_path: Pat
     add(store, SMALL, 2.0, 0.3)
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
-    assert study.contenders.contender(WinnerClass.SAME) == SMALL
+    assert study.candidates.candidate(WinnerClass.SAME) == SMALL
     assert LARGE not in study.ledger.leaders.measured(WinnerClass.SAME)
     assert study.ledger.tried()[LARGE] is None  # the search learns to keep away from there
     assert "more than --max-memory 4G" in study.ledger.eligible.refusal(LARGE)
@@ -103,7 +103,7 @@ def test_a_setting_is_needed_where_nothing_without_it_is_within_the_bound(
     add(store, LARGE, 2.0, 0.3)
     add(store, SMALL, 6.0, 0.3)
     study = bounded(store, tmp_path)
-    assert looks_needed(study, LARGE, SMALL)
+    assert seems_necessary(study, LARGE, SMALL)
 
 
 def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
@@ -118,7 +118,7 @@ def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
         "a memory of 5.00 GiB is more than --max-memory 4G"
         in study.ledger.eligible.default_beyond()
     )
-    assert study.contenders.contender(WinnerClass.SAME) == SMALL
+    assert study.candidates.candidate(WinnerClass.SAME) == SMALL
 
 
 def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(

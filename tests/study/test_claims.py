@@ -87,7 +87,7 @@ def claims(
     tuned: Configuration = TUNED,
     n_rounds: int | None = None,
     chosen: ArmsChosen | None = None,
-    why_unproven: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
+    why_unjustified: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
     reduced: Configuration | None = None,
     unmeasured: Sequence[str] = (),
 ) -> Claims:
@@ -104,7 +104,7 @@ def claims(
         chosen,
         n_rounds,
         is_interim=n_rounds is not None,
-        why_unproven=why_unproven,
+        why_unjustified=why_unjustified,
         unmeasured=lambda _: unmeasured,
     )
 
@@ -161,7 +161,7 @@ def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Stor
 def test_why_the_best_candidate_is_not_proved_stands_in_the_reason(store: Store) -> None:
     search(store, {DEFAULT: 1.0, TUNED: 1.5})
     raised = "a.b raises memory from 423 MiB to 543 MiB (+28%)"
-    found = claims(store, tuned=DEFAULT, why_unproven=lambda _c, _loss: raised)
+    found = claims(store, tuned=DEFAULT, why_unjustified=lambda _c, _loss: raised)
     claim = found.claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"
     assert claim.reason == f"the best candidate is {TUNED.label()}, but {raised}"
@@ -292,8 +292,8 @@ def baseline_rounds(store: Store, tuned: float, baseline: float, n: int = 9) -> 
 def test_a_baseline_that_proved_faster_is_not_passed_over_for_the_default(store: Store) -> None:
     baseline_rounds(store, tuned=0.0, baseline=0.2)
     found = claims(store, chosen=CHOSEN)
-    for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
-        claim = found.claim(klass)
+    for winner_class in (WinnerClass.SAME, WinnerClass.REDUCED):
+        claim = found.claim(winner_class)
         assert (claim.verdict, claim.configuration) == ("faster", BASELINE)
         assert "own finalist did not reach" in claim.reason
     assert found.against_default(BASELINE) == found.claim(WinnerClass.SAME).speedup
@@ -324,7 +324,7 @@ def test_a_baseline_with_a_costly_setting_that_is_not_shown_to_be_needed_wins_no
     store: Store,
 ) -> None:
     baseline_rounds(store, tuned=0.0, baseline=0.2)
-    found = claims(store, chosen=CHOSEN, why_unproven=lambda c, _: "costly" * (c == BASELINE))
+    found = claims(store, chosen=CHOSEN, why_unjustified=lambda c, _: "costly" * (c == BASELINE))
     assert found.claim(WinnerClass.SAME).configuration == TUNED
     assert found.claim(WinnerClass.SAME).verdict != "faster"
 
@@ -352,10 +352,12 @@ def test_a_baseline_that_is_surely_faster_than_the_finalist_is_not_passed_over(
         add_round(store, number, {DEFAULT: 0.0, TUNED: 0.1 + 0.3 * (number % 2)})
     assert claims(store, chosen=CHOSEN).lead(BASELINE, TUNED) == lead
     # but not with a costly setting that nothing shows to be needed
-    unproven = claims(store, chosen=CHOSEN, why_unproven=lambda c, _: "costly" * (c == BASELINE))
-    assert unproven.claim(WinnerClass.SAME).configuration == TUNED
-    assert unproven.is_ahead(BASELINE, TUNED)
-    assert not unproven.is_ahead(TUNED, BASELINE)
+    unjustified_costs = claims(
+        store, chosen=CHOSEN, why_unjustified=lambda c, _: "costly" * (c == BASELINE)
+    )
+    assert unjustified_costs.claim(WinnerClass.SAME).configuration == TUNED
+    assert unjustified_costs.is_ahead(BASELINE, TUNED)
+    assert not unjustified_costs.is_ahead(TUNED, BASELINE)
 
 
 def test_the_finalist_of_a_narrower_class_that_is_surely_faster_is_not_passed_over(
@@ -365,9 +367,9 @@ def test_the_finalist_of_a_narrower_class_that_is_surely_faster_is_not_passed_ov
     ledger = Ledger(store, 4, (4, 16))
     finalists = dict.fromkeys(WinnerClass, TUNED) | {WinnerClass.LAUNCH_ONLY: BASELINE}
     found = Claims(store, ledger, finalists, CHOSEN)
-    for klass in WinnerClass:
-        assert found.claim(klass).configuration == BASELINE
-    reasons = {klass: found.claim(klass).reason for klass in WinnerClass}
+    for winner_class in WinnerClass:
+        assert found.claim(winner_class).configuration == BASELINE
+    reasons = {winner_class: found.claim(winner_class).reason for winner_class in WinnerClass}
     assert "class's own finalist" not in reasons[WinnerClass.LAUNCH_ONLY]
     assert "class's own finalist" in reasons[WinnerClass.SAME]
 
@@ -777,7 +779,9 @@ def test_the_best_candidate_with_a_setting_that_nothing_shows_is_named(store: St
 
 def test_one_that_is_behind_the_default_is_no_candidate(store: Store) -> None:
     search(store, {DEFAULT: 1.0, TUNED: 0.99})
-    claim = claims(store, tuned=DEFAULT, why_unproven=lambda _c, _loss: "x").claim(WinnerClass.SAME)
+    claim = claims(store, tuned=DEFAULT, why_unjustified=lambda _c, _loss: "x").claim(
+        WinnerClass.SAME
+    )
     nearest = f"the configuration nearest to the default is {TUNED.label()}"
     assert claim.reason == f"{nearest}, but x"
 

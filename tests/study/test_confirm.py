@@ -83,12 +83,12 @@ class Again(Scripted):
 
 
 def name_finalists(store: Store, same: Configuration, reduced: Configuration | None = None) -> None:
-    for klass, finalist in (
+    for winner_class, finalist in (
         (WinnerClass.LAUNCH_ONLY, LAUNCH_ONLY),
         (WinnerClass.SAME, same),
         (WinnerClass.REDUCED, reduced or same),
     ):
-        store.add(FinalistNamed(Phase.MINIMISE, klass, finalist))
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, finalist))
 
 
 def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
@@ -444,8 +444,8 @@ def test_rounds_end_at_the_first_look_that_decides_on_all(store: Store, tmp_path
 def test_where_nothing_leads_and_no_baseline_differs_nothing_is_launched(
     store: Store, tmp_path: Path
 ) -> None:
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, DEFAULT))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, DEFAULT))
     study = new_study(store, tmp_path, budget_s=1000)
     study.baselines.clear()
     n_launches = len(store.launches)

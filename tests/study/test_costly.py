@@ -40,10 +40,10 @@ from tuner.record.launch import Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.ablation import unjustified_costs, why_unjustified
 from tuner.study.confirm import choose_arms, make_claims
 from tuner.study.minimise import minimise, why_not
-from tuner.study.prices import CostRule, Price, prices_of
-from tuner.study.proofs import unproven, why_unproven
+from tuner.study.resource_costs import CostRule, ResourceCost, resource_costs_of
 from tuner.study.steps import Launch, Step
 from tuner.study.study import Study
 
@@ -113,7 +113,7 @@ def test_the_refusal_names_the_figures_and_what_to_do(store: Store, tmp_path: Pa
     tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
     study.ledger.refresh()
     assert not why_not(study, COMPILED)  # its rounds may yet show it
-    assert why_unproven(study, COMPILED) == (
+    assert why_unjustified(study, COMPILED) == (
         "fake.compile raises memory from 423 MiB to 543 MiB (+28%), and there was no time to prove "
         "that it is needed; --accept-cost memory accepts it (a new study), and --extend has the "
         "time"
@@ -134,15 +134,15 @@ def test_the_refusal_names_the_figures_and_what_to_do(store: Store, tmp_path: Pa
 def test_latency_is_costly_above_a_tenth_and_a_millisecond(
     without_s: float, with_s: float, accepted: tuple[str, ...], is_costly: bool
 ) -> None:
-    full, less = Price(None, math.log(with_s)), Price(None, math.log(without_s))
-    found = CostRule(accepting(*accepted), 16.0 * GIB).costly(full, full.rises(less))
+    full, less = ResourceCost(None, math.log(with_s)), ResourceCost(None, math.log(without_s))
+    found = CostRule(accepting(*accepted), 16.0 * GIB).costly(full, full.increases_over(less))
     assert bool(found) is is_costly
     assert all(increase.in_words().startswith("latency from ") for increase in found)
 
 
 def test_a_cards_memory_is_held_against_the_card_and_no_bound_of_the_hosts() -> None:
-    full, less = (Price(math.log(gib * GIB), None, 80 * GIB) for gib in (20, 10))
-    (found,) = CostRule(IN_BOUND, 4096.0 * GIB).costly(full, full.rises(less))
+    full, less = (ResourceCost(math.log(gib * GIB), None, 80 * GIB) for gib in (20, 10))
+    (found,) = CostRule(IN_BOUND, 4096.0 * GIB).costly(full, full.increases_over(less))
     assert found.in_words() == "memory from 10.0 GiB to 20.0 GiB (+100%)"
 
 
@@ -161,7 +161,7 @@ def test_a_larger_batch_needs_a_proof_for_its_memory_alone(
     batched(store, SHORTER, 0.3, mib)
     study = minimised(store, tmp_path)
     assert winner_of(study).get(BATCH) == 16
-    assert (not unproven(study, winner_of(study))) is is_proven
+    assert (not unjustified_costs(study, winner_of(study))) is is_proven
 
 
 @pytest.mark.parametrize(("gain", "is_proven"), [(0.5, True), (0.0, False)])
@@ -173,7 +173,7 @@ def test_the_default_tells_of_a_batch_that_one_launch_of_the_finalist_speaks_for
     batched(store, SHORTER, 0.5)
     study = minimised(store, tmp_path)
     assert winner_of(study).get(BATCH) == 16
-    assert (not unproven(study, winner_of(study))) is is_proven
+    assert (not unjustified_costs(study, winner_of(study))) is is_proven
 
 
 @pytest.mark.parametrize(("gain", "shipped"), [(0.5, 16), (0.0, None)])
@@ -191,9 +191,9 @@ def test_the_price_of_a_call_is_each_instances_own(store: Store) -> None:
     record = add(store, FULL, 1.0, memory_bytes=MIB)
     shares = (Share(2, 6.0), Share(2, 6.0))
     record.slices = [msgspec.structs.replace(record.slices[0], calls=4, seconds=6.0, shares=shares)]
-    price = prices_of(store.launches.values())[FULL]
-    assert price.call == pytest.approx(math.log(3.0))
-    assert price.memory == pytest.approx(math.log(MIB))
+    resource_cost = resource_costs_of(store.launches.values())[FULL]
+    assert resource_cost.call == pytest.approx(math.log(3.0))
+    assert resource_cost.memory == pytest.approx(math.log(MIB))
 
 
 def test_what_the_classes_leave_proves_the_largest_gain_first(
@@ -207,8 +207,8 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     for configuration in (FULL, reduced):
         add_priced(store, configuration, worth=0.3)
         tell(store, add_priced(store, configuration, worth=0.3))
-    for klass in (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY):
-        store.add(FinalistNamed(Phase.RACE, klass, FULL))
+    for winner_class in (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY):
+        store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
     n_searched = len(store.launches)
     beyond = only_in_shares(monkeypatch, len(WinnerClass))
 
@@ -219,7 +219,7 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
     launched = [r.request.configuration for r in store.launches.values()][n_searched:]
     assert launched == [reduced.without("fake.streams")]
-    assert study.contenders.finalists()[WinnerClass.REDUCED] == reduced
+    assert study.candidates.finalists()[WinnerClass.REDUCED] == reduced
     assert winner_of(study) == BLOCKED
 
 
@@ -245,8 +245,8 @@ def confirmed(
     """
     study = compiled(store, folder, 2)
     tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
-    for klass in (WinnerClass.SAME, WinnerClass.REDUCED):
-        store.add(FinalistNamed(Phase.MINIMISE, klass, COMPILED))
+    for winner_class in (WinnerClass.SAME, WinnerClass.REDUCED):
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, COMPILED))
     others = tuple(c for c in rates if c not in (DEFAULT, COMPILED))
     store.add(ArmsChosen((COMPILED, *others), None, False, LOOKS))
     for number in range(1, n_rounds + 1):
@@ -265,7 +265,7 @@ def test_a_finalists_own_rounds_show_that_its_costly_setting_is_needed(
 ) -> None:
     """Without it, the search saw a gain of 0.1; with it, the rounds see 0.4."""
     study = confirmed(store, tmp_path, {COMPILED: 0.4})
-    assert list(unproven(study, COMPILED)) == ["fake.compile"]  # by the search alone
+    assert list(unjustified_costs(study, COMPILED)) == ["fake.compile"]  # by the search alone
     claim = make_claims(study).claim(WinnerClass.SAME)
     assert (claim.verdict, claim.configuration) == ("faster", COMPILED)
 
@@ -277,7 +277,7 @@ def test_a_finalist_that_gains_no_more_than_without_its_costly_setting_does_not_
     study = confirmed(store, tmp_path, {COMPILED: 0.12})
     claims = make_claims(study)
     claim = claims.claim(WinnerClass.SAME)
-    assert (claim.verdict, claim.is_unproven) == ("ambiguous", True)
+    assert (claim.verdict, claim.is_unjustified) == ("ambiguous", True)
     assert claim.reason.startswith("it is faster, but fake.compile raises memory from 423 MiB")
     assert COMPILED in claims.open_arms()  # further rounds may show it
     assert claim.speedup is not None
@@ -297,7 +297,7 @@ def test_rounds_of_both_outweigh_what_the_search_has_seen(store: Store, tmp_path
     study = confirmed(store, tmp_path, {COMPILED: 0.2, SHORTER: 0.195})
     add(store, COMPILED, 1.21, memory_bytes=543 * MIB)
     study.ledger.refresh()
-    assert not unproven(study, COMPILED)
+    assert not unjustified_costs(study, COMPILED)
     assert make_claims(study).claim(WinnerClass.SAME).configuration == SHORTER
 
 
@@ -307,8 +307,8 @@ def test_the_confirmation_has_the_finalist_without_its_costly_setting_as_an_arm(
 ) -> None:
     compiled(store, tmp_path, 2)
     tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, COMPILED))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, COMPILED))
     study = new_study(store, tmp_path, budget_s, Priced, memory_gib=2)
     arms = carried_out(study, choose_arms(study)).arms
     assert COMPILED in arms

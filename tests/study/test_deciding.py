@@ -26,8 +26,8 @@ def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "study") as opened:
         for configuration in (DEFAULT, BASELINE, TUNED):
             add(opened, configuration, 1.0, Purpose.SEARCH)
-        for klass in WinnerClass:
-            opened.add(FinalistNamed(Phase.MINIMISE, klass, TUNED))
+        for winner_class in WinnerClass:
+            opened.add(FinalistNamed(Phase.MINIMISE, winner_class, TUNED))
         yield opened
 
 

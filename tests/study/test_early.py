@@ -6,6 +6,8 @@ import msgspec
 import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, model, workload
+from tuner.app.request import Request
+from tuner.app.tune import Finished, tune
 from tuner.errors import Interrupted
 from tuner.launchers.made_up import MadeUp
 from tuner.launchers.recorded import RecordedTestbed
@@ -16,8 +18,6 @@ from tuner.record.files import read_result
 from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
-from tuner.request import Request
-from tuner.tuning import Finished, tune
 
 THREADS = ("env.FAKE_THREADS", 4)
 

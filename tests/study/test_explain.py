@@ -60,8 +60,8 @@ def add(store: Store, configuration: Configuration, purpose: Purpose, fails: boo
 
 def confirm(store: Store, *arms: Configuration) -> None:
     """Write four rounds in which the winner is confirmed, beside other arms."""
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     store.add(ArmsChosen((WINNER, *arms), None, False, (4,)))
     for number in range(1, 5):
         launches = tuple(add(store, c, Purpose.CONFIRM) for c in (DEFAULT, WINNER, *arms))
@@ -173,8 +173,8 @@ def test_a_setting_without_which_it_fails_has_no_worth(store: Store, tmp_path: P
 
 
 def test_where_nothing_is_faster_nothing_is_explained(store: Store, tmp_path: Path) -> None:
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, DEFAULT))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, DEFAULT))
     study, rounds = explained(store, tmp_path, budget_s=1000.0)
     assert rounds == []
     assert study.bench.beside == []  # type: ignore[attr-defined]

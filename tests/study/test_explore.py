@@ -16,7 +16,7 @@ from tuner.record.store import Store
 from tuner.search.proposals import UNION, Exhausted, Proposal
 from tuner.search.search import Search, study_in
 from tuner.study.costs import Costs
-from tuner.study.explore import PROVED, explore, try_unions
+from tuner.study.explore import PROVED, explore, try_combinations
 from tuner.study.forecast import Forecast
 from tuner.study.ledger import Ledger
 from tuner.study.planner import Planner
@@ -220,7 +220,7 @@ def test_unions_that_there_is_no_time_for_are_closed_too(store: Store, tmp_path:
         record = add(store, given, 1.2, WARM_S)
         study.ledger.refresh()
         study.tell(study.search.enter(given, "script"), record)
-    carried_out(study, try_unions(study))
+    carried_out(study, try_combinations(study))
     with study_in(tmp_path / "study.db") as (name, storage):
         trials = storage.get_all_trials(storage.get_study_id_from_name(name))
     assert [t.user_attrs["source"] for t in trials] == ["script", "script", UNION]
@@ -257,13 +257,15 @@ def test_a_leader_whose_lead_may_be_luck_is_launched_three_times(
 class NothingLeft(Search):
     """A search that has nothing to propose."""
 
-    def ask(self, klass: WinnerClass) -> Proposal:
+    def ask(self, winner_class: WinnerClass) -> Proposal:
         raise Exhausted("everything was tried")
 
 
 IN_TURN = (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY, WinnerClass.REDUCED)
 """A class that is settled has no turn any more, so that the second is passed over once."""
-EXHAUSTED = "; ".join(f"{klass}: exhausted: everything was tried" for klass in IN_TURN)
+EXHAUSTED = "; ".join(
+    f"{winner_class}: exhausted: everything was tried" for winner_class in IN_TURN
+)
 
 
 def test_where_nothing_is_left_of_any_class_it_ends_for_that(store: Store, tmp_path: Path) -> None:

@@ -86,9 +86,9 @@ def test_what_was_decided_stays_so(here: Here, tmp_path: Path) -> None:
     found = done(here, tmp_path, "--extend", "6s")
     kept = ("configuration", "verdict", "reason", "n_rounds", "speedup", "value", "rate",
             "removed")  # fmt: skip
-    for klass, winner in first["winners"].items():
+    for winner_class, winner in first["winners"].items():
         if winner["verdict"] == "faster":
-            again = found["winners"][klass]
+            again = found["winners"][winner_class]
             assert {k: again[k] for k in kept} == {k: winner[k] for k in kept}
 
 

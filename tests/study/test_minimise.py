@@ -31,9 +31,9 @@ from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
+from tuner.study.ablation import awaits_rounds, costly_settings, unjustified_costs
 from tuner.study.ledger import Ledger
 from tuner.study.minimise import launch_due, minimise, why_not
-from tuner.study.proofs import awaits_rounds, costly_settings, unproven
 from tuner.study.steps import Launch, Step, TimeShare
 from tuner.study.study import Study
 
@@ -139,8 +139,8 @@ def name_finalist(store: Store, rates: dict[Configuration, float]) -> None:
         record = add(store, configuration, rate)
         ending = Ending(Outcome.MEASURED)
         store.add(TrialNoted(number, configuration, "script", ending, (record.request.id,), rate))
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.RACE, klass, FULL))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
 
 
 def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "") -> Configuration:
@@ -150,11 +150,11 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
         record = add(store, configuration, rate, unobservable)
         ending = Ending(Outcome.MEASURED)
         store.add(TrialNoted(number, configuration, "script", ending, (record.request.id,), rate))
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.RACE, klass, FULL))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
     study = new_study(store, folder, budget_s, AsWritten)
     carried_out(study, minimise(study))
-    return study.contenders.finalists()[WinnerClass.SAME]
+    return study.candidates.finalists()[WinnerClass.SAME]
 
 
 def test_one_lucky_launch_takes_no_setting_away(store: Store, tmp_path: Path) -> None:
@@ -168,7 +168,7 @@ def test_the_last_setting_stays_for_the_confirmation_to_judge(store: Store, tmp_
     name_finalist(store, rates)
     study = new_study(store, tmp_path, 1500.0, Flat)
     carried_out(study, minimise(study))
-    assert study.contenders.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
+    assert study.candidates.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
 
 
 def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) 
     before = len(store.launches)
     study = new_study(store, tmp_path, 1500.0, Flat)
     carried_out(study, minimise(study))
-    assert study.contenders.finalists()[WinnerClass.SAME] == FULL
+    assert study.candidates.finalists()[WinnerClass.SAME] == FULL
     assert len(store.launches) == before
 
 
@@ -223,8 +223,8 @@ def tell(store: Store, record: LaunchRecord) -> None:
     configuration, number = record.request.configuration, len(store.all(TrialNoted))
     ending, launches = Ending(Outcome.MEASURED), (record.request.id,)
     store.add(TrialNoted(number, configuration, "script", ending, launches, None))
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.RACE, klass, configuration))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, winner_class, configuration))
 
 
 def search(store: Store, *tried: Configuration, worth: float = 0.0) -> None:
@@ -265,7 +265,7 @@ def only_in_shares(monkeypatch: pytest.MonkeyPatch, *granted: int) -> Callable[[
 
 
 def winner_of(study: Study) -> Configuration:
-    return study.contenders.finalists()[WinnerClass.SAME]
+    return study.candidates.finalists()[WinnerClass.SAME]
 
 
 def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_left(
@@ -293,7 +293,7 @@ def test_what_a_single_launch_of_the_finalist_speaks_for_is_left_to_the_rounds(
     search(store, DEFAULT, SHORTER, FULL, worth=0.2)
     study = minimised(store, tmp_path)
     assert winner_of(study) == FULL
-    assert list(unproven(study, FULL)) == ["fake.streams"]
+    assert list(unjustified_costs(study, FULL)) == ["fake.streams"]
     assert not [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
 
 
@@ -338,7 +338,7 @@ def test_what_was_measured_for_a_later_class_stands_in_for_an_earlier_ones_refus
     n_before = 2 * len(WinnerClass)
     refuses = only_in_shares(monkeypatch, n_before + 1, n_before + 2)
     study = minimised(store, tmp_path, 3000.0, refuses=refuses)
-    assert study.contenders.finalists()[WinnerClass.REDUCED] == SHORTER
+    assert study.candidates.finalists()[WinnerClass.REDUCED] == SHORTER
     assert winner_of(study) == SHORTER
     assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)  # it gains nothing
     assert not [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
@@ -372,7 +372,7 @@ def test_where_a_removal_was_not_measured_the_trials_say_whether_a_setting_pays(
     for configuration, rate, mib in tried:
         tell(store, add(store, configuration, rate, memory_bytes=mib * MIB))
     study = minimised(store, tmp_path)
-    assert (not unproven(study, FULL)) is ships
+    assert (not unjustified_costs(study, FULL)) is ships
 
 
 def test_of_settings_that_were_always_set_together_the_compiler_is_tried_without_first(
@@ -388,7 +388,7 @@ def test_of_settings_that_were_always_set_together_the_compiler_is_tried_without
     tell(store, add(store, SHORTER, 1.1, memory_bytes=1000 * MIB))
     study.ledger.refresh()
     assert list(costly_settings(study, both)) == ["fake.compile"]
-    assert not unproven(study, both)
+    assert not unjustified_costs(study, both)
 
 
 def test_what_the_classes_leave_of_their_shares_goes_to_costly_settings_first(
@@ -445,9 +445,9 @@ def test_what_collapses_beside_a_neighbour_without_it_is_needed_where_that_is_th
         seconds = record.slices[0].seconds / share
         record.beside = [msgspec.structs.replace(record.slices[0], seconds=seconds)]
     study = new_study(store, tmp_path, 1.0, Priced)
-    assert list(unproven(study, FULL)) == ["fake.streams"]
+    assert list(unjustified_costs(study, FULL)) == ["fake.streams"]
     study.ledger.objective = Objective.of("throughput", goal="robust")
-    assert not unproven(study, FULL)
+    assert not unjustified_costs(study, FULL)
 
 
 def test_what_does_not_lead_ships_nothing_costly_either(store: Store, tmp_path: Path) -> None:
@@ -518,7 +518,7 @@ def test_a_refused_finalist_is_not_named(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, BLOCKED, OTHER, FULL, worth=0.1)
     minimised(store, tmp_path, worth=0.1)
     named = [n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE]
-    assert sorted((n.klass, n.configuration) for n in named) == [
+    assert sorted((n.winner_class, n.configuration) for n in named) == [
         (WinnerClass.LAUNCH_ONLY, DEFAULT),
         (WinnerClass.REDUCED, BLOCKED),
         (WinnerClass.SAME, BLOCKED),
@@ -532,7 +532,7 @@ def test_what_a_stopped_session_has_reduced_is_not_reduced_again(
     store.add(FinalistNamed(Phase.MINIMISE, WinnerClass.SAME, FULL, ("fake.compile",)))
     study = new_study(store, tmp_path, 3000.0, OnlyTheLayout)
     carried_out(study, minimise(study))
-    named = {n.klass: n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE}
+    named = {n.winner_class: n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE}
     assert (named[WinnerClass.SAME].configuration, named[WinnerClass.SAME].removed) == (
         FULL, ("fake.compile",),
     )  # fmt: skip

@@ -109,8 +109,8 @@ def rounds(
     beside: int,
     others: tuple[Configuration, ...] = (),
 ) -> None:
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.MINIMISE, klass, winner))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.MINIMISE, winner_class, winner))
     store.add(ArmsChosen((winner, *others), None, False, (4,)))
     for number in range(1, n + 1):
         arms = (DEFAULT, winner, *others)
@@ -210,12 +210,12 @@ def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None
 def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path)
-    assert study.contenders.contender(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
+    assert study.candidates.candidate(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
     carried_out(study, probe_finalists(study))
-    assert study.contenders.contender(WinnerClass.SAME) == FIRM
+    assert study.candidates.candidate(WinnerClass.SAME) == FIRM
     assert study.ledger.eligible.kept(FIRM) is not None
     study.ledger.objective = Objective.of("throughput")
-    assert study.contenders.contender(WinnerClass.SAME) == FRAGILE
+    assert study.candidates.candidate(WinnerClass.SAME) == FRAGILE
 
 
 @pytest.mark.parametrize(("budget_s", "named"), [(2000.0, FIRM), (80.0, FRAGILE)])
@@ -225,7 +225,7 @@ def test_the_race_names_no_finalist_that_collapses_where_there_is_time_to_see_it
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path, budget_s)
     carried_out(study, race(study))
-    assert study.contenders.finalists()[WinnerClass.SAME] == named
+    assert study.candidates.finalists()[WinnerClass.SAME] == named
 
 
 def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path) -> None:
@@ -243,7 +243,7 @@ def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_
     search(store, DEFAULT, FRAGILE)
     study = robust(store, tmp_path)
     carried_out(study, probe_finalists(study))
-    assert study.contenders.contender(WinnerClass.SAME) == DEFAULT
+    assert study.candidates.candidate(WinnerClass.SAME) == DEFAULT
     claim = make_claims(study).claim(WinnerClass.SAME)
     assert claim.verdict == "ambiguous"
     assert "collapses beside a busy neighbour" in claim.reason
@@ -259,22 +259,22 @@ def test_without_time_to_see_it_says_so(store: Store, tmp_path: Path) -> None:
 def test_a_setting_that_only_a_neighbour_makes_needed_stays(store: Store, tmp_path: Path) -> None:
     """Without the layout it is as fast, and collapses."""
     search(store, DEFAULT, FRAGILE, FIRM, BOTH)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.RACE, klass, BOTH))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, winner_class, BOTH))
     add(store, DEFAULT, Purpose.RACE, beside=True)
     study = robust(store, tmp_path)
     carried_out(study, minimise(study))
-    assert study.contenders.finalists()[WinnerClass.SAME] == BOTH
+    assert study.candidates.finalists()[WinnerClass.SAME] == BOTH
 
 
 def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM, BOTH)
-    for klass in WinnerClass:
-        store.add(FinalistNamed(Phase.RACE, klass, BOTH))
+    for winner_class in WinnerClass:
+        store.add(FinalistNamed(Phase.RACE, winner_class, BOTH))
     study = robust(store, tmp_path)
     study.ledger.objective = Objective.of("throughput")
     carried_out(study, minimise(study))
-    assert study.contenders.finalists()[WinnerClass.SAME] == FRAGILE
+    assert study.candidates.finalists()[WinnerClass.SAME] == FRAGILE
 
 
 def test_that_there_was_no_time_to_see_every_finalist_beside_a_neighbour_is_said(

@@ -13,12 +13,12 @@ import pytest
 from benchmarks.recorded_bench import recorded_bench
 from tests.host.libraries import Describe
 from tests.made_up import made_up
+from tuner.app.plan import Plan, plan
+from tuner.app.request import Request
 from tuner.host.identity import probe
-from tuner.plan import Plan, plan
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.store import Store
-from tuner.request import Request
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims

@@ -102,10 +102,12 @@ def test_a_clear_leader_of_each_class_is_named_without_a_launch(
     search(store, {DEFAULT: 1.0, LAUNCH_ONLY: 1.3, SAME: 1.6, REDUCED: 1.9})
     study, launched, reason = raced(store, tmp_path, LuckyOnce)
     assert (launched, reason) == ([], CLEAR)
-    named = {n.klass: n.configuration for n in store.all(FinalistNamed) if n.phase is Phase.RACE}
+    named = {
+        n.winner_class: n.configuration for n in store.all(FinalistNamed) if n.phase is Phase.RACE
+    }
     assert (
         named
-        == study.contenders.finalists()
+        == study.candidates.finalists()
         == {
             WinnerClass.LAUNCH_ONLY: LAUNCH_ONLY,
             WinnerClass.SAME: SAME,
@@ -119,7 +121,7 @@ def test_what_was_lucky_once_is_launched_again_and_overtaken(store: Store, tmp_p
     study, launched, reason = raced(store, tmp_path, LuckyOnce)
     assert {*launched} == {RIVAL}
     assert reason == CLEAR
-    assert study.contenders.finalists()[WinnerClass.SAME] == SAME
+    assert study.candidates.finalists()[WinnerClass.SAME] == SAME
     n_launches = len(store.launches)
     carried_out(study, race(study))  # it is done
     assert len(store.launches) == n_launches
@@ -131,7 +133,7 @@ def test_without_time_the_luckiest_is_named_and_it_is_said_why(
     search(store, {DEFAULT: 1.0, SAME: 1.29, RIVAL: 1.3})
     study, launched, reason = raced(store, tmp_path, LuckyOnce, budget_s=1.0)
     assert (launched, reason) == ([], NO_TIME)
-    assert study.contenders.finalists()[WinnerClass.SAME] == RIVAL
+    assert study.candidates.finalists()[WinnerClass.SAME] == RIVAL
 
 
 def test_what_fails_when_it_is_launched_again_is_out_and_named_in_a_warning(
@@ -140,7 +142,7 @@ def test_what_fails_when_it_is_launched_again_is_out_and_named_in_a_warning(
     search(store, {DEFAULT: 1.0, SAME: 1.29, RIVAL: 1.3})
     study, launched, _ = raced(store, tmp_path, Crashing)
     assert launched
-    assert launched[0] not in study.contenders.finalists().values()
+    assert launched[0] not in study.candidates.finalists().values()
     assert [note.text for note in store.all(WarningNoted)] == [
         f"{c.label()} failed when it was launched again, and is out" for c in launched
     ]

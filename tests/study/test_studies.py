@@ -304,11 +304,11 @@ def test_every_setting_of_a_winner_was_read_back_in_force(either: Finished) -> N
 
 def test_what_ships_is_what_was_confirmed(either: Finished) -> None:
     cwd, result, _ = either
-    klass = result["recommended_class"]
-    assert klass == "same"
+    winner_class = result["recommended_class"]
+    assert winner_class == "same"
     shipped = read_recommendation(cwd / "out/recommended.toml")
     assert read_recommendation(cwd / "out") == shipped  # its folder stands for it
-    winner = result["winners"][klass]
+    winner = result["winners"][winner_class]
     assert {s.knob: s.value for s in shipped.settings} == winner["configuration"]
     with Store(cwd / "out") as store:
         confirmed = {

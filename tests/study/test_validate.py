@@ -181,8 +181,8 @@ def test_the_lower_bounds_of_the_winners_and_the_defaults_rates_are_asked_about_
 def test_loadgen_speaks_before_anything_is_explained_and_again_with_what_is_left(
     study: Study,
 ) -> None:
-    for klass in WinnerClass:
-        study.store.add(FinalistNamed(Phase.MINIMISE, klass, WINNER))
+    for winner_class in WinnerClass:
+        study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     study.store.add(ArmsChosen((WINNER,), None, at_reference=False, looks=LOOKS))
     confirmed(study.store, {DEFAULT: 50.0, WINNER: 80.0})
     study.ledger.refresh()

@@ -41,7 +41,7 @@ from tests.worker.settings import (
 from tests.worker.workers import Launched
 from tuner.galleries import MODELS
 from tuner.launchers.describe import find_model, make_reference
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.record.configuration import Configuration, Value
 from tuner.record.launch import Built, Checked, Compiled, Prepared, Profiled
 from tuner.record.load import OFFLINE, Load
@@ -245,7 +245,7 @@ def test_instances_share_the_pages_of_their_weights(folder: Path) -> None:
     make_reference(ref, "torch", 0, reference, card.n_check_inputs(changes_numerics=False))
     settings: dict[str, Value] = {"launch.instances": 2, "torch.weights": "mapped"}
     plans = plan_launch(Configuration.of(settings), HOST)
-    team = Team(plans, folder / "team.log", {"TUNE_FRAMEWORK_PACKAGES": str(folder)})
+    team = InstanceGroup(plans, folder / "team.log", {"TUNE_FRAMEWORK_PACKAGES": str(folder)})
     try:
         begun = team.ask(Begin(1, ref, "torch", 0, settings, "none", str(reference)), 300, _silent)
         assert isinstance(begun, Built), begun

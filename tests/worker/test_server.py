@@ -10,12 +10,12 @@ import pytest
 from tests.worker.clock import Clock
 from tuner.host.interference import Watch
 from tuner.measurement.queueing import waited
-from tuner.record.edge import service_times
 from tuner.record.load import Batching, Load, Offer
+from tuner.record.max_rate import service_times
 from tuner.record.protocol import LINE_BYTES, Measure
 from tuner.worker.frameworks import Work
 from tuner.worker.scenarios import SCENARIOS, Scenario
-from tuner.worker.scenarios.line import Line, Taken, arrivals
+from tuner.worker.scenarios.request_queue import RequestQueue, Taken, arrivals
 
 TIMES = {1: 0.010, 2: 0.014, 4: 0.020}
 
@@ -57,7 +57,7 @@ def test_without_requests_every_size_is_timed_in_turn() -> None:
 
 def test_a_batch_holds_one_shape_and_the_oldest_decides_which() -> None:
     due = [[0.0, 0.2], [0.1, 0.11]]
-    line = Line(due, Batching((1, 2)), "")
+    line = RequestQueue(due, Batching((1, 2)), "")
     assert line.take(0.15) == Taken(0, [0.0])
     assert line.take(0.15) == Taken(1, [0.1, 0.11])
     assert line.take(0.15) == 0.2  # comes then
@@ -82,7 +82,7 @@ def test_the_same_seed_is_the_same_arrivals_closer_together() -> None:
 
 
 def take_all(path: str, found: "multiprocessing.Queue[list[float]]") -> None:
-    line = Line([[k / 1000 for k in range(500)]], Batching((1, 2, 4)), path)
+    line = RequestQueue([[k / 1000 for k in range(500)]], Batching((1, 2, 4)), path)
     mine: list[float] = []
     while (next_ := line.take(10.0)) is not None:
         assert isinstance(next_, Taken)

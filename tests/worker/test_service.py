@@ -15,14 +15,15 @@ from tests.wants import needs
 from tuner import supervisor
 from tuner.errors import Silent, UsageError, WorkerFailed
 from tuner.record.configuration import Value
-from tuner.record.edge import alone_s, crossing, most_answered
 from tuner.record.launch import Slice, packed
 from tuner.record.load import Batching, Load, Offer, Slo
+from tuner.record.max_rate import alone_s, crossing, most_answered
 from tuner.record.protocol import Begin, MakeReference, Measure, Measured, Placed, Prepare
 from tuner.record.serving import Level, Served
 from tuner.record.workload import ModelRef
 from tuner.worker import answers, own_server, service
-from tuner.worker.asking import (
+from tuner.worker.evidence.program import Sighting
+from tuner.worker.http_client import (
     TURNED_AWAY_S,
     Client,
     Overrun,
@@ -32,8 +33,7 @@ from tuner.worker.asking import (
     read_bodies,
     read_requests,
 )
-from tuner.worker.company import Orders
-from tuner.worker.evidence.program import Sighting
+from tuner.worker.instance_barrier import Orders
 from tuner.worker.own_server import Server
 from tuner.worker.service import ServiceSession, look_at_server
 

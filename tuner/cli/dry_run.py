@@ -12,14 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.app.plan import Plan, outlook
+from tuner.app.tune_many import EACH_S, check_budget
 from tuner.cli.tables import LEGEND, wide_console
 from tuner.host.identity import Host
 from tuner.output.phrases import settings
-from tuner.plan import Plan, outlook
 from tuner.record.figures import duration
 from tuner.record.index import Row
 from tuner.record.workload import OF_PROGRAMS
-from tuner.several import EACH_S, check_budget
 from tuner.space.as_run import named, removal
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.listing import upper_size

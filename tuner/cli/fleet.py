@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tuner.app.request import Request
 from tuner.cli.errors import complain
 from tuner.cli.json_lines import write_line
 from tuner.cli.progress import plain, progress
@@ -27,7 +28,6 @@ from tuner.output.phrases import elsewhere
 from tuner.record.events import Event
 from tuner.record.figures import duration
 from tuner.record.index import Row
-from tuner.request import Request
 
 
 def main(

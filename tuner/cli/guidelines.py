@@ -10,7 +10,7 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
-from tuner.assembling import now
+from tuner.app.study_setup import now
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
 from tuner.insight.studies import make_guidelines, read_recordings

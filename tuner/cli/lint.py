@@ -9,6 +9,8 @@ import msgspec
 import typer
 from rich.text import Text
 
+from tuner.app.lint import PROBE_MODEL, LintReport, Note, lint
+from tuner.app.request import Request, parse_size
 from tuner.cli.progress import progress
 from tuner.cli.tables import text_console
 from tuner.deploy.launch_judge import Target
@@ -16,9 +18,7 @@ from tuner.deploy.launched import Gap, NotUnderstood
 from tuner.deploy.lint_finding import Kind, LintFinding, Severity, Why
 from tuner.errors import UsageError
 from tuner.galleries import GUIDELINES
-from tuner.linting import PROBE_MODEL, LintReport, Note, lint
 from tuner.record.guidelines import read_guidelines
-from tuner.request import Request, parse_size
 from tuner.space.as_run import Cause
 
 EXIT_FAULTY = 4

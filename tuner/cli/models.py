@@ -9,13 +9,13 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from tuner.app.compatibility import BYTES_PER_PARAMETER
 from tuner.cli.tables import wide_console
 from tuner.errors import UnknownName, UsageError
 from tuner.frameworks import FRAMEWORKS
 from tuner.galleries import MODELS
 from tuner.launchers.describe import find_model, gallery_cards
 from tuner.record.workload import ModelCard
-from tuner.suited import BYTES_PER_PARAMETER
 
 _BY: dict[str, Callable[[ModelCard], tuple[float, str]]] = {
     "name": lambda card: (0, card.name),

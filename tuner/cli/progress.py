@@ -39,7 +39,7 @@ from tuner.record.events import (
     StudyPlaced,
     StudyReturned,
     TimeLeft,
-    ToldBeforehand,
+    TransferLoaded,
     TurnBegins,
     VerdictReached,
     WaitingForModel,
@@ -107,7 +107,7 @@ class _State:
         return "" if self.deadline is None else duration(self.left_s())
 
 
-def _sources(event: ToldBeforehand) -> str:
+def _sources(event: TransferLoaded) -> str:
     more = len(event.sources[_NAMED:])
     return ", ".join(event.sources[:_NAMED]) + (f" and {more} more" if more else "")
 
@@ -146,7 +146,7 @@ def _leader(event: BestSoFar) -> str:
 
 def _class_name(name: str) -> str:
     """Name what a round compares: a class, or what is verified."""
-    is_class = name in {str(klass) for klass in WinnerClass}
+    is_class = name in {str(winner_class) for winner_class in WinnerClass}
     return class_title(WinnerClass(name)) if is_class else name
 
 
@@ -201,7 +201,7 @@ def _line(event: Event, state: _State) -> str | None:
                 f"{event.workload}: budget {duration(event.budget_s)}{resumed}, up to "
                 f"{event.n_configurations:,} combinations, in {event.folder}"
             )
-        case ToldBeforehand():
+        case TransferLoaded():
             return f"told of {event.n_configurations} configurations by {_sources(event)}"
         case PhaseBegins():
             state.phase, state.stage = event.name, ""

@@ -10,12 +10,12 @@ from typing import Any
 
 import msgspec
 
-from tuner.advising import Advised
 from tuner.api import recommend
+from tuner.app.advice import Advised
+from tuner.app.recommend import Recommended
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.output.values import ratio
-from tuner.recommending import Recommended
 
 
 def main(model: str, *, as_json: bool, **given: Any) -> None:
@@ -34,8 +34,8 @@ def main(model: str, *, as_json: bool, **given: Any) -> None:
 def _plain(found: Recommended) -> dict[str, Any]:
     """Return it as JSON has it: configurations as objects, as in result.json."""
     plain: dict[str, Any] = msgspec.to_builtins(found, enc_hook=str)
-    for klass, advised in found.advised.items():
-        plain["advised"][str(klass)]["configuration"] = advised.configuration.as_dict()
+    for winner_class, advised in found.advised.items():
+        plain["advised"][str(winner_class)]["configuration"] = advised.configuration.as_dict()
     return plain
 
 
@@ -50,9 +50,9 @@ def _lines(found: Recommended, model: str) -> Sequence[str]:
         lines.append(f"  {_meant(advised, found.batch)}")
     lines += [f"  rests on: {each}" for each in advised.rests_on]
     lines += [f"  beware: {each}" for each in advised.beware]
-    for klass, other in found.advised.items():
+    for winner_class, other in found.advised.items():
         if other.configuration != advised.configuration:
-            lines.append(f"  {klass}: {_told(other)}")
+            lines.append(f"  {winner_class}: {_told(other)}")
     lines += [f"  note: {note}" for note in found.notes]
     path = shlex.quote(str(found.folder / "recommended.toml"))
     lines.append(f"  settings: {path}")

@@ -11,8 +11,8 @@ from tuner.cli.summary import show
 from tuner.errors import UsageError
 from tuner.output.report import write_reports
 from tuner.record.files import read_result
+from tuner.record.integrity import RESULT
 from tuner.record.lines import goes_on_with
-from tuner.record.soundness import RESULT
 
 
 def main(folder: Path, *, as_json: bool) -> None:

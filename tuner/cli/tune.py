@@ -12,6 +12,17 @@ from typing import cast
 import typer
 from rich.console import Console
 
+from tuner.app.plan import plan
+from tuner.app.request import (
+    Request,
+    parse_costs,
+    parse_duration,
+    parse_size,
+    parse_slo,
+    service_of,
+)
+from tuner.app.tune import tune
+from tuner.app.tune_many import folder_of, rows_of, tune_several
 from tuner.cli import dry_run as dry_run_view
 from tuner.cli.errors import complain
 from tuner.cli.json_lines import write_line
@@ -23,20 +34,9 @@ from tuner.errors import UsageError
 from tuner.host.identity import probe
 from tuner.host.secrets import redacted, stated
 from tuner.launchers.testbed import THIS_HOST, Testbed
-from tuner.plan import plan
 from tuner.record.events import Event
 from tuner.record.load import OFFLINE, SERVER
-from tuner.request import (
-    Request,
-    parse_costs,
-    parse_duration,
-    parse_size,
-    parse_slo,
-    service_of,
-)
-from tuner.several import folder_of, rows_of, tune_several
 from tuner.space.restrictions import Numerics, parse_restrictions
-from tuner.tuning import tune
 
 DEFAULT_BUDGET = "10m"
 

@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import typer
 
+from tuner.app.request import parse_duration, parse_share, service_of
+from tuner.app.verify import Proof, prove
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.errors import UsageError
 from tuner.host.environment import tuning_variables
 from tuner.launchers.testbed import THIS_HOST, Testbed
-from tuner.request import parse_duration, parse_share, service_of
 from tuner.study.verification import EXIT_CODES, Verification
 from tuner.study.verify import QUICK_S
-from tuner.verifying import Proof, prove
 
 
 def main(

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
-from tuner.findings.ahead import ahead
 from tuner.findings.baselines import baseline_section, over_as_run, over_best_baseline
 from tuner.findings.designed import designed_section
-from tuner.findings.left import left_to_find
-from tuner.findings.remarks import remarks
+from tuner.findings.faster_not_shipped import faster_not_shipped
 from tuner.findings.rounds import confirmation_section, noise_section
 from tuner.findings.seconds import seconds, seconds_by_phase, shares
 from tuner.findings.serving import default_meets, without_speedups
 from tuner.findings.timeline import timeline
 from tuner.findings.trials import learnt_from, trials
+from tuner.findings.unexplored import unexplored_bound
+from tuner.findings.warnings import study_warnings
 from tuner.findings.winners import default_section, recommended_class, winner_section
 from tuner.host.identity import Host
 from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened, WinnerClass
@@ -55,8 +55,8 @@ def assemble(study: Study, context: Context) -> Result:
     """Return the result of a study, complete or as far as it got."""
     store, ledger = study.store, study.ledger
     claims = make_claims(study)
-    klass = recommended_class(claims, context.numerics)
-    recommended = claims.claim(klass)
+    winner_class = recommended_class(claims, context.numerics)
+    recommended = claims.claim(winner_class)
     winners = {str(k): winner_section(study, claims, k) for k in WinnerClass}
     best, over_best = over_best_baseline(study, claims, recommended)
     opened = store.opened
@@ -83,7 +83,7 @@ def assemble(study: Study, context: Context) -> Result:
         numerics=context.numerics,
         goal=context.goal,
         seed=context.workload.seed,
-        recommended_class=str(klass),
+        recommended_class=str(winner_class),
         verdict=recommended.verdict,
         speedup=recommended.speedup,
         speedup_over_best_baseline=over_best,
@@ -91,11 +91,11 @@ def assemble(study: Study, context: Context) -> Result:
         default=default_section(store, claims, ledger),
         winners=winners,
         baselines=[baseline_section(study, claims, b) for b in study.baselines],
-        noise_floor=claims.noise_floor(klass),
-        noise=noise_section(store, claims, klass),
+        noise_floor=claims.noise_floor(winner_class),
+        noise=noise_section(store, claims, winner_class),
         confirmation=confirmation_section(store, claims),
         trials=trials(ledger),
-        contributions=winners[str(klass)].contributions,
+        contributions=winners[str(winner_class)].contributions,
         seconds=seconds(store, wall_s),
         seconds_by_phase=seconds_by_phase(store, wall_s),
         designed=designed_section(store, ledger.objective),
@@ -103,9 +103,9 @@ def assemble(study: Study, context: Context) -> Result:
         budget_shares=shares(store),
         phases=phases,
         convergence_reason=phases.get(str(Phase.EXPLORE), ""),
-        left=left_to_find(ledger),
+        left=unexplored_bound(ledger),
         learnt_from=learnt_from(store),
-        warnings=[*warnings_of(context.facts), *remarks(study, claims, klass)],
+        warnings=[*warnings_of(context.facts), *study_warnings(study, claims, winner_class)],
         command=context.command,
         tolerance=card.tolerance,
         accuracy_loss=card.accuracy_loss,
@@ -118,7 +118,7 @@ def assemble(study: Study, context: Context) -> Result:
         callers=context.workload.callers,
         default_meets_slo=meets,
         default_silence=context.facts.silence if ledger.default_is_silent else "",
-        ahead=ahead(study, claims, klass),
+        ahead=faster_not_shipped(study, claims, winner_class),
         price_per_hour=context.price_per_hour,
     )
     return without_speedups(found) if meets is False else found

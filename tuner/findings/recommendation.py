@@ -31,14 +31,17 @@ def recommendations(
     result: Result, host: Host, card: ModelCard
 ) -> dict[WinnerClass, Recommendation]:
     """Return what the winner of every class recommends on the host that it was measured on."""
-    return {klass: _recommendation(result, klass, host, card) for klass in WinnerClass}
+    return {
+        winner_class: _recommendation(result, winner_class, host, card)
+        for winner_class in WinnerClass
+    }
 
 
 def _recommendation(
-    result: Result, klass: WinnerClass, host: Host, card: ModelCard
+    result: Result, winner_class: WinnerClass, host: Host, card: ModelCard
 ) -> Recommendation:
     """Turn a winner into what is to be set; no setting at all unless it is confirmed faster."""
-    winner = result.winners[str(klass)]
+    winner = result.winners[str(winner_class)]
     configuration = Configuration.of(winner.configuration)
     if winner.verdict != "faster":
         configuration = Configuration()
@@ -58,7 +61,7 @@ def _recommendation(
     environment, packages = portable(plans[0].environment, host)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class=str(klass),
+        winner_class=str(winner_class),
         workload=RecommendedWorkload(
             result.model,
             result.framework,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.measurement.confirmation import ALPHA
-from tuner.record.course import ConfirmationRound, ConfirmationSection, NoiseSection
 from tuner.record.journal import ArmsChosen, WinnerClass
 from tuner.record.store import Store
+from tuner.record.study_stats import ConfirmationRound, ConfirmationSection, NoiseSection
 from tuner.study.claims import Claims
 
 
@@ -27,11 +27,11 @@ def confirmation_section(store: Store, claims: Claims) -> ConfirmationSection:
     )
 
 
-def noise_section(store: Store, claims: Claims, klass: WinnerClass) -> NoiseSection:
+def noise_section(store: Store, claims: Claims, winner_class: WinnerClass) -> NoiseSection:
     """Return what all slices tell of the noise; the floor is that of a class."""
     slices = [s for record in store.launches.values() for s in record.slices]
     return NoiseSection(
-        floor=claims.noise_floor(klass),
+        floor=claims.noise_floor(winner_class),
         launch_sd=round(claims.noise.launch_sd, 6),
         dirty_slices=n_disturbed(slices),
         slices=len(slices),

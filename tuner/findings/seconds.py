@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 
 from tuner.measurement.estimates import clean_slices
-from tuner.record.course import BEFORE, PhaseSeconds, Seconds
 from tuner.record.journal import (
     LaunchEnded,
     LaunchOpened,
@@ -19,6 +18,7 @@ from tuner.record.journal import (
 from tuner.record.launch import Built, Checked, Compiled, LaunchRecord, Prepared, Profiled, Purpose
 from tuner.record.lines import Written
 from tuner.record.store import Store
+from tuner.record.study_stats import BEFORE, PhaseSeconds, Seconds
 
 
 def seconds(store: Store, wall_s: float) -> Seconds:

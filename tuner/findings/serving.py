@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import msgspec
 
 from tuner.findings.launches import launches_of
-from tuner.record.edge import alone_s, edge_of
 from tuner.record.figures import figure
 from tuner.record.launch import LaunchRecord, Purpose, percentile
 from tuner.record.load import Slo
+from tuner.record.max_rate import alone_s, edge_of
 from tuner.record.objective import offered_of, timed_of, trials_of
 from tuner.record.result import Result
 from tuner.record.serving import Serving, TriedRate, Validation

@@ -10,7 +10,7 @@ import math
 from scipy.special import betaincinv  # scipy.stats takes 0.3 s to import
 
 from tuner.measurement.confirmation import ALPHA
-from tuner.record.course import Stability, Steadiness
+from tuner.record.study_stats import Stability, Steadiness
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 

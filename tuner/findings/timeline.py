@@ -5,9 +5,9 @@ from __future__ import annotations
 import statistics
 from collections import defaultdict
 
-from tuner.record.course import Moment
 from tuner.record.launch import LaunchRecord, Purpose, Slice
 from tuner.record.store import Store
+from tuner.record.study_stats import Moment
 
 
 def timeline(store: Store) -> list[Moment]:

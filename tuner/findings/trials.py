@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tuner.record.course import LearntFrom, TrialSection
 from tuner.record.journal import TransferNoted
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
+from tuner.record.study_stats import LearntFrom, TrialSection
 from tuner.study.ledger import Ledger
 
 

@@ -54,12 +54,12 @@ def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
     return next((k for k in steady if _is_nearly_as_fast(claims, k, widest)), widest)
 
 
-def _is_nearly_as_fast(claims: Claims, klass: WinnerClass, widest: WinnerClass) -> bool:
+def _is_nearly_as_fast(claims: Claims, winner_class: WinnerClass, widest: WinnerClass) -> bool:
     """Tell whether a class's winner is behind the widest's by no more than identical arms may be.
 
     That is the noise floor, but never more than what is worth having: noise excuses no such loss.
     """
-    mine, other = claims.claim(klass).speedup, claims.claim(widest).speedup
+    mine, other = claims.claim(winner_class).speedup, claims.claim(widest).speedup
     assert mine is not None and other is not None
     return mine.point * (1 + min(claims.noise_floor(widest), WORTH_HAVING)) >= other.point
 
@@ -97,12 +97,12 @@ def _value_in_search(claims: Claims, ledger: Ledger) -> float | None:
     return None if objective.searched_by else objective.value(score)
 
 
-def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSection:
+def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> WinnerSection:
     """Return what a class recommends, with its evidence and its price."""
-    claim = claims.claim(klass)
+    claim = claims.claim(winner_class)
     records = launches_of(study.store, claim.configuration)
     read_back = _read_back(records)
-    named = [note for note in study.store.all(FinalistNamed) if note.klass is klass]
+    named = [note for note in study.store.all(FinalistNamed) if note.winner_class is winner_class]
     n_won, n_compared = rounds_won(claims, claim)
     return WinnerSection(
         configuration=claim.configuration.as_dict(),
@@ -133,7 +133,7 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
         ),
         beside_neighbour=beside_neighbour(claims, claim.configuration),
         disturbed=claim.disturbed,
-        noise_floor=claims.noise_floor(klass),
+        noise_floor=claims.noise_floor(winner_class),
         stability=stability(claims, claim),
         device_memory=device_memory(records),
         joules_per_item=joules_per_item(records),
@@ -150,8 +150,8 @@ def winner_section(study: Study, claims: Claims, klass: WinnerClass) -> WinnerSe
 def _hint(ledger: Ledger, claims: Claims, claim: Claim) -> float | None:
     """Return what a candidate was in the search, if it took part in no round; None otherwise."""
     candidate = claim.configuration
-    is_told = any(candidate in arms for arms in claims.rounds.launches)
-    if is_told or is_default(candidate) or not ledger.eligible.may_win(candidate):
+    is_conclusive = any(candidate in arms for arms in claims.rounds.launches)
+    if is_conclusive or is_default(candidate) or not ledger.eligible.may_win(candidate):
         return None
     return ledger.ratio(candidate) if claim.verdict == "ambiguous" else None
 

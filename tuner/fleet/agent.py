@@ -20,7 +20,7 @@ from tuner.fleet.mirror import Watcher, is_ahead, replace
 from tuner.fleet.orders import Began, Ended, Order, Refused, Report, Tune, decode, encode
 from tuner.host.secrets import redact_file, redacted
 from tuner.launchers.supervised import Supervised
-from tuner.record.soundness import LAUNCHES
+from tuner.record.integrity import LAUNCHES
 
 _TELL_S = 100.0
 """For this host to say what it is."""

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.app.tune import tune
+from tuner.app.verify import prove
 from tuner.errors import Interrupted, StudyConflict, TuneError
 from tuner.fleet.orders import UNFIT, Tune, Verify, decode, proof_of
 from tuner.host.secrets import stated
 from tuner.interrupts import heeded
 from tuner.record.events import unheard
-from tuner.tuning import tune
-from tuner.verifying import prove
 
 VERIFICATION = "verification.json"
 """Beside the order."""

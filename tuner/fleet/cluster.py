@@ -39,7 +39,7 @@ class Node(msgspec.Struct, frozen=True):
     """Whether it declares the resource that studies take."""
 
 
-class Hand(Protocol):
+class HostHandle(Protocol):
     """A process on a host that carries out one order."""
 
     def begin(self, order: bytes) -> Ticket:
@@ -67,7 +67,7 @@ class Cluster(Protocol):
     def look(self, node: Node, files: Sequence[str]) -> Ticket:
         """Ask a host what it is; the answer is a Seen."""
 
-    def hire(self, node: Node) -> Hand:
+    def hire(self, node: Node) -> HostHandle:
         """Have a process on a host for one order."""
 
     def ready(self, tickets: Collection[Ticket], seconds: float) -> Sequence[Ticket]:

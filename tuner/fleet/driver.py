@@ -15,11 +15,11 @@ import msgspec
 
 from tuner.errors import Interrupted
 from tuner.fleet.cluster import Cluster, HostFailed, HostLost, HostSilent, Ticket
-from tuner.fleet.jobs import HOPELESS, STOPPED, USUAL, Household, Job, Look, Patience
+from tuner.fleet.jobs import PRUNE_RATIO, STOPPED, USUAL, FleetCallbacks, Job, Look, Patience
 from tuner.fleet.mirror import mend, put, settle
 from tuner.fleet.orders import UNFIT, Began, Ended, Refused, Report, Seen, decode, encode
 from tuner.fleet.roster import Host, Roster
-from tuner.fleet.works import Work, Works, in_words
+from tuner.fleet.works import JobQueue, Work, in_words
 from tuner.record.events import HostSeen, Listener, StudyPlaced, StudyReturned, Warned
 from tuner.record.index import INCONCLUSIVE, Elsewhere, Row
 
@@ -43,8 +43,8 @@ class Driver:
         self,
         cluster: Cluster,
         roster: Roster,
-        works: Works,
-        household: Household,
+        works: JobQueue,
+        household: FleetCallbacks,
         folder: Path,
         files: Sequence[str],
         budget_s: float,
@@ -258,10 +258,10 @@ class Driver:
         elif code == 0:
             settle(self._folder / job.work.study)  # before its host forgets it
             self._finish(job, self._household.row(job.work.study, job.host.name))
-        elif code in HOPELESS and job.work.is_verification:
+        elif code in PRUNE_RATIO and job.work.is_verification:
             why = ended.reason or f"it ended with code {code}"
             self._confirm(job, Elsewhere(job.host.name, INCONCLUSIVE, why, None, 0, 0.0))
-        elif code in HOPELESS:
+        elif code in PRUNE_RATIO:
             row = self._works.rows[job.work.study]
             why = ended.reason or f"it ended with code {code}"
             self._finish(job, msgspec.structs.replace(

@@ -6,7 +6,7 @@ from typing import Protocol
 
 import msgspec
 
-from tuner.fleet.cluster import Hand
+from tuner.fleet.cluster import HostHandle
 from tuner.fleet.orders import Order
 from tuner.fleet.roster import Host
 from tuner.fleet.works import Work
@@ -14,7 +14,7 @@ from tuner.record.index import Elsewhere, Row
 
 STOPPED = 130
 """The exit code of an order that was asked to stop: its host is none the worse."""
-HOPELESS = (2, 3)
+PRUNE_RATIO = (2, 3)
 """Those that another host of the kind would answer with as well."""
 
 
@@ -53,7 +53,7 @@ class Job(msgspec.Struct):
 
     work: Work
     host: Host
-    hand: Hand
+    hand: HostHandle
     until_s: float
     """When it is given up."""
     acknowledged: int = 0
@@ -71,7 +71,7 @@ class Look(msgspec.Struct):
     until_s: float
 
 
-class Household(Protocol):
+class FleetCallbacks(Protocol):
     """What the driver leaves to whoever runs it."""
 
     def order(self, work: Work) -> Order:

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 import msgspec
 
 from tuner.errors import StorageFailed
-from tuner.record.soundness import JOURNAL, LAUNCHES
+from tuner.record.integrity import JOURNAL, LAUNCHES
 
 _STAYS = ("compiled/*", "reference.weights", "*.part", "*.tmp", ".*", "*/.*", "study.db-*")
 """A compiler's cache, weights for this session's launches, files that are being written."""

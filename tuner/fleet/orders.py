@@ -11,9 +11,9 @@ from typing import Any
 
 import msgspec
 
+from tuner.app.request import Request
+from tuner.app.verify import Proof
 from tuner.fleet.mirror import Piece
-from tuner.request import Request
-from tuner.verifying import Proof
 
 
 class Seen(msgspec.Struct, frozen=True, tag="seen"):

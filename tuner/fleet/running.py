@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.app.request import Request
 from tuner.errors import NothingMeasured, UsageError
 from tuner.fleet.claims import Claims
 from tuner.fleet.cluster import Cluster
@@ -23,8 +24,8 @@ from tuner.fleet.mirror import Piece, archive
 from tuner.fleet.orders import Order, Tune, Verify
 from tuner.fleet.roster import Roster
 from tuner.fleet.storage import Database
-from tuner.fleet.wishes import Wish, as_everywhere, files_of, versions_of, wishes_of
-from tuner.fleet.works import Work, Works
+from tuner.fleet.wishes import StudySpec, as_everywhere, files_of, versions_of, wishes_of
+from tuner.fleet.works import JobQueue, Work
 from tuner.frameworks import FRAMEWORKS
 from tuner.output.fleet import write_fleet
 from tuner.record.events import Listener
@@ -38,7 +39,6 @@ from tuner.record.index import (
     read_index,
     with_found,
 )
-from tuner.request import Request
 from tuner.study.verification import Verification
 
 _MOST_FOREIGN = 0.2
@@ -60,11 +60,11 @@ class FleetHousehold:
     def __init__(
         self,
         board: Board,
-        works: Works,
+        works: JobQueue,
         roster: Roster,
         folder: Path,
         request: Request,
-        wishes: Sequence[Wish],
+        wishes: Sequence[StudySpec],
         copies: Copies | None,
     ) -> None:
         self._board, self._works, self._roster = board, works, roster
@@ -165,7 +165,7 @@ def tune_fleet(
         board = stack.enter_context(closing(Board(folder)))
         claims = stack.enter_context(closing(Claims(folder)))
         roster = Roster(versions_of(wishes))
-        works = Works(board, claims, folder, lambda k: [w.row(k) for w in wishes], n_elsewhere)
+        works = JobQueue(board, claims, folder, lambda k: [w.row(k) for w in wishes], n_elsewhere)
         works.hear()
         copies = None
         if database is not None:
@@ -180,7 +180,7 @@ def tune_fleet(
     return _rows_of(works, roster)
 
 
-def _rows_of(works: Works, roster: Roster) -> list[Row]:
+def _rows_of(works: JobQueue, roster: Roster) -> list[Row]:
     """Return the rows that were asked for; raises NothingMeasured where nothing came of any."""
     rows = [row for row in works.index_rows() if row.folder in works.rows]
     if not rows:

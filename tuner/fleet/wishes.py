@@ -7,6 +7,9 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.app.compatibility import AUTO
+from tuner.app.request import Request, check_request
+from tuner.app.tune_many import options_of, select
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS, SEARCH_SPACES
@@ -15,17 +18,14 @@ from tuner.host.libraries import installed_frameworks, read_versions
 from tuner.launchers.describe import find_model, gallery_cards
 from tuner.record.events import Listener, Warned
 from tuner.record.index import Row
-from tuner.request import Request, check_request
-from tuner.several import options_of, select
 from tuner.space.profile_file import load_profile
-from tuner.suited import AUTO
 
 _LONGEST = 60
 """Characters of a model in the name of a folder; each may be three bytes."""
 _DIGITS = 8
 
 
-class Wish(msgspec.Struct, frozen=True):
+class StudySpec(msgspec.Struct, frozen=True):
     """A study that is wished for on every kind of host."""
 
     model: str
@@ -47,7 +47,7 @@ class Wish(msgspec.Struct, frozen=True):
         return Row(self.shown, self.framework, folder=folder, kind=kind, options=self.options)
 
 
-def wishes_of(wanted: str, request: Request, listen: Listener) -> list[Wish]:
+def wishes_of(wanted: str, request: Request, listen: Listener) -> list[StudySpec]:
     """Return the studies that are meant; builds no model. Raises UsageError for what is none.
 
     request: as_everywhere returned it.
@@ -71,7 +71,7 @@ def wishes_of(wanted: str, request: Request, listen: Listener) -> list[Wish]:
         if not there:
             listen(Warned(f"{name} is not there for {' or '.join(asked)}: it is left out"))
         options = options_of(request, card)
-        found += [Wish(model, path, name, framework, options) for framework in there]
+        found += [StudySpec(model, path, name, framework, options) for framework in there]
     if not found:
         raise UsageError(f"--models {wanted}: none of them is there for a framework to tune")
     return found
@@ -93,7 +93,7 @@ def as_everywhere(request: Request) -> Request:
     )
 
 
-def files_of(wishes: Iterable[Wish], request: Request) -> list[str]:
+def files_of(wishes: Iterable[StudySpec], request: Request) -> list[str]:
     """Return the paths that every host has to have."""
     named = [request.trace, request.guidelines, *request.learn_from]
     profile = [request.hardware] if Path(request.hardware).is_file() else []
@@ -101,7 +101,7 @@ def files_of(wishes: Iterable[Wish], request: Request) -> list[str]:
     return sorted({*models, *profile, *(str(each) for each in named if each is not None)})
 
 
-def versions_of(wishes: Iterable[Wish]) -> dict[str, str]:
+def versions_of(wishes: Iterable[StudySpec]) -> dict[str, str]:
     """Return the versions here that every host has to have, of other frameworks none."""
     own = {wish.framework for wish in wishes}
     others = {

@@ -51,7 +51,7 @@ class _Queue(NamedTuple):
     are_verifications: bool
 
 
-class Works:
+class JobQueue:
     """The rows of a fleet, kept with the other drivers' on the board.
 
     folder: of the fleet. wanted: makes the rows of a kind of host. n_elsewhere: how many other

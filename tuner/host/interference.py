@@ -16,8 +16,8 @@ from pathlib import Path
 import msgspec
 
 from tuner.host.limits import cgroup_folders
-from tuner.record.course import Disturbance
 from tuner.record.launch import Interference, LaunchRecord, Slice
+from tuner.record.study_stats import Disturbance
 
 # A slice is dirty above these (facts: benchmark hosts, section 1.2 of the measurement notes).
 MAX_STEAL = 0.01

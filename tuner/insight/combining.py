@@ -12,7 +12,7 @@ from tuner.space.design import Factors
 
 
 def best_combination(
-    factors: Factors, known: Known, klass: WinnerClass, failed: Sequence[Sequence[str]] = ()
+    factors: Factors, known: Known, winner_class: WinnerClass, failed: Sequence[Sequence[str]] = ()
 ) -> tuple[Configuration, Prediction] | None:
     """Return what is ranked first (predict.py) of what surely gains and a class allows; else None.
 
@@ -23,14 +23,14 @@ def best_combination(
             break  # what is left may as well be slower
         if has_failed(prediction.factors, failed):
             continue
-        configuration = configuration_of(factors, prediction, klass)
+        configuration = configuration_of(factors, prediction, winner_class)
         if configuration is not None:
             return configuration, prediction
     return None
 
 
 def may_gain(
-    factors: Factors, known: Known, klass: WinnerClass, failed: Sequence[Sequence[str]] = ()
+    factors: Factors, known: Known, winner_class: WinnerClass, failed: Sequence[Sequence[str]] = ()
 ) -> bool:
     """Tell whether anything that a class allows gains on average by the rules, or no rule says.
 
@@ -39,7 +39,7 @@ def may_gain(
     allowed = [
         each.name
         for each in factors.here
-        if allowed_in(klass, factors.together([each.name]).configuration)
+        if allowed_in(winner_class, factors.together([each.name]).configuration)
     ]
     if not set(allowed) <= set(settable(known, factors.here)) & known.rules.keys():
         return True
@@ -53,12 +53,12 @@ def has_failed(together: Sequence[str], failed: Sequence[Sequence[str]]) -> bool
 
 
 def configuration_of(
-    factors: Factors, prediction: Prediction, klass: WinnerClass
+    factors: Factors, prediction: Prediction, winner_class: WinnerClass
 ) -> Configuration | None:
     """Return what a combination sets; None where the class or the host does not allow all of it."""
     names = prediction.factors
     made = factors.together(names)
-    if not made.is_applicable or not allowed_in(klass, made.configuration):
+    if not made.is_applicable or not allowed_in(winner_class, made.configuration):
         return None
     lesser = ([name for name in names if name != left_out] for left_out in names)
     is_idle = any(factors.together(few).configuration == made.configuration for few in lesser)

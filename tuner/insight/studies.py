@@ -105,8 +105,8 @@ def recording_of(result: Result) -> Recording | None:
         fingerprint=result.host.fingerprint,
         versions=result.versions,
         winners={
-            klass: Found(won.verdict, won.configuration, won.speedup)
-            for klass, won in result.winners.items()
+            winner_class: Found(won.verdict, won.configuration, won.speedup)
+            for winner_class, won in result.winners.items()
         },
         design=design,
     )

@@ -35,7 +35,7 @@ _CURRENT = re.compile(r"Current thread 0x")
 _THREAD = re.compile(r"(Current thread|Thread) 0x")
 
 
-class Waiting(msgspec.Struct, frozen=True):
+class Deadline(msgspec.Struct, frozen=True):
     """How long a worker may take to answer, and who is told that it is waited for."""
 
     seconds: float = MOST_S
@@ -55,7 +55,7 @@ class Waiting(msgspec.Struct, frozen=True):
 def ask(
     command: Command,
     models: Sequence[ModelRef],
-    waiting: Waiting,
+    waiting: Deadline,
     gpu: str = "",
     then: Command | None = None,
 ) -> Reply:
@@ -101,7 +101,7 @@ def ask(
 class _Question:
     """A question that was put, and what its worker was last heard to do."""
 
-    def __init__(self, command: Command, models: Sequence[ModelRef], waiting: Waiting) -> None:
+    def __init__(self, command: Command, models: Sequence[ModelRef], waiting: Deadline) -> None:
         self._models = models
         self._waiting = waiting
         self._began = time.monotonic()
@@ -110,16 +110,16 @@ class _Question:
     def answer(self, worker: WorkerProcess) -> Reply:
         """Wait for the answer; raises WorkerEnded when there is none in time."""
         limit_s = self._waiting.limit_s()
-        is_told = False
+        is_conclusive = False
         while True:
             passed_s = time.monotonic() - self._began
-            until_s = limit_s if is_told else min(limit_s, SAID_AFTER_S)
+            until_s = limit_s if is_conclusive else min(limit_s, SAID_AFTER_S)
             try:
                 reply = worker.receive(max(0.0, until_s - passed_s))
             except WorkerEnded as error:
                 if error.ending.outcome is not Outcome.TIMED_OUT or until_s == limit_s:
                     raise
-                is_told = True
+                is_conclusive = True
                 event = WaitingForModel(self._name(), self._stage, until_s, limit_s)
                 self._waiting.listen(event)
                 continue
@@ -132,7 +132,7 @@ class _Question:
         limit_s = SAID_AFTER_S + _MORE * (time.monotonic() - self._began)
         with contextlib.suppress(WorkerEnded):
             worker.send(command)
-            more = _Question(command, self._models, Waiting(limit_s, is_strict=True))
+            more = _Question(command, self._models, Deadline(limit_s, is_strict=True))
             more.answer(worker)
 
     def _name(self) -> str:

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from tuner.errors import UnknownName, UsageError
-from tuner.launchers.asking import Waiting
+from tuner.launchers.asking import Deadline
 from tuner.launchers.testbed import THIS_HOST, Testbed
 from tuner.record.configuration import Value
 from tuner.record.headers import Headers
@@ -51,13 +51,13 @@ _APPLICATION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*(\(\))?")
 """As uvicorn, gunicorn and hypercorn take it: module:name."""
 
 
-PATIENT = Waiting()
+PATIENT = Deadline()
 _NOTHING_SET: Mapping[str, Value] = MappingProxyType({})
 
 
 def read_cards(
     models: Iterable[ModelRef],
-    waiting: Waiting = PATIENT,
+    waiting: Deadline = PATIENT,
     *,
     each_variant: bool = False,
     testbed: Testbed = THIS_HOST,
@@ -82,7 +82,7 @@ def find_model(
     inputs: Path | None = None,
     allows_pickle: bool = False,
     batch_dim: int | None = None,
-    waiting: Waiting = PATIENT,
+    waiting: Deadline = PATIENT,
     testbed: Testbed = THIS_HOST,
 ) -> tuple[ModelRef, ModelCard]:
     """Find a model as typed: NAME or a path, optionally @key=value,...
@@ -201,7 +201,7 @@ class Found(NamedTuple):
     """By framework: of those that it uses."""
 
 
-def find_program(text: str, waiting: Waiting = PATIENT, testbed: Testbed = THIS_HOST) -> Found:
+def find_program(text: str, waiting: Deadline = PATIENT, testbed: Testbed = THIS_HOST) -> Found:
     """Take a program as typed for what is tuned, and run it once to see which framework it uses.
 
     Raises UsageError for one that cannot be started, fails, or says nothing of its speed.
@@ -215,7 +215,7 @@ def find_service(
     url: str,
     requests: Path,
     headers: Headers = (),
-    waiting: Waiting = PATIENT,
+    waiting: Deadline = PATIENT,
     testbed: Testbed = THIS_HOST,
 ) -> Found:
     """Take a server as typed for what is tuned, and start it once to see which framework it uses.
@@ -229,7 +229,7 @@ def find_service(
     return _started("--serve", ref, waiting, testbed)
 
 
-def _started(option: str, ref: ModelRef, waiting: Waiting, testbed: Testbed) -> Found:
+def _started(option: str, ref: ModelRef, waiting: Deadline, testbed: Testbed) -> Found:
     reply = testbed.ask(LookAt(ref), [ref], waiting)
     assert isinstance(reply, Seen)
     if fault := reply.card.fault:
@@ -289,7 +289,7 @@ def make_reference(
     seed: int,
     path: Path,
     n_inputs: int = N_CHECK_REDUCED,
-    waiting: Waiting = PATIENT,
+    waiting: Deadline = PATIENT,
     gpu: str = "",
     sample_seed: int = 0,
     settings: Mapping[str, Value] = _NOTHING_SET,
@@ -319,7 +319,7 @@ def describe_model(
     ref: ModelRef,
     framework: str,
     seed: int,
-    waiting: Waiting = PATIENT,
+    waiting: Deadline = PATIENT,
     gpu: str = "",
     testbed: Testbed = THIS_HOST,
 ) -> ModelFacts:

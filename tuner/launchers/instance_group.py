@@ -57,7 +57,7 @@ _LEAD_S, _LEAD_EACH_S = 0.01, 0.001
 Tell = Callable[[str], None]
 
 
-class Team:
+class InstanceGroup:
     """The instances of one launch, by rank. Always `close` it: nothing of it survives that.
 
     Raises WorkerEnded whenever an instance cannot go on; in a team the reason names it.

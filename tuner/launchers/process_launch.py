@@ -11,7 +11,7 @@ import msgspec
 from tuner.errors import StorageFailed
 from tuner.launchers.clock import Clock
 from tuner.launchers.conversations import Conversation, alone
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.loadgen import validated
 from tuner.launchers.protocol import Complete
 from tuner.launchers.worker_process import WorkerEnded
@@ -89,7 +89,7 @@ class ProcessLaunch:
         self._complete = complete
         self._spent_s = self._slicing_s = 0.0
         self._is_paused = self._is_abandoned = self._is_preparing = False
-        self._team: Team | None = None
+        self._team: InstanceGroup | None = None
 
     @property
     def record(self) -> LaunchRecord:
@@ -201,7 +201,7 @@ class ProcessLaunch:
     def _tell(self, stage: str) -> None:
         self._listen(LaunchStage(self.record.request.id, stage))
 
-    def preparing(self, team: Callable[[], Team], order: Begin) -> Conversation[None]:
+    def preparing(self, team: Callable[[], InstanceGroup], order: Begin) -> Conversation[None]:
         """Start the processes, have the model built, compiled and called once; then they wait.
 
         team: starts the processes, which are then greeted. What this takes is charged (charge): it
@@ -221,7 +221,7 @@ class ProcessLaunch:
         finally:
             self._is_preparing = False
 
-    def _starting(self, team: Callable[[], Team]) -> Conversation[None]:
+    def _starting(self, team: Callable[[], InstanceGroup]) -> Conversation[None]:
         try:
             self._team = team()
             yield from self._team.greeting()

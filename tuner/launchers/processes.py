@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from tuner.launchers.clock import Clock
 from tuner.launchers.conversations import Conversation, converse
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.memory import MemoryModel
 from tuner.launchers.neighbour import n_neighbours, neighbour
 from tuner.launchers.process_launch import ProcessLaunch, Timeouts
@@ -39,7 +39,7 @@ class ProcessLauncher:
         self,
         spec: LauncherSpec,
         clock: Clock,
-        group: type[Team] = Team,
+        group: type[InstanceGroup] = InstanceGroup,
         most_together: int | None = None,
     ) -> None:
         """group: starts the processes of a launch. most_together: instead of one per core."""

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from tuner.errors import UsageError
-from tuner.launchers.asking import Waiting
+from tuner.launchers.asking import Deadline
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.protocol import LauncherSpec
 from tuner.record.configuration import Configuration
@@ -354,7 +354,7 @@ class RecordedTestbed:
         self,
         command: Command,
         models: Sequence[ModelRef],
-        waiting: Waiting,
+        waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from tuner.host.interference import watch_idle
-from tuner.launchers.asking import Waiting, ask
+from tuner.launchers.asking import Deadline, ask
 from tuner.launchers.clock import WALL_CLOCK, Clock
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.processes import ProcessLauncher
 from tuner.launchers.protocol import Launcher, LauncherSpec
 from tuner.record.launch import Interference
@@ -31,7 +31,7 @@ class Testbed(Protocol):
         self,
         command: Command,
         models: Sequence[ModelRef],
-        waiting: Waiting,
+        waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:
@@ -50,7 +50,7 @@ class ThisHost:
     def __init__(
         self,
         clock: Clock = WALL_CLOCK,
-        group: type[Team] = Team,
+        group: type[InstanceGroup] = InstanceGroup,
         most_together: int | None = None,
     ) -> None:
         """group: starts the processes of a launch. most_together: see ProcessLauncher."""
@@ -62,7 +62,7 @@ class ThisHost:
         self,
         command: Command,
         models: Sequence[ModelRef],
-        waiting: Waiting,
+        waiting: Deadline,
         gpu: str = "",
         then: Command | None = None,
     ) -> Reply:

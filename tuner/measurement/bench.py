@@ -13,12 +13,12 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from tuner.host.identity import Host
 from tuner.launchers.protocol import Launch, Launcher, LauncherSpec
 from tuner.launchers.testbed import Testbed
+from tuner.measurement.arrival_plan import is_settled, uses_arrivals
+from tuner.measurement.interference_gate import InterferenceGate
 from tuner.measurement.launch_summary import launch_summary
-from tuner.measurement.offering import is_settled, tries
 from tuner.measurement.pacer import Pacer
 from tuner.measurement.passes import passes_of
 from tuner.measurement.queueing import with_sustained
-from tuner.measurement.quiet import Quiet
 from tuner.measurement.replication import (
     CONFIRM,
     FIXED,
@@ -84,7 +84,9 @@ def bench_on(
         complete=with_sustained,
     )
     launcher = testbed.launcher(spec)
-    quiet = Quiet(store, listen, waiting_s, seconds_left, testbed.watch_idle, testbed.clock)
+    quiet = InterferenceGate(
+        store, listen, waiting_s, seconds_left, testbed.watch_idle, testbed.clock
+    )
     stand_in = Configuration.of(facts.answers_with) if facts.answers_with else None
     return Bench(
         store,
@@ -108,7 +110,7 @@ class Bench:
         card: ModelCard,
         objective: Objective,
         launcher: Launcher,
-        quiet: Quiet,
+        quiet: InterferenceGate,
         draw: random.Random,
         stand_in: Configuration | None = None,
         seconds_left: Callable[[], float] = lambda: math.inf,
@@ -188,13 +190,13 @@ class Bench:
         needed_s = launch.slice_s + self.pacer.slice_s
         return not launch.record.slices or self._seconds_left() > needed_s
 
-    def _is_unsettled(self, launch: Launch, *, in_haste: bool = False) -> bool:
+    def _is_unsettled(self, launch: Launch, *, minimal: bool = False) -> bool:
         """Tell whether a launch of a round has not done yet what its value rests on."""
-        return launch.goes_on and not is_settled(launch.record, self._objective, in_haste=in_haste)
+        return launch.goes_on and not is_settled(launch.record, self._objective, minimal=minimal)
 
     def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
         """Tell whether one more slice of a launch tells more than its seconds are worth."""
-        if tries(launch.record, self._objective):
+        if uses_arrivals(launch.record, self._objective):
             return False  # what trials do not tell, slices do not
         slices = launch.record.slices
         clean = [s for s in slices if not s.interference.dirty]
@@ -353,33 +355,33 @@ class Bench:
         hasty_from_s: when less is measured and no quiet is waited for, in seconds of the budget.
         """
 
-        def in_haste() -> bool:
+        def minimal() -> bool:
             return self.store.used_s() > hasty_from_s
 
         going = [launch for launch in launches if launch.goes_on]
-        while going and self._wants_pass(going, noise, in_haste=in_haste()):
+        while going and self._wants_pass(going, noise, minimal=minimal()):
             last = [s for each in going for s in each.record.slices[-1:]]
-            if not in_haste():
+            if not minimal():
                 self._steps.await_quiet(last)
             # an edge takes as many trials as it takes; else what a pass has in common is taken out
             taking = [
                 launch for launch in going
-                if self._is_unsettled(launch, in_haste=in_haste())
-                or not tries(launch.record, self._objective)
+                if self._is_unsettled(launch, minimal=minimal())
+                or not uses_arrivals(launch.record, self._objective)
             ]  # fmt: skip
             for launch in self._random.sample(taking, len(taking)):
                 self._steps.slice(launch)
             going = [launch for launch in going if launch.goes_on]
 
-    def _wants_pass(self, launches: list[Launch], noise: Scatter, *, in_haste: bool) -> bool:
+    def _wants_pass(self, launches: list[Launch], noise: Scatter, *, minimal: bool) -> bool:
         """Tell whether one more slice of every arm tells more than its seconds are worth."""
-        if any(self._is_unsettled(launch, in_haste=in_haste) for launch in launches):
+        if any(self._is_unsettled(launch, minimal=minimal) for launch in launches):
             return True
-        if any(tries(launch.record, self._objective) for launch in launches):
+        if any(uses_arrivals(launch.record, self._objective) for launch in launches):
             return False
         passes = passes_of([launch.record for launch in launches], self._objective)
         planned = replication(CONFIRM, self._card)
-        if in_haste and passes.n_taken >= planned.least:
+        if minimal and passes.n_taken >= planned.least:
             return False
         needed = n_needed(
             planned,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import statistics
 
 from tuner.host.interference import n_disturbed
+from tuner.measurement.arrival_plan import uses_arrivals
 from tuner.measurement.estimates import clean_slices
-from tuner.measurement.offering import tries
 from tuner.measurement.queueing import misses_when_idle
 from tuner.record.events import LaunchDone
 from tuner.record.launch import LaunchRecord
@@ -23,7 +23,7 @@ def launch_summary(
     value, unit = None, objective.search_unit
     if slices:  # by what the search goes by; a claim's value may be another
         value = objective.value(statistics.median(map(objective.of_slice, slices)))
-    if slices and tries(record, objective):
+    if slices and uses_arrivals(record, objective):
         worth, unit = objective.of_launch(record.slices), objective.unit
         value = None if worth is None else objective.value(worth)
     return LaunchDone(

@@ -23,9 +23,9 @@ import numpy as np
 import numpy.typing as npt
 from scipy.optimize import brentq
 
-from tuner.record.edge import capacity, crossing, most_answered, service_times
 from tuner.record.launch import Slice, percentile
 from tuner.record.load import Batching, Slo, Trace
+from tuner.record.max_rate import capacity, crossing, most_answered, service_times
 from tuner.record.trace import rush, tuned_by
 
 _N_REQUESTS = 2000

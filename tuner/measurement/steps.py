@@ -6,8 +6,8 @@ import random
 from collections.abc import Iterable
 
 from tuner.launchers.protocol import Launch, Launcher
-from tuner.measurement.offering import next_offer
-from tuner.measurement.quiet import Quiet
+from tuner.measurement.arrival_plan import next_offer
+from tuner.measurement.interference_gate import InterferenceGate
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Interference, LaunchRecord, Slice
 from tuner.record.objective import Objective
@@ -30,7 +30,7 @@ class Steps:
         card: ModelCard,
         objective: Objective,
         launcher: Launcher,
-        quiet: Quiet,
+        quiet: InterferenceGate,
         draw: random.Random,
     ) -> None:
         """draw: the order of what takes turns."""

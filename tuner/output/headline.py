@@ -24,7 +24,7 @@ from tuner.record.journal import Phase, WinnerClass
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Result, Verdict, WinnerSection
 from tuner.record.workload import CPU
-from tuner.space.catalogue import class_title, describe, winner_class
+from tuner.space.catalogue import class_title, describe, narrowest_class
 
 ANY_PROGRAM = "python serve.py"
 """Stands for the user's own in commands."""
@@ -114,7 +114,7 @@ def _line(result: Result, name: str) -> ClassLine:
     gain, interval, evidence = _reached(result, winner)
     if earlier:
         gain, interval, evidence = f"as {class_title(WinnerClass(earlier))}", "", ""
-    is_reduced = winner_class(configuration) is WinnerClass.REDUCED
+    is_reduced = narrowest_class(configuration) is WinnerClass.REDUCED
     return ClassLine(
         winner_class=name,
         name=class_name(winner, name),

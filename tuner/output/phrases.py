@@ -90,9 +90,12 @@ def best_candidate(winner: WinnerSection) -> str:
     return f"the default; {'tried, and not faster' if is_slower else 'best candidate'}: "
 
 
-def is_recommended(result: Result, klass: str) -> bool:
+def is_recommended(result: Result, winner_class: str) -> bool:
     """Tell whether a class's winner is what recommended.toml holds."""
-    return klass == result.recommended_class and result.winners[klass].verdict == "faster"
+    return (
+        winner_class == result.recommended_class
+        and result.winners[winner_class].verdict == "faster"
+    )
 
 
 def standing(baseline: BaselineSection) -> str:

@@ -16,8 +16,8 @@ def write_recommendations(
     folder: Path, recommendations: Mapping[WinnerClass, Recommendation], shipped: WinnerClass
 ) -> None:
     """Write recommended*.toml for every class, and env and script for the one that ships."""
-    for klass, recommendation in recommendations.items():
-        write_recommendation(folder / f"recommended.{klass}.toml", recommendation)
+    for winner_class, recommendation in recommendations.items():
+        write_recommendation(folder / f"recommended.{winner_class}.toml", recommendation)
     r, name = recommendations[shipped], "recommended.toml"
     write_recommendation(folder / name, r)
     write_whole(folder / "recommended.env", env.render(r, (), name))

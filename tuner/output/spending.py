@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tuner.frameworks import FRAMEWORKS
-from tuner.record.course import PhaseSeconds
 from tuner.record.result import Result
+from tuner.record.study_stats import PhaseSeconds
 
 KINDS = {
     "timed": ("scored",),

@@ -48,7 +48,7 @@ class StudyBegins(msgspec.Struct, frozen=True, tag="study_begins"):
     n_failed: int = 0
 
 
-class ToldBeforehand(msgspec.Struct, frozen=True, tag="told_beforehand"):
+class TransferLoaded(msgspec.Struct, frozen=True, tag="told_beforehand"):
     """Earlier studies, or rules, are listened to.
 
     The best that they name of each class is tried right after the default; all is a hint.
@@ -237,7 +237,7 @@ Event: TypeAlias = (
     ModelBegins
     | TurnBegins
     | StudyBegins
-    | ToldBeforehand
+    | TransferLoaded
     | PhaseBegins
     | LaunchBegins
     | LaunchStage

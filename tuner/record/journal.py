@@ -152,7 +152,7 @@ class FinalistNamed(msgspec.Struct, frozen=True, tag="finalist"):
     """The configuration that goes on in its class, after the race or after minimising."""
 
     phase: Phase
-    klass: WinnerClass
+    winner_class: WinnerClass = msgspec.field(name="klass")
     configuration: Configuration
     removed: tuple[str, ...] = ()
     """Settings that minimising took away, because they did no good."""

@@ -11,6 +11,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from tuner.errors import StorageFailed, StudyConflict, UsageError
+from tuner.record.integrity import JOURNAL, LAUNCHES, damaged
 from tuner.record.journal import (
     Extended,
     LaunchLine,
@@ -19,7 +20,6 @@ from tuner.record.journal import (
     StudyFinished,
     StudyOpened,
 )
-from tuner.record.soundness import JOURNAL, LAUNCHES, damaged
 
 
 class NoteLine(msgspec.Struct):

@@ -17,10 +17,10 @@ from typing import Literal
 
 import msgspec
 
-from tuner.record.edge import Trial, edge_of, most_answered
 from tuner.record.interval import Interval
 from tuner.record.launch import LaunchRecord, Slice, percentile
 from tuner.record.load import Slo
+from tuner.record.max_rate import Trial, edge_of, most_answered
 
 Direction = Literal["maximize", "minimize"]
 Cost = Literal["memory", "latency"]

@@ -10,9 +10,16 @@ from typing import Any, Literal
 import msgspec
 
 from tuner.record.configuration import Value
-from tuner.record.course import (
-    Ahead,
+from tuner.record.designed import DesignedSection
+from tuner.record.interval import Interval
+from tuner.record.launch import DeviceMemory, Latency, Operator, ReadBack
+from tuner.record.load import in_words
+from tuner.record.objective import Objective
+from tuner.record.output_check import OutputCheck
+from tuner.record.serving import Serving, Validation
+from tuner.record.study_stats import (
     ConfirmationSection,
+    FasterNotShipped,
     LearntFrom,
     LeftToFind,
     Moment,
@@ -22,13 +29,6 @@ from tuner.record.course import (
     Stability,
     TrialSection,
 )
-from tuner.record.designed import DesignedSection
-from tuner.record.interval import Interval
-from tuner.record.launch import DeviceMemory, Latency, Operator, ReadBack
-from tuner.record.load import in_words
-from tuner.record.objective import Objective
-from tuner.record.output_check import OutputCheck
-from tuner.record.serving import Serving, Validation
 from tuner.record.workload import CPU
 
 SCHEMA_VERSION = 1
@@ -341,7 +341,7 @@ class Result(msgspec.Struct, frozen=True):
     default_meets_slo: bool | None = None
     """Whether the default keeps within the latency bound at any rate that was tried; if not, there
     is no speedup, but the highest rate of each. None where there is no bound."""
-    ahead: list[Ahead] = []
+    ahead: list[FasterNotShipped] = []
     """In the order of the confirmation's arms. Empty in results of earlier versions."""
     default_silence: str = ""
     """Why a server of the user's answers no request with nothing set; empty where it does."""

@@ -56,7 +56,7 @@ def fault_of_result(result: Result) -> str | None:
 
 def _fault_of_winners(result: Result) -> str | None:
     """Check what is claimed: each part says the same as the others."""
-    missing = [klass for klass in WinnerClass if klass not in result.winners]
+    missing = [winner_class for winner_class in WinnerClass if winner_class not in result.winners]
     if missing:
         return f"it has no winner of the class {missing[0]}"
     if result.recommended_class not in result.winners:

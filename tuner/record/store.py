@@ -22,6 +22,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from tuner.errors import StorageFailed, UsageError
+from tuner.record.integrity import (
+    JOURNAL,
+    LAUNCHES,
+    Loaded,
+    cut_launches,
+    damaged,
+    launch_file,
+    losses,
+)
 from tuner.record.journal import (
     Extended,
     LaunchEnded,
@@ -53,15 +62,6 @@ from tuner.record.lines import (
     read_lines,
 )
 from tuner.record.outcome import Ending, Outcome
-from tuner.record.soundness import (
-    JOURNAL,
-    LAUNCHES,
-    Loaded,
-    cut_launches,
-    damaged,
-    launch_file,
-    losses,
-)
 
 MIN_ROOM_BYTES = 8 << 20
 """A launch's own files take some kilobytes, a compiler's cache megabytes."""

@@ -6,7 +6,7 @@ import contextlib
 import shutil
 from pathlib import Path
 
-from tuner.record.soundness import JOURNAL, LAUNCHES
+from tuner.record.integrity import JOURNAL, LAUNCHES
 from tuner.record.store import Store
 
 _FOLDERS = (LAUNCHES, "compiled")
@@ -20,15 +20,15 @@ _FILES = (
 )
 
 
-def ground_of(folder: Path) -> Path:
+def existing_parent(folder: Path) -> Path:
     """Return the folder itself if it exists, else the nearest one above it that does."""
     return next((each for each in (folder, *folder.parents) if each.exists()), folder)
 
 
-def withdraw(store: Store, ground: Path) -> None:
+def remove_empty_study(store: Store, ground: Path) -> None:
     """Remove the files of a study that has not measured anything, and the folders made for it.
 
-    ground: what ground_of returned before the study was begun. Other files are left alone.
+    ground: what existing_parent returned before the study was begun. Other files are left alone.
     """
     assert not store.launches
     for name in _FOLDERS:

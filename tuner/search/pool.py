@@ -51,36 +51,38 @@ class Pool:
         return self._all
 
     def left(
-        self, klass: WinnerClass, is_new: Callable[[Configuration], bool]
+        self, winner_class: WinnerClass, is_new: Callable[[Configuration], bool]
     ) -> list[Configuration] | None:
         """Return every new configuration that a class allows; None of a larger space."""
         everything = self.whole()
         if everything is None:
             return None
-        return [c for c in everything if allowed_in(klass, c) and is_new(c)]
+        return [c for c in everything if allowed_in(winner_class, c) and is_new(c)]
 
     def candidates(
         self,
-        klass: WinnerClass,
+        winner_class: WinnerClass,
         is_new: Callable[[Configuration], bool],
         gains: Gains,
         learnt: int,
     ) -> list[Configuration]:
         """Return what to choose from; learnt: grows when the surrogate learns anew."""
-        known = self._shortlists.get(klass, [])
+        known = self._shortlists.get(winner_class, [])
         if self.whole() is None:
-            drawn = [c for c in (self.at_random(klass) for _ in range(_DRAWN)) if c is not None]
+            drawn = [
+                c for c in (self.at_random(winner_class) for _ in range(_DRAWN)) if c is not None
+            ]
             found = [c for c in dict.fromkeys([*known, *drawn]) if is_new(c)]
-            self._shortlists[klass] = self._most_promising(found, gains, _KEPT)
-            return self._shortlists[klass]
-        if learnt != self._learnt_at.get(klass):
-            known = self._most_promising(self.left(klass, is_new) or [], gains, _SHORTLIST)
-            self._learnt_at[klass] = learnt
-        self._shortlists[klass] = [c for c in known if is_new(c)]
-        if not self._shortlists[klass]:  # looked through: the others once more
-            found = self.left(klass, is_new) or []
-            self._shortlists[klass] = self._most_promising(found, gains, _SHORTLIST)
-        return self._shortlists[klass]
+            self._shortlists[winner_class] = self._most_promising(found, gains, _KEPT)
+            return self._shortlists[winner_class]
+        if learnt != self._learnt_at.get(winner_class):
+            known = self._most_promising(self.left(winner_class, is_new) or [], gains, _SHORTLIST)
+            self._learnt_at[winner_class] = learnt
+        self._shortlists[winner_class] = [c for c in known if is_new(c)]
+        if not self._shortlists[winner_class]:  # looked through: the others once more
+            found = self.left(winner_class, is_new) or []
+            self._shortlists[winner_class] = self._most_promising(found, gains, _SHORTLIST)
+        return self._shortlists[winner_class]
 
     @staticmethod
     def _most_promising(found: list[Configuration], gains: Gains, most: int) -> list[Configuration]:
@@ -89,15 +91,15 @@ class Pool:
         order = np.argsort(-gains(found), kind="stable")[:most]
         return [found[i] for i in sorted(order)]
 
-    def at_random(self, klass: WinnerClass) -> Configuration | None:
+    def at_random(self, winner_class: WinnerClass) -> Configuration | None:
         """Draw a configuration that a class allows; None if what was drawn does not exist."""
         everything = self.whole()
         if everything is not None:
             if not everything:
                 return None
             drawn = self._draw.choice(everything)
-            return drawn if allowed_in(klass, drawn) else None
-        allowed = choices_within(self._space, klass)
+            return drawn if allowed_in(winner_class, drawn) else None
+        allowed = choices_within(self._space, winner_class)
         values: dict[str, Value] = {k: self._draw.choice(c) for k, c in allowed.items()}
         fixed = {k.id: k.choices[0] for k in self._space.knobs if len(k.choices) == 1}
         drawn = self._space.canonical({**fixed, **values})

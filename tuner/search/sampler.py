@@ -33,12 +33,12 @@ from optuna.trial import FrozenTrial
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
+from tuner.search.combinations import Unions
 from tuner.search.pool import Pool
 from tuner.search.proposals import RANDOM, UNION, Belief, Exhausted
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Transfer
-from tuner.search.unions import Unions
-from tuner.space.catalogue import allowed_in, winner_class
+from tuner.space.catalogue import allowed_in, narrowest_class
 from tuner.space.listing import choices_within
 from tuner.space.space import Space
 
@@ -275,7 +275,9 @@ class PortfolioSampler(BaseSampler):
 
     def _weights(self, candidates: Sequence[Configuration], best: Configuration) -> np.ndarray:
         """Return by how much an expected gain counts: own class more, late knobs less."""
-        own = np.array([_OWN_CLASS if winner_class(c) is self.focus else 1.0 for c in candidates])
+        own = np.array(
+            [_OWN_CLASS if narrowest_class(c) is self.focus else 1.0 for c in candidates]
+        )
         n_late = self.surrogate.features.n_late_apart(candidates, best)
         found: np.ndarray = own * _LATE**n_late
         return found

@@ -17,14 +17,14 @@ from tuner.record.outcome import Outcome
 from tuner.search.effects import Effects
 from tuner.search.proposals import Belief, Proposal
 from tuner.search.sampler import SOURCES, PortfolioSampler, Scores
-from tuner.search.settling import Settling, Standing
+from tuner.search.terminator import SearchState, Terminator
 from tuner.search.transfer import Earlier, Transfer
 from tuner.search.trials import Trials
 from tuner.search.trials import study_in as study_in  # noqa: PLC0414  # this module is the door
 from tuner.space.space import Space
 
 
-class Heard(msgspec.Struct, frozen=True):
+class TransferSummary(msgspec.Struct, frozen=True):
     """What came of listening to earlier studies."""
 
     studies: tuple[str, ...]
@@ -64,7 +64,7 @@ class Search:
                 self._sampler.unions.give(note.configuration)
         self._scores = scores
         self._effects = Effects(space)
-        self._settling = Settling(self._sampler, scores)
+        self._terminator = Terminator(self._sampler, scores)
 
     @property
     def was_damaged(self) -> bool:
@@ -90,20 +90,20 @@ class Search:
         else:
             self._believed = dict.fromkeys(asked)
 
-    def ask(self, klass: WinnerClass) -> Proposal:
+    def ask(self, winner_class: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted.
 
         More may be asked for before the first is told.
         """
         self._believe()
-        proposal = self._trials.propose(klass)
+        proposal = self._trials.propose(winner_class)
         self._under_way[proposal.configuration] = None
         return proposal
 
-    def unite(self, klass: WinnerClass) -> Proposal | None:
+    def unite(self, winner_class: WinnerClass) -> Proposal | None:
         """Propose a union of what gained so far, of those that a class allows; None without one."""
         self._believe()
-        proposal = self._trials.unite(klass)
+        proposal = self._trials.unite(winner_class)
         if proposal is not None:
             self._under_way[proposal.configuration] = None
         return proposal
@@ -119,16 +119,16 @@ class Search:
         self._believed.pop(proposal.configuration, None)
         self._trials.tell(proposal.number, outcome, reason, score)
 
-    def settle(self, klass: WinnerClass, proposal: Proposal, standing: Standing) -> str:
+    def settle(self, winner_class: WinnerClass, proposal: Proposal, state: SearchState) -> str:
         """Hear how the study stands after a proposal of a class; return why it is settled, or "".
 
         Once for each proposal, after it was told.
         """
-        return self._settling.after(klass, proposal.source, standing)
+        return self._terminator.after(winner_class, proposal.source, state)
 
     def has_stalled(self, open_classes: Collection[WinnerClass], n_classes: int) -> bool:
         """Tell whether no class that is still open, of those taking turns, gets any better."""
-        return self._settling.has_stalled(open_classes, n_classes)
+        return self._terminator.has_stalled(open_classes, n_classes)
 
     def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
         """Return what is believed of some configurations, by everything that was tried.
@@ -153,10 +153,10 @@ class Search:
         """Yield what did best in earlier studies and was not tried yet: of each class one."""
         return self._transfer.guesses(classes, is_tried)
 
-    def heard(self) -> Heard:
+    def heard(self) -> TransferSummary:
         """Return what came of listening to earlier studies, by the latest beliefs."""
         surrogate = self._sampler.surrogate
-        return Heard(
+        return TransferSummary(
             tuple(self._transfer.studies),
             self._transfer.n_configurations,
             surrogate.hint_correlation,

@@ -27,7 +27,7 @@ from tuner.record.configuration import Configuration
 from tuner.search.features import Encoded, Features
 from tuner.search.kernel import JITTER, PARTS, Kernel, squares
 from tuner.search.proposals import Belief
-from tuner.search.warp import Warp
+from tuner.search.score_transform import ScoreTransform
 from tuner.space.space import Space
 
 _MOST_BELIEVED = 300
@@ -110,7 +110,7 @@ class Surrogate:
         self._tried = list(kept)
         worths = np.array([score.worth for score in kept.values()])
         sds = np.array([score.sd for score in kept.values()])
-        self._warp = Warp(worths)
+        self._warp = ScoreTransform(worths)
         y = self._warp.of(worths)
         noise = sds * self._warp.slope(worths)
         self._mean = float(np.median(y))

@@ -83,12 +83,12 @@ class Transfer:
         order = sorted(self._means, key=self._means.__getitem__, reverse=True)
         better = [c for c in order if self._means[c] > 0 and c.settings]
         chosen: set[Configuration] = set()
-        for klass in classes:
-            fitting = (c for c in better if allowed_in(klass, c) and c not in chosen)
+        for winner_class in classes:
+            fitting = (c for c in better if allowed_in(winner_class, c) and c not in chosen)
             found = next((c for c in fitting if not is_tried(c)), None)
             if found is not None:
                 chosen.add(found)
-                yield klass, found
+                yield winner_class, found
 
 
 def _here(space: Space, log_ratios: Mapping[Configuration, float]) -> dict[Configuration, float]:

@@ -170,16 +170,16 @@ class Trials:
                 told.set_constraint(_FAILS, 1.0)
             self._study.tell(number, state=TrialState.PRUNED)
 
-    def propose(self, klass: WinnerClass) -> Proposal:
+    def propose(self, winner_class: WinnerClass) -> Proposal:
         """Enter a new configuration that a class allows, of the sampler's; raises Exhausted."""
-        self._sampler.focus = klass
+        self._sampler.focus = winner_class
         with _stored(self._path):
             configuration = self._sampler.propose(self._study)
         return self.enter(configuration, self._sampler.source)
 
-    def unite(self, klass: WinnerClass) -> Proposal | None:
+    def unite(self, winner_class: WinnerClass) -> Proposal | None:
         """Enter a union of what gained that a class allows; None where nothing is left to unite."""
-        self._sampler.focus = klass
+        self._sampler.focus = winner_class
         found = self._sampler.united()
         return None if found is None else self.enter(found, UNION)
 

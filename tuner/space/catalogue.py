@@ -81,7 +81,7 @@ _PRECISIONS = {"mixed_bfloat16": "bf16", "high": "tf32", "1": "tf32"}
 
 
 @functools.lru_cache(maxsize=1 << 16)
-def winner_class(configuration: Configuration) -> WinnerClass:
+def narrowest_class(configuration: Configuration) -> WinnerClass:
     """Return the narrowest class that allows the configuration.
 
     `launch_only` allows what is set without changing the program: how it is started, and the batch
@@ -95,15 +95,15 @@ def winner_class(configuration: Configuration) -> WinnerClass:
     return WinnerClass.LAUNCH_ONLY
 
 
-def class_title(klass: WinnerClass, configuration: Configuration | None = None) -> str:
+def class_title(winner_class: WinnerClass, configuration: Configuration | None = None) -> str:
     """Name a winner class for a reader; a reduced one by the precision that is set: bf16."""
     found = {
         _PRECISIONS.get(str(value), str(value)).lower()
         for knob, value in (configuration or Configuration()).settings
         if describe(knob).changes_numerics
     }
-    is_named = klass is WinnerClass.REDUCED and found
-    return " and ".join(sorted(found)) if is_named else _TITLES[klass]
+    is_named = winner_class is WinnerClass.REDUCED and found
+    return " and ".join(sorted(found)) if is_named else _TITLES[winner_class]
 
 
 def is_applied_inside(knob: str) -> bool:
@@ -126,6 +126,6 @@ def compiles(configuration: Configuration) -> bool:
     return any(value and describe(knob).compiles for knob, value in configuration.settings)
 
 
-def allowed_in(klass: WinnerClass, configuration: Configuration) -> bool:
+def allowed_in(winner_class: WinnerClass, configuration: Configuration) -> bool:
     """Tell whether a winner class allows a configuration."""
-    return _CLASSES.index(winner_class(configuration)) <= _CLASSES.index(klass)
+    return _CLASSES.index(narrowest_class(configuration)) <= _CLASSES.index(winner_class)

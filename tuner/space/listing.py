@@ -7,7 +7,7 @@ from typing import Any
 
 from tuner.record.configuration import Configuration, Value
 from tuner.record.journal import WinnerClass
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import narrowest_class
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space
 
@@ -17,10 +17,10 @@ def upper_size(space: Space) -> int:
     return math.prod(len(knob.choices) for knob in space.knobs)
 
 
-def choices_within(space: Space, klass: WinnerClass) -> dict[str, tuple[Value, ...]]:
+def choices_within(space: Space, winner_class: WinnerClass) -> dict[str, tuple[Value, ...]]:
     """Return the choices of the searched knobs that a winner class allows."""
     return {
-        knob.id: knob.choices if _allows(klass, knob) else (knob.default,)
+        knob.id: knob.choices if _allows(winner_class, knob) else (knob.default,)
         for knob in space.searched
     }
 
@@ -39,7 +39,7 @@ def describe(space: Space) -> list[dict[str, Any]]:
     ]
 
 
-def _allows(klass: WinnerClass, knob: ResolvedKnob) -> bool:
+def _allows(winner_class: WinnerClass, knob: ResolvedKnob) -> bool:
     order = list(WinnerClass)
-    narrowest = winner_class(Configuration(((knob.id, True),)))
-    return order.index(narrowest) <= order.index(klass)
+    narrowest = narrowest_class(Configuration(((knob.id, True),)))
+    return order.index(narrowest) <= order.index(winner_class)

@@ -13,11 +13,11 @@ from tuner.record.events import Warned
 from tuner.record.journal import Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.baselines import Baseline, to_measure
-from tuner.space.catalogue import winner_class
+from tuner.space.catalogue import narrowest_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
 from tuner.study.early import early_verdict
-from tuner.study.explore import try_unions
+from tuner.study.explore import try_combinations
 from tuner.study.ledger import Ledger
 from tuner.study.steps import Aim, Launches, NoTime, Outlook, Steps, ask
 from tuner.study.study import Study
@@ -57,7 +57,7 @@ def measure_baselines(study: Study) -> Steps[None]:
     # profiles list first what gains most as a rule: what unites these comes before the rest
     half = (len(at_first) + 1) // 2
     yield from _measure(study, at_first[:half])
-    yield from try_unions(study)
+    yield from try_combinations(study)
     yield from early_verdict(study)
     yield from _measure(study, at_first[half:])
     leaders = _best_of_each_class(ledger, chosen, first)
@@ -72,7 +72,7 @@ def measure_baselines(study: Study) -> Steps[None]:
     tried = ledger.tried()
     skipped = [name for c, name in at_first if c not in tried]
     elsewhere = {name for c, name in at_others if c not in tried}.difference(skipped)
-    if elsewhere:  # those that no phase launches are told in the end (findings/remarks.py)
+    if elsewhere:  # those that no phase launches are told in the end (findings/warnings.py)
         study.notes.leave_undone(f"to measure {', '.join(sorted(elsewhere))} at every batch")
     is_complete = not skipped and not elsewhere
     study.notes.done(Phase.BASELINES, "all measured" if is_complete else "no time for all")
@@ -113,7 +113,7 @@ def _best_of_each_class(
     ranked = sorted(baselines, key=score, reverse=True)
     best: dict[WinnerClass, Baseline] = {}
     for each in reversed(ranked):
-        best[winner_class(each.configuration)] = each
+        best[narrowest_class(each.configuration)] = each
     return list(best.values())
 
 

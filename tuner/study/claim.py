@@ -29,7 +29,7 @@ class Claim(msgspec.Struct, frozen=True):
     value: Interval | None = None
     rate: Interval | None = None
     """Items per second."""
-    is_unproven: bool = False
+    is_unjustified: bool = False
     """Whether it is faster, and has a costly setting that nothing shows to be needed."""
     disturbed: float = 0.0
     """Share of the slices behind it, the default's included, that something else disturbed."""

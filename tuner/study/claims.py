@@ -31,7 +31,7 @@ from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.store import Store
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
-from tuner.study.leaders import BEHIND
+from tuner.study.leaders import MAX_LAG_SE
 from tuner.study.ledger import Ledger
 from tuner.study.rounds import Loss, LossInRounds, Rounds, Worths
 
@@ -45,8 +45,8 @@ class Claims:
     Between looks nothing is decided. is_interim: at a look before the last one of its extent, which
     has a stricter level. settled: what earlier extents decided, and of what stays so. An arm that
     had an early verdict and is not confirmed again keeps that one.
-    why_unproven: says which costly settings of a configuration nothing shows to be needed, also by
-    what its rounds say is lost without.
+    why_unjustified: says which costly settings of a configuration are not shown to be needed, by
+    the search and by its rounds.
     unmeasured: names a class's recommendations that were never launched.
     """
 
@@ -60,12 +60,12 @@ class Claims:
         *,
         is_interim: bool = False,
         settled: Mapping[WinnerClass, Claim] = MappingProxyType({}),
-        why_unproven: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
+        why_unjustified: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
         unmeasured: Callable[[WinnerClass], Sequence[str]] = lambda _: (),
     ) -> None:
         self._ledger = ledger
         self.objective = ledger.objective
-        self._why_unproven = why_unproven
+        self._why_unproven = why_unjustified
         self._unmeasured = unmeasured
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
@@ -148,14 +148,14 @@ class Claims:
         arms = list(dict.fromkeys(c for values in rounds for c in values))
         return arms, [[values.get(c) for c in arms] for values in rounds]
 
-    def noise_floor(self, klass: WinnerClass) -> float:
+    def noise_floor(self, winner_class: WinnerClass) -> float:
         """Return the noise floor at the replication of what is said of a class."""
-        said_of = self.claim(klass).configuration
+        said_of = self.claim(winner_class).configuration
         return self._noise(said_of).floor(max(len(self.differences(said_of)), LOOKS[0]))
 
     # ---------------------------------------------------------------- verdicts
 
-    def claim(self, klass: WinnerClass) -> Claim:
+    def claim(self, winner_class: WinnerClass) -> Claim:
         """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
 
         Or for any arm that is surely faster than the finalist by the very same rounds. Only one
@@ -163,13 +163,19 @@ class Claims:
         nobody tried it without the others. For a finalist that was left out, or whose costly
         settings the rounds do not show to be needed, another class's too.
         """
-        found = self._settled[klass] if self._stays(klass) else self._of_finalist(klass)
-        is_any = found.verdict == "faster" or found.is_unproven or self._is_left_out(klass)
+        found = (
+            self._settled[winner_class]
+            if self._stays(winner_class)
+            else self._of_finalist(winner_class)
+        )
+        is_any = (
+            found.verdict == "faster" or found.is_unjustified or self._is_left_out(winner_class)
+        )
         among = [c for c in self.arms if c != found.configuration] if is_any else self._others
         allowed = [
-            self.claim_of(klass, other)
+            self.claim_of(winner_class, other)
             for other in among
-            if allowed_in(klass, other) and not self._ledger.unobservable(other)
+            if allowed_in(winner_class, other) and not self._ledger.unobservable(other)
             if not self._ledger.eligible.refusal(other)
         ]
         faster = [
@@ -177,26 +183,26 @@ class Claims:
             for claim in allowed
             if claim.verdict == "faster"
             if found.verdict != "faster" or self.is_ahead(claim.configuration, found.configuration)
-            if not self.why_unproven(claim.configuration)
+            if not self.why_unjustified(claim.configuration)
         ]
         best = max(faster, key=self._standing, default=found)
-        if best is found or self._is_left_out(klass):
-            return self._with_all_measured(klass, best)
+        if best is found or self._is_left_out(winner_class):
+            return self._with_all_measured(winner_class, best)
         why = AHEAD if found.verdict == "faster" else ALONE
-        if found is self._settled.get(klass):
+        if found is self._settled.get(winner_class):
             why = AHEAD_OF_EARLIER
         return msgspec.structs.replace(best, reason=f"{best.reason}, {why}")
 
-    def _of_finalist(self, klass: WinnerClass) -> Claim:
+    def _of_finalist(self, winner_class: WinnerClass) -> Claim:
         """Say what holds for a class's finalist: faster only with no unproven costly setting."""
-        claim = self.claim_of(klass, self._finalists[klass])
-        if claim.verdict != "faster" or not (why := self.why_unproven(claim.configuration)):
+        claim = self.claim_of(winner_class, self._finalists[winner_class])
+        if claim.verdict != "faster" or not (why := self.why_unjustified(claim.configuration)):
             return claim
         return msgspec.structs.replace(
-            claim, verdict="ambiguous", reason=f"it is faster, but {why}", is_unproven=True
+            claim, verdict="ambiguous", reason=f"it is faster, but {why}", is_unjustified=True
         )
 
-    def why_unproven(self, configuration: Configuration) -> str:
+    def why_unjustified(self, configuration: Configuration) -> str:
         """Say which costly settings nothing shows to be needed, rounds included; empty if none."""
         return self._why_unproven(configuration, self.loss_without)
 
@@ -218,22 +224,22 @@ class Claims:
         loss = lead.mean - (score - default[1])
         return Loss(Difference(loss, error, lead.freedom), is_paired=False)
 
-    def _stays(self, klass: WinnerClass) -> bool:
+    def _stays(self, winner_class: WinnerClass) -> bool:
         """Tell whether what earlier extents decided of a class holds.
 
         A winner does, until another arm is surely faster than it; that the default is to be kept,
         until another finalist has had its rounds.
         """
-        if (settled := self._settled.get(klass)) is None:
+        if (settled := self._settled.get(winner_class)) is None:
             return False
-        finalist = self._finalists[klass]
+        finalist = self._finalists[winner_class]
         is_other = not is_default(finalist) and finalist != settled.configuration
         is_tested = is_other and len(self.differences(finalist)) >= LOOKS[0]
         return settled.verdict == "faster" or not is_tested
 
-    def _with_all_measured(self, klass: WinnerClass, claim: Claim) -> Claim:
+    def _with_all_measured(self, winner_class: WinnerClass, claim: Claim) -> Claim:
         """Take it back that the default is to be kept while a recommendation was never launched."""
-        if claim.verdict != "keep_default" or not (lacking := self._unmeasured(klass)):
+        if claim.verdict != "keep_default" or not (lacking := self._unmeasured(winner_class)):
             return claim
         why = f"but there was no time for what is recommended: {', '.join(lacking)}"
         return msgspec.structs.replace(claim, verdict="ambiguous", reason=f"{claim.reason}, {why}")
@@ -243,11 +249,11 @@ class Claims:
         known = self.rounds.series(claim.configuration).known()
         return claim.speedup.low if claim.speedup else 0.0, statistics.fmean(known)
 
-    def claim_of(self, klass: WinnerClass, configuration: Configuration) -> Claim:
+    def claim_of(self, winner_class: WinnerClass, configuration: Configuration) -> Claim:
         """Say what holds for an arm by itself, as one of a class."""
         if is_default(configuration):
-            return self._nothing_better(klass, configuration)
-        if configuration == self._finalists[klass] and self._is_left_out(klass):
+            return self._nothing_better(winner_class, configuration)
+        if configuration == self._finalists[winner_class] and self._is_left_out(winner_class):
             not_yet, never = "it is not confirmed yet", "there was no time to confirm it as well"
             why = not_yet if self._is_before_confirmation else never
             return Claim(configuration, "ambiguous", why)
@@ -318,10 +324,10 @@ class Claims:
         ]
         return disturbed_share(records)
 
-    def _nothing_better(self, klass: WinnerClass, default: Configuration) -> Claim:
+    def _nothing_better(self, winner_class: WinnerClass, default: Configuration) -> Claim:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
-        n = self._ledger.leaders.n_tried(klass)
-        if n == 0 and (n_over := self._ledger.leaders.n_over_bounds(klass)):
+        n = self._ledger.leaders.n_tried(winner_class)
+        if n == 0 and (n_over := self._ledger.leaders.n_over_bounds(winner_class)):
             asked = ", ".join(bound.asked for bound in self.objective.bounds)
             reason = f"all of the {n_over} configurations tried exceed {asked}; the default stays"
             return Claim(default, "ambiguous", reason)
@@ -330,16 +336,16 @@ class Claims:
             if self._ledger.default_is_late:
                 reason += "; even its single requests take longer than the latency bound"
             return Claim(default, "ambiguous", reason)
-        best = self._ledger.leaders.challenger(klass)
+        best = self._ledger.leaders.challenger(winner_class)
         if best is not None and (refusal := self._ledger.eligible.refusal(best)):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {refusal}")
-        if best is not None and (why := self.why_unproven(best)):
+        if best is not None and (why := self.why_unjustified(best)):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {why}")
         if best is not None and self._ledger.unobservable(best):
             reason = f"{self._presented(best)}, which could not be proved"
             return Claim(default, "ambiguous", reason)
-        lag = self._ledger.leaders.lag(klass)
-        scatter = BEHIND * math.sqrt(2) * self.noise.launch_sd
+        lag = self._ledger.leaders.lag(winner_class)
+        scatter = MAX_LAG_SE * math.sqrt(2) * self.noise.launch_sd
         tried = (
             "the one other configuration tried did not come"
             if n == 1
@@ -372,14 +378,18 @@ class Claims:
         what = "configuration nearest to the default" if is_behind else "best candidate"
         return f"the {what} is {challenger.label()}"
 
-    def _is_left_out(self, klass: WinnerClass) -> bool:
-        finalist = self._finalists[klass]
+    def _is_left_out(self, winner_class: WinnerClass) -> bool:
+        finalist = self._finalists[winner_class]
         is_arm = is_default(finalist) or finalist in self.arms or bool(self.differences(finalist))
         return not is_arm and self._ledger.eligible.may_win(finalist)
 
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
-        found = [self._of_finalist(klass) for klass in WinnerClass if self._is_open(klass)]
+        found = [
+            self._of_finalist(winner_class)
+            for winner_class in WinnerClass
+            if self._is_open(winner_class)
+        ]
         return list(
             dict.fromkeys(
                 claim.configuration
@@ -389,12 +399,12 @@ class Claims:
             )
         )
 
-    def _is_open(self, klass: WinnerClass) -> bool:
+    def _is_open(self, winner_class: WinnerClass) -> bool:
         """Tell whether further rounds may change what is said of a class."""
-        finalist, settled = self._finalists[klass], self._settled.get(klass)
+        finalist, settled = self._finalists[winner_class], self._settled.get(winner_class)
         if is_default(finalist) or (settled is not None and settled.configuration == finalist):
             return False
-        own = self._of_finalist(klass)
+        own = self._of_finalist(winner_class)
         if own.verdict != "faster" or settled is None or settled.verdict != "faster":
             return own.verdict == "ambiguous"
         lead = self.lead(finalist, settled.configuration)
@@ -404,8 +414,8 @@ class Claims:
         """Return the earlier winners that arms have to beat, and that take part in the rounds."""
         found = [
             settled.configuration
-            for klass, settled in self._settled.items()
-            if settled.verdict == "faster" and self._finalists[klass] in arms
+            for winner_class, settled in self._settled.items()
+            if settled.verdict == "faster" and self._finalists[winner_class] in arms
         ]
         return [c for c in dict.fromkeys(found) if c in self.arms and c not in arms]
 

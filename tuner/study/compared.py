@@ -36,7 +36,7 @@ def as_run(study: Study) -> Configuration | None:
     if found is None:
         return None
     finalists = {
-        finalist.without(BATCH): finalist for finalist in study.contenders.finalists().values()
+        finalist.without(BATCH): finalist for finalist in study.candidates.finalists().values()
     }
     return finalists.get(bare, found[0])
 
@@ -72,7 +72,7 @@ def _as_finalists(study: Study, baselines: Iterable[Configuration]) -> list[Conf
     Finalists are chosen by what is believed, not by the score: none is confirmed at two batches
     for being both.
     """
-    finalists = {f.without(BATCH): f for f in study.contenders.finalists().values()}
+    finalists = {f.without(BATCH): f for f in study.candidates.finalists().values()}
     return [finalists.get(c.without(BATCH), c) for c in baselines]
 
 
@@ -83,12 +83,12 @@ def never_launched(study: Study) -> list[Baseline]:
     return [b for b in to_measure(study.baselines) if b.configuration not in launched | tried]
 
 
-def unmeasured_baselines(study: Study, klass: WinnerClass) -> list[str]:
+def unmeasured_baselines(study: Study, winner_class: WinnerClass) -> list[str]:
     """Return the names of a class's recommendations that were launched at no batch."""
     return [
         b.name
         for b in never_launched(study)
-        if b.name != AS_RUN and allowed_in(klass, b.configuration)
+        if b.name != AS_RUN and allowed_in(winner_class, b.configuration)
     ]
 
 

@@ -12,6 +12,7 @@ from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import is_default
+from tuner.study.ablation import unjustified_costs
 from tuner.study.claims import Claims
 from tuner.study.compared import (
     as_run,
@@ -20,7 +21,6 @@ from tuner.study.compared import (
     best_baseline,
     confirmation_arms,
 )
-from tuner.study.proofs import unproven
 from tuner.study.settled import claims_by, last_look_level, settled
 from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
@@ -71,8 +71,8 @@ def confirm(study: Study) -> Steps[None]:
 
 def _is_settled(study: Study, claims: Claims, open_arms: Sequence[Configuration]) -> bool:
     """Tell whether there is a winner, and what ships does not depend on further rounds."""
-    is_any = any(claims.claim(klass).verdict == "faster" for klass in WinnerClass)
-    return is_any and study.contenders.finalists()[study.widest] not in open_arms
+    is_any = any(claims.claim(winner_class).verdict == "faster" for winner_class in WinnerClass)
+    return is_any and study.candidates.finalists()[study.widest] not in open_arms
 
 
 def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
@@ -86,7 +86,7 @@ def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
     n_before = len(store.all(RoundDone)) - len(store.current(RoundDone))
     return claims_by(
         study,
-        study.contenders.finalists(),
+        study.candidates.finalists(),
         _chosen(study) if store.current(ArmsChosen) else None,
         settled(study),
         None if n_rounds is None else n_before + n_rounds,
@@ -109,9 +109,9 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
         return _chosen(study)
     before = settled(study)
     finalists = _finalists(study)
-    for klass, claim in before.items():
-        if finalists.get(klass) == claim.configuration:
-            del finalists[klass]
+    for winner_class, claim in before.items():
+        if finalists.get(winner_class) == claim.configuration:
+            del finalists[winner_class]
     won = {k: claim for k, claim in before.items() if claim.verdict == "faster"}
     rivals = [won[k].configuration for k in finalists if k in won]
     best, own = best_baseline(study), as_run(study)
@@ -155,7 +155,7 @@ def _without_costly(study: Study, finalists: Iterable[Configuration]) -> list[Co
     As arms they show it in pairs, and take the finalist's place where it is not.
     """
     return [costly.shorter for finalist in dict.fromkeys(finalists)
-            for costly in unproven(study, finalist).values()]  # fmt: skip
+            for costly in unjustified_costs(study, finalist).values()]  # fmt: skip
 
 
 def _leave_baselines(
@@ -177,8 +177,8 @@ def _leave_baselines(
 def _finalists(study: Study) -> dict[WinnerClass, Configuration]:
     """Return the finalists that may win, but for the default."""
     return {
-        klass: finalist
-        for klass, finalist in study.contenders.finalists().items()
+        winner_class: finalist
+        for winner_class, finalist in study.candidates.finalists().items()
         if not is_default(finalist) and study.ledger.eligible.may_win(finalist)
     }
 
@@ -210,8 +210,8 @@ def _note_round(study: Study, number: int, records: Sequence[LaunchRecord]) -> N
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
     claims = make_claims(study)
     speedups = {}
-    for klass in WinnerClass:
-        interval = claims.claim(klass).speedup
+    for winner_class in WinnerClass:
+        interval = claims.claim(winner_class).speedup
         if interval is not None:
-            speedups[str(klass)] = (interval.point, interval.low, interval.high)
+            speedups[str(winner_class)] = (interval.point, interval.low, interval.high)
     study.listen(RoundEnds(number, speedups))

@@ -12,14 +12,14 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from tuner.launchers.clock import WALL_CLOCK, Clock
-from tuner.measurement.offering import trials_s
+from tuner.measurement.arrival_plan import trials_s
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
 from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
-from tuner.space.catalogue import compiles, winner_class
+from tuner.space.catalogue import compiles, narrowest_class
 from tuner.study.ledger import Ledger
 
 _UNKNOWN_S = 30.0
@@ -147,7 +147,7 @@ class Costs:
                 continue
             configuration = record.request.configuration
             self._ended[configuration].append(record)
-            of_kind[winner_class(configuration), compiles(configuration)].append(record.total_s)
+            of_kind[narrowest_class(configuration), compiles(configuration)].append(record.total_s)
             compiling[compiles(configuration)].append(record.total_s)
         self._kind_cost_s = {kind: statistics.fmean(seconds) for kind, seconds in of_kind.items()}
         self._compiling_cost_s = {is_so: statistics.fmean(s) for is_so, s in compiling.items()}
@@ -165,7 +165,7 @@ class Costs:
             return statistics.fmean(r.total_s for r in self._ended[configuration])
         has_compiler = compiles(configuration)
         of_any_class_s = self._compiling_cost_s.get(has_compiler, self._mean_cost_s)
-        return self._kind_cost_s.get((winner_class(configuration), has_compiler), of_any_class_s)
+        return self._kind_cost_s.get((narrowest_class(configuration), has_compiler), of_any_class_s)
 
     def repeat_s(
         self, configuration: Configuration, *, minimal: bool = False, least: int = 0
@@ -188,7 +188,7 @@ class Costs:
             wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
             needed = min(_RECKONED, wanted)
         needed = max(needed, least, self._passes_for_calls(configuration))
-        arriving_s = trials_s(shortest, self._ledger.objective, in_haste=minimal)
+        arriving_s = trials_s(shortest, self._ledger.objective, minimal=minimal)
         return fixed_s + (arriving_s or needed * slice_s)
 
     def unsliced_s(self, configuration: Configuration) -> float:

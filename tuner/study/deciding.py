@@ -28,12 +28,12 @@ from tuner.study.study import Study
 
 def open_in_extension(study: Study) -> tuple[Claims, list[Configuration]]:
     """Return what is known as an extension begins, and the finalists that it has to decide on."""
-    before, finalists = settled(study), study.contenders.finalists()
+    before, finalists = settled(study), study.candidates.finalists()
     found = [
         c
-        for klass, c in finalists.items()
+        for winner_class, c in finalists.items()
         if not is_default(c) and study.ledger.eligible.may_win(c)
-        if klass not in before or before[klass].configuration != c
+        if winner_class not in before or before[winner_class].configuration != c
     ]
     return claims_by(study, finalists, None, before, None), list(dict.fromkeys(found))
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, expected_half_width
 from tuner.record.configuration import Configuration
 from tuner.record.events import PhaseBegins, RoundEnds, VerdictReached
+from tuner.record.integrity import RESULT
 from tuner.record.journal import EarlyRound, WinnerClass
-from tuner.record.soundness import RESULT
-from tuner.space.catalogue import is_default, winner_class
+from tuner.space.catalogue import is_default, narrowest_class
+from tuner.study.ablation import awaits_rounds
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
-from tuner.study.proofs import awaits_rounds
 from tuner.study.steps import EarlyLook, NoTime, Publish, Steps, ask
 from tuner.study.study import Study
 
@@ -34,7 +34,7 @@ def early_verdict(study: Study) -> Steps[None]:
             return
         study.store.add(EarlyRound(arm, tuple(record.request.id for record in records)))
         study.listen(RoundEnds(number, {}))
-    claim = make_claims(study).claim(winner_class(arm))
+    claim = make_claims(study).claim(narrowest_class(arm))
     is_won = claim.configuration == arm and claim.verdict == "faster"
     if is_won and claim.speedup is not None:
         found = claim.speedup.point, claim.speedup.low, claim.speedup.high
@@ -52,7 +52,7 @@ def _clear_leader(study: Study) -> Configuration | None:
     default = ledger.leaders.default_at_best()
     if default is None or ledger.objective.slo is not None or study.preference.bears_neighbours:
         return None  # a server's rate, or what a neighbour leaves, takes longer rounds
-    leader = study.contenders.contender(
+    leader = study.candidates.candidate(
         WinnerClass.REDUCED,
         lambda c: not is_default(c) and not ledger.unobservable(c) and awaits_rounds(study, c),
     )

@@ -10,7 +10,7 @@ from tuner.study.compared import EXPLAIN_ROUNDS, explained
 from tuner.study.confirm import make_claims
 from tuner.study.forecast import NEIGHBOUR_ROUNDS
 from tuner.study.steps import ExtraRound, NoTime, Round, Steps, ask
-from tuner.study.study import TURNS, Study
+from tuner.study.study import CLASS_ORDER, Study
 from tuner.study.validate import validate, validate_further
 
 _OF_NONE = "where the default's time goes; nothing proved to be faster"
@@ -78,7 +78,7 @@ def _beside(study: Study, configuration: Configuration) -> list[NeighbourRound]:
 def _winners(study: Study) -> list[Configuration]:
     """Return what was confirmed to be faster, what ships by default first."""
     claims = make_claims(study)
-    found = [claims.claim(klass) for klass in TURNS]
+    found = [claims.claim(winner_class) for winner_class in CLASS_ORDER]
     return list(dict.fromkeys(c.configuration for c in found if c.verdict == "faster"))
 
 

@@ -49,10 +49,10 @@ def explore(study: Study) -> Steps[None]:
             break
         for (_, proposal), record in zip(drawn, records, strict=True):
             study.tell(proposal, record)
-        for klass, proposal in drawn:
-            yield from _prove_leader(study, klass)
-            if why := study.search.settle(klass, proposal, study.standing()):
-                turns.settled[klass] = why
+        for winner_class, proposal in drawn:
+            yield from _prove_leader(study, winner_class)
+            if why := study.search.settle(winner_class, proposal, study.search_state()):
+                turns.settled[winner_class] = why
     if not study.n_proposed():
         if len(turns.settled) == len(study.turns):
             study.notes.warn(
@@ -66,7 +66,7 @@ def explore(study: Study) -> Steps[None]:
     study.notes.done(Phase.EXPLORE, reason)
 
 
-def try_unions(study: Study) -> Steps[None]:
+def try_combinations(study: Study) -> Steps[None]:
     """Try what unites the gains so far, of each class a few, before everything is measured.
 
     What two recommendations gain by together is worth more than another recommendation. Once in a
@@ -74,9 +74,9 @@ def try_unions(study: Study) -> Steps[None]:
     """
     if any(trial.source == UNION for trial in study.ledger.trials()):
         return
-    for klass in study.turns:
+    for winner_class in study.turns:
         for _ in range(_FIRST_UNIONS):
-            if (proposal := study.search.unite(klass)) is None:
+            if (proposal := study.search.unite(winner_class)) is None:
                 break
             step = Launch(proposal.configuration, Purpose.SEARCH, Aim.SEARCH, may_prune=True)
             record = yield from ask(step)
@@ -122,26 +122,26 @@ class _Turns:
     def _ask(self) -> tuple[WinnerClass, Proposal] | None:
         """Ask about the class whose turn it is, of those that are open; None if it is exhausted."""
         open_classes = self.open_classes()
-        klass = open_classes[self._turn % len(open_classes)]
+        winner_class = open_classes[self._turn % len(open_classes)]
         self._turn += 1
         try:
-            return klass, self._study.search.ask(klass)
+            return winner_class, self._study.search.ask(winner_class)
         except Exhausted as error:
-            self.settled[klass] = f"exhausted: {error}"
+            self.settled[winner_class] = f"exhausted: {error}"
             return None
 
 
-def _prove_leader(study: Study, klass: WinnerClass) -> Steps[None]:
+def _prove_leader(study: Study, winner_class: WinnerClass) -> Steps[None]:
     """Launch a class's new leader again where its lead may be luck.
 
     The others are compared with it, and around it the search goes on: of many launches the luckiest
     would lead it astray. What launches of one configuration differ by is learnt from this, too.
     """
-    beliefs = study.contenders.beliefs()
-    leader = study.contenders.leader(klass)
+    beliefs = study.candidates.beliefs()
+    leader = study.candidates.leader(winner_class)
     if leader not in beliefs or study.ledger.n_launches(leader) >= PROVED:
         return
-    others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(klass, c)]
+    others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(winner_class, c)]
     lead = beliefs[leader].mean - max(others, default=-math.inf)
     if lead < _CLEARLY * study.ledger.score_sd(leader):
         yield from ask(Launch(leader, Purpose.RACE, Aim.SEARCH))

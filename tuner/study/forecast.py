@@ -21,6 +21,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import GainsAhead
 from tuner.record.journal import Phase, RoundDone
 from tuner.space.catalogue import is_default
+from tuner.study.ablation import costly_settings, is_unmeasured
 from tuner.study.claims import Claims
 from tuner.study.compared import (
     EXPLAIN_ROUNDS,
@@ -32,7 +33,6 @@ from tuner.study.compared import (
 from tuner.study.costs import SAFETY
 from tuner.study.deciding import open_in_extension, rounds_s, rounds_to_decide
 from tuner.study.loadgen import has_loadgen_to_ask
-from tuner.study.proofs import costly_settings, is_unmeasured
 from tuner.study.study import Study
 
 NEIGHBOUR_ROUNDS = 4
@@ -131,7 +131,7 @@ class Forecast:
         study = self._study
         if not study.store.n_extensions:
             return 0.0
-        finalists = tuple(study.contenders.finalists().values())
+        finalists = tuple(study.candidates.finalists().values())
         known = finalists, len(study.store.all(RoundDone))
         if self._open is None or self._open[0] != known:  # the same before every launch of a search
             claims, arms = open_in_extension(study)
@@ -163,7 +163,7 @@ class Forecast:
 
         Nothing without a profiler, or where it takes too large a share.
         """
-        finalists = self._study.contenders.finalists()
+        finalists = self._study.candidates.finalists()
         arms = confirmation_arms(self._study, [finalists[self._study.widest]])
         if not (profiling_s := self.profiling_s(arms)):
             return 0.0
@@ -172,7 +172,7 @@ class Forecast:
 
     def compared(self) -> list[Configuration]:
         """Return what the confirmation compares with the default at the least."""
-        finalists = self._study.contenders.finalists()
+        finalists = self._study.candidates.finalists()
         return [*finalists.values(), *self._main_baselines()]
 
     def _main_baselines(self) -> list[Configuration]:
@@ -192,7 +192,7 @@ class Forecast:
         """Tell whether a first look should find every finalist faster than the default."""
         ledger = self._study.ledger
         default = ledger.leaders.default_at_best()
-        finalists = [c for c in self._study.contenders.finalists().values() if not is_default(c)]
+        finalists = [c for c in self._study.candidates.finalists().values() if not is_default(c)]
         if default is None or not finalists:
             return False
         sd, n_arms = ledger.estimates.launch_sd, len(set(finalists))
@@ -216,7 +216,7 @@ class Forecast:
         """Return the seconds of minimising: finalists again, each setting away, then several."""
         study = self._study
         # in a fixed order: sums of the same seconds in another one differ in their last digits
-        finalists = dict.fromkeys(study.contenders.finalists().values())
+        finalists = dict.fromkeys(study.candidates.finalists().values())
         shorter = dict.fromkeys(c for f in finalists for c in study.removals(f).values())
         cost_s, ledger = self.costs.launch_s, study.ledger
         one_by_one = [cost_s(c) for c in shorter if ledger.score(c) is None]
@@ -233,7 +233,7 @@ class Forecast:
         # a dict keeps the order, on which the last digits of the sum depend
         wanted = {
             costly.shorter: True
-            for finalist in study.contenders.finalists().values()
+            for finalist in study.candidates.finalists().values()
             for costly in costly_settings(study, finalist).values()
             if is_unmeasured(study, costly.shorter)
         }
@@ -257,7 +257,7 @@ class Forecast:
         if not has_loadgen_to_ask(study) or not is_installed():
             return 0.0
         default = study.ledger.leaders.default_at_best()
-        asked = [study.contenders.finalists()[study.widest]]
+        asked = [study.candidates.finalists()[study.widest]]
         if default is not None and not study.ledger.default_is_late:
             asked.append(default[0])
         scores = [(c, study.ledger.score(c)) for c in dict.fromkeys(asked)]

@@ -13,7 +13,7 @@ from tuner.space.catalogue import allowed_in, is_default
 if TYPE_CHECKING:
     from tuner.study.ledger import Ledger
 
-BEHIND = 3.0
+MAX_LAG_SE = 3.0
 """What lags behind the default by more standard errors than this is not confirmed any more."""
 
 
@@ -24,33 +24,35 @@ class Leaders:
         self._ledger = ledger
         self._measured: dict[tuple[int, WinnerClass], dict[Configuration, float]] = {}
 
-    def n_tried(self, klass: WinnerClass) -> int:
+    def n_tried(self, winner_class: WinnerClass) -> int:
         """Return how many configurations of a class, the default apart, were measured."""
         good = (Outcome.MEASURED, Outcome.PRUNED)
         return sum(
-            allowed_in(klass, t.configuration) and not is_default(t.configuration)
+            allowed_in(winner_class, t.configuration) and not is_default(t.configuration)
             for t in self._ledger.trials()
             if t.ending.outcome in good and not self._ledger.eligible.over_bound(t.configuration)
         )
 
-    def n_over_bounds(self, klass: WinnerClass) -> int:
+    def n_over_bounds(self, winner_class: WinnerClass) -> int:
         """Return how many configurations of a class lie beyond a bound."""
         over = (t.configuration for t in self._ledger.trials())
-        return sum(allowed_in(klass, c) and bool(self._ledger.eligible.over_bound(c)) for c in over)
+        return sum(
+            allowed_in(winner_class, c) and bool(self._ledger.eligible.over_bound(c)) for c in over
+        )
 
-    def measured(self, klass: WinnerClass) -> dict[Configuration, float]:
+    def measured(self, winner_class: WinnerClass) -> dict[Configuration, float]:
         """Return the score of every configuration that may win a class.
 
         Measured to the end, its outputs checked, never failed since, and within all bounds.
         """
         trials = self._ledger.trials()
-        key = len(trials), klass
+        key = len(trials), winner_class
         if key not in self._measured:  # asked for many times between two launches
             candidates = (t.configuration for t in trials if t.ending.outcome is Outcome.MEASURED)
             self._measured[key] = {
                 c: score
                 for c in candidates
-                if allowed_in(klass, c) and (score := self._ledger.score(c)) is not None
+                if allowed_in(winner_class, c) and (score := self._ledger.score(c)) is not None
                 if self._ledger.eligible.may_win(c)
             }
         return self._measured[key]
@@ -66,9 +68,9 @@ class Leaders:
         within = [c for c in at_batches if not self._ledger.eligible.is_beyond(c)]
         return self.best(within) or self.best(at_batches)
 
-    def best_in(self, klass: WinnerClass) -> tuple[Configuration, float] | None:
+    def best_in(self, winner_class: WinnerClass) -> tuple[Configuration, float] | None:
         """Return the best measured configuration that a class allows."""
-        return max(self.measured(klass).items(), key=lambda pair: pair[1], default=None)
+        return max(self.measured(winner_class).items(), key=lambda pair: pair[1], default=None)
 
     def best(self, candidates: list[Configuration]) -> tuple[Configuration, float] | None:
         """Return the highest-scoring candidate; None if none was measured."""
@@ -77,7 +79,7 @@ class Leaders:
 
     def challenger(
         self,
-        klass: WinnerClass,
+        winner_class: WinnerClass,
         allows: Callable[[Configuration], bool] = lambda _: True,
         rank: Mapping[Configuration, float] | None = None,
     ) -> Configuration | None:
@@ -87,26 +89,26 @@ class Leaders:
         believed of each, where that is more than its score.
         """
         default = self.default_at_best()
-        best = self._best_other(klass, allows, rank)
+        best = self._best_other(winner_class, allows, rank)
         if best is not None and self._ledger.default_is_silent:
             return best[0]
         if best is None or default is None:
             return None
         lag = default[1] - best[1]
-        return best[0] if lag < BEHIND * self._ledger.noise(best[0], default[0]) else None
+        return best[0] if lag < MAX_LAG_SE * self._ledger.noise(best[0], default[0]) else None
 
-    def lag(self, klass: WinnerClass) -> float | None:
+    def lag(self, winner_class: WinnerClass) -> float | None:
         """Return by how much (log) a class's best is behind the default; None if unknown."""
-        default, best = self.default_at_best(), self._best_other(klass, lambda _: True, None)
+        default, best = self.default_at_best(), self._best_other(winner_class, lambda _: True, None)
         return default[1] - best[1] if default and best else None
 
     def _best_other(
         self,
-        klass: WinnerClass,
+        winner_class: WinnerClass,
         allows: Callable[[Configuration], bool],
         rank: Mapping[Configuration, float] | None,
     ) -> tuple[Configuration, float] | None:
-        scores = self.measured(klass)
+        scores = self.measured(winner_class)
         order = scores if rank is None else rank
         others = [c for c in scores if not is_default(c) and allows(c)]
         best = max(others, key=lambda c: order.get(c, scores[c]), default=None)

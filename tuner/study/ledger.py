@@ -16,7 +16,7 @@ from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.eligibility import Eligibility
 from tuner.study.leaders import Leaders
-from tuner.study.prices import prices_of
+from tuner.study.resource_costs import resource_costs_of
 
 
 class Ledger:
@@ -46,7 +46,9 @@ class Ledger:
         """Estimate everything again."""
         self.estimates = Estimates(self._store.launches, self.objective)
         launches = self._store.launches.values()
-        self.prices = prices_of(r for r in launches if r.request.purpose not in UNPACED)
+        self.resource_costs = resource_costs_of(
+            r for r in launches if r.request.purpose not in UNPACED
+        )
         """What configurations cost in memory and time per call, by launches of the search; those of
         the confirmation choose nothing."""
         self.version += 1

@@ -10,21 +10,21 @@ from tuner.record.configuration import Configuration
 from tuner.record.journal import FinalistNamed, Phase, WinnerClass
 from tuner.record.launch import Purpose
 from tuner.space.catalogue import allowed_in, is_default
-from tuner.study.ledger import Ledger
-from tuner.study.neighbours import is_fragile
-from tuner.study.proofs import (
+from tuner.study.ablation import (
     awaits_rounds,
     costly_settings,
     is_unmeasured,
-    looks_needed,
-    lost,
+    score_loss,
+    seems_necessary,
     tolerance,
-    unproven,
-    why_unproven,
+    unjustified_costs,
+    why_unjustified,
 )
+from tuner.study.ledger import Ledger
+from tuner.study.neighbours import is_fragile
 from tuner.study.settled import settled
 from tuner.study.steps import Aim, Launch, NoTime, Steps, TimeShare, ask
-from tuner.study.study import TURNS, Study
+from tuner.study.study import CLASS_ORDER, Study
 
 _MAX_LAUNCHES = 3
 
@@ -49,42 +49,44 @@ def minimise(study: Study) -> Steps[None]:
     study.notes.enter(Phase.MINIMISE, "each setting of the finalists away, one by one")
     is_complete = True
     notes = study.store.current(FinalistNamed)
-    finalists = study.contenders.finalists()
-    reduced = {note.klass for note in notes if note.phase is Phase.MINIMISE}
+    finalists = study.candidates.finalists()
+    reduced = {note.winner_class for note in notes if note.phase is Phase.MINIMISE}
     reduced |= {k for k, claim in settled(study).items() if claim.configuration == finalists[k]}
-    waiting = [klass for klass in TURNS if klass not in reduced]  # else by a stopped session
-    reductions = [_Reduction(study, finalists[klass]) for klass in waiting]
+    waiting = [
+        winner_class for winner_class in CLASS_ORDER if winner_class not in reduced
+    ]  # else by a stopped session
+    reductions = [_Reduction(study, finalists[winner_class]) for winner_class in waiting]
     by_class = dict(zip(waiting, reductions, strict=True))
     by_gain = sorted(waiting, key=lambda k: _worth(study, finalists[k]), reverse=True)
-    for n, klass in enumerate(by_gain):
-        yield from by_class[klass].drop_costly(TimeShare(len(waiting) - n))
-    for klass in by_gain:  # what the others' shares left: unproven, a finalist is refused
-        yield from by_class[klass].drop_costly(TimeShare(1))
+    for n, winner_class in enumerate(by_gain):
+        yield from by_class[winner_class].drop_costly(TimeShare(len(waiting) - n))
+    for winner_class in by_gain:  # what the others' shares left: unproven, a finalist is refused
+        yield from by_class[winner_class].drop_costly(TimeShare(1))
     unproven_ones: dict[WinnerClass, tuple[Configuration, list[str]]] = {}
-    for n, (klass, reduction) in enumerate(by_class.items()):
+    for n, (winner_class, reduction) in enumerate(by_class.items()):
         shortest, removed = yield from reduction.carry_out(TimeShare(len(waiting) - n))
         if removed and (yield from is_fragile(study, shortest)):
-            shortest, removed = finalists[klass], []
+            shortest, removed = finalists[winner_class], []
         is_complete = is_complete and reduction.is_complete
         if why_not(study, shortest):
-            unproven_ones[klass] = (shortest, removed)
+            unproven_ones[winner_class] = (shortest, removed)
         else:
-            study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
+            study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, shortest, tuple(removed)))
     refused: list[WinnerClass] = []
-    for klass in filter(unproven_ones.__contains__, by_gain):
-        shortest, removed = unproven_ones[klass]
-        others = (f for k, f in study.contenders.finalists().items() if k is not klass)
-        proved, dropped = yield from by_class[klass].prove(shortest, removed, others)
+    for winner_class in filter(unproven_ones.__contains__, by_gain):
+        shortest, removed = unproven_ones[winner_class]
+        others = (f for k, f in study.candidates.finalists().items() if k is not winner_class)
+        proved, dropped = yield from by_class[winner_class].prove(shortest, removed, others)
         if proved == shortest or not (yield from is_fragile(study, proved)):
             shortest, removed = proved, dropped
         if why := why_not(study, shortest):
             if study.ledger.leaders.beats_default(shortest):
                 study.notes.warn(f"{shortest.label()} is not recommended: {why}", is_passing=True)
-            refused.append(klass)
+            refused.append(winner_class)
             continue
-        study.store.add(FinalistNamed(Phase.MINIMISE, klass, shortest, tuple(removed)))
-    for klass in refused:  # last: what was measured for the others may stand in here too
-        study.store.add(FinalistNamed(Phase.MINIMISE, klass, _stand_in(study, klass)))
+        study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, shortest, tuple(removed)))
+    for winner_class in refused:  # last: what was measured for the others may stand in here too
+        study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, _stand_in(study, winner_class)))
     if not is_complete:
         study.notes.leave_undone(
             "to try without each setting (a winner may hold some that do nothing)"
@@ -100,7 +102,7 @@ def why_not(study: Study, configuration: Configuration) -> str:
     unseen = why_unseen(study, configuration)
     if unseen or awaits_rounds(study, configuration):
         return unseen
-    return why_unproven(study, configuration)
+    return why_unjustified(study, configuration)
 
 
 def why_unseen(study: Study, configuration: Configuration) -> str:
@@ -116,18 +118,18 @@ def why_unseen(study: Study, configuration: Configuration) -> str:
     )
 
 
-def _stand_in(study: Study, klass: WinnerClass) -> Configuration:
+def _stand_in(study: Study, winner_class: WinnerClass) -> Configuration:
     """Return what takes a refused finalist's place: the best with nothing unseen or unproven.
 
     Of what the search tried, and of what is left of the other classes' finalists.
     """
-    tried = study.contenders.contender(
-        klass, lambda c: not study.ledger.unobservable(c) and not unproven(study, c)
+    tried = study.candidates.candidate(
+        winner_class, lambda c: not study.ledger.unobservable(c) and not unjustified_costs(study, c)
     )
     left = [
         c
-        for c in study.contenders.finalists().values()
-        if allowed_in(klass, c) and not why_not(study, c)
+        for c in study.candidates.finalists().values()
+        if allowed_in(winner_class, c) and not why_not(study, c)
     ]
     return max((tried, *left), key=lambda c: _worth(study, c))
 
@@ -175,7 +177,7 @@ class _Reduction:
             is_clear = yield from self._make_clear(shorter, is_costly=True)
             self.is_complete = self.is_complete and is_clear
             is_measured = not is_unmeasured(study, shorter)
-            if is_measured and not looks_needed(study, self._finalist, shorter):
+            if is_measured and not seems_necessary(study, self._finalist, shorter):
                 self._finalist = shorter
                 self._dropped.append(knob)
 
@@ -241,7 +243,7 @@ class _Reduction:
         setting only has to look needed.
         """
         while (due := self._due(shorter)) is not None:
-            if is_costly and looks_needed(self._study, self._finalist, shorter):
+            if is_costly and seems_necessary(self._study, self._finalist, shorter):
                 return True
             if not (yield from self._launch(due)):
                 return False
@@ -262,7 +264,7 @@ class _Reduction:
         """
         study = self._study
         is_clear = yield from self._make_clear(shorter)
-        loss = lost(study.ledger, self._finalist, shorter)
+        loss = score_loss(study.ledger, self._finalist, shorter)
         if not study.ledger.eligible.may_win(shorter) or (
             loss is not None and loss > tolerance(study)
         ):
@@ -308,7 +310,7 @@ def launch_due(
     """
     if any(ledger.eligible.has_failed(c) for c in (shorter, full)):
         return None
-    loss = lost(ledger, full, shorter)
+    loss = score_loss(ledger, full, shorter)
     if loss is None:
         return shorter
     least = min((full, shorter), key=ledger.n_launches)

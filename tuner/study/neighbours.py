@@ -54,6 +54,6 @@ def _unprobed(study: Study) -> Configuration | None:
     default = study.ledger.leaders.default_at_best()
     if default is not None and study.ledger.eligible.default_kept() is None:
         return default[0]
-    candidates = [study.contenders.contender(klass) for klass in WinnerClass]
+    candidates = [study.candidates.candidate(winner_class) for winner_class in WinnerClass]
     unseen = [c for c in candidates if not is_default(c) and study.ledger.eligible.kept(c) is None]
     return unseen[0] if unseen else None

@@ -278,7 +278,7 @@ class Planner:
         what each setting of the recommended winner is worth. Where no verdict fits, the first two.
         """
         study, forecast, total_s = self._study, self._forecast, self._study.budget.granted_s
-        finalists = study.contenders.finalists()
+        finalists = study.candidates.finalists()
         minimising_s = min(forecast.minimising_s(), _MINIMISE_SHARE * total_s)
         race_s = _RACE_LAUNCHES * max(forecast.costs.launch_s(c) for c in finalists.values())
         if forecast.is_out_of_reach():

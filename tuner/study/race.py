@@ -39,17 +39,17 @@ def race(study: Study) -> Steps[None]:
             study.notes.warn(f"{runner.label()} failed when it was launched again, and is out")
     yield from probe_finalists(study)
     before = settled_finalists(study)
-    for klass in WinnerClass:
-        found = FinalistNamed(Phase.RACE, klass, study.contenders.contender(klass))
-        if klass in before and not _is_better(study, found, before[klass]):
-            found = before[klass]
+    for winner_class in WinnerClass:
+        found = FinalistNamed(Phase.RACE, winner_class, study.candidates.candidate(winner_class))
+        if winner_class in before and not _is_better(study, found, before[winner_class]):
+            found = before[winner_class]
         study.store.add(found)
     study.notes.done(Phase.RACE, reason)
 
 
 def _is_better(study: Study, finalist: FinalistNamed, before: FinalistNamed) -> bool:
     """Tell whether a finalist is believed to be worth a comparison with what was decided before."""
-    believed = study.contenders.believed()
+    believed = study.candidates.believed()
     new, old = (believed.get(named.configuration) for named in (finalist, before))
     return new is not None and (old is None or new > old + SLACK)
 
@@ -57,20 +57,20 @@ def _is_better(study: Study, finalist: FinalistNamed, before: FinalistNamed) -> 
 def _due(study: Study) -> list[Configuration]:
     """Return what to launch again: of every open class, the leader or its closest challenger."""
     found = []
-    for klass in study.turns:
-        pair = _open_pair(study, klass)
+    for winner_class in study.turns:
+        pair = _open_pair(study, winner_class)
         due = [c for c in pair if study.ledger.n_launches(c) < _MAX_LAUNCHES]
         if due:
             found.append(min(due, key=study.ledger.n_launches))
     return found
 
 
-def _open_pair(study: Study, klass: WinnerClass) -> list[Configuration]:
+def _open_pair(study: Study, winner_class: WinnerClass) -> list[Configuration]:
     """Return a class's leader and who may yet be faster by more than the slack, if anybody."""
-    beliefs = {c: b for c, b in study.contenders.beliefs().items() if allowed_in(klass, c)}
+    beliefs = {c: b for c, b in study.candidates.beliefs().items() if allowed_in(winner_class, c)}
     if not beliefs:
         return []
-    leader = study.contenders.leader(klass)
+    leader = study.candidates.leader(winner_class)
     if leader not in beliefs:
         return []
 

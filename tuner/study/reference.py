@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tuner.launchers.asking import Waiting
+from tuner.launchers.asking import Deadline
 from tuner.launchers.describe import make_reference
 from tuner.launchers.testbed import Testbed
 from tuner.record.journal import ReferenceNoted
@@ -25,7 +25,7 @@ from tuner.study.study import Study
 def provide_reference(
     study: Study,
     workload: Workload,
-    waiting: Waiting,
+    waiting: Deadline,
     gpu: str,
     testbed: Testbed,
 ) -> None:

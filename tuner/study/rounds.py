@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import msgspec
 
+from tuner.measurement.arrival_plan import is_conclusive
 from tuner.measurement.confirmation import ArmSeries, Difference, plain_interval
 from tuner.measurement.estimates import counts, round_worths
-from tuner.measurement.offering import is_told
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
 from tuner.record.journal import EarlyRound, NeighbourRound, RoundDone
@@ -80,7 +80,7 @@ class Rounds:
             worths[configuration]
             for worths, arms in zip(self.worths, self.launches, strict=True)
             if configuration in arms and counts(arms[configuration])
-            if is_told(arms[configuration], self._objective)
+            if is_conclusive(arms[configuration], self._objective)
         ]
         return sum(worth is not None for worth in measured), len(measured)
 

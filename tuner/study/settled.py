@@ -23,10 +23,10 @@ from tuner.record.journal import (
 )
 from tuner.record.store import Store
 from tuner.space.catalogue import is_default
+from tuner.study.ablation import why_unjustified
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.compared import unmeasured_baselines
-from tuner.study.proofs import why_unproven
 from tuner.study.study import Study
 
 
@@ -42,26 +42,26 @@ def settled(study: Study) -> Mapping[WinnerClass, Claim]:
         n_rounds += len(store.extents[number][RoundDone])
         if (chosen := _looked_at(store, number)) is None:
             continue
-        finalists = study.contenders.finalists()
-        finalists |= {n.klass: n.configuration for n in store.extents[number][FinalistNamed]}
+        finalists = study.candidates.finalists()
+        finalists |= {n.winner_class: n.configuration for n in store.extents[number][FinalistNamed]}
         claims = claims_by(study, finalists, chosen, dict(found), n_rounds)
-        for klass in WinnerClass:
-            claim = claims.claim(klass)
+        for winner_class in WinnerClass:
+            claim = claims.claim(winner_class)
             if claim.verdict != "ambiguous" and not is_default(claim.configuration):
-                found[klass] = claim
+                found[winner_class] = claim
     return found
 
 
 def settled_finalists(study: Study) -> dict[WinnerClass, FinalistNamed]:
     """Return how the configurations of the decided claims were named last, by class."""
     found = {}
-    for klass, claim in settled(study).items():
+    for winner_class, claim in settled(study).items():
         named = [
             n for n in study.store.all(FinalistNamed) if n.configuration == claim.configuration
         ]
-        of_class = [n for n in named if n.klass is klass]
+        of_class = [n for n in named if n.winner_class is winner_class]
         removed = of_class[-1].removed if of_class else ()
-        found[klass] = FinalistNamed(Phase.RACE, klass, claim.configuration, removed)
+        found[winner_class] = FinalistNamed(Phase.RACE, winner_class, claim.configuration, removed)
     return found
 
 
@@ -102,6 +102,6 @@ def claims_by(
         n_rounds=n_rounds,
         is_interim=is_interim,
         settled=before,
-        why_unproven=partial(why_unproven, study),
-        unmeasured=lambda klass: unmeasured_baselines(study, klass),
+        why_unjustified=partial(why_unjustified, study),
+        unmeasured=lambda winner_class: unmeasured_baselines(study, winner_class),
     )

@@ -18,33 +18,33 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.search.proposals import Proposal
 from tuner.search.search import Search
-from tuner.search.settling import Standing
+from tuner.search.terminator import SearchState
 from tuner.space.baselines import Baseline
-from tuner.space.catalogue import class_title, is_default, winner_class
+from tuner.space.catalogue import class_title, is_default, narrowest_class
 from tuner.space.space import Space
-from tuner.study.contenders import Contenders
+from tuner.study.candidates import Candidates
 from tuner.study.costs import Budget, Costs
 from tuner.study.ledger import Ledger
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of
-from tuner.study.prices import CostRule
+from tuner.study.resource_costs import CostRule
 
 LONG_BUDGET_S = 1800.0
 """Of an extent. From here on every baseline is confirmed, and the recommendation is minimal within
 1 %."""
-TURNS = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
+CLASS_ORDER = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MOST_AT_ONCE = 4
 """Launches prepared side by side, however many cores there are: each is decided on without what the
 others will tell, of what works and of what it costs."""
 _FEW_LAUNCHES = 5
 """Launches of the default: with less time than these take, nothing is launched beside it."""
-HOPELESS = 0.5
+PRUNE_RATIO = 0.5
 """Share of the default's speed: a proposal slower than this is not measured to its end."""
 _CLEARLY_WORSE = 0.1
 """Logarithm. Stop a launch after its first slice if it is this much worse than the leader of its
 class: 34 where the leader does 38 items/s."""
-_SURELY = 4.0
+_PRUNE_Z = 4.0
 """Standard errors that this gap must be wide as well: one slice alone is noisy."""
 
 
@@ -64,7 +64,7 @@ class Study:
         listen: Listener,
         widest: WinnerClass = WinnerClass.SAME,
         *,
-        turns: tuple[WinnerClass, ...] = TURNS,
+        turns: tuple[WinnerClass, ...] = CLASS_ORDER,
         guesses: Sequence[Configuration] = (),
     ) -> None:
         self.store = store
@@ -77,7 +77,7 @@ class Study:
         self.budget = budget
         self.listen = listen
         self.notes = Notes(store, listen)
-        self.contenders = Contenders(store, ledger, search)
+        self.candidates = Candidates(store, ledger, search)
         self.widest = widest
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
         self.turns = turns
@@ -196,14 +196,16 @@ class Study:
         is worth more either.
         """
         default = self.ledger.leaders.default_at_best()
-        leader = self.contenders.beliefs().get(self.contenders.leader(winner_class(configuration)))
+        leader = self.candidates.beliefs().get(
+            self.candidates.leader(narrowest_class(configuration))
+        )
         if default is None or leader is None:
             return -math.inf
         scatter = self.ledger.estimates.scatter
         noise = math.hypot(self.ledger.estimates.launch_sd, scatter.within, leader.sd)
-        hopeless = default[1] + math.log(HOPELESS)
+        hopeless = default[1] + math.log(PRUNE_RATIO)
         if not self.preference.bears_neighbours:  # else what is behind a leader that collapses wins
-            hopeless = max(hopeless, leader.mean - max(_CLEARLY_WORSE, _SURELY * noise))
+            hopeless = max(hopeless, leader.mean - max(_CLEARLY_WORSE, _PRUNE_Z * noise))
         # scores have the machine's drift taken out, a slice that is measured now has not
         return hopeless + self.ledger.estimates.swing(self.bench.pacer.block())
 
@@ -269,21 +271,29 @@ class Study:
 
     def _name_leaders(self) -> None:
         """Say which configuration of each class is above the default, if any is."""
-        for klass in WinnerClass:
-            leader = self.ledger.leaders.best_in(klass)
-            if leader is None or is_default(leader[0]) or winner_class(leader[0]) is not klass:
+        for winner_class in WinnerClass:
+            leader = self.ledger.leaders.best_in(winner_class)
+            if (
+                leader is None
+                or is_default(leader[0])
+                or narrowest_class(leader[0]) is not winner_class
+            ):
                 continue
             ratio = self.ledger.ratio(leader[0])
             if ratio is not None and ratio > 1:
-                name = class_title(klass, leader[0])
-                self.listen(BestSoFar(leader[0].label(), ratio, str(klass), name))
+                name = class_title(winner_class, leader[0])
+                self.listen(BestSoFar(leader[0].label(), ratio, str(winner_class), name))
 
-    def standing(self) -> Standing:
+    def search_state(self) -> SearchState:
         """Return how the study stands, as far as the search asks to settle a class."""
         ledger = self.ledger
-        leaders = {klass: ledger.leaders.best_in(klass) for klass in self.turns}
-        return Standing(
-            leaders={klass: best for klass, best in leaders.items() if best is not None},
+        leaders = {
+            winner_class: ledger.leaders.best_in(winner_class) for winner_class in self.turns
+        }
+        return SearchState(
+            leaders={
+                winner_class: best for winner_class, best in leaders.items() if best is not None
+            },
             floor=ledger.floor(),
             launch_sd=ledger.estimates.launch_sd,
             used_s=self.budget.used_s(),

@@ -55,7 +55,7 @@ def note_transfer(study: Study) -> None:
     """Note what came of listening to them, and warn where they misled."""
     if not study.search.heard().studies:
         return
-    study.contenders.beliefs()  # by everything that was measured
+    study.candidates.beliefs()  # by everything that was measured
     heard = study.search.heard()
     study.store.add(
         TransferNoted(

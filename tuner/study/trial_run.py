@@ -15,7 +15,7 @@ import msgspec
 
 from tuner.errors import NothingMeasured
 from tuner.host.identity import Host
-from tuner.launchers.asking import Waiting
+from tuner.launchers.asking import Deadline
 from tuner.launchers.describe import make_reference
 from tuner.launchers.testbed import Testbed
 from tuner.measurement.bench import Bench, bench_on
@@ -130,7 +130,7 @@ def trial_runs(
                 workload.seed,
                 store.reference_path,
                 workload.card.n_reference_inputs(),
-                Waiting(left_s(), listen, is_strict=True),
+                Deadline(left_s(), listen, is_strict=True),
                 gpu_of(workload.device, host),
                 testbed=testbed,
             )

@@ -19,15 +19,15 @@ import msgspec
 
 from tuner.errors import NothingMeasured, UsageError
 from tuner.host.identity import Host
-from tuner.launchers.asking import Waiting
+from tuner.launchers.asking import Deadline
 from tuner.launchers.describe import make_reference
 from tuner.launchers.memory import RESIDENT_SHARE
 from tuner.launchers.testbed import Testbed
+from tuner.measurement.arrival_plan import is_conclusive
 from tuner.measurement.bench import bench_on
 from tuner.measurement.confirmation import ALPHA, FIRST_LOOK, LOOKS, t_interval
 from tuner.measurement.estimates import round_worths
-from tuner.measurement.offering import is_told
-from tuner.measurement.quiet import WAITING_SHARE
+from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import Scatter
 from tuner.record.configuration import Configuration, Value
 from tuner.record.events import Listener, PhaseBegins, RoundEnds, TimeLeft
@@ -227,7 +227,7 @@ class _Trial:
             workload.seed,
             self._store.reference_path,
             workload.card.n_reference_inputs(),
-            Waiting(self._left_s(), self._listen, is_strict=True),
+            Deadline(self._left_s(), self._listen, is_strict=True),
             gpu_of(workload.device, self._host),
             secrets.randbits(56),  # what the study's sample left out may be wrong
             self._facts.answers_with,
@@ -284,7 +284,7 @@ class _Trial:
 
     def _kept(self, record: LaunchRecord, worth: float | None) -> bool | None:
         """Return whether a launch kept within the latency bound; None if it does not tell."""
-        tells = _was_measured(record) and is_told(record, self._objective)
+        tells = _was_measured(record) and is_conclusive(record, self._objective)
         return worth is not None if tells else None
 
     def _note_failure(self, failed: LaunchRecord, n_before: int) -> None:

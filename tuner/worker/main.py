@@ -45,8 +45,8 @@ from tuner.record.protocol import (
     WarmUp,
 )
 from tuner.record.workload import ModelCard, ModelRef
-from tuner.worker.company import Orders
 from tuner.worker.gallery.sources import card_of, cards_of
+from tuner.worker.instance_barrier import Orders
 from tuner.worker.session import Session, WrongOutput
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from tuner.host.secrets import redacted
 from tuner.record.headers import without_names
 from tuner.record.protocol import Placed
 from tuner.record.workload import ModelRef
-from tuner.worker.asking import (
+from tuner.worker.evidence.program import Sighting
+from tuner.worker.http_client import (
     WATCHED_EVERY_S,
     Body,
     Client,
@@ -31,7 +32,6 @@ from tuner.worker.asking import (
     Unreachable,
     clock,
 )
-from tuner.worker.evidence.program import Sighting
 from tuner.worker.program import environment_of_program
 
 PORT = "{port}"
@@ -128,10 +128,10 @@ class Server:
 
         That raises Silent where there is nothing to wait for.
         """
-        began, idle_since, used_s, is_told = clock(), clock(), math.inf, False
+        began, idle_since, used_s, is_conclusive = clock(), clock(), math.inf, False
 
         def look() -> None:
-            nonlocal idle_since, used_s, is_told
+            nonlocal idle_since, used_s, is_conclusive
             seen.look(self.pid)
             self.check_alive()
             now, before_s = clock(), used_s
@@ -143,9 +143,9 @@ class Server:
             elif now - began > _LOADING_S:
                 did = f"its processes have worked for {_LOADING_S:.0f} s"
             else:
-                if not is_told:
+                if not is_conclusive:
                     tell(f"waiting for {self.url}, which takes the request and has not answered")
-                    is_told = True
+                    is_conclusive = True
                 return
             raise Silent(f"{self.shown} takes requests at {self.url} and does not answer: {did}")
 

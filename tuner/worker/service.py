@@ -51,13 +51,13 @@ from tuner.record.protocol import (
 from tuner.record.serving import Level, Served
 from tuner.record.workload import SERVICE, ModelFacts, ModelRef
 from tuner.worker import answers
-from tuner.worker.asking import Body, Client, Overrun, clock, read_requests
-from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.program import Sighting, memory_of
+from tuner.worker.http_client import Body, Client, Overrun, clock, read_requests
+from tuner.worker.instance_barrier import InstanceBarrier, Orders
 from tuner.worker.own_server import LOG, Server, digest_of
 from tuner.worker.program import card_of_started, observed
-from tuner.worker.scenarios.line import due_of
+from tuner.worker.scenarios.request_queue import due_of
 from tuner.worker.scenarios.timing import Begun, slice_of, until_steady
 from tuner.worker.session import WrongOutput
 
@@ -82,7 +82,7 @@ class ServiceSession:
 
     def __init__(self, tell: Callable[[str], None], orders: Orders) -> None:
         self._tell = tell
-        self._company = Company(orders, tell)
+        self._company = InstanceBarrier(orders, tell)
         self._watch = Watch(of=self._own_pids)
         self._placed: Placed | None = None
         self._settings: dict[str, Value] = {}
@@ -175,7 +175,7 @@ class ServiceSession:
         return Idle() if taken is None else Measured(taken)
 
     def _in_closed_loop(
-        self, order: Measure, batching: Batching | None, company: Company | None
+        self, order: Measure, batching: Batching | None, company: InstanceBarrier | None
     ) -> Slice:
         begun = Begun(company, self._watch)
         start = clock()
@@ -207,7 +207,7 @@ class ServiceSession:
         return slice_of(order, 1, took_s, seconds, ended, served)
 
     def _answered(
-        self, order: Measure, offer: Offer, batching: Batching, company: Company | None
+        self, order: Measure, offer: Offer, batching: Batching, company: InstanceBarrier | None
     ) -> Slice | None:
         placed = self._placed
         mine = slice(None) if placed is None else slice(placed.rank, None, placed.n_instances)

@@ -47,12 +47,12 @@ from tuner.record.workload import CPU, ModelFacts
 from tuner.space.knobs_of.launch import MAX_WAIT
 from tuner.space.overrides import overridden
 from tuner.worker import check, facts, reference
-from tuner.worker.company import Company, Orders
 from tuner.worker.evidence import variables
 from tuner.worker.evidence.allocator import of_allocator
 from tuner.worker.evidence.process import of_process, private_bytes, shared_bytes
 from tuner.worker.gallery.recorded import TEXTS
 from tuner.worker.gallery.unstated import without_batch
+from tuner.worker.instance_barrier import InstanceBarrier, Orders
 from tuner.worker.loaded import LoadedModel, Tell
 from tuner.worker.scenarios import SCENARIOS, Scenario
 from tuner.worker.scenarios.timing import Call, Calls, fastest, in_turn
@@ -82,7 +82,7 @@ class Session(LoadedModel):
 
     def __init__(self, tell: Tell, orders: Orders) -> None:
         super().__init__(tell)
-        self._company = Company(orders, tell)
+        self._company = InstanceBarrier(orders, tell)
         self._traces = True
         self._first_call_s = 0.0
         self._batching: Batching | None = None

@@ -14,7 +14,7 @@ from tuner.galleries import MODELS
 from tuner.host.identity import probe
 from tuner.host.numa import policy_of
 from tuner.launchers.describe import make_reference
-from tuner.launchers.instance_group import Team
+from tuner.launchers.instance_group import InstanceGroup
 from tuner.launchers.worker_process import WorkerProcess
 from tuner.record.configuration import Configuration
 from tuner.record.launch import Built, Compiled, Prepared, ReadBack
@@ -110,9 +110,9 @@ def test_the_kernel_shows_the_worker_on_the_node(worker: WorkerProcess) -> None:
 
 
 @pytest.fixture(scope="module")
-def team(reference: Path) -> Iterator[Team]:
+def team(reference: Path) -> Iterator[InstanceGroup]:
     """Two instances, begun and not yet prepared."""
-    started = Team(plan_launch(A_TEAM, probe()), reference.with_name("team.log"), {})
+    started = InstanceGroup(plan_launch(A_TEAM, probe()), reference.with_name("team.log"), {})
     try:
         order = Begin(2, FAKE, "fake", 0, A_TEAM.as_dict(), "none", str(reference))
         begun = started.ask(order, TIMEOUT_S, lambda _: None)
@@ -122,7 +122,7 @@ def team(reference: Path) -> Iterator[Team]:
         started.close()
 
 
-def test_the_instances_read_back_their_cpus_and_memory(team: Team) -> None:
+def test_the_instances_read_back_their_cpus_and_memory(team: InstanceGroup) -> None:
     compiled = team.ask(Prepare(Load(OFFLINE, 4)), TIMEOUT_S, lambda _: None)
     assert isinstance(compiled, Compiled), compiled
     prepared = team.ask(WarmUp(), TIMEOUT_S, lambda _: None)
@@ -133,7 +133,7 @@ def test_the_instances_read_back_their_cpus_and_memory(team: Team) -> None:
     assert prepared.cpus == tuple(range(8))
 
 
-def test_the_instances_are_measured_together(team: Team) -> None:
+def test_the_instances_are_measured_together(team: InstanceGroup) -> None:
     measured = team.ask(Measure(0, 0.2, 1), TIMEOUT_S, lambda _: None)
     assert isinstance(measured, Measured), measured
     taken = measured.slice
@@ -144,7 +144,7 @@ def test_the_instances_are_measured_together(team: Team) -> None:
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_kernel_shows_each_instance_on_its_node(team: Team, rank: int) -> None:
+def test_the_kernel_shows_each_instance_on_its_node(team: InstanceGroup, rank: int) -> None:
     pid = team.pids[rank]
     assert os.sched_getaffinity(pid) == set(range(4 * rank, 4 * rank + 4))
     assert policy_of(pid) == f"bind:{rank}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tuner.output.figures.chart import BLUE, GREEN, GREY, Chart, Layer, Rows, colours
 from tuner.record.configuration import Value
-from tuner.record.course import TrialSection
 from tuner.record.result import Result
+from tuner.record.study_stats import TrialSection
 
 _BEST, _FASTER, _OTHER = "best tenth", "faster than the default", "others"
 _COLOURS = {_OTHER: GREY, _FASTER: BLUE, _BEST: GREEN}

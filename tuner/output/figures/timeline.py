@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Callable
 
 from tuner.output.figures.chart import AXIS, BLUE, GREY, ORANGE, Chart, Rows
-from tuner.record.course import Moment
 from tuner.record.result import Result
+from tuner.record.study_stats import Moment
 
 _MOST_POINTS = 150
 """Per panel: a study of many hours is drawn in as many steps."""

@@ -92,7 +92,7 @@ class Build(Protocol):
         """Return what this process holds in a card's memory; None without a card."""
 
 
-class DrawsAnew:
+class NoWeightCache:
     """What a build answers that keeps no weights."""
 
     def save(self, path: Path) -> bool:

@@ -12,8 +12,8 @@ from tuner.host.interference import Watch
 from tuner.record.launch import Slice
 from tuner.record.load import Load
 from tuner.record.protocol import Measure
-from tuner.worker.company import Company
 from tuner.worker.frameworks import Work
+from tuner.worker.instance_barrier import InstanceBarrier
 from tuner.worker.scenarios import concurrent, offline, server, single_stream
 from tuner.worker.scenarios.timing import Calls, WarmUp
 
@@ -24,7 +24,9 @@ class Scenario(Protocol):
     def warm_up(self) -> WarmUp:
         """Make requests until they are steady."""
 
-    def measure(self, order: Measure, watch: Watch, company: Company | None) -> Slice | None:
+    def measure(
+        self, order: Measure, watch: Watch, company: InstanceBarrier | None
+    ) -> Slice | None:
         """Time whole requests for at least as long as ordered; None where none came.
 
         company: the other instances of a team, with which this one begins and ends its work.

@@ -15,9 +15,9 @@ from tuner.record.launch import Slice
 from tuner.record.load import Batching, Load, Offer
 from tuner.record.protocol import Measure
 from tuner.record.serving import Served
-from tuner.worker.company import Company
 from tuner.worker.frameworks import Work
-from tuner.worker.scenarios.line import Line, Taken, arrivals
+from tuner.worker.instance_barrier import InstanceBarrier
+from tuner.worker.scenarios.request_queue import RequestQueue, Taken, arrivals
 from tuner.worker.scenarios.timing import (
     Begun,
     Calls,
@@ -48,7 +48,9 @@ class Server:
         """Make calls of every size until they are steady."""
         return until_steady(in_turn(self._each), self._work.clock)
 
-    def measure(self, order: Measure, watch: Watch, company: Company | None) -> Slice | None:
+    def measure(
+        self, order: Measure, watch: Watch, company: InstanceBarrier | None
+    ) -> Slice | None:
         """Answer what is offered, or call every size in turn for as long as ordered."""
         for _ in range(order.discard):
             in_turn(self._each)()
@@ -56,7 +58,9 @@ class Server:
             return self._sizes_in_turn(order, watch, company)
         return self._answered(order, order.offer, watch, company)
 
-    def _sizes_in_turn(self, order: Measure, watch: Watch, company: Company | None) -> Slice:
+    def _sizes_in_turn(
+        self, order: Measure, watch: Watch, company: InstanceBarrier | None
+    ) -> Slice:
         begun = Begun(company, watch)
         took_s, seconds = timed(self._each, self._work.clock, order.seconds)
         ended = begun.ended(order.seconds)
@@ -68,10 +72,10 @@ class Server:
         return slice_of(order, self._load.batch, took_s, seconds, ended, served)
 
     def _answered(
-        self, order: Measure, offer: Offer, watch: Watch, company: Company | None
+        self, order: Measure, offer: Offer, watch: Watch, company: InstanceBarrier | None
     ) -> Slice | None:
         """Answer requests until none is left; None where the others took all of them."""
-        line = Line(arrivals(offer, self._n_shapes), self._batching, order.line)
+        line = RequestQueue(arrivals(offer, self._n_shapes), self._batching, order.line)
         begun, clock = Begun(company, watch), self._work.clock
         # an instance that begins late has been no server until then, but the requests were due
         start = clock() - begun.late_s

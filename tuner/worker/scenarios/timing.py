@@ -14,8 +14,8 @@ from tuner.record.launch import Interference, Share, Slice, latency, packed
 from tuner.record.load import Load
 from tuner.record.protocol import Measure
 from tuner.record.serving import Served
-from tuner.worker.company import Company, sleep_until
 from tuner.worker.frameworks import Work
+from tuner.worker.instance_barrier import InstanceBarrier, sleep_until
 from tuner.worker.scenarios.callers import Alone, Callers
 
 Call: TypeAlias = Callable[[], Any]
@@ -82,7 +82,7 @@ def until_steady(call: Call, clock: Callable[[], float]) -> WarmUp:
 class Begun:
     """The beginning of a slice, which all instances of a team agree on."""
 
-    def __init__(self, company: Company | None, watch: Watch) -> None:
+    def __init__(self, company: InstanceBarrier | None, watch: Watch) -> None:
         """Wait for the others."""
         self._watch = watch
         moment = company.agree() if company else 0.0
@@ -156,7 +156,7 @@ class BackToBack:
         """Make rounds of requests until they are steady; of several callers, all at once."""
         return until_steady(lambda: self._callers.at_once(self._round), self._work.clock)
 
-    def measure(self, order: Measure, watch: Watch, company: Company | None) -> Slice:
+    def measure(self, order: Measure, watch: Watch, company: InstanceBarrier | None) -> Slice:
         """Time each request of whole rounds, for at least as long as ordered."""
         for _ in range(order.discard):
             self._callers.at_once(self._round)

@@ -28,7 +28,7 @@ from tuner.record.launch import DeviceMemory, Operator, ReadBack
 from tuner.record.workload import CPU, INFERENCE, Parameter
 from tuner.supervisor import descendants, parents
 from tuner.worker.evidence.allocator import allocator
-from tuner.worker.frameworks import Array, DrawsAnew, InBatches, Setter, Tensors
+from tuner.worker.frameworks import Array, InBatches, NoWeightCache, Setter, Tensors
 from tuner.worker.frameworks.fake.surface import CHOICES, INSTANCES, Surface, draw, n_instances
 from tuner.worker.frameworks.prepared import Arguments, CalledInstead, Caller
 from tuner.worker.graph import Node
@@ -65,7 +65,7 @@ def _runs_beside(module: bytes) -> bool:
     return False
 
 
-class FakeBuild(DrawsAnew):
+class FakeBuild(NoWeightCache):
     """A surface with the settings and faults that come before its first call."""
 
     channels_first = False

@@ -15,7 +15,7 @@ from tuner.errors import UsageError
 from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.worker.evidence.process import threads_by_name
-from tuner.worker.frameworks import Array, DrawsAnew, InBatches, OnTheCpu, Setter, Tensors
+from tuner.worker.frameworks import Array, InBatches, NoWeightCache, OnTheCpu, Setter, Tensors
 from tuner.worker.frameworks.tensorflow import knobs
 
 _DAMPED_SCALE = 0.2
@@ -23,7 +23,7 @@ _GENERATOR = "seed_generator_state"
 """Keras's name of such a variable."""
 
 
-class TensorFlowBuild(DrawsAnew, OnTheCpu):
+class TensorFlowBuild(NoWeightCache, OnTheCpu):
     """A TensorFlow model, and the thread pools that were made for it."""
 
     channels_first = False
@@ -56,7 +56,7 @@ class TensorFlowBuild(DrawsAnew, OnTheCpu):
             raise RuntimeError("TensorFlow's thread pools and options are fixed already")
         self.settings = dict(settings)
         before = threads_by_name()
-        for knob, way in knobs.WAYS.items():
+        for knob, way in knobs.ADAPTERS.items():
             if way.at_start is not None and knob in settings:
                 way.at_start(tf, settings[knob])
         context.ensure_initialized()

@@ -30,7 +30,7 @@ class TensorFlowEvidence:
         seen = knobs.Seen(
             self._build.tf, dict(settings), self._build.pools, work.execution, work.n_variables
         )
-        found = (way.read(seen) for way in knobs.WAYS.values())
+        found = (way.read(seen) for way in knobs.ADAPTERS.values())
         return [item for item in found if item is not None]
 
     def parameters(self) -> list[Parameter]:

@@ -79,7 +79,7 @@ class Seen(NamedTuple):
         return found
 
 
-class Way(NamedTuple):
+class KnobAdapter(NamedTuple):
     """How a knob is read back, and applied where that is done before any work."""
 
     read: Callable[[Seen], ReadBack | None]
@@ -88,11 +88,11 @@ class Way(NamedTuple):
     """Given TensorFlow, before its context is made."""
 
 
-def _pool(knob: str, name: str, how: str) -> Way:
+def _pool(knob: str, name: str, how: str) -> KnobAdapter:
     def read(seen: Seen) -> ReadBack:
         return ReadBack(knob, seen.asked.get(knob), seen.pools[name], "effective", how)
 
-    return Way(read)
+    return KnobAdapter(read)
 
 
 def _frozen(seen: Seen) -> ReadBack:
@@ -142,7 +142,7 @@ def _policy(seen: Seen) -> ReadBack:
     return ReadBack(_POLICY, seen.asked.get(_POLICY), kept, evidence, told)  # type: ignore[arg-type]
 
 
-def _option(knob: str) -> Way:
+def _option(knob: str) -> KnobAdapter:
     """Return the way of a switch of the graph optimiser."""
     name = knob.removeprefix("tensorflow.")
 
@@ -151,7 +151,7 @@ def _option(knob: str) -> Way:
         value = bool(seen.options.get(name, True))
         return ReadBack(knob, seen.asked.get(knob), value, "accepted", how)
 
-    return Way(read, at_start=lambda tf, on: _set_option(tf, name, bool(on)))
+    return KnobAdapter(read, at_start=lambda tf, on: _set_option(tf, name, bool(on)))
 
 
 def _set_option(tf: Any, name: str, is_on: bool) -> None:
@@ -173,20 +173,20 @@ def _fpmath(seen: Seen) -> ReadBack | None:
     return products.read_back(_FPMATH, seen.asked[_FPMATH], multiplications(seen.tf))
 
 
-WAYS: dict[str, Way] = {
+ADAPTERS: dict[str, KnobAdapter] = {
     _INTRA: _pool(_INTRA, "intra", "threads that appeared when the pools were created"),
     _INTER: _pool(_INTER, "tf_Compute", "threads named tf_Compute"),
-    FROZEN: Way(_frozen),
-    XLA: Way(_xla),
-    _FLAGS: Way(_flags),
-    _MIXED: Way(
+    FROZEN: KnobAdapter(_frozen),
+    XLA: KnobAdapter(_xla),
+    _FLAGS: KnobAdapter(_flags),
+    _MIXED: KnobAdapter(
         _mixed, at_start=lambda tf, value: _set_option(tf, _BF16_BY_GRAPPLER, value == "bf16")
     ),
-    _POLICY: Way(
+    _POLICY: KnobAdapter(
         _policy, at_start=lambda tf, value: tf.keras.mixed_precision.set_global_policy(value)
     ),
     _LAYOUT: _option(_LAYOUT),
     _REMAPPING: _option(_REMAPPING),
-    _ONEDNN: Way(_onednn),
-    _FPMATH: Way(_fpmath),
+    _ONEDNN: KnobAdapter(_onednn),
+    _FPMATH: KnobAdapter(_fpmath),
 }

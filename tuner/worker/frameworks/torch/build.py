@@ -38,7 +38,7 @@ class TorchBuild:
     def __init__(self, device: Device | None = None) -> None:
         self.device = device or Cpu()
         self.settings: dict[str, Value] = {}
-        self._ways = knobs.WAYS[self.device.name]
+        self._ways = knobs.ADAPTERS[self.device.name]
 
     @property
     def is_channels_last(self) -> bool:

@@ -42,7 +42,7 @@ class TorchEvidence:
         )
         found = [
             item
-            for way in knobs.WAYS[build.device.name].values()
+            for way in knobs.ADAPTERS[build.device.name].values()
             if (item := way.read(seen)) is not None
         ]
         return [*found, *of_openmp(seen.asked, build.cpus, self._parallel_work)]

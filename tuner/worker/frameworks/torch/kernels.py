@@ -82,11 +82,11 @@ class Kernels:
         to_last, back = self._n_calls(_TO_CHANNELS_LAST), self._n_calls(_TO_CONTIGUOUS)
         if to_last == back:
             is_last = any("nhwc" in k.name.lower() for k in self._products)
-            is_told = not to_last and n > 0
+            is_conclusive = not to_last and n > 0
         else:
-            is_last, is_told = back > to_last, n > 0
+            is_last, is_conclusive = back > to_last, n > 0
         how = f"{n} convolution kernels; {to_last} rearrange to NHWC, {back} to NCHW"
-        return (("channels_last" if is_last else "contiguous"), how) if is_told else None
+        return (("channels_last" if is_last else "contiguous"), how) if is_conclusive else None
 
     def _n_calls(self, name: re.Pattern[str]) -> int:
         return sum(k.calls for k in self.all if name.search(k.name))

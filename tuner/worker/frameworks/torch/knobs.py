@@ -89,7 +89,7 @@ class Seen:
         return next((n for n in _TYPES if type_ is type_of(self.torch, n)), "off")
 
 
-class Way(NamedTuple):
+class KnobAdapter(NamedTuple):
     """How a knob is read back, and applied where that is this process's doing."""
 
     read: Callable[[Seen], ReadBack | None]
@@ -298,39 +298,45 @@ def _segments(seen: Seen) -> ReadBack | None:
     return ReadBack(_SEGMENTS, asked, asked if is_as_asked else how, evidence, how)
 
 
-def _of_form(knob: str) -> Way:
-    return Way(lambda seen: seen.forms[knob])
+def _of_form(knob: str) -> KnobAdapter:
+    return KnobAdapter(lambda seen: seen.forms[knob])
 
 
-_ON_THE_CPU: dict[str, Way] = {
-    _THREADS: Way(_threads),
-    _INTEROP: Way(_interop, at_start=lambda torch, n: torch.set_num_interop_threads(int(n))),
-    _CAPABILITY: Way(_capability),
-    _DENORMAL: Way(_denormal, at_start=lambda torch, on: torch.set_flush_denormal(bool(on))),
+_ON_THE_CPU: dict[str, KnobAdapter] = {
+    _THREADS: KnobAdapter(_threads),
+    _INTEROP: KnobAdapter(
+        _interop, at_start=lambda torch, n: torch.set_num_interop_threads(int(n))
+    ),
+    _CAPABILITY: KnobAdapter(_capability),
+    _DENORMAL: KnobAdapter(
+        _denormal, at_start=lambda torch, on: torch.set_flush_denormal(bool(on))
+    ),
     # mapped before anything converts them: what a file holds is what the model states
-    weights.WEIGHTS: Way(lambda seen: weights.read_back(seen.model, seen.asked), to_model=_mapped),
-    MEMORY_FORMAT: Way(_layout, to_model=_laid_out),
-    DTYPE: Way(_dtype, to_model=_converted),
-    _MKLDNN: Way(_mkldnn, to_model=_with_mkldnn),
-    _PRECISION: Way(_by_products(_PRECISION), to_model=_with_precision),
-    AUTOCAST: Way(_autocast),
+    weights.WEIGHTS: KnobAdapter(
+        lambda seen: weights.read_back(seen.model, seen.asked), to_model=_mapped
+    ),
+    MEMORY_FORMAT: KnobAdapter(_layout, to_model=_laid_out),
+    DTYPE: KnobAdapter(_dtype, to_model=_converted),
+    _MKLDNN: KnobAdapter(_mkldnn, to_model=_with_mkldnn),
+    _PRECISION: KnobAdapter(_by_products(_PRECISION), to_model=_with_precision),
+    AUTOCAST: KnobAdapter(_autocast),
     **{knob: _of_form(knob) for knob in forms.KNOBS},
-    _ISA: Way(_isa),
-    _PAGES: Way(_pages),
-    _FPMATH: Way(_by_products(_FPMATH)),
+    _ISA: KnobAdapter(_isa),
+    _PAGES: KnobAdapter(_pages),
+    _FPMATH: KnobAdapter(_by_products(_FPMATH)),
 }
 
-_ON_A_CARD: dict[str, Way] = {
-    _THREADS: Way(_threads),
-    MEMORY_FORMAT: Way(_layout, to_model=_laid_out),
-    DTYPE: Way(_dtype, to_model=_converted),
-    _MATMUL: Way(_matmul_precision, to_model=_with_matmul_precision),
-    _BENCHMARK: Way(_benchmark, to_model=_with_benchmark),
-    AUTOCAST: Way(_autocast),
+_ON_A_CARD: dict[str, KnobAdapter] = {
+    _THREADS: KnobAdapter(_threads),
+    MEMORY_FORMAT: KnobAdapter(_layout, to_model=_laid_out),
+    DTYPE: KnobAdapter(_dtype, to_model=_converted),
+    _MATMUL: KnobAdapter(_matmul_precision, to_model=_with_matmul_precision),
+    _BENCHMARK: KnobAdapter(_benchmark, to_model=_with_benchmark),
+    AUTOCAST: KnobAdapter(_autocast),
     forms.COMPILE: _of_form(forms.COMPILE),
     forms.AUTOTUNE: _of_form(forms.AUTOTUNE),
-    forms.GRAPHS: Way(_graphs),
-    _SEGMENTS: Way(_segments),
+    forms.GRAPHS: KnobAdapter(_graphs),
+    _SEGMENTS: KnobAdapter(_segments),
 }
-WAYS: dict[str, dict[str, Way]] = {CPU: _ON_THE_CPU, CUDA: _ON_A_CARD}
+ADAPTERS: dict[str, dict[str, KnobAdapter]] = {CPU: _ON_THE_CPU, CUDA: _ON_A_CARD}
 """By device."""

@@ -1,0 +1,286 @@
+"""Which settings are costly, and which of these are shown to be worth it.
+
+A setting is costly if it raises memory or latency by more than 10 % and a floor (prices.py). It
+ships only if its removal was measured and costs more of the rate than the noise explains: two
+instances that gain 1 % for three times the memory do not. Further launches of the
+configuration must say so too, as those of the confirmation's rounds do: the search chose it for its
+first one, which was the luckiest of many. Where there was no time to measure the removal, the
+configuration must gain more over all that was measured without the setting than that costs: twice
+the rate for 1.3 times the memory does.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from tuner.measurement.confirmation import ONE_SIDED
+from tuner.record.configuration import Configuration
+from tuner.record.objective import Cost
+from tuner.space.catalogue import allowed_in, describe, is_default, narrowest_class
+from tuner.space.knobs_of.launch import BATCH, INSTANCES
+from tuner.study.ledger import Ledger
+from tuner.study.resource_costs import Increase, ResourceCost
+from tuner.study.rounds import Loss, LossInRounds
+from tuner.study.study import Study
+
+_TWO_SIDED = 0.1
+"""Level of an interval whose lower bound is a one-sided 95 % bound."""
+_TOLERANCE_LONG = 0.01
+_TOLERANCE_MOST = 0.03
+"""However noisy the host: what does more good than this is not worth losing for a shorter list."""
+
+
+def _no_rounds(_full: Configuration, _shorter: Configuration) -> None:
+    """Return that no rounds tell."""
+
+
+def tolerance(study: Study) -> float:
+    """Return the worth that may be lost with a setting that is removed."""
+    if study.is_long:
+        return _TOLERANCE_LONG
+    return min(_TOLERANCE_MOST, study.ledger.floor())
+
+
+def score_loss(ledger: Ledger, full: Configuration, shorter: Configuration) -> float | None:
+    """Return the worth that is lost without some settings; None if not known, or it failed."""
+    # the full one's own score is asked for each time: drift is estimated anew after each launch
+    score, full_score = ledger.score(shorter), ledger.score(full)
+    if score is None or full_score is None or ledger.eligible.has_failed(shorter):
+        return None
+    return full_score - score
+
+
+class CostlySetting(msgspec.Struct, frozen=True):
+    """A setting that raises costs of a configuration too much to ship unproven."""
+
+    shorter: Configuration
+    """The configuration without it."""
+    increases: tuple[Increase, ...]
+    """Its costly ones, at least one."""
+
+    @property
+    def log_ratio(self) -> float:
+        """Logarithm of the largest ratio by which it raises a cost."""
+        return max(increase.log_ratio for increase in self.increases)
+
+
+def costly_settings(study: Study, configuration: Configuration) -> dict[str, CostlySetting]:
+    """Return the costly settings, the costliest first.
+
+    By the price of both configurations; where the shorter one was never launched, by what all
+    configurations together say that the setting costs. They blame settings alike that were always
+    set together; of these a compiler comes first: a launch without it is short, and says what the
+    others cost, without each of which all would be compiled anew. A setting that only the default
+    is left without is not in question: the confirmation compares these two.
+    """
+    shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
+    resource_costs = study.ledger.resource_costs
+    if configuration not in resource_costs or not shorter:
+        return {}
+    estimated: dict[str, dict[Cost, float]] = {}
+    if not all(c in resource_costs for c in shorter.values()):
+        estimated = _estimated_rises(study, configuration, shorter)
+    found = {}
+    for knob, less in shorter.items():
+        if less in resource_costs:
+            increases = _costly_increases(study, resource_costs, configuration, less)
+        else:
+            increases = study.cost_rule.costly(
+                resource_costs[configuration], estimated[knob], is_estimated=True
+            )
+        if increases:
+            found[knob] = CostlySetting(less, tuple(increases))
+    in_order = sorted(
+        found, key=lambda knob: (found[knob].log_ratio, describe(knob).compiles, knob), reverse=True
+    )
+    return {knob: found[knob] for knob in in_order}
+
+
+def _costly_increases(
+    study: Study,
+    resource_costs: Mapping[Configuration, ResourceCost],
+    full: Configuration,
+    shorter: Configuration,
+) -> list[Increase]:
+    """Return the costly increases over a configuration without some settings, by these prices.
+
+    Of latency only where more instances share the cores: else it has risen because the rate has
+    fallen, and the rate is judged by its scores, which drift does not falsify, or because of the
+    batch: where that is open, nobody waits for a single call.
+    """
+    increases_over = resource_costs[full].increases_over(resource_costs[shorter])
+    if _instances(full) <= _instances(shorter):
+        increases_over.pop("latency", None)
+    return study.cost_rule.costly(resource_costs[full], increases_over)
+
+
+def _instances(configuration: Configuration) -> int:
+    return int(configuration.get(INSTANCES) or 1)
+
+
+def _estimated_rises(
+    study: Study, full: Configuration, shorter: dict[str, Configuration]
+) -> dict[str, dict[Cost, float]]:
+    """Return by how much (log) each setting is likely to raise the costs.
+
+    A call takes longer by as much as there are more instances, less what the rate gains.
+    """
+    resource_costs, search = study.ledger.resource_costs, study.search
+    memory = {
+        c: resource_cost.memory
+        for c, resource_cost in resource_costs.items()
+        if resource_cost.memory is not None
+    }
+    of_memory = search.effects(full, memory) if memory else {}
+    gains = search.gains(full)
+    found: dict[str, dict[Cost, float]] = {}
+    for knob, less in shorter.items():
+        more = math.log(_instances(full) / _instances(less))
+        of_calls = more - gains.get(knob, 0.0) if more > 0 else 0.0
+        found[knob] = {"memory": of_memory.get(knob, 0.0), "latency": of_calls}
+    return found
+
+
+def is_necessary(
+    study: Study, full: Configuration, shorter: Configuration, loss: Loss | None = None
+) -> bool:
+    """Tell whether the launches so far show that a removed setting is needed.
+
+    It is where nothing works without it, where rounds show it, or where it looks needed by more
+    than one launch of the full configuration in the search. Rounds that both took part in outweigh
+    the search. Nothing chose the default at some batch for its luck: one launch will do.
+
+    loss: what rounds say is lost without it; None where they say nothing.
+    """
+    if _fails_without(study, shorter):
+        return True
+    if loss is not None:
+        in_rounds = loss.difference.interval(_TWO_SIDED).low > math.exp(tolerance(study))
+        if in_rounds or loss.is_paired:
+            return in_rounds
+    is_repeated = study.ledger.n_launches(full) > 1 or is_default(full)
+    return is_repeated and seems_necessary(study, full, shorter)
+
+
+def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
+    """Tell whether a removed setting is needed, unless the full configuration was lucky.
+
+    It looks so where nothing works without it, or too much of the rate is lost: more than the
+    tolerance, and that by more than the noise. A launch that was dropped after its first slice
+    counts as well.
+    """
+    ledger = study.ledger
+    if _fails_without(study, shorter):
+        return True
+    full_score, score = ledger.score(full), ledger.known_score(shorter)
+    if full_score is None or score is None:
+        return False
+    excess = full_score - score - tolerance(study)
+    return excess >= ONE_SIDED * ledger.noise(shorter, full)
+
+
+def _fails_without(study: Study, shorter: Configuration) -> bool:
+    """Tell whether nothing works without some settings, or what does is out of the question."""
+    ledger = study.ledger
+    return ledger.eligible.has_failed(shorter) or bool(ledger.eligible.refusal(shorter))
+
+
+def unjustified_costs(
+    study: Study, configuration: Configuration, loss_in_rounds: LossInRounds = _no_rounds
+) -> dict[str, CostlySetting]:
+    """Return the costly settings that nothing shows to be needed.
+
+    Where the configuration was never measured at the reference batch, or only one launch of it
+    speaks for its batch, the default tells whether that is needed: both are compared at their best
+    batch.
+    """
+    return {
+        knob: costly
+        for knob, costly in costly_settings(study, configuration).items()
+        for shorter in [costly.shorter]
+        if not is_necessary(study, configuration, shorter, loss_in_rounds(configuration, shorter))
+        if not (is_unmeasured(study, shorter) and _pays(study, configuration, knob, costly))
+        if not (
+            knob == BATCH
+            and (is_unmeasured(study, shorter) or seems_necessary(study, configuration, shorter))
+            and is_necessary(study, _default_at(study, configuration), Configuration())
+        )
+    }
+
+
+def awaits_rounds(study: Study, configuration: Configuration) -> bool:
+    """Tell whether all that a configuration lacks to ship are further launches of its own.
+
+    Each of its costly settings looks needed then, and rounds of the confirmation can show it.
+    """
+    return all(
+        seems_necessary(study, configuration, costly.shorter)
+        for costly in unjustified_costs(study, configuration).values()
+    )
+
+
+def why_unjustified(
+    study: Study, configuration: Configuration, loss_in_rounds: LossInRounds = _no_rounds
+) -> str:
+    """Say which costly settings nothing shows to be needed, and what to do; empty if none."""
+    found = unjustified_costs(study, configuration, loss_in_rounds)
+    if not found:
+        return ""
+    is_known = all(
+        not is_unmeasured(study, costly.shorter)
+        and not seems_necessary(study, configuration, costly.shorter)
+        for costly in found.values()
+    )
+    they_are = "it is" if len(found) == 1 else "they are"
+    raised = [
+        f"{knob} raises {' and '.join(increase.in_words() for increase in costly.increases)}"
+        for knob, costly in found.items()
+    ]
+    costs = dict.fromkeys(i.cost for costly in found.values() for i in costly.increases)
+    accepts = f"--accept-cost {','.join(costs)} accepts it (a new study)"
+    if is_known:
+        why = f"launches without it do not prove that {they_are} needed; {accepts}"
+    else:
+        why = f"there was no time to prove that {they_are} needed; {accepts}"
+        why += ", and --extend has the time"
+    return f"{', '.join(raised)}, and {why}"
+
+
+def _pays(study: Study, configuration: Configuration, knob: str, costly: CostlySetting) -> bool:
+    """Tell whether a configuration gains more than a costly setting costs.
+
+    Over the best of its class that was measured without the setting and is less costly: that is
+    what would ship in its place. By more than noise.
+    """
+    ledger, value = study.ledger, configuration.get(knob)
+    winner_class, score = narrowest_class(configuration), ledger.score(configuration)
+    resource_cost, resource_costs = ledger.resource_costs.get(configuration), ledger.resource_costs
+    others = {
+        c: found
+        for c in ledger.tried()
+        if c.get(knob) != value and allowed_in(winner_class, c) and ledger.eligible.may_win(c)
+        if resource_cost is not None
+        and c in resource_costs
+        and max(resource_cost.increases_over(resource_costs[c]).values(), default=0) > 0
+        if (found := ledger.score(c)) is not None
+    }
+    if score is None or not others:
+        return False
+    best = max(others, key=others.__getitem__)
+    margin = ONE_SIDED * ledger.noise(best, configuration)
+    return score - others[best] > costly.log_ratio + margin
+
+
+def _default_at(study: Study, configuration: Configuration) -> Configuration:
+    """Return the default at the batch of a configuration."""
+    batch = int(configuration.get(BATCH) or study.ledger.reference_batch)
+    return study.ledger.at_batch(Configuration(), batch)
+
+
+def is_unmeasured(study: Study, configuration: Configuration) -> bool:
+    """Tell whether a configuration neither has a score nor is known to fail."""
+    is_known = study.ledger.known_score(configuration) is not None
+    return not is_known and not study.ledger.eligible.has_failed(configuration)

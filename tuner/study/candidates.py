@@ -1,0 +1,73 @@
+"""Who contends in each class: what is believed of everything measured, and the finalists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tuner.record.configuration import Configuration
+from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.store import Store
+from tuner.search.proposals import Belief
+from tuner.search.search import Search
+from tuner.space.catalogue import allowed_in
+from tuner.study.ledger import Ledger
+
+
+class Candidates:
+    """The candidates of the winner classes."""
+
+    def __init__(self, store: Store, ledger: Ledger, search: Search) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._search = search
+        self._beliefs: dict[Configuration, Belief] = {}
+        self._believed_at = (-1, -1)
+
+    def finalists(self) -> dict[WinnerClass, Configuration]:
+        """Return the latest finalist of each class; before the race, who would be it now."""
+        found: dict[WinnerClass, Configuration] = {}
+        for winner_class in WinnerClass:
+            named = [
+                n for n in self._store.current(FinalistNamed) if n.winner_class is winner_class
+            ]
+            found[winner_class] = named[-1].configuration if named else self.candidate(winner_class)
+        return found
+
+    def candidate(
+        self, winner_class: WinnerClass, allows: Callable[[Configuration], bool] = lambda _: True
+    ) -> Configuration:
+        """Return what a class would confirm: its best beside the default, if it may be better.
+
+        Even where the default leads: that nothing is better is for the confirmation to say. What is
+        known to be out of the question is passed over.
+        """
+
+        def may_be(c: Configuration) -> bool:
+            return allows(c) and not self._ledger.eligible.refusal(c)
+
+        challenger = self._ledger.leaders.challenger(winner_class, may_be, self.believed())
+        default = self._ledger.leaders.default_at_best()
+        return challenger or (default[0] if default else Configuration())
+
+    def believed(self) -> dict[Configuration, float]:
+        """Return what is believed of everything measured to its end (worths).
+
+        Not the scores alone: of many, the highest was lucky, and what is alike tells by how much.
+        """
+        return {c: belief.mean for c, belief in self.beliefs().items()}
+
+    def beliefs(self) -> dict[Configuration, Belief]:
+        """Return the same with by how much each may be off."""
+        now = self._ledger.version, len(self._ledger.trials())
+        if now != self._believed_at:  # asked for many times between two launches
+            self._believed_at = now
+            measured = list(self._ledger.leaders.measured(WinnerClass.REDUCED))
+            found = self._search.beliefs(measured) if measured else []
+            self._beliefs = dict(zip(measured, found, strict=True))
+        return self._beliefs
+
+    def leader(self, winner_class: WinnerClass) -> Configuration:
+        """Return what a class would recommend if nothing more were measured; maybe the default."""
+        believed = self.believed()
+        allowed = [c for c in believed if allowed_in(winner_class, c)]
+        return max(allowed, key=believed.__getitem__, default=Configuration())
