@@ -17,7 +17,7 @@ from tuner.host.libraries import missing_framework
 from tuner.record.configuration import Value
 from tuner.record.launch import DeviceMemory
 from tuner.worker.frameworks import Array, InBatches, Setter, Tensors
-from tuner.worker.frameworks.torch import drawn, knobs
+from tuner.worker.frameworks.torch import knobs, weight_cache
 from tuner.worker.frameworks.torch.devices import Cpu, Device
 from tuner.worker.frameworks.torch.forms import Form, form_of
 
@@ -75,11 +75,11 @@ class TorchBuild:
 
     def save(self, path: Path) -> bool:
         """Keep the weights for later builds."""
-        return drawn.save(self.torch, self.model, path)
+        return weight_cache.save(self.torch, self.model, path)
 
     def rebuilt(self, make: Callable[[], Any], path: Path) -> Any:
         """Build without drawing weights anew."""
-        return drawn.rebuilt(self.torch, make, path)
+        return weight_cache.rebuilt(self.torch, make, path)
 
     def adopt(self, model: Any) -> None:
         """Take a model on the CPU, in eval mode and as it was before it was compiled.

@@ -71,7 +71,7 @@ def torch() -> Any:
 def test_a_later_build_reads_weights_where_it_is_the_same_model(
     tmp_path: Path, stray: str, is_kept: bool
 ) -> None:
-    model = tmp_path / "drawn.py"
+    model = tmp_path / "weight_cache.py"
     model.write_text(MODEL.replace("STRAY", stray))
     with Launched(tmp_path, "torch", {}, model=str(model)) as launch:
         assert weights_beside(launch.reference).exists() is is_kept
@@ -89,7 +89,7 @@ from pathlib import Path
 import torch
 from torch import nn
 from transformers import BertConfig, BertModel
-from tuner.worker.frameworks.torch import drawn
+from tuner.worker.frameworks.torch import weight_cache
 
 def make():
     shape = BertConfig(num_hidden_layers=1, hidden_size=64, num_attention_heads=2)
@@ -99,17 +99,17 @@ def make():
 path = Path(sys.argv[1])
 torch.manual_seed(0)
 first = make()
-assert drawn.save(torch, first, path)
+assert weight_cache.save(torch, first, path)
 torch.manual_seed(1)
 before = torch.get_rng_state()
-again = drawn.rebuilt(torch, make, path)
+again = weight_cache.rebuilt(torch, make, path)
 assert torch.equal(before, torch.get_rng_state()), "something was drawn"
 for name, tensor in first.state_dict().items():
     assert torch.equal(tensor, again.state_dict()[name]), name
 for change in (lambda data: data[:-1], lambda data: data + b"0"):
     path.with_suffix(".cut").write_bytes(change(path.read_bytes()))
     try:
-        drawn.rebuilt(torch, make, path.with_suffix(".cut"))
+        weight_cache.rebuilt(torch, make, path.with_suffix(".cut"))
     except EOFError:
         continue
     raise AssertionError("weights that are not all of them were read")
