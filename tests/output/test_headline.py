@@ -174,3 +174,19 @@ def test_what_was_written_with_an_early_verdict_is_resumed_by_its_command() -> N
     (goes_on,) = [s.command for s in next_steps(result, Path("x")) if s.label == "go on"]
     assert goes_on == result.command
     assert "--extend" not in goes_on
+
+
+def test_what_is_faster_and_costs_too_much_is_not_called_undecided() -> None:
+    costly = with_winner(
+        read_result(SAMPLE),
+        "same",
+        verdict="ambiguous",
+        is_unjustified=True,
+        speedup=Interval(1.25, 1.16, 1.35, 0.95),
+        n_won=5,
+        n_compared=5,
+        seconds_to_decide=200.0,
+    )
+    (line,) = [each for each in class_lines(costly) if each.winner_class == "same"]
+    assert line.gain == "1.25x, too costly so far"
+    assert line.evidence == "won 5 of 5 rounds: about 4 more minutes would decide it"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.measurement.confirmation import FIRST_LOOK, judge
 from tuner.record.configuration import Configuration
 from tuner.space.catalogue import is_default
+from tuner.study.ablation import without_costly
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
 from tuner.study.deciding import rounds_s, rounds_to_decide
@@ -33,6 +34,9 @@ def seconds_to_decide(study: Study, claims: Claims, claim: Claim) -> float | Non
     configuration, arms = claim.configuration, claims.open_arms()
     if claim.verdict != "ambiguous" or configuration not in arms:
         return None
+    if claim.is_unjustified:
+        compared = [*arms, *without_costly(study, configuration)]
+        return round(_start_s(study) + rounds_s(study, claims, compared, FIRST_LOOK), 1)
     n = len(claims.differences(configuration))
     if n >= FIRST_LOOK and claim.speedup is None:  # rounds without a figure: a missed bound
         return None

@@ -108,6 +108,7 @@ def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> W
         configuration=claim.configuration.as_dict(),
         verdict=claim.verdict,
         reason=claim.reason,
+        is_unjustified=claim.is_unjustified,
         n_rounds=claim.n_rounds,
         value=claim.value,
         value_undisturbed=claims.rounds.value_undisturbed(claim.configuration),

@@ -40,7 +40,7 @@ class ClassLine(msgspec.Struct, frozen=True):
     name: str
     verdict: Verdict
     gain: str
-    """2.53x faster; 1.20x, not decided; keep the default."""
+    """2.53x faster; 1.20x, not decided; 1.20x, too costly so far; keep the default."""
     interval: str
     """Of the gain: 2.12 - 3.01."""
     evidence: str
@@ -154,7 +154,8 @@ def _reached(result: Result, winner: WinnerSection) -> tuple[str, str, str]:
         return "keep the default", "", tried
     known = _undecided(winner, is_over=_is_over(result))
     if speedup is not None:
-        return f"{speedup.point:.2f}x, not decided", _interval(speedup), known
+        lacking = "too costly so far" if winner.is_unjustified else "not decided"
+        return f"{speedup.point:.2f}x, {lacking}", _interval(speedup), known
     if winner.search_ratio is not None and winner.search_ratio >= 1:
         return f"{winner.search_ratio:.2f}x in the search, not decided", "", known
     return "not decided", "", known

@@ -157,6 +157,8 @@ class WinnerSection(msgspec.Struct, frozen=True):
     that was too slow; empty where it was not asked."""
     cpu_share: float | None = None
     """Of the allowed CPUs' time that it used in the confirmation; None where nothing tells."""
+    is_unjustified: bool = False
+    """Whether it is faster, and has a costly setting that nothing shows to be needed."""
     search_ratio: float | None = None
     """Of a candidate without rounds, against the default in the search: a hint, not a claim. None
     of all others, and in results of earlier versions."""

@@ -211,6 +211,14 @@ def unjustified_costs(
     }
 
 
+def without_costly(study: Study, configuration: Configuration) -> list[Configuration]:
+    """Return a configuration without each costly setting that is not shown to be needed.
+
+    As arms of the rounds they show it in pairs, and take its place where it is not.
+    """
+    return [costly.shorter for costly in unjustified_costs(study, configuration).values()]
+
+
 def awaits_rounds(study: Study, configuration: Configuration) -> bool:
     """Tell whether all that a configuration lacks to ship are further launches of its own.
 

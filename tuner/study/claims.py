@@ -405,6 +405,8 @@ class Claims:
         if is_default(finalist) or (settled is not None and settled.configuration == finalist):
             return False
         own = self._of_finalist(winner_class)
+        if own.is_unjustified:  # until the rounds show it, or something without its costs ships
+            return self.claim(winner_class).verdict != "faster"
         if own.verdict != "faster" or settled is None or settled.verdict != "faster":
             return own.verdict == "ambiguous"
         lead = self.lead(finalist, settled.configuration)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
@@ -12,7 +12,7 @@ from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import is_default
-from tuner.study.ablation import unjustified_costs
+from tuner.study.ablation import without_costly
 from tuner.study.claims import Claims
 from tuner.study.compared import (
     as_run,
@@ -58,7 +58,9 @@ def confirm(study: Study) -> Steps[None]:
         elif n >= LOOKS[-1]:
             reason = f"still open after {n} rounds, the last look"
         else:
+            leaner = [c for arm in open_arms for c in without_costly(study, arm)]
             compared = [*open_arms, *claims.beside(open_arms)]
+            compared += [c for c in leaner if c in chosen.arms]
             arms = confirmation_arms(study, compared, at_reference=chosen.at_reference)
             is_proved = _is_settled(study, claims, open_arms)
             records = yield from ask(Round(arms, n_all + 1, Purpose.CONFIRM, n, is_proved))
@@ -101,9 +103,10 @@ def _chosen(study: Study) -> ArmsChosen:
 def choose_arms(study: Study) -> Steps[ArmsChosen]:
     """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
 
-    Last come finalists without a costly setting that is not shown to be needed. The planner says
-    which of all these there is time for. Where the study goes on after its end, the
-    finalists are those that were not decided, and what an earlier winner has to be compared with.
+    A finalist with a costly setting that is not shown to be needed brings along what it is without.
+    The planner says which of all these there is time for. Where the study goes on after its end,
+    the finalists are those that were not decided, and what an earlier winner has to be compared
+    with.
     """
     if study.store.current(ArmsChosen):
         return _chosen(study)
@@ -121,11 +124,11 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
             nothing := ArmsChosen((), None, at_reference=False, looks=LOOKS, level=level)
         )
         return nothing
-    leaner = _without_costly(study, finalists.values())
-    baselines = list(dict.fromkeys([*rivals, *baselines_to_confirm(study), *leaner]))
-    found = yield from ask(ArmsWanted(finalists, baselines, main=(*rivals, best, own)))
+    leaner = {c: without_costly(study, c) for c in finalists.values()}
+    baselines = list(dict.fromkeys([*rivals, *baselines_to_confirm(study)]))
+    found = yield from ask(ArmsWanted(finalists, leaner, baselines, main=(*rivals, best, own)))
     assert not isinstance(found, NoTime)  # it takes none
-    missing = [c for c in baselines if c not in (*found.arms, *leaner)]
+    missing = [c for c in baselines if c not in found.arms]
     in_order = dict.fromkeys([*_surest_first(study, found.arms, finalists), *found.arms])
     sound = tuple(filter(study.ledger.eligible.may_win, in_order))
     chosen = ArmsChosen(
@@ -147,15 +150,6 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
             study.notes.leave_undone("to confirm the winners at the reference batch as well")
     study.store.add(chosen)  # last: a session after a kill goes by it, and notes nothing more
     return chosen
-
-
-def _without_costly(study: Study, finalists: Iterable[Configuration]) -> list[Configuration]:
-    """Return finalists without a costly setting that the rounds have yet to show to be needed.
-
-    As arms they show it in pairs, and take the finalist's place where it is not.
-    """
-    return [costly.shorter for finalist in dict.fromkeys(finalists)
-            for costly in unjustified_costs(study, finalist).values()]  # fmt: skip
 
 
 def _leave_baselines(

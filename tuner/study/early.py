@@ -8,7 +8,7 @@ from tuner.record.events import PhaseBegins, RoundEnds, VerdictReached
 from tuner.record.integrity import RESULT
 from tuner.record.journal import EarlyRound, WinnerClass
 from tuner.space.catalogue import is_default, narrowest_class
-from tuner.study.ablation import awaits_rounds
+from tuner.study.ablation import unjustified_costs
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
 from tuner.study.steps import EarlyLook, NoTime, Publish, Steps, ask
@@ -54,7 +54,7 @@ def _clear_leader(study: Study) -> Configuration | None:
         return None  # a server's rate, or what a neighbour leaves, takes longer rounds
     leader = study.candidates.candidate(
         WinnerClass.REDUCED,
-        lambda c: not is_default(c) and not ledger.unobservable(c) and awaits_rounds(study, c),
+        lambda c: not (is_default(c) or unjustified_costs(study, c) or ledger.unobservable(c)),
     )
     score = ledger.score(leader)
     if score is None or is_default(leader):

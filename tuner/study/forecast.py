@@ -21,7 +21,7 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import GainsAhead
 from tuner.record.journal import Phase, RoundDone
 from tuner.space.catalogue import is_default
-from tuner.study.ablation import costly_settings, is_unmeasured
+from tuner.study.ablation import costly_settings, is_unmeasured, without_costly
 from tuner.study.claims import Claims
 from tuner.study.compared import (
     EXPLAIN_ROUNDS,
@@ -172,8 +172,9 @@ class Forecast:
 
     def compared(self) -> list[Configuration]:
         """Return what the confirmation compares with the default at the least."""
-        finalists = self._study.candidates.finalists()
-        return [*finalists.values(), *self._main_baselines()]
+        finalists = list(dict.fromkeys(self._study.candidates.finalists().values()))
+        leaner = [c for finalist in finalists for c in without_costly(self._study, finalist)]
+        return [*finalists, *leaner, *self._main_baselines()]
 
     def _main_baselines(self) -> list[Configuration]:
         """Return what time is kept for: how the user runs it, and the best baseline.

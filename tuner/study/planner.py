@@ -364,7 +364,7 @@ class Planner:
         on each.
         """
         study, forecast = self._study, self._forecast
-        fitting = self._fitting(step.finalists)
+        fitting = self._fitting(step.finalists, step.leaner)
         is_whole = all(c in fitting for c in step.finalists.values())
         later_s = forecast.looks_s() - forecast.first_look_s() + forecast.validating_s()
         for baseline in [c for c in step.baselines if c not in fitting]:
@@ -379,10 +379,16 @@ class Planner:
         at_reference = self._left_s() >= LOOKS[1] * forecast.costs.round_s(launched)
         return Fitting(tuple(fitting), at_reference, forecast.is_out_of_reach())
 
-    def _fitting(self, finalists: Mapping[WinnerClass, Configuration]) -> list[Configuration]:
+    def _fitting(
+        self,
+        finalists: Mapping[WinnerClass, Configuration],
+        leaner: Mapping[Configuration, Sequence[Configuration]],
+    ) -> list[Configuration]:
         """Return those that a first look fits, in their order; where it fits none, all.
 
-        What ships comes first, and then what would if that proved no faster.
+        What ships comes first, and then what would if that proved no faster. A finalist brings
+        along what it is without its costly settings, if that fits as well: rounds without them are
+        the surest proof that they are needed.
         """
         found: list[Configuration] = []
         in_turn = (
@@ -392,10 +398,13 @@ class Planner:
             WinnerClass.REDUCED,
         )
         for finalist in dict.fromkeys(finalists[k] for k in in_turn if k in finalists):
-            if self._has_time_for_a_look([*found, finalist], 0.0, minimal=True):
-                found.append(finalist)
+            for arms in ([finalist, *leaner.get(finalist, ())], [finalist]):
+                if self._has_time_for_a_look([*found, *arms], 0.0, minimal=True):
+                    found += arms
+                    break
         by_class = list(dict.fromkeys(finalists.values()))
-        return [c for c in by_class if c in found] or by_class
+        in_order = [*(c for c in by_class if c in found), *found]
+        return list(dict.fromkeys(in_order)) or by_class
 
     def _why_no_round(self, step: Round) -> str:
         """Say why a round is not begun; empty if it fits."""

@@ -170,6 +170,8 @@ class ArmsWanted(Step[Fitting], frozen=True):
     """What the confirmation would compare with the default, had it the time. Launches nothing."""
 
     finalists: Mapping[WinnerClass, Configuration]
+    leaner: Mapping[Configuration, Sequence[Configuration]]
+    """What each finalist is without a costly setting that the rounds have to show to be needed."""
     baselines: Sequence[Configuration]
     """The most important first."""
     main: Sequence[Configuration | None]
