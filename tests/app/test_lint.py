@@ -335,7 +335,7 @@ def test_workers_of_torchserve_beyond_the_cpus(here: Here) -> None:
 def test_a_file_that_sets_nothing_is_no_launch_file(here: Here) -> None:
     readme = "# A tool\n\n`it's` fast (see *this*), and\n`taskset` is not needed:\n`$X serve`\n"
     for name, text in (("serve.sh", "PORT=80 python serve.py\n"), ("x.yaml", "a: 1\n"),
-                       ("serve.py", Path(__file__).with_name("command.py").read_text()),
+                       ("serve.py", (Path(__file__).parents[1] / "command.py").read_text()),
                        ("README.md", readme), ("broken.sh", "if )(\n"),
                        ("x.env", ""), ("Dockerfile", "FROM x\nCMD python\n")):  # fmt: skip
         Path(name).write_text(text)

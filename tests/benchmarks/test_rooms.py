@@ -13,7 +13,7 @@ BEFORE = {
         "tuner/study/a.py": summary(10, 9, 4, 3),
         "tuner/study/b.py": summary(10, 6, 0, 0),
         "tuner/worker/gallery/c.py": summary(5, 0, 2, 0),
-        "tuner/app/plan.py": summary(3, 3, 2, 2),
+        "tuner/errors.py": summary(3, 3, 2, 2),
         "/tmp/copy/tuner/plan.py": summary(3, 0, 2, 0),
     }
 }

@@ -155,7 +155,7 @@ ORPHANS = (
     ],
 )
 def test_what_ended_instances_had_started_is_ended(
-    tmp_path: Path, how: str, is_conclusive: bool, code: int
+    tmp_path: Path, how: str, is_told: bool, code: int
 ) -> None:
     marker = new_marker()
     program = [
@@ -169,7 +169,7 @@ def test_what_ended_instances_had_started_is_ended(
     ) as process:  # fmt: skip
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["up\n", "up\n"]
-        if is_conclusive:
+        if is_told:
             process.terminate()
         returned = process.wait(60)
     assert end_now(marker) == []  # not a moment later: it had waited for them

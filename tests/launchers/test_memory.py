@@ -50,10 +50,8 @@ def test_instances_add_up_on_the_card_that_they_share() -> None:
 
 
 @pytest.mark.parametrize(("less", "more", "rises"), [(1.0, 7.9, False), (1.0, 16.0, True)])
-def test_what_a_card_has_to_spare_is_no_price(
-    less: float, more: float, increases_over: bool
-) -> None:
+def test_what_a_card_has_to_spare_is_no_price(less: float, more: float, rises: bool) -> None:
     """A tenth of 80 GiB: below it workspaces of gigabytes cost nothing."""
     launches = [on_a_card(less), on_a_card(more, streams=2)]
     lean, costly = resource_costs_of(launches).values()
-    assert (costly.increases_over(lean)["memory"] > 0.05) is increases_over
+    assert (costly.increases_over(lean)["memory"] > 0.05) is rises
