@@ -395,7 +395,10 @@ def check_mended(
         if (out / file).is_dir():
             shutil.rmtree(out / file)
         else:
-            os.truncate(out / file, int(keep * (out / file).stat().st_size))
+            left = (out / file).read_bytes()[: int(keep * (out / file).stat().st_size)]
+            # within a line: one that is cut off at its end has lost nothing
+            left = left.rstrip(b"\n")[:-5] if file.endswith(".jsonl") else left
+            (out / file).write_bytes(left)
     (out / "reference.weights").write_bytes(b"kept until the study ends")
     before = n_slices(out)
     done = again()
