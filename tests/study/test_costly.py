@@ -40,7 +40,12 @@ from tuner.record.launch import Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
 from tuner.record.store import Store
 from tuner.space.knobs_of.launch import BATCH
-from tuner.study.ablation import unjustified_costs, why_unjustified
+from tuner.study.ablation import (
+    awaits_rounds,
+    seems_necessary,
+    unjustified_costs,
+    why_unjustified,
+)
 from tuner.study.confirm import choose_arms, confirm, make_claims
 from tuner.study.minimise import minimise, why_not
 from tuner.study.resource_costs import CostRule, ResourceCost, resource_costs_of
@@ -331,3 +336,18 @@ def test_further_rounds_hold_what_is_left_without_the_costly_setting(
     carried_out(study, confirm(study), refuses)
     (arms,) = launched
     assert {COMPILED, SHORTER} <= set(arms)
+
+
+def test_what_there_was_no_time_to_tell_from_noise_is_left_to_the_rounds(
+    store: Store, tmp_path: Path
+) -> None:
+    """Launches of the default differ by 10 %; with the costly setting the gain is 10 % larger."""
+    tell(store, add(store, DEFAULT, 1.0, memory_bytes=423 * MIB))
+    add(store, DEFAULT, 1.1, memory_bytes=423 * MIB)
+    tell(store, add(store, SHORTER, 1.3, memory_bytes=423 * MIB))
+    tell(store, add(store, COMPILED, 1.4, memory_bytes=543 * MIB))
+    study = new_study(store, tmp_path, 1.0, Priced, memory_gib=2)
+    carried_out(study, minimise(study))
+    assert not seems_necessary(study, COMPILED, SHORTER)
+    assert winner_of(study) == COMPILED
+    assert awaits_rounds(study, COMPILED)

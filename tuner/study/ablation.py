@@ -165,6 +165,16 @@ def is_necessary(
     return is_repeated and seems_necessary(study, full, shorter)
 
 
+def may_be_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
+    """Tell whether a removed setting gains more than the tolerance, be it within the noise."""
+    if seems_necessary(study, full, shorter):
+        return True
+    full_score, score = study.ledger.score(full), study.ledger.known_score(shorter)
+    if full_score is None or score is None:
+        return False
+    return full_score - score > tolerance(study)
+
+
 def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
     """Tell whether a removed setting is needed, unless the full configuration was lucky.
 
@@ -220,12 +230,13 @@ def without_costly(study: Study, configuration: Configuration) -> list[Configura
 
 
 def awaits_rounds(study: Study, configuration: Configuration) -> bool:
-    """Tell whether all that a configuration lacks to ship are further launches of its own.
+    """Tell whether all that a configuration lacks to ship are further launches.
 
-    Each of its costly settings looks needed then, and rounds of the confirmation can show it.
+    Each of its costly settings gains something then, by what was measured without it, and rounds of
+    the confirmation can show it.
     """
     return all(
-        seems_necessary(study, configuration, costly.shorter)
+        may_be_necessary(study, configuration, costly.shorter)
         for costly in unjustified_costs(study, configuration).values()
     )
 

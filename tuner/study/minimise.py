@@ -14,6 +14,7 @@ from tuner.study.ablation import (
     awaits_rounds,
     costly_settings,
     is_unmeasured,
+    may_be_necessary,
     score_loss,
     seems_necessary,
     tolerance,
@@ -159,8 +160,9 @@ class _Reduction:
     def drop_costly(self, share: TimeShare) -> Steps[None]:
         """Take away, the costliest first, each costly setting that is not shown to be needed.
 
-        One whose removal there was no time to measure stays for now. So does one that looks needed:
-        where that was a lucky launch of the finalist, the confirmation's rounds tell.
+        One whose removal there was no time to measure stays for now. So does one that looks needed,
+        and one that gains something where there was no time to tell whether that is noise: the
+        confirmation's rounds tell.
         """
         self._share = share
         yield from self._drop_costly()
@@ -176,8 +178,9 @@ class _Reduction:
             shorter = self._without([knob])
             is_clear = yield from self._make_clear(shorter, is_costly=True)
             self.is_complete = self.is_complete and is_clear
-            is_measured = not is_unmeasured(study, shorter)
-            if is_measured and not seems_necessary(study, self._finalist, shorter):
+            if is_unmeasured(study, shorter) or seems_necessary(study, self._finalist, shorter):
+                continue
+            if is_clear or not may_be_necessary(study, self._finalist, shorter):
                 self._finalist = shorter
                 self._dropped.append(knob)
 
