@@ -58,7 +58,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Finished:
 @pytest.fixture(scope="module")
 def in_processes(shared_study: Callable[..., Path]) -> Finished:
     """The same in real processes."""
-    out = shared_study(FAULTY, "40s", environment={**SECRETS, **SET})
+    out = shared_study(FAULTY, "60s", environment={**SECRETS, **SET})
     return Finished(out.parent, json.loads((out / "result.json").read_text()), Surface(0))
 
 
@@ -94,9 +94,9 @@ def test_the_result_tells_where_the_time_goes_and_when_what_was_measured(
     in_processes: Finished,
 ) -> None:
     result = in_processes.result
-    if (profile := result["default"]["profile"]) is not None:  # a busy machine has no time for it
-        assert {o["name"] for o in profile["operators"]} == {"matmul", "add"}
-        assert result["winners"][result["recommended_class"]]["profile"]["call_s"] > 0
+    operators = result["default"]["profile"]["operators"]
+    assert {o["name"] for o in operators} == {"matmul", "add"}
+    assert result["winners"][result["recommended_class"]]["profile"]["call_s"] > 0
     moments = result["timeline"]
     assert len(moments) == result["noise"]["slices"]
     assert [m["at_s"] for m in moments] == sorted(m["at_s"] for m in moments)

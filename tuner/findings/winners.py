@@ -151,8 +151,8 @@ def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> W
 def _hint(ledger: Ledger, claims: Claims, claim: Claim) -> float | None:
     """Return what a candidate was in the search, if it took part in no round; None otherwise."""
     candidate = claim.configuration
-    is_conclusive = any(candidate in arms for arms in claims.rounds.launches)
-    if is_conclusive or is_default(candidate) or not ledger.eligible.may_win(candidate):
+    is_compared = any(candidate in arms for arms in claims.rounds.launches)
+    if is_compared or is_default(candidate) or not ledger.eligible.may_win(candidate):
         return None
     return ledger.ratio(candidate) if claim.verdict == "ambiguous" else None
 

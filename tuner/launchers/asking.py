@@ -110,16 +110,16 @@ class _Question:
     def answer(self, worker: WorkerProcess) -> Reply:
         """Wait for the answer; raises WorkerEnded when there is none in time."""
         limit_s = self._waiting.limit_s()
-        is_conclusive = False
+        is_reported = False
         while True:
             passed_s = time.monotonic() - self._began
-            until_s = limit_s if is_conclusive else min(limit_s, SAID_AFTER_S)
+            until_s = limit_s if is_reported else min(limit_s, SAID_AFTER_S)
             try:
                 reply = worker.receive(max(0.0, until_s - passed_s))
             except WorkerEnded as error:
                 if error.ending.outcome is not Outcome.TIMED_OUT or until_s == limit_s:
                     raise
-                is_conclusive = True
+                is_reported = True
                 event = WaitingForModel(self._name(), self._stage, until_s, limit_s)
                 self._waiting.listen(event)
                 continue

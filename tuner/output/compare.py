@@ -270,8 +270,8 @@ def _differing_hosts(a: Result, b: Result) -> list[str]:
     found = _arrows(
         {name.replace("_", " "): v for name, v in told.items() if name not in of_versions}
     )
-    is_conclusive = found or _differing_versions(a, b)
-    return found if is_conclusive else ["the host, in what its result does not name"]
+    is_explained = found or _differing_versions(a, b)
+    return found if is_explained else ["the host, in what its result does not name"]
 
 
 def _differing_versions(a: Result, b: Result) -> list[str]:

@@ -212,8 +212,8 @@ def usage(winner: WinnerSection, result: Result) -> str:
     told = []
     mine, default = winner.rate, result.default.rate
     cores = result.host.identity["quota_cores"] or result.host.identity["physical_cores"]
-    is_conclusive = winner.configuration and result.objective.is_rate
-    if mine is not None and default is not None and is_conclusive:
+    is_comparable = winner.configuration and result.objective.is_rate
+    if mine is not None and default is not None and is_comparable:
         told.append(
             f"{figure(mine.point / cores)} items/s a core (default {figure(default.point / cores)})"
         )

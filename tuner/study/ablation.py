@@ -1,10 +1,10 @@
 """Which settings are costly, and which of these are shown to be worth it.
 
-A setting is costly if it raises memory or latency by more than 10 % and a floor (prices.py). It
-ships only if its removal was measured and costs more of the rate than the noise explains: two
-instances that gain 1 % for three times the memory do not. Further launches of the
-configuration must say so too, as those of the confirmation's rounds do: the search chose it for its
-first one, which was the luckiest of many. Where there was no time to measure the removal, the
+A setting is costly if it raises memory or latency by more than 10 % and a floor
+(resource_costs.py). It ships only if its removal was measured and costs more of the rate than the
+noise explains: two instances that gain 1 % for three times the memory do not. Further launches of
+the configuration must say so too, as those of the confirmation's rounds do: the search chose it for
+its first one, which was the luckiest of many. Where there was no time to measure the removal, the
 configuration must gain more over all that was measured without the setting than that costs: twice
 the rate for 1.3 times the memory does.
 """
@@ -16,7 +16,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from tuner.measurement.confirmation import ONE_SIDED
+from tuner.measurement.confirmation import ALPHA, ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.objective import Cost
 from tuner.space.catalogue import allowed_in, describe, is_default, narrowest_class
@@ -26,8 +26,6 @@ from tuner.study.resource_costs import Increase, ResourceCost
 from tuner.study.rounds import Loss, LossInRounds
 from tuner.study.study import Study
 
-_TWO_SIDED = 0.1
-"""Level of an interval whose lower bound is a one-sided 95 % bound."""
 _TOLERANCE_LONG = 0.01
 _TOLERANCE_MOST = 0.03
 """However noisy the host: what does more good than this is not worth losing for a shorter list."""
@@ -70,8 +68,8 @@ class CostlySetting(msgspec.Struct, frozen=True):
 def costly_settings(study: Study, configuration: Configuration) -> dict[str, CostlySetting]:
     """Return the costly settings, the costliest first.
 
-    By the price of both configurations; where the shorter one was never launched, by what all
-    configurations together say that the setting costs. They blame settings alike that were always
+    Compare the measured costs of both configurations. If the shorter one never ran, estimate the
+    setting's cost from all launches. They blame settings alike that were always
     set together; of these a compiler comes first: a launch without it is short, and says what the
     others cost, without each of which all would be compiled anew. A setting that only the default
     is left without is not in question: the confirmation compares these two.
@@ -82,7 +80,7 @@ def costly_settings(study: Study, configuration: Configuration) -> dict[str, Cos
         return {}
     estimated: dict[str, dict[Cost, float]] = {}
     if not all(c in resource_costs for c in shorter.values()):
-        estimated = _estimated_rises(study, configuration, shorter)
+        estimated = _estimated_increases(study, configuration, shorter)
     found = {}
     for knob, less in shorter.items():
         if less in resource_costs:
@@ -105,23 +103,23 @@ def _costly_increases(
     full: Configuration,
     shorter: Configuration,
 ) -> list[Increase]:
-    """Return the costly increases over a configuration without some settings, by these prices.
+    """Return the costly increases over a configuration without some settings.
 
     Of latency only where more instances share the cores: else it has risen because the rate has
     fallen, and the rate is judged by its scores, which drift does not falsify, or because of the
     batch: where that is open, nobody waits for a single call.
     """
-    increases_over = resource_costs[full].increases_over(resource_costs[shorter])
+    increases = resource_costs[full].increases_over(resource_costs[shorter])
     if _instances(full) <= _instances(shorter):
-        increases_over.pop("latency", None)
-    return study.cost_rule.costly(resource_costs[full], increases_over)
+        increases.pop("latency", None)
+    return study.cost_rule.costly(resource_costs[full], increases)
 
 
 def _instances(configuration: Configuration) -> int:
     return int(configuration.get(INSTANCES) or 1)
 
 
-def _estimated_rises(
+def _estimated_increases(
     study: Study, full: Configuration, shorter: dict[str, Configuration]
 ) -> dict[str, dict[Cost, float]]:
     """Return by how much (log) each setting is likely to raise the costs.
@@ -129,11 +127,7 @@ def _estimated_rises(
     A call takes longer by as much as there are more instances, less what the rate gains.
     """
     resource_costs, search = study.ledger.resource_costs, study.search
-    memory = {
-        c: resource_cost.memory
-        for c, resource_cost in resource_costs.items()
-        if resource_cost.memory is not None
-    }
+    memory = {c: cost.memory for c, cost in resource_costs.items() if cost.memory is not None}
     of_memory = search.effects(full, memory) if memory else {}
     gains = search.gains(full)
     found: dict[str, dict[Cost, float]] = {}
@@ -158,7 +152,8 @@ def is_necessary(
     if _fails_without(study, shorter):
         return True
     if loss is not None:
-        in_rounds = loss.difference.interval(_TWO_SIDED).low > math.exp(tolerance(study))
+        # an interval at twice the level has a one-sided bound at that level
+        in_rounds = loss.difference.interval(2 * ALPHA).low > math.exp(tolerance(study))
         if in_rounds or loss.is_paired:
             return in_rounds
     is_repeated = study.ledger.n_launches(full) > 1 or is_default(full)
@@ -166,13 +161,8 @@ def is_necessary(
 
 
 def may_be_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
-    """Tell whether a removed setting gains more than the tolerance, be it within the noise."""
-    if seems_necessary(study, full, shorter):
-        return True
-    full_score, score = study.ledger.score(full), study.ledger.known_score(shorter)
-    if full_score is None or score is None:
-        return False
-    return full_score - score > tolerance(study)
+    """Tell whether more of the rate is lost than the tolerance, even if that may be noise."""
+    return _excess_loss(study, full, shorter) > 0
 
 
 def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
@@ -182,14 +172,21 @@ def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -
     tolerance, and that by more than the noise. A launch that was dropped after its first slice
     counts as well.
     """
-    ledger = study.ledger
+    excess = _excess_loss(study, full, shorter)
+    return excess >= ONE_SIDED * study.ledger.noise(shorter, full)
+
+
+def _excess_loss(study: Study, full: Configuration, shorter: Configuration) -> float:
+    """Return by how much (log) the loss without some settings exceeds the tolerance.
+
+    Infinite where nothing works without them; minus infinity where the search does not tell.
+    """
     if _fails_without(study, shorter):
-        return True
-    full_score, score = ledger.score(full), ledger.known_score(shorter)
+        return math.inf
+    full_score, score = study.ledger.score(full), study.ledger.known_score(shorter)
     if full_score is None or score is None:
-        return False
-    excess = full_score - score - tolerance(study)
-    return excess >= ONE_SIDED * ledger.noise(shorter, full)
+        return -math.inf
+    return full_score - score - tolerance(study)
 
 
 def _fails_without(study: Study, shorter: Configuration) -> bool:
@@ -248,10 +245,10 @@ def why_unjustified(
     found = unjustified_costs(study, configuration, loss_in_rounds)
     if not found:
         return ""
-    is_known = all(
-        not is_unmeasured(study, costly.shorter)
-        and not seems_necessary(study, configuration, costly.shorter)
-        for costly in found.values()
+    without = [costly.shorter for costly in found.values()]
+    is_in_rounds = all(loss_in_rounds(configuration, c) is not None for c in without)
+    is_known = not any(
+        is_unmeasured(study, c) or seems_necessary(study, configuration, c) for c in without
     )
     they_are = "it is" if len(found) == 1 else "they are"
     raised = [
@@ -260,7 +257,9 @@ def why_unjustified(
     ]
     costs = dict.fromkeys(i.cost for costly in found.values() for i in costly.increases)
     accepts = f"--accept-cost {','.join(costs)} accepts it (a new study)"
-    if is_known:
+    if is_in_rounds:
+        why = f"the rounds so far do not prove that {they_are} needed; {accepts}"
+    elif is_known:
         why = f"launches without it do not prove that {they_are} needed; {accepts}"
     else:
         why = f"there was no time to prove that {they_are} needed; {accepts}"

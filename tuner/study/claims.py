@@ -65,7 +65,7 @@ class Claims:
     ) -> None:
         self._ledger = ledger
         self.objective = ledger.objective
-        self._why_unproven = why_unjustified
+        self._why_unjustified = why_unjustified
         self._unmeasured = unmeasured
         self._finalists = finalists
         self.best_baseline = chosen.best_baseline if chosen else None
@@ -204,7 +204,7 @@ class Claims:
 
     def why_unjustified(self, configuration: Configuration) -> str:
         """Say which costly settings nothing shows to be needed, rounds included; empty if none."""
-        return self._why_unproven(configuration, self.loss_without)
+        return self._why_unjustified(configuration, self.loss_without)
 
     def loss_without(self, full: Configuration, shorter: Configuration) -> Loss | None:
         """Return what the rounds say that a configuration loses without some settings.

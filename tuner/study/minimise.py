@@ -36,7 +36,7 @@ def minimise(study: Study) -> Steps[None]:
     Settings go if the configuration without all of them scores no worse than the tolerance below
     the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise, at
     most 3 %; where the trials together speak for what is removed, after two launches of both.
-    Before anything else, in every class, costly settings (proofs.py) go unless they look needed,
+    Before anything else, in every class, costly settings (ablation.py) go unless they look needed,
     which the confirmation's rounds then have to show; the finalist with the largest gain is the
     first to have what the classes leave of their shares. A setting whose removal there was no time
     to measure stays, unless it is costly, or nothing can observe whether it took effect: then the
@@ -53,9 +53,7 @@ def minimise(study: Study) -> Steps[None]:
     finalists = study.candidates.finalists()
     reduced = {note.winner_class for note in notes if note.phase is Phase.MINIMISE}
     reduced |= {k for k, claim in settled(study).items() if claim.configuration == finalists[k]}
-    waiting = [
-        winner_class for winner_class in CLASS_ORDER if winner_class not in reduced
-    ]  # else by a stopped session
+    waiting = [k for k in CLASS_ORDER if k not in reduced]  # else by a stopped session
     reductions = [_Reduction(study, finalists[winner_class]) for winner_class in waiting]
     by_class = dict(zip(waiting, reductions, strict=True))
     by_gain = sorted(waiting, key=lambda k: _worth(study, finalists[k]), reverse=True)

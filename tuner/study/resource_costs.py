@@ -28,7 +28,7 @@ _GIB = 2**30
 
 
 class ResourceCost(msgspec.Struct, frozen=True):
-    """The price of a configuration, as logarithms; None where its launches do not tell."""
+    """What a configuration costs, as logarithms; None where its launches do not show it."""
 
     memory: float | None
     """Logarithm of the most bytes that were resident."""
@@ -42,7 +42,7 @@ class ResourceCost(msgspec.Struct, frozen=True):
         return self.memory if cost == "memory" else self.call
 
     def increases_over(self, other: ResourceCost) -> dict[Cost, float]:
-        """Return by how much (log) this costs more than another price, by what is known of both."""
+        """Return by how much (log) this costs more than another, for each cost known of both."""
         costs: tuple[Cost, ...] = ("memory", "latency")
         pairs = {cost: (self.of(cost), other.of(cost)) for cost in costs}
         return {
@@ -100,17 +100,17 @@ class CostRule(msgspec.Struct, frozen=True):
     def costly(
         self,
         resource_cost: ResourceCost,
-        increases_over: Mapping[Cost, float],
+        log_increases: Mapping[Cost, float],
         *,
         is_estimated: bool = False,
     ) -> list[Increase]:
         """Return the costly ones of the increases (log) that a setting brings about.
 
-        price: that of the configuration with the setting.
+        resource_cost: that of the configuration with the setting.
         """
         return [
             increase
-            for cost, rise in increases_over.items()
+            for cost, rise in log_increases.items()
             if (figure := resource_cost.of(cost)) is not None
             and not self._is_accepted(cost, resource_cost)
             if rise > COST_THRESHOLD
@@ -132,7 +132,7 @@ class CostRule(msgspec.Struct, frozen=True):
 
 
 def resource_costs_of(launches: Iterable[LaunchRecord]) -> dict[Configuration, ResourceCost]:
-    """Return the price of every configuration among the launches: the median over its own."""
+    """Return the costs of every configuration among the launches: medians over its own."""
     found: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
     for record in launches:
         if record.prepared is not None:

@@ -128,10 +128,10 @@ class Server:
 
         That raises Silent where there is nothing to wait for.
         """
-        began, idle_since, used_s, is_conclusive = clock(), clock(), math.inf, False
+        began, idle_since, used_s, is_reported = clock(), clock(), math.inf, False
 
         def look() -> None:
-            nonlocal idle_since, used_s, is_conclusive
+            nonlocal idle_since, used_s, is_reported
             seen.look(self.pid)
             self.check_alive()
             now, before_s = clock(), used_s
@@ -143,9 +143,9 @@ class Server:
             elif now - began > _LOADING_S:
                 did = f"its processes have worked for {_LOADING_S:.0f} s"
             else:
-                if not is_conclusive:
+                if not is_reported:
                     tell(f"waiting for {self.url}, which takes the request and has not answered")
-                    is_conclusive = True
+                    is_reported = True
                 return
             raise Silent(f"{self.shown} takes requests at {self.url} and does not answer: {did}")
 
