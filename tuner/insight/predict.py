@@ -71,7 +71,7 @@ def known_of(
     their size: bf16 made large products 1.5x to 2x as fast, and a small tabular network 0.76x.
     What was measured on one host alone is said of that one: bf16, worth
     1.7x on the only host that taught it, halved the speed of the next one that has it
-    (benchmarks/README.md).
+    (benchmarks/history/what-the-printed-interval-holds.md).
     architecture: the model's parameters_sha256; one that was measured is like itself.
     """
     own = [rule for rule in guidelines.rules if rule.framework == framework]
