@@ -34,7 +34,7 @@ from benchmarks.guideline_rounds import (
     read_pairs,
 )
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 
 OWN = (KNOWN, GUIDELINE)
 
@@ -110,7 +110,9 @@ def tell_precision(pairs: Sequence[Pair]) -> None:
     """Print what reduced precision adds to the best of the same outputs, where it is another."""
     for framework in dict.fromkeys(pair.framework for pair in pairs):
         for name in OWN:
-            low, same = (f"{name} {k}" for k in (WinnerClass.REDUCED, WinnerClass.SAME))
+            low, same = (
+                f"{name} {k}" for k in (WinnerClass.REDUCED_PRECISION, WinnerClass.SAME_PRECISION)
+            )
             logs = [
                 gain(pair.rounds, pair.arms[low], [pair.arms[same]])
                 for pair in pairs

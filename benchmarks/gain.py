@@ -28,7 +28,7 @@ from benchmarks.recorded_bench import add_side_by_side
 from benchmarks.tape import Recording
 from tuner.app.plan import Plan
 from tuner.launchers.recorded import SideBySide
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.planner import Planner
 from tuner.study.study import CLASS_ORDER

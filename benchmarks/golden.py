@@ -53,7 +53,8 @@ from benchmarks.table import Table, read_table
 from benchmarks.tape import Recording
 from tuner.app.plan import Plan
 from tuner.findings.winners import recommended_class
-from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.journal import FinalistNamed
+from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.planner import Planner
 from tuner.study.steps import Steps

@@ -24,6 +24,7 @@ from typing import Any
 from tuner.output.values import ratio
 from tuner.record.files import read_result
 from tuner.record.result import Result, WinnerSection
+from tuner.record.winner_class import WinnerClass
 from tuner.space.knobs_of.launch import BATCH
 
 MODELS = ("resnet50", "bert-large", "gpt2-decode", "dlrm-rmc2")
@@ -75,7 +76,7 @@ def tune(model: str, folder: Path, minutes: float) -> None:
     subprocess.run([sys.executable, "-m", "tuner.cli.main", *command], check=False)
 
 
-def share(result: Result, winner_class: str, peaks: dict[str, float]) -> str:
+def share(result: Result, winner_class: WinnerClass, peaks: dict[str, float]) -> str:
     """Return what a class's winner reaches of the peaks: of arithmetic, and of the weights' bytes.
 
     Where none was proved, what the default reaches.
@@ -119,8 +120,9 @@ def row(result: Result, peaks: dict[str, float]) -> str:
             guides.append(f"{seen:.2f}x in the search" if seen else section.reason or "-")
     default = result.default
     rate = f"{default.rate.point:,.0f} at {default.batch}" if default.rate else "-"
-    winners = [in_words(result.winners[winner_class]) for winner_class in ("same", "reduced")]
-    cells = [result.model, rate, *guides, *winners, share(result, "reduced", peaks)]
+    winners = [in_words(result.winners[winner_class]) for winner_class in list(WinnerClass)[1:]]
+    of_peaks = share(result, WinnerClass.REDUCED_PRECISION, peaks)
+    cells = [result.model, rate, *guides, *winners, of_peaks]
     return f"| {' | '.join(cells)} |"
 
 
@@ -129,7 +131,8 @@ def table(folder: Path) -> str:
     peaks = json.loads((folder / PEAKS).read_text())
     told = ", ".join(f"{name} {value / 1e12:.3g} T/s" for name, value in peaks.items())
     heads = ["model", "default, items/s", "guide, same numerics", "with TF32", "with autocast",
-             "same", "reduced", "reduced, else the default, reaches"]  # fmt: skip
+             "same precision", "reduced precision",
+             "reduced precision, else the default, reaches"]  # fmt: skip
     lines = [f"Peaks: {told}.", "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for path in sorted(folder.glob("*/result.json")):
         lines.append(row(read_result(path), peaks))

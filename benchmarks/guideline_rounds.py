@@ -57,9 +57,9 @@ from tuner.launchers.describe import gallery_cards
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration, Value
 from tuner.record.guidelines import Recording
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.objective import THROUGHPUT
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
 from tuner.space.knobs_of.launch import BATCH
@@ -69,7 +69,7 @@ LEAST_ROUNDS = 2
 N_PROFILES = 2
 """Launches of each instance that Packrat profiles."""
 GUIDELINE, KNOWN, PACKRAT = "guideline", "best known", "packrat"
-GUIDELINE_SAME = f"{GUIDELINE} {WinnerClass.SAME}"
+GUIDELINE_SAME = f"{GUIDELINE} {WinnerClass.SAME_PRECISION}"
 OURS = (
     "default",
     *(f"{name} {winner_class}" for name in (GUIDELINE, KNOWN) for winner_class in WinnerClass),

@@ -29,6 +29,7 @@ from scipy.special import stdtrit
 from tuner.insight.predict import WITH, known_of, ranked
 from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.record.guidelines import Guidelines, Recording, StudyOf
+from tuner.record.winner_class import WinnerClass
 
 N_RESAMPLES = 2000
 PRECISION = {"autocast", "policy", "precision"}
@@ -118,8 +119,9 @@ def foretold_choices(recordings: Sequence[Recording]) -> list[Chosen]:
             known = known_of(guidelines, study.framework, study.facts)
             own = [name for name in study.effects if WITH not in name]
             pairs = set_together(recordings, study.framework)
-            for winner_class in ("same", "reduced"):
-                allowed = [n for n in own if winner_class == "reduced" or n not in PRECISION]
+            for winner_class in list(WinnerClass)[1:]:
+                is_reduced = winner_class is WinnerClass.REDUCED_PRECISION
+                allowed = [n for n in own if is_reduced or n not in PRECISION]
                 chosen = next(e.factors for e in ranked(known, allowed) if can_be(e.factors, pairs))
                 gain, error = worth(study.effects, chosen)
                 best = max(
@@ -180,7 +182,7 @@ def tell_choices(chosen: Sequence[Chosen]) -> None:
             f"{math.exp(each.gain):.2f}x of {math.exp(each.best):.2f}x, share {share:>5s}  "
             f"{' '.join(each.factors) or 'the default'}"
         )
-    for winner_class in ("same", "reduced"):
+    for winner_class in list(WinnerClass)[1:]:
         own = [each for each in chosen if each.winner_class == winner_class]
         scored = [each.gain / each.best for each in own if each.best > WORTH_SCORING]
         worse = [each.model for each in own if each.gain < -1.96 * each.error < 0]

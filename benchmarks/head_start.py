@@ -29,8 +29,9 @@ import msgspec
 from benchmarks.real_regret import measure_rounds
 from tuner.record.configuration import Configuration
 from tuner.record.integrity import JOURNAL
-from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.journal import TrialNoted
 from tuner.record.lines import NoteLine, read_lines
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 
 CLOSE = 0.95
@@ -53,7 +54,9 @@ def read_course(folder: Path) -> Course:
     incumbents, best = [(0.0, Configuration())], 1.0
     for line in read_lines(folder, JOURNAL, msgspec.json.Decoder(NoteLine).decode):
         note = line.note
-        if isinstance(note, TrialNoted) and allowed_in(WinnerClass.SAME, note.configuration):
+        if isinstance(note, TrialNoted) and allowed_in(
+            WinnerClass.SAME_PRECISION, note.configuration
+        ):
             ratio = ratios.get(note.number)
             if ratio is not None and ratio > best:
                 best = ratio

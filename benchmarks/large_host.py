@@ -32,8 +32,8 @@ from benchmarks.surface import THREADS, Optimum, Surface, draw
 from tuner.galleries import SEARCH_SPACES
 from tuner.host.identity import Host
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import ModelCard, ModelFacts, ModelRef, Workload
 from tuner.search.search import Search
 from tuner.space.baselines import Baseline, resolve_baselines, to_measure
@@ -123,7 +123,7 @@ def _tool(
                 proposal = search.enter(known[i], "known")
             else:
                 began = time.perf_counter()
-                proposal = search.ask(WinnerClass.LAUNCH_ONLY)
+                proposal = search.ask(WinnerClass.NO_CODE)
                 seconds.append(time.perf_counter() - began)
             score = launch(proposal.configuration)
             scores[proposal.configuration] = score

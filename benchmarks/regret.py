@@ -38,8 +38,8 @@ from benchmarks.score import Truth
 from benchmarks.table import Table, read_table
 from benchmarks.tails import NO_TAILS, Tails
 from tuner.launchers.recorded import SideBySide
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.minimise import minimise

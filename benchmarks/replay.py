@@ -35,10 +35,11 @@ from tuner.launchers.clock import VirtualClock
 from tuner.launchers.recorded import Played, PlayedSlice, SideBySide
 from tuner.measurement.steps import SLICE_S
 from tuner.record.configuration import Configuration
-from tuner.record.journal import EarlyRound, WinnerClass
+from tuner.record.journal import EarlyRound
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.search.search import Search
 from tuner.space.catalogue import is_default, narrowest_class
 from tuner.study.baselines import measure_baselines

@@ -1,8 +1,8 @@
-"""Does a plain script gain under `tune-framework run` what the study claims for launch_only?
+"""Does a plain script gain under `tune-framework run` what the study claims for no_code?
 
     python -m benchmarks.run_reproduces reports/resnet50-torch-offline-12345678 [--rounds 8]
 
-A round runs the script of twenty lines twice, with and without `run recommended.launch_only.toml`,
+A round runs the script of twenty lines twice, with and without `run recommended.no_code.toml`,
 in random order; the script knows nothing of this tool. Printed: the ratio with its 95 % interval,
 beside the claim.
 """
@@ -41,7 +41,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="a finished study of an image model")
     parser.add_argument("--rounds", type=int, default=8)
     arguments = parser.parse_args()
-    recommended = arguments.folder / "recommended.launch_only.toml"
+    recommended = arguments.folder / "recommended.no_code.toml"
     recommendation = read_recommended(recommended)
     workload = recommendation.workload
     ref, _ = find_model(workload.model, MODELS)

@@ -26,9 +26,10 @@ from benchmarks.score import Run, Step
 from benchmarks.table import Table
 from tuner.launchers.recorded import SideBySide
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import Phase, PhaseDone, WinnerClass
+from tuner.record.journal import Phase, PhaseDone
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import ModelCard
 from tuner.search.proposals import Proposal
 from tuner.search.search import Search
@@ -47,7 +48,7 @@ from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.study import Study
 
-REDUCED = WinnerClass.REDUCED
+REDUCED = WinnerClass.REDUCED_PRECISION
 SEARCHING = (measure_baselines, explore, race)
 PHASES = (*SEARCHING, confirm)
 """What a study on a table goes through, in this order."""

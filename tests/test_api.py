@@ -77,7 +77,7 @@ def check_asked(command: str, folder: Path) -> None:
     assert "exclude=['fake.precision'" in command
     assert "seed" not in command.replace("seed=2'", "")  # what is at its default is not told
     stored = json.loads((folder / "result.json").read_text())
-    assert stored["winners"]["same"]["configuration"]["env.FAKE_THREADS"] == 4
+    assert stored["winners"]["same_precision"]["configuration"]["env.FAKE_THREADS"] == 4
     tried = {value for t in stored["trials"] for value in [t["configuration"].get("fake.layout")]}
     assert tried <= {None, "packed"}
     assert "fake.precision" not in {knob for t in stored["trials"] for knob in t["configuration"]}

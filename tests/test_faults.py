@@ -130,7 +130,7 @@ def test_a_study_goes_on_past_every_fault_and_a_wall_clock_that_jumps(tmp_path: 
     for winner in result["winners"].values():
         assert set(winner["configuration"]) <= {"env.FAKE_THREADS"}
         assert winner["configuration"].get("env.FAKE_THREADS") != 8
-    assert result["winners"]["reduced"]["verdict"] == "faster"
+    assert result["winners"]["reduced_precision"]["verdict"] == "faster"
     assert 0 < result["seconds"]["wall"] < 3600
 
 

@@ -80,7 +80,7 @@ def test_its_claims_rest_on_rounds_and_checked_outputs(
     if not rounds:  # nothing to confirm is a result too, and so is no time for it, if it says so
         has_time = "nothing scored above the default" in result["phases"]["confirm"]
         assert has_time or "to confirm anything" in " ".join(result["warnings"])
-    for winner_class in ("launch_only", "same"):
+    for winner_class in ("no_code", "same_precision"):
         winner = result["winners"][winner_class]
         assert winner["verdict"] in ("faster", "keep_default", "ambiguous")
         if winner["verdict"] == "faster":

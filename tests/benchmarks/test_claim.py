@@ -17,7 +17,7 @@ from benchmarks.claim import (
 )
 from benchmarks.guideline_rounds import Pair, read_pairs
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 
 DEFAULT = Configuration()
 TCMALLOC = Configuration.of({"launch.allocator": "tcmalloc"})
@@ -72,8 +72,8 @@ def test_a_folder_of_rounds_is_read(tmp_path: Path) -> None:
     (pair,) = read_pairs(tmp_path)
     assert (pair.model, pair.framework) == ("wide-and-deep", "torch")
     assert pair.rounds == [{DEFAULT: 0.0, TCMALLOC: 0.1, LOW: 0.2}]
-    assert pair.vendors(WinnerClass.SAME) == {"a_guide": JEMALLOC}
-    assert pair.vendors(WinnerClass.REDUCED) == {"a_guide": JEMALLOC, "another": LOW}
+    assert pair.vendors(WinnerClass.SAME_PRECISION) == {"a_guide": JEMALLOC}
+    assert pair.vendors(WinnerClass.REDUCED_PRECISION) == {"a_guide": JEMALLOC, "another": LOW}
     assert level(pair, "best known reduced") == pytest.approx(0.2)
     assert math.isnan(level(pair, "a_guide"))
 
@@ -85,7 +85,7 @@ def test_each_class_is_compared_with_recommendations_of_its_own(
     both = {"default": DEFAULT, "best known same": compiled, "best known reduced": compiled,
             "guideline same": DEFAULT, "guideline reduced": LOW, "a_guide": TCMALLOC,
             "a_reduced_guide": LOW}  # fmt: skip
-    three = {**both, "best known launch_only": JEMALLOC, "guideline launch_only": DEFAULT}
+    three = {**both, "best known no_code": JEMALLOC, "guideline no_code": DEFAULT}
     rates = {DEFAULT: 0.0, TCMALLOC: 0.1, JEMALLOC: 0.2, compiled: 0.3, LOW: 0.5}
     pairs = [Pair("fc", "torch", three, [rates] * 2), Pair("fc", "tensorflow", both, [rates] * 2)]
     tell_vendors(pairs)
@@ -93,16 +93,16 @@ def test_each_class_is_compared_with_recommendations_of_its_own(
     tell_frameworks(pairs)
     told = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     over = "over the best vendor's, chosen by other rounds"
-    assert f"torch best known launch_only {over} {math.exp(0.1):.3f}x, 1 model" in told
+    assert f"torch best known no_code {over} {math.exp(0.1):.3f}x, 1 model" in told
     assert f"torch best known same {over} {math.exp(0.2):.3f}x, 1 model" in told
     assert f"torch best known reduced {over} {math.exp(-0.2):.3f}x, 1 model" in told
-    assert not any("tensorflow" in line and "launch_only" in line for line in told if over in line)
+    assert not any("tensorflow" in line and "no_code" in line for line in told if over in line)
     assert f"torch best known over a_guide {math.exp(0.1):.3f}x, 1 model" in told
     assert f"tensorflow best known over a_guide {math.exp(0.2):.3f}x, 1 model" in told
     assert "torch best known reduced over best known same, where it is another no model" in told
     of_guideline = "guideline reduced over guideline same, where it is another"
     assert f"torch {of_guideline} {math.exp(0.5):.3f}x, 1 model" in told
-    assert "torch over tensorflow, best known launch_only no model" in told
+    assert "torch over tensorflow, best known no_code no model" in told
     assert "torch over tensorflow, best known same 1.000x, 1 model" in told
 
 

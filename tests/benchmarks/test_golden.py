@@ -145,8 +145,8 @@ def test_the_last_digit_of_a_score_is_a_difference() -> None:
 
 
 def test_a_course_that_goes_on_or_breaks_off_says_so() -> None:
-    begun = Course(0, (Launched("default", 4, "pacer", 0, 3, "measured"),), (), (), (), "same",
-                   (Ended("race", 1.5),), 0.02)  # fmt: skip
+    launches = (Launched("default", 4, "pacer", 0, 3, "measured"),)
+    begun = Course(0, launches, (), (), (), "same_precision", (Ended("race", 1.5),), 0.02)
     longer = msgspec.structs.replace(begun, launches=begun.launches * 2)
     assert first_difference(begun, begun) == ""
     assert first_difference(begun, longer) == (

@@ -23,7 +23,7 @@ from tuner.host.identity import probe
 from tuner.insight.studies import recording_of
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_result
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 
 DEFAULT = Configuration()
@@ -74,15 +74,17 @@ def test_all_arms_tell_how_launches_scatter_and_drift_is_no_scatter() -> None:
 
 def test_the_share_of_a_guideline_that_failed_is_none() -> None:
     rounds = drawn(3, 0.001)
-    assert shares_of([pair(rounds)], WinnerClass.SAME) == {"fc/torch": pytest.approx(0.5, abs=0.02)}
+    assert shares_of([pair(rounds)], WinnerClass.SAME_PRECISION) == {
+        "fc/torch": pytest.approx(0.5, abs=0.02)
+    }
     failed = [{c: r for c, r in row.items() if c != TCMALLOC} for row in rounds[:1]] + rounds[1:]
-    assert shares_of([pair(failed)], WinnerClass.SAME) == {"fc/torch": 0.0}
+    assert shares_of([pair(failed)], WinnerClass.SAME_PRECISION) == {"fc/torch": 0.0}
     # where the best known is not surely worth it, nothing can be told
     noisy: list[Round] = [
         {c: r + n * (c == TWO) for c, r in TRUTH.items()} for n in (-0.5, 0.0, 0.5)
     ]
-    assert shares_of([pair(noisy)], WinnerClass.SAME) == {}
-    assert shares_of([pair(rounds[:1])], WinnerClass.SAME) == {}
+    assert shares_of([pair(noisy)], WinnerClass.SAME_PRECISION) == {}
+    assert shares_of([pair(rounds[:1])], WinnerClass.SAME_PRECISION) == {}
 
 
 def test_what_is_ahead_of_whom_is_told_over_the_same_pairs(
@@ -105,16 +107,16 @@ def test_what_is_ahead_of_whom_is_told_over_the_same_pairs(
 def test_each_class_is_told_of_the_pairs_that_have_arms_of_it(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    launch = {"guideline launch_only": DEFAULT, "best known launch_only": JEMALLOC}
+    launch = {"guideline no_code": DEFAULT, "best known no_code": JEMALLOC}
     pairs = [pair(drawn(3, 1e-5, 0), "fc", **launch), pair(drawn(3, 1e-5, 1), "ncf")]
     assert pairs[0].classes == list(WinnerClass)
-    assert pairs[1].classes == [WinnerClass.SAME, WinnerClass.REDUCED]
-    assert class_of("a_guide", pairs[0]) == WinnerClass.LAUNCH_ONLY
-    assert "best known launch_only" not in pairs[0].others()
-    assert shares_of(pairs, WinnerClass.LAUNCH_ONLY) == {"fc/torch": 0.0}
+    assert pairs[1].classes == [WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION]
+    assert class_of("a_guide", pairs[0]) == WinnerClass.NO_CODE
+    assert "best known no_code" not in pairs[0].others()
+    assert shares_of(pairs, WinnerClass.NO_CODE) == {"fc/torch": 0.0}
     tell_all(pairs, {"fc/torch": "mlp", "ncf/torch": "recommendation"})
     told = capsys.readouterr().out
-    assert "launch_only: share of the best known gain, 1 pairs: mean 0.00" in told
+    assert "no_code: share of the best known gain, 1 pairs: mean 0.00" in told
     assert "\nsame: share of the best known gain, 2 pairs: mean 0.50" in told
     # in one model the guideline of its own class is compared, the default: half of 1.221x is left
     (line,) = [line for line in told.splitlines() if " a_guide " in line and "ahead" in line]
@@ -122,8 +124,8 @@ def test_each_class_is_told_of_the_pairs_that_have_arms_of_it(
 
 
 def test_a_recommendation_is_of_the_narrowest_class_that_allows_it() -> None:
-    assert class_of("a_guide", pair([])) == WinnerClass.SAME
-    assert class_of("a_guide", pair([], a_guide=LOW)) == WinnerClass.REDUCED
+    assert class_of("a_guide", pair([])) == WinnerClass.SAME_PRECISION
+    assert class_of("a_guide", pair([], a_guide=LOW)) == WinnerClass.REDUCED_PRECISION
 
 
 def test_the_best_known_is_the_fastest_by_all_that_was_measured_here(designed_study: Path) -> None:
@@ -132,15 +134,15 @@ def test_the_best_known_is_the_fastest_by_all_that_was_measured_here(designed_st
     assert recording is not None
     request = Request(model=DESIGNED, frameworks=("fake",), hardware="fake")
     (planned,) = plan(request, probe())
-    won = Configuration.of(recording.winners["same"].configuration)
-    assert best_known(planned, WinnerClass.SAME, [recording], []) == won
+    won = Configuration.of(recording.winners["same_precision"].configuration)
+    assert best_known(planned, WinnerClass.SAME_PRECISION, [recording], []) == won
     recording = msgspec.structs.replace(recording, winners={})
-    best = best_known(planned, WinnerClass.SAME, [recording], [])
+    best = best_known(planned, WinnerClass.SAME_PRECISION, [recording], [])
     cells = {
         Configuration.of(cell.configuration): cell.log_ratio
         for cell in recording.design.cells
         if cell.log_ratio is not None
-        and allowed_in(WinnerClass.SAME, Configuration.of(cell.configuration))
+        and allowed_in(WinnerClass.SAME_PRECISION, Configuration.of(cell.configuration))
     }
     assert best in cells
     assert best == max(cells, key=lambda c: cells[c] or 0.0)
@@ -148,9 +150,11 @@ def test_the_best_known_is_the_fastest_by_all_that_was_measured_here(designed_st
     slow = {"verdict": "faster", "configuration": best.as_dict(),
             "speedup_at_reference_batch": {"point": 0.01}}  # fmt: skip
     own = {"identity": result.host.identity}
-    study = Study("known", 8, {"winners": {"same": slow}, "host": msgspec.to_builtins(own)})
-    assert best_known(planned, WinnerClass.SAME, [recording], [study]) != best
+    study = Study(
+        "known", 8, {"winners": {"same_precision": slow}, "host": msgspec.to_builtins(own)}
+    )
+    assert best_known(planned, WinnerClass.SAME_PRECISION, [recording], [study]) != best
     # what another host found counts where nothing was measured on this one
     elsewhere = msgspec.structs.replace(recording, host="another")
-    assert best_known(planned, WinnerClass.SAME, [elsewhere], []) == best
-    assert best_known(planned, WinnerClass.SAME, [elsewhere], [study]) == DEFAULT
+    assert best_known(planned, WinnerClass.SAME_PRECISION, [elsewhere], []) == best
+    assert best_known(planned, WinnerClass.SAME_PRECISION, [elsewhere], [study]) == DEFAULT

@@ -58,7 +58,7 @@ def test_what_is_alike_everywhere_is_foretold_closely_and_chosen() -> None:
     assert max(each.half_width for each in foretold_effects(given)) < 0.05
     for chosen in foretold_choices(given):
         wanted = {"compile", "allocator"} | (
-            {"autocast"} if chosen.winner_class == "reduced" else set()
+            {"autocast"} if chosen.winner_class == "reduced_precision" else set()
         )
         assert set(chosen.factors) == wanted
         assert chosen.gain > 0.95 * chosen.best

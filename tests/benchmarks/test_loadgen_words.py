@@ -16,10 +16,12 @@ RESULT: dict[str, Any] = {
     "model": "fake",
     "framework": "fake",
     "reference_batch": 8,
-    "recommended_class": "same",
+    "recommended_class": "same_precision",
     "objective": {"slo": SLO},
     "default": {"batch": 2, "value": None},
-    "winners": {"same": {"configuration": {"workload.batch": 4}, "value": {"low": 100.0}}},
+    "winners": {
+        "same_precision": {"configuration": {"workload.batch": 4}, "value": {"low": 100.0}}
+    },
 }
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.real_regret import Study, arms_of, lost_to_best, over, tell_all
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 
 DEFAULT = Configuration()
@@ -16,12 +16,16 @@ FASTER = Configuration.of({"launch.allocator": "jemalloc"})
 LOW = Configuration.of({"torch.autocast": "bf16"})
 
 
+def _won(verdict: str, configuration: dict[str, Any]) -> dict[str, Any]:
+    return {"verdict": verdict, "configuration": configuration}
+
+
 def study(**changed: Any) -> Study:
     trials = [({}, 1.0), ({"launch.allocator": "tcmalloc"}, 1.5), ({"torch.autocast": "bf16"}, 2.0)]
     result = {
         "winners": {
-            "same": {"verdict": "faster", "configuration": {"launch.allocator": "tcmalloc"}},
-            "reduced": {"verdict": "ambiguous", "configuration": {"torch.autocast": "bf16"}},
+            "same_precision": _won("faster", {"launch.allocator": "tcmalloc"}),
+            "reduced_precision": _won("ambiguous", {"torch.autocast": "bf16"}),
         },
         "trials": [{"configuration": c, "search_ratio": ratio} for c, ratio in trials],
         "baselines": [
@@ -35,9 +39,11 @@ def study(**changed: Any) -> Study:
 
 def test_what_is_compared_is_what_studies_suggest() -> None:
     one = study()
-    assert one.winner(WinnerClass.SAME) == FAST
-    assert one.winner(WinnerClass.REDUCED) == DEFAULT  # nothing was confirmed
-    assert one.recommendation(WinnerClass.REDUCED) == FAST  # what was in force before is no guide
+    assert one.winner(WinnerClass.SAME_PRECISION) == FAST
+    assert one.winner(WinnerClass.REDUCED_PRECISION) == DEFAULT  # nothing was confirmed
+    assert (
+        one.recommendation(WinnerClass.REDUCED_PRECISION) == FAST
+    )  # what was in force before is no guide
     assert arms_of([one, one]) == [DEFAULT, FAST, LOW]
 
 

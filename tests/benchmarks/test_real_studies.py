@@ -17,8 +17,12 @@ from tuner.space.listing import upper_size
 def study(verdict: str, low: float, high: float, *, repeats: bool | None = False) -> RealStudy:
     return RealStudy(
         model="fc",
-        verdicts={"launch_only": "keep_default", "same": verdict, "reduced": "ambiguous"},
-        recommended="same",
+        verdicts={
+            "no_code": "keep_default",
+            "same_precision": verdict,
+            "reduced_precision": "ambiguous",
+        },
+        recommended="same_precision",
         interval=Interval((low * high) ** 0.5, low, high, 0.95),
         n_trials=4,
         n_rounds=4,

@@ -52,7 +52,7 @@ def test_a_study_in_which_nothing_is_faster_claims_nothing(dirty: float) -> None
 
 def test_a_large_effect_is_found_and_held_by_the_interval() -> None:
     found = replay(fake_plan(), recording(), {SETTING: math.log(1.5)}, BUDGET_S, seed=2)
-    claim = found.claims["same"]
+    claim = found.claims["same_precision"]
     assert claim.verdict == "faster"
     assert claim.truth == pytest.approx(1.5)
     assert claim.low is not None

@@ -30,6 +30,7 @@ from tuner.record.events import (
 from tuner.record.figures import duration
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 
 
 def test_durations_are_short() -> None:
@@ -48,9 +49,10 @@ def test_plain_lines_carry_the_time_left(capsys: object) -> None:
         listen(PhaseBegins("explore", "up to 864 combinations"))
         listen(LaunchBegins(1, "", Purpose.SEARCH))
         listen(Warned("the host is busy"))
-        listen(BestSoFar("a=1", 1.5, "launch_only", "no code change"))
-        listen(BestSoFar("b=2", 1.6, "reduced", "bf16"))
-        listen(BestSoFar("b=2", 1.61, "reduced", "bf16"))  # no new leader: no line
+        listen(BestSoFar("a=1", 1.5, WinnerClass.NO_CODE, "no code change"))
+        listen(BestSoFar("b=2", 1.6, WinnerClass.REDUCED_PRECISION, "bf16"))
+        # no new leader: no line
+        listen(BestSoFar("b=2", 1.61, WinnerClass.REDUCED_PRECISION, "bf16"))
         listen(RoundEnds(2, {"recommended": (1.5, 1.2, 1.9)}, is_preliminary=True))
     lines = out.getvalue().splitlines()
     assert lines.pop(0).endswith(

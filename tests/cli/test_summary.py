@@ -21,7 +21,7 @@ from tuner.record.interval import Interval
 from tuner.record.result import Result
 from tuner.record.study_stats import FasterNotShipped, Stability
 
-FILES = ("recommended.toml", "recommended.reduced.toml", "recommended.launch_only.toml")
+FILES = ("recommended.toml", "recommended.reduced_precision.toml", "recommended.no_code.toml")
 
 
 def printed(shown: Result, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -46,7 +46,7 @@ def test_the_report_says_of_which_launches_the_speedup_is(tmp_path: Path) -> Non
         (told, "of typical launches"),  # of an earlier version
     ):
         assert isinstance(stability, Stability)
-        shown = with_winner(shown, "same", stability=stability)
+        shown = with_winner(shown, "same_precision", stability=stability)
         for template in ("report.md.j2", "report.html.j2"):
             text = render(shown, template)
             assert ratio(shown.speedup) in text
@@ -81,7 +81,7 @@ def test_the_end_of_a_run_fits_a_small_terminal(
     found = []
     for framework in frameworks:
         result = read_result(SAMPLE.with_name(f"resnet50-{framework}.json"))
-        result = with_winner(result, "launch_only", **UNDECIDED)
+        result = with_winner(result, "no_code", **UNDECIDED)
         if is_troubled:
             lead = Interval(1.09, 1.06, 1.12, 0.95)
             ahead = [FasterNotShipped({"a": "b" * 90}, "a_guide", lead, "it is costly " * 9)] * 3
@@ -103,7 +103,7 @@ def test_the_end_of_a_run_fits_a_small_terminal(
 
 @pytest.mark.parametrize("width", [40, 80, 200])
 def test_lines_of_classes_are_no_wider_than_the_terminal(width: int) -> None:
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
     lines = summary._of_classes(result, width, 3)
     assert max(line.cell_len for line in lines) <= width
     if width == 200:
@@ -112,7 +112,7 @@ def test_lines_of_classes_are_no_wider_than_the_terminal(width: int) -> None:
 
 
 def test_a_gain_is_green_only_where_it_is_confirmed() -> None:
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
     console = text_console(200)
     styles = [
         str(segment.style)
@@ -141,6 +141,7 @@ def test_live_lines_name_the_class_of_what_is_best_and_never_what_is_slower(
     events = map(json.loads, here(*study, testbed=MadeUpFake()).stdout.splitlines())
     best = [event for event in events if event["type"] == "best_so_far"]
     assert {(event["winner_class"], event["name"]) for event in best} == {
-        ("launch_only", "no code change"), ("same", "same precision"), ("reduced", "bf16"),
+        ("no_code", "no code change"), ("same_precision", "same precision"),
+        ("reduced_precision", "bf16"),
     }  # fmt: skip
     assert min(event["ratio"] for event in best) > 1

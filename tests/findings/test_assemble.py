@@ -21,13 +21,13 @@ from tuner.record.journal import (
     SessionOpened,
     StudyOpened,
     TrialNoted,
-    WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import ModelInput, ModelSection, Result
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.space.restrictions import Numerics
@@ -72,7 +72,7 @@ def confirm(
     compile_s: what the winner's launches spend on compiling; of_reduced: the finalist of `reduced`.
     """
     for winner_class in WinnerClass:
-        finalist = of_reduced if winner_class is WinnerClass.REDUCED else WINNER
+        finalist = of_reduced if winner_class is WinnerClass.REDUCED_PRECISION else WINNER
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, finalist))
     store.add(PhaseDone(Phase.BASELINES, "all measured"))
     arms = tuple(dict.fromkeys(c for c in (WINNER, of_reduced, best) if c is not None))
@@ -173,12 +173,12 @@ def test_only_a_candidate_without_rounds_shows_what_the_search_saw(
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.RACE, winner_class, WINNER))
     store.add(ArmsChosen((WINNER,), None, False, (4,)))
-    unproved = assembled(store, tmp_path / "none").winners[WinnerClass.SAME]
+    unproved = assembled(store, tmp_path / "none").winners[WinnerClass.SAME_PRECISION]
     assert (unproved.verdict, unproved.speedup) == ("ambiguous", None)
     assert unproved.search_ratio == pytest.approx(math.exp(0.4), rel=0.01)
     launches = (add(store, DEFAULT, Purpose.CONFIRM, 0.0), add(store, WINNER, Purpose.CONFIRM, -1))
     store.add(RoundDone(1, launches))
-    begun = assembled(store, tmp_path / "one").winners[WinnerClass.SAME]
+    begun = assembled(store, tmp_path / "one").winners[WinnerClass.SAME_PRECISION]
     assert (begun.verdict, begun.speedup, begun.search_ratio) == ("ambiguous", None, None)
 
 
@@ -287,7 +287,7 @@ def test_where_the_first_launch_compiled_nothing_the_others_do_not_either(
         record.request = msgspec.structs.replace(record.request, n_companions=1)
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
-    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
     assert [found.cold, found.warm] == pytest.approx([cold, warm])
     assert found.in_company is (first_s > 1)
 
@@ -310,7 +310,7 @@ def test_what_compiling_costs_is_told_of_the_winners_own_launches(
         add(store, WINNER, Purpose.SEARCH, 0.4, compile_s)
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
-    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
     assert found.cold == (pytest.approx(cold, abs=0.1) if cold else None)
     assert found.warm == pytest.approx(warm, abs=0.1)
 
@@ -321,14 +321,14 @@ def test_compile_seconds_beside_other_launches_are_marked(store: Store, tmp_path
     records = [store.launches[i] for i in ids]
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
-    assert not assembled(store, tmp_path).winners["same"].compile_seconds.in_company
+    assert not assembled(store, tmp_path).winners["same_precision"].compile_seconds.in_company
     for record in (records[0], records[2]):
         record.request = msgspec.structs.replace(record.request, n_companions=1)
-    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
     assert found.in_company
     assert found.warm == pytest.approx(4.0, abs=0.1)  # of the launch that was prepared alone
     records[0].request = msgspec.structs.replace(records[0].request, n_companions=0)
-    assert not assembled(store, tmp_path).winners["same"].compile_seconds.in_company
+    assert not assembled(store, tmp_path).winners["same_precision"].compile_seconds.in_company
 
 
 @pytest.mark.parametrize(("compile_s", "items"), [(6.0, 6.0 / (1 - math.exp(-0.4))), (0.3, None)])
@@ -340,7 +340,7 @@ def test_a_longer_start_is_paid_back_after_so_many_items(
     for configuration, rate in rates.items():
         add(store, configuration, Purpose.SEARCH, rate)
     confirm(store, rates, None, compile_s)
-    found = assembled(store, tmp_path).winners["same"].compile_seconds
+    found = assembled(store, tmp_path).winners["same_precision"].compile_seconds
     assert found.items_to_pay == (pytest.approx(items, rel=0.02) if items else None)
 
 
@@ -365,9 +365,9 @@ def test_a_baseline_that_was_confirmed_at_another_batch_than_its_best_has_an_int
 @pytest.mark.parametrize(
     ("of_reduced", "numerics", "recommended"),
     [
-        (0.5, "reduced", "reduced"),
-        (0.0, "reduced", "same"),
-        (0.5, "both", "same"),
+        (0.5, "reduced", "reduced_precision"),
+        (0.0, "reduced", "same_precision"),
+        (0.5, "both", "same_precision"),
     ],
 )
 def test_where_reduced_numerics_may_ship_but_are_not_faster_what_keeps_them_ships(
@@ -388,7 +388,9 @@ def test_where_no_class_holds_anything_better_the_widest_that_may_ship_says_why(
     for configuration, rate in rates.items():
         add(store, configuration, Purpose.SEARCH, rate)
     confirm(store, rates, None, of_reduced=REDUCED)
-    expected: dict[Numerics, str] = {"reduced": "reduced", "both": "same"}
+    expected: dict[Numerics, str] = {
+        "reduced": "reduced_precision", "both": "same_precision",
+    }  # fmt: skip
     for numerics, winner_class in expected.items():
         result = assembled(store, tmp_path, vendor=False, numerics=numerics)
         assert (result.recommended_class, result.verdict) == (winner_class, "keep_default")
@@ -404,5 +406,5 @@ def test_without_any_round_the_defaults_batch_is_the_searchs_best(
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, default_16))
     result = assembled(store, tmp_path, batches=(4, 16))
-    assert result.winners["same"].configuration == {"workload.batch": 16}
+    assert result.winners["same_precision"].configuration == {"workload.batch": 16}
     assert result.default.batch == 16

@@ -9,14 +9,15 @@ from tests.study.studies import new_study
 from tests.study.test_claims import DEFAULT, TUNED, add_round
 from tuner.findings.outlook import rounds_won, seconds_to_decide
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
-from tuner.record.journal import ArmsChosen, Extended, FinalistNamed, Phase, PhaseDone, WinnerClass
+from tuner.record.journal import ArmsChosen, Extended, FinalistNamed, Phase, PhaseDone
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.costs import Budget
 from tuner.study.forecast import Forecast
 from tuner.study.study import Study
 
-SAME = WinnerClass.SAME
+SAME = WinnerClass.SAME_PRECISION
 START_S = 30.0
 """Of an extension: that of the pacer, a launch of the default."""
 

@@ -14,21 +14,23 @@ from tuner.findings.warnings import study_warnings
 from tuner.findings.winners import recommended_class
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import ArmsChosen, FinalistNamed, Phase, WinnerClass
+from tuner.record.journal import ArmsChosen, FinalistNamed, Phase
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.claims import Claims
 from tuner.study.confirm import make_claims
 from tuner.study.study import Study
 
-LAUNCH_ONLY = Configuration.of({"launch.allocator": "jemalloc"})
-ARMS = (LAUNCH_ONLY, TUNED)
+NO_CODE = Configuration.of({"launch.allocator": "jemalloc"})
+SAME = WinnerClass.SAME_PRECISION
+ARMS = (NO_CODE, TUNED)
 
 
 @pytest.fixture
 def study(tmp_path: Path) -> Iterator[Study]:
     with Store(tmp_path / "study") as store:
         for winner_class in WinnerClass:
-            finalist = LAUNCH_ONLY if winner_class is WinnerClass.LAUNCH_ONLY else TUNED
+            finalist = NO_CODE if winner_class is WinnerClass.NO_CODE else TUNED
             store.add(FinalistNamed(Phase.MINIMISE, winner_class, finalist))
         store.add(ArmsChosen(ARMS, None, at_reference=False, looks=LOOKS))
         yield new_study(store, tmp_path, 1000.0)
@@ -110,14 +112,14 @@ def test_a_host_whose_speed_doubles_between_rounds_makes_no_launch_slow(study: S
     found = claims(study, gains, gains, host=lambda k: math.log(2) * (k // 2 % 2))
     median = statistics.median(found.rounds.series(DEFAULT).known())
     assert sum(worth < median for worth in found.rounds.series(TUNED).known()) == 6
-    judged = stability(found, found.claim(WinnerClass.SAME))
+    judged = stability(found, found.claim(WinnerClass.SAME_PRECISION))
     assert judged is not None
     assert (judged.n_slower, judged.n_rounds, judged.word) == (0, 12, "stable")
 
 
 def test_a_winner_that_loses_in_every_third_launch_is_faster_and_unstable(study: Study) -> None:
     found = claims(study, steady(0.3), shaky(0.5))
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     judged = stability(found, claim)
     assert judged is not None
     assert (claim.verdict, judged.n_slower, judged.word) == ("faster", 3, "unstable")
@@ -126,17 +128,17 @@ def test_a_winner_that_loses_in_every_third_launch_is_faster_and_unstable(study:
 def test_nothing_is_said_of_the_launches_of_what_is_not_claimed(study: Study) -> None:
     """That half of the launches of what is as fast as the default are slower is no news."""
     found = claims(study, steady(0.3), steady(0.0))
-    assert stability(found, found.claim(WinnerClass.SAME)) is None
+    assert stability(found, found.claim(WinnerClass.SAME_PRECISION)) is None
 
 
 @pytest.mark.parametrize(
     ("of_launch_only", "of_same", "recommended", "unstable"),
     [
-        (steady(0.30), shaky(0.5), "launch_only", [TUNED]),  # 1.35x instead of 1.39x
-        (steady(0.30), steady(0.33), "same", []),  # stable itself
-        (steady(0.15), shaky(0.5), "same", [TUNED]),  # 1.16x is no match for 1.39x
-        (shaky(0.49), shaky(0.5), "same", [LAUNCH_ONLY, TUNED]),  # no better
-        (steady(0.0), shaky(0.05), "same", [TUNED]),  # not faster than the default
+        (steady(0.30), shaky(0.5), WinnerClass.NO_CODE, [TUNED]),  # 1.35x instead of 1.39x
+        (steady(0.30), steady(0.33), SAME, []),  # stable itself
+        (steady(0.15), shaky(0.5), SAME, [TUNED]),  # 1.16x is no match for 1.39x
+        (shaky(0.49), shaky(0.5), SAME, [NO_CODE, TUNED]),  # no better
+        (steady(0.0), shaky(0.05), SAME, [TUNED]),  # not faster than the default
     ],
 )
 def test_an_unstable_winner_gives_way_to_one_that_is_not_and_nearly_as_fast(
@@ -147,12 +149,15 @@ def test_an_unstable_winner_gives_way_to_one_that_is_not_and_nearly_as_fast(
     unstable: list[Configuration],
 ) -> None:
     found = claims(study, of_launch_only, of_same)
-    assert found.claim(WinnerClass.SAME).verdict == "faster"
+    assert found.claim(WinnerClass.SAME_PRECISION).verdict == "faster"
     winner_class = recommended_class(found, "same")
     assert winner_class == recommended
     told = [
         text for text in study_warnings(study, found, winner_class) if "unstable: in 3 of 9" in text
     ]
     assert [text.split()[0] for text in told] == [c.label() for c in unstable]
-    instead = "launch_only is recommended instead of same, for its 1.35x is nearly as fast as 1.39x"
-    assert any(instead in text for text in told) == (recommended == "launch_only")
+    instead = (
+        "the winner with no code change is recommended instead: its 1.35x is nearly as fast as "
+        "1.39x, and it was not found unstable"
+    )
+    assert any(instead in text for text in told) == (recommended == "no_code")

@@ -36,7 +36,10 @@ def test_only_draws_at_random_count_each_for_the_class_that_alone_allows_it(
             configuration = Configuration.of(settings)
             store.add(TrialNoted(number, configuration, source, Ending(outcome), (), 1.0))
         found = unexplored_bound(Ledger(store, 4, (4,)))
-    assert found == {"same": LeftToFind(2, 0.7764), "reduced": LeftToFind(1, 0.95)}
+    assert found == {
+        "same_precision": LeftToFind(2, 0.7764),
+        "reduced_precision": LeftToFind(1, 0.95),
+    }
 
 
 @pytest.mark.parametrize(("n", "share"), [(1, 0.95), (5, 0.4507), (59, 0.0495), (299, 0.01)])
@@ -49,5 +52,5 @@ def test_the_bound_is_that_of_so_many_draws_that_all_missed(
             ending = Ending(Outcome.MEASURED)
             store.add(TrialNoted(number, configuration, "random", ending, (), 1.0))
         found = unexplored_bound(Ledger(store, 4, (4,)))
-    assert found == {"launch_only": LeftToFind(n, share)}
+    assert found == {"no_code": LeftToFind(n, share)}
     assert (1 - share) ** n == pytest.approx(0.05, abs=0.002)

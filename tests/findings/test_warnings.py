@@ -14,10 +14,11 @@ from tests.study.test_neighbours import BOTH, FIRM, FRAGILE, RATE, rounds, searc
 from tuner.findings.faster_not_shipped import faster_not_shipped
 from tuner.findings.warnings import _of_outputs, study_warnings
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import Phase, WinnerClass
+from tuner.record.journal import Phase
 from tuner.record.objective import Objective
 from tuner.record.output_check import OutputCheck
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.restrictions import Restrictions
 from tuner.study.claim import Claim
 from tuner.study.confirm import make_claims
@@ -45,8 +46,8 @@ def test_how_a_winner_bears_a_neighbour_is_remarked(
         rounds(store, winner, n=4, beside=beside)
         study = new_study(store, tmp_path, 2000.0)
         study.ledger.objective = Objective.of("throughput", goal=goal)
-        found = [text for text in study_warnings(study, make_claims(study), WinnerClass.SAME)
-                 if "neighbour" in text]  # fmt: skip
+        texts = study_warnings(study, make_claims(study), WinnerClass.SAME_PRECISION)
+        found = [text for text in texts if "neighbour" in text]
     assert len(found) == bool(words)
     assert all(words in text for text in found)
 
@@ -58,7 +59,7 @@ def test_a_budget_that_did_not_hold_is_remarked(tmp_path: Path, used_s: float, t
         rounds(store, FIRM, n=4, beside=4)
         study = new_study(store, tmp_path, 10.0)
         study.budget = Budget(10.0, used_s)
-        found = study_warnings(study, make_claims(study), WinnerClass.SAME)
+        found = study_warnings(study, make_claims(study), WinnerClass.SAME_PRECISION)
     assert any(f"it took {used_s:.0f} s of a budget of 10 s" in text for text in found) == told
 
 
@@ -72,7 +73,7 @@ def test_time_that_a_study_could_not_use_is_remarked(
         study = new_study(store, tmp_path, 100.0)
         study.budget = Budget(100.0, 60.0)
         study.notes.done(Phase.CONFIRM, "no time for a further round after 2: it is long")
-        found = study_warnings(study, make_claims(study), WinnerClass.SAME)
+        found = study_warnings(study, make_claims(study), WinnerClass.SAME_PRECISION)
     words = (
         "40 s of a budget of 100 s were not used: no time for a further round after 2: it is long"
     )
@@ -99,7 +100,9 @@ def test_time_that_is_left_although_there_was_none_for_something_is_explained(
         study.notes.done(Phase.BASELINES, "no time for all")
         study.notes.done(Phase.CONFIRM, reason)
         (text,) = [
-            t for t in study_warnings(study, make_claims(study), WinnerClass.SAME) if "no time" in t
+            t
+            for t in study_warnings(study, make_claims(study), WinnerClass.SAME_PRECISION)
+            if "no time" in t
         ]
     assert text.startswith("the budget left no time to measure vendor, nor to")
     assert ("(40 s were left in the end: they had been kept for the confirmation" in text) == told
@@ -118,7 +121,7 @@ def test_what_the_user_fixed_is_not_passed_off_as_found(
         study = new_study(store, tmp_path, 2000.0)
         host = machine(tmp_path / "host")
         study.space = resolved(host, "fake", FAKE_DEFAULTS, "fake", Restrictions(fixed=fixed))
-        found = study_warnings(study, make_claims(study), WinnerClass.SAME)
+        found = study_warnings(study, make_claims(study), WinnerClass.SAME_PRECISION)
     assert any(text.startswith("fake.layout=packed was given by --fix") for text in found) == told
 
 
@@ -146,7 +149,7 @@ def test_a_costly_setting_that_rounds_show_to_gain_nothing_does_not_ship(
                     msgspec.structs.replace(s, seconds=s.seconds * slower) for s in record.slices
                 ]
         study = new_study(store, tmp_path, 2000.0)
-        claim = make_claims(study).claim(WinnerClass.SAME)
+        claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.configuration) == ("faster", BOTH if ships else FIRM)
 
 
@@ -171,9 +174,11 @@ def test_what_is_surely_faster_than_the_recommended_is_named_with_the_reason(
             )
         study = new_study(store, tmp_path, 2000.0)
         claims = make_claims(study)
-        named = faster_not_shipped(study, claims, WinnerClass.SAME)
+        named = faster_not_shipped(study, claims, WinnerClass.SAME_PRECISION)
     is_costly = times > 1
-    assert claims.claim(WinnerClass.SAME).configuration == (COMPILED if is_costly else BOTH)
+    assert claims.claim(WinnerClass.SAME_PRECISION).configuration == (
+        COMPILED if is_costly else BOTH
+    )
     assert [Configuration.of(found.configuration) for found in named] == [BOTH] * is_costly
     assert all(found.lead.point == pytest.approx(1.36, abs=0.01) for found in named)
     assert all(found.reason.startswith("fake.streams raises memory") for found in named)

@@ -40,6 +40,7 @@ from tuner.record.guidelines import (
 from tuner.record.journal import TRANSFERRED
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.space.design import Factors
 from tuner.study.trial_run import TrialRun, trial_runs
 from tuner.worker.frameworks.fake.surface import Surface
@@ -258,7 +259,7 @@ def test_of_an_unseen_family_the_best_combination_is_predicted(studies: Path, he
     done = here("recommend", *given, "--numerics", "reduced", "--out", "rec", "--json")
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)
-    advised = found["advised"]["reduced"]
+    advised = found["advised"]["reduced_precision"]
     assert advised["verdict"] == "predicted"
     told = read_recommendation(Path("rec"))
     settings = {s.knob: s.value for s in told.settings}
@@ -275,8 +276,10 @@ def test_of_an_unseen_family_the_best_combination_is_predicted(studies: Path, he
     assert speedup is not None and speedup.point == pytest.approx(best, rel=0.03)
     assert told.claim.rests_on and "families" in told.claim.rests_on[0]
     assert "nothing of it was measured on this model" in Path("rec/recommended.toml").read_text()
-    same = {s.knob for s in read_recommendation(Path("rec/recommended.same.toml")).settings}
-    assert "fake.precision" not in same
+    same = {
+        s.knob for s in read_recommendation(Path("rec/recommended.same_precision.toml")).settings
+    }
+    assert "fake.precision" not in {s.knob for s in same.settings}
 
 
 def test_what_another_host_alone_taught_is_not_set_here(studies: Path, here: Here) -> None:
@@ -318,11 +321,11 @@ def check_that_the_next_best_is_advised(done: CompletedProcess[str]) -> None:
     """Check what is recommended where fake.compile=fast fails."""
     assert done.returncode == 0, done.stderr
     (found,) = json.loads(done.stdout)
-    advised = found["advised"]["reduced"]
+    advised = found["advised"]["reduced_precision"]
     assert (advised["verdict"], advised["configuration"]) == (
         "predicted", {"fake.precision": "bf16"},
     )  # fmt: skip
-    assert found["advised"]["same"]["configuration"] == {}
+    assert found["advised"]["same_precision"]["configuration"] == {}
     told = [note for note in found["notes"] if "failed here" in note]
     assert told and all("fake.compile=fast" in note for note in told)
     assert all("it is not advised" in note for note in told)
@@ -341,7 +344,7 @@ def test_what_does_not_run_here_is_replaced_by_the_next_best(
     asked = ("recommend", "--model", write_model(), "--guidelines", str(studies / "rules"), *GIVEN)
     trying(monkeypatch, lambda _: None)
     (whole,) = json.loads(here(*asked).stdout)
-    assert whole["advised"]["reduced"]["configuration"].items() >= {
+    assert whole["advised"]["reduced_precision"]["configuration"].items() >= {
         ("fake.compile", "fast"), ("fake.precision", "bf16"),
     }  # fmt: skip
     trying(monkeypatch, fault)
@@ -392,13 +395,13 @@ def test_what_ran_of_a_narrower_class_is_kept_when_the_time_is_up(
              "--numerics", "reduced", "--out", "rec", "--json")  # fmt: skip
     launched = let_try(monkeypatch, slow="fake.compile")
     (found,) = json.loads(here("recommend", *given).stdout)
-    launch_only, same, reduced = found["advised"].values()
+    no_code, same, reduced = found["advised"].values()
     threads = {"env.FAKE_THREADS": 4}
     assert configurations(found) == [threads, threads, threads]
-    assert launch_only["verdict"] == same["verdict"] == reduced["verdict"] == "predicted"
+    assert no_code["verdict"] == same["verdict"] == reduced["verdict"] == "predicted"
     for wider in (same, reduced):
         assert wider["rests_on"] == [
-            *launch_only["rests_on"], "nothing beyond it ran here within 180 s",
+            *no_code["rests_on"], "nothing beyond it ran here within 180 s",
         ]  # fmt: skip
     (narrow, compiled) = (each.as_dict() for each in launched)
     assert narrow == threads and "fake.compile" in compiled
@@ -440,15 +443,15 @@ def test_of_a_default_that_takes_all_the_time_launch_settings_are_advised_untrie
     done = here("recommend", "--model", "unseen.py", "--hw", "fake", "--guidelines",
                 str(studies / "rules"), "--out", "rec", "--json")  # fmt: skip
     (found,) = json.loads(done.stdout)
-    same = found["advised"]["same"]
+    same = found["advised"]["same_precision"]
     assert (same["verdict"], same["configuration"]) == ("not_known", {})
     assert same["rests_on"] == [untried]
 
     let_try(monkeypatch, slow="default")  # a study of the model found it: that stands
     done = here("recommend", "--model", DESIGNED, *given, "--json")
     (found,) = json.loads(done.stdout)
-    assert found["advised"]["same"]["verdict"] == "looked_up"
-    assert "fake.compile" in found["advised"]["same"]["configuration"]
+    assert found["advised"]["same_precision"]["verdict"] == "looked_up"
+    assert "fake.compile" in found["advised"]["same_precision"]["configuration"]
     assert not launched
 
 
@@ -486,13 +489,15 @@ def test_what_was_predicted_is_verified_like_any_other(studies: Path, here: Here
 
 def test_what_a_study_found_is_looked_up(studies: Path, here: Here) -> None:
     result = json.loads((studies / "studies" / "other" / "result.json").read_text())
-    assert result["winners"]["same"]["verdict"] == "faster"
+    assert result["winners"]["same_precision"]["verdict"] == "faster"
     done = here("recommend", "--model", DESIGNED, "--hw", "fake",
                 "--guidelines", str(studies / "rules"), "--out", "rec")  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "looked up" in done.stdout and "predicted" not in done.stdout.splitlines()[0]
     told = read_recommendation(Path("rec"))
-    assert {s.knob: s.value for s in told.settings} == result["winners"]["same"]["configuration"]
+    assert {s.knob: s.value for s in told.settings} == result["winners"]["same_precision"][
+        "configuration"
+    ]
 
 
 def advised_by(kept: dict[str, Any], here: Here) -> dict[str, Any]:
@@ -501,7 +506,7 @@ def advised_by(kept: dict[str, Any], here: Here) -> dict[str, Any]:
     done = here("recommend", "--model", DESIGNED, "--hw", "fake", "--guidelines", "altered.json",
                 "--out", "rec", "--json")  # fmt: skip
     assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)[0]["advised"]["same"]
+    found: dict[str, Any] = json.loads(done.stdout)[0]["advised"]["same_precision"]
     return found
 
 
@@ -515,7 +520,7 @@ def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up
     kept = json.loads((studies / "rules" / "guidelines.json").read_text())
     sure = {"verdict": "faster", "speedup": _between(1.2, 1.4)}
     for study in kept["studies"]:
-        own, narrower, wider = (study["winners"][k] for k in ("same", "launch_only", "reduced"))
+        narrower, own, wider = (study["winners"][k] for k in WinnerClass)
         own["verdict"] = "ambiguous"
         narrower |= {**sure, "configuration": {"env.FAKE_THREADS": 4}}
         wider |= {
@@ -527,7 +532,7 @@ def test_where_a_class_was_not_decided_the_surest_of_a_narrower_one_is_looked_up
     assert (advised["verdict"], advised["configuration"]) == (
         "looked_up", {"env.FAKE_THREADS": 4},
     )  # fmt: skip
-    assert "confirmed there as launch_only; of same it decided nothing" in advised["rests_on"][0]
+    assert "confirmed there as no_code; of same it decided nothing" in advised["rests_on"][0]
 
 
 def test_recordings_teach_in_a_folder_of_any_name(
@@ -639,7 +644,7 @@ def test_what_cannot_be_a_winner_is_not_looked_up(
 ) -> None:
     kept = json.loads((studies / "rules" / "guidelines.json").read_text())
     for study in kept["studies"]:
-        study["winners"]["same"] |= winner
+        study["winners"]["same_precision"] |= winner
     advised = advised_by(kept, here)
     # what its designed part says is known all the same
     assert advised["verdict"] == "looked_up"
@@ -665,7 +670,7 @@ def test_what_it_came_to_in_the_very_model_on_another_host_is_said(
 def test_what_failed_in_a_model_is_not_recommended_for_it(studies: Path, here: Here) -> None:
     kept = json.loads((studies / "rules" / "guidelines.json").read_text())
     for study in kept["studies"]:
-        study["winners"]["same"]["speedup"] = None
+        study["winners"]["same_precision"]["speedup"] = None
 
     assert "fake.compile" in advised_by(kept, here)["configuration"]
     for study in kept["studies"]:

@@ -232,9 +232,9 @@ def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: 
     result = whole()
 
     def extent(interval: Interval) -> tuple[float, float, str]:
-        winner = msgspec.structs.replace(result.winners["same"], speedup=interval)
+        winner = msgspec.structs.replace(result.winners["same_precision"], speedup=interval)
         chart = FIGURES["speedups"](
-            msgspec.structs.replace(result, winners=result.winners | {"same": winner})
+            msgspec.structs.replace(result, winners=result.winners | {"same_precision": winner})
         )
         assert chart is not None
         row = next(r for r in chart.spec["data"]["values"] if r["name"] == "same precision")
@@ -249,13 +249,14 @@ def test_an_unbounded_interval_is_cut_and_a_far_one_is_drawn_where_it_is(point: 
 @pytest.mark.parametrize("name", ["speedups", "contributions"])
 def test_where_an_interval_is_cut_an_arrow_names_how_far_it_reaches(name: str) -> None:
     intervals = {
-        "launch_only": Interval(1.5, 0.01, 1.7, 0.95),
-        "same": Interval(1.5, 0.02, 80.0, 0.95),
-        "reduced": Interval(1.5, 1.2, 1e300, 0.95),
+        "no_code": Interval(1.5, 0.01, 1.7, 0.95),
+        "same_precision": Interval(1.5, 0.02, 80.0, 0.95),
+        "reduced_precision": Interval(1.5, 1.2, 1e300, 0.95),
     }
     result = whole()
     winners = {
-        n: msgspec.structs.replace(result.winners["same"], speedup=i) for n, i in intervals.items()
+        n: msgspec.structs.replace(result.winners["same_precision"], speedup=i)
+        for n, i in intervals.items()
     }
     worth = [Contribution("a", n, 1.5, i, 6) for n, i in intervals.items()]
     cut = msgspec.structs.replace(result, winners=winners, contributions=worth)

@@ -55,15 +55,15 @@ def test_each_class_is_a_line_with_its_price_the_best_first() -> None:
 
 
 def test_what_is_not_decided_says_which_budget_would_decide_it() -> None:
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
     told = "1.20x, not decided (0.90 - 1.50), won 5 of 5 rounds"
     assert found(result)["no code change"] == f"{told}: about 12 more minutes would decide it"
-    hopeless = with_winner(result, "launch_only", seconds_to_decide=None)
+    hopeless = with_winner(result, "no_code", seconds_to_decide=None)
     assert found(hopeless)["no code change"] == f"{told}: more time would hardly decide it"
-    earlier = with_winner(result, "launch_only", seconds_to_decide=None, n_won=None)
+    earlier = with_winner(result, "no_code", seconds_to_decide=None, n_won=None)
     assert found(earlier)["no code change"] == "1.20x, not decided (0.90 - 1.50)"
     seen = {"speedup": None, "search_ratio": 1.3, "n_rounds": 0, "n_won": None}
-    hint = with_winner(result, "launch_only", **seen)
+    hint = with_winner(result, "no_code", **seen)
     assert found(hint)["no code change"] == (
         "1.30x in the search, not decided, about 12 more minutes would decide it"
     )
@@ -72,12 +72,12 @@ def test_what_is_not_decided_says_which_budget_would_decide_it() -> None:
 def test_rounds_that_were_too_few_for_a_claim_are_counted_as_they_were() -> None:
     few: dict[str, Any] = {"speedup": None, "search_ratio": None, "n_rounds": 0}
     few |= {"n_won": 2, "n_compared": 3}
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED | few)
+    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED | few)
     assert found(result)["no code change"].startswith("not decided, won 2 of 3 rounds: about")
 
 
 def test_a_confirmed_reduced_winner_is_not_hidden_behind_what_is_not_decided() -> None:
-    result = with_winner(read_result(SAMPLE), "same", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), "same_precision", **UNDECIDED)
     assert result.verdict == "ambiguous"
     assert [line.name for line in class_lines(result)][:2] == ["bf16", "no code change"]
     assert in_short(result) == "bf16 2.92x faster"
@@ -102,8 +102,8 @@ def test_what_is_slower_than_the_default_is_never_called_best(verdict: str) -> N
 
 def test_classes_with_one_winner_have_its_price_once() -> None:
     result = read_result(SAMPLE)
-    same = msgspec.structs.asdict(result.winners["same"])
-    lines = class_lines(with_winner(result, "reduced", **same))
+    same = msgspec.structs.asdict(result.winners["same_precision"])
+    lines = class_lines(with_winner(result, "reduced_precision", **same))
     assert [line.name for line in lines] == [
         "same precision", "no code change", "reduced precision"
     ]  # fmt: skip
@@ -123,28 +123,30 @@ def test_where_the_default_misses_the_bound_the_rate_in_time_is_the_gain() -> No
 
 def test_nothing_of_the_default_is_no_gain() -> None:
     result = with_winner(
-        read_result(SAMPLE), "reduced", verdict="keep_default", configuration={}, speedup=None
+        read_result(SAMPLE),
+        "reduced_precision",
+        verdict="keep_default",
+        configuration={},
+        speedup=None,
     )
     assert found(result)["reduced precision"] == "keep the default"
 
 
 def test_each_confirmed_class_has_the_command_that_ships_it() -> None:
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
     folder = Path("my studies/one")
     steps = {step.label: step.command for step in next_steps(result, folder, folder)}
     assert list(steps) == ["ship", "with bf16", "go on"]
     run = "tune-framework run 'my studies/one/recommended{}.toml' -- python serve.py"
     assert steps["ship"] == run.format("")
-    assert steps["with bf16"] == run.format(".reduced")
+    assert steps["with bf16"] == run.format(".reduced_precision")
     assert steps["go on"] == (
         "tune-framework --model resnet50 --framework torch --extend 12m --out 'my studies/one'"
     )
 
 
 def test_there_is_nothing_to_go_on_for_where_no_time_would_decide_it() -> None:
-    result = with_winner(
-        read_result(SAMPLE), "launch_only", **{**UNDECIDED, "seconds_to_decide": None}
-    )
+    result = with_winner(read_result(SAMPLE), "no_code", **{**UNDECIDED, "seconds_to_decide": None})
     assert "go on" not in [step.label for step in next_steps(result)]
 
 
@@ -156,7 +158,7 @@ def test_what_was_tuned_is_said_with_where_and_for_how_long() -> None:
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
 def test_the_report_goes_on_with_its_own_study_alone(template: str) -> None:
-    result = with_winner(read_result(SAMPLE), "launch_only", **UNDECIDED)
+    result = with_winner(read_result(SAMPLE), "no_code", **UNDECIDED)
     result = msgspec.structs.replace(result, command="tune-framework --models m,n --out all")
     text = render(result, template, Path("all/m-torch"))
     own = "--model resnet50 --framework torch --extend 12m --out all/m-torch"
@@ -166,7 +168,7 @@ def test_the_report_goes_on_with_its_own_study_alone(template: str) -> None:
 
 def test_what_was_written_with_an_early_verdict_is_resumed_by_its_command() -> None:
     early = {**UNDECIDED, "speedup": None, "search_ratio": 1.3, "n_rounds": 0, "n_won": None}
-    result = with_winner(read_result(SAMPLE), "launch_only", **early)
+    result = with_winner(read_result(SAMPLE), "no_code", **early)
     phases = {k: v for k, v in result.phases.items() if k in ("baselines", "explore")}
     result = msgspec.structs.replace(result, phases=phases)
     told = found(result)["no code change"]
@@ -179,7 +181,7 @@ def test_what_was_written_with_an_early_verdict_is_resumed_by_its_command() -> N
 def test_what_is_faster_and_costs_too_much_is_not_called_undecided() -> None:
     costly = with_winner(
         read_result(SAMPLE),
-        "same",
+        "same_precision",
         verdict="ambiguous",
         is_unjustified=True,
         speedup=Interval(1.25, 1.16, 1.35, 0.95),
@@ -187,6 +189,6 @@ def test_what_is_faster_and_costs_too_much_is_not_called_undecided() -> None:
         n_compared=5,
         seconds_to_decide=200.0,
     )
-    (line,) = [each for each in class_lines(costly) if each.winner_class == "same"]
+    (line,) = [each for each in class_lines(costly) if each.winner_class == "same_precision"]
     assert line.gain == "1.25x, too costly so far"
     assert line.evidence == "won 5 of 5 rounds: about 4 more minutes would decide it"

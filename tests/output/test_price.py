@@ -26,11 +26,11 @@ MIB = 2**20
 def result(**changes: Any) -> Result:
     """Return a study whose recommendation has two instances; `changes` are of its winner."""
     data: dict[str, Any] = json.loads(msgspec.json.encode(read_result(SAMPLE)))
-    data |= {"verdict": "faster", "recommended_class": "same", "reference_batch": 4}
+    data |= {"verdict": "faster", "recommended_class": "same_precision", "reference_batch": 4}
     data["speedup"] = {"point": 1.71, "low": 1.59, "high": 1.83, "confidence": 0.95}
     data["default"] |= {"memory_peak_bytes": 423 * MIB, "batch": 4}
     data["default"]["call"] = {"p50_s": 0.3258, "p99_s": 0.47, "n_calls": 230}
-    data["winners"]["same"] |= {
+    data["winners"]["same_precision"] |= {
         "verdict": "faster",
         "configuration": {"launch.instances": 2, "workload.batch": 16},
         "speedup": data["speedup"],

@@ -23,6 +23,7 @@ from tuner.record.launch import Operator
 from tuner.record.result import OperatorProfile, Result, Verdict
 from tuner.record.result_faults import fault_of_result
 from tuner.record.study_stats import Disturbance, FasterNotShipped, LeftToFind, NoiseSection
+from tuner.record.winner_class import WinnerClass
 
 SAMPLES = Path(__file__).parent.parent.parent / "reports/samples"
 
@@ -32,8 +33,8 @@ def result(finished_study: Path) -> Result:
     found = read_result(finished_study / "result.json")
     # whatever so short a study made of it: a class that has another's settings is told as that one
     allocator = {"launch.allocator": "jemalloc"}
-    own = msgspec.structs.replace(found.winners["launch_only"], configuration=allocator)
-    return msgspec.structs.replace(found, winners=found.winners | {"launch_only": own})
+    own = msgspec.structs.replace(found.winners["no_code"], configuration=allocator)
+    return msgspec.structs.replace(found, winners=found.winners | {"no_code": own})
 
 
 @pytest.mark.parametrize("template", ["report.md.j2", "report.html.j2"])
@@ -42,7 +43,7 @@ def test_everything_of_the_contract_is_told(result: Result, template: str) -> No
     for heading in ("three winners", "Baselines", "in force", "confirmation", "Trials",
                     "seconds went", "How to use it"):  # fmt: skip
         assert heading in text
-    for name in ("launch_only", "same", "reduced", *(b.name for b in result.baselines)):
+    for name in (*WinnerClass, *(b.name for b in result.baselines)):
         assert name in text
     assert ratio(result.speedup) in text
     assert result.command in text.replace("&#39;", "'")
@@ -76,8 +77,8 @@ def test_neither_the_default_nor_what_is_slower_is_called_a_candidate(
 ) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     known = {"speedup": {**_CONFIRMED["speedup"], "point": 1.01}, "search_ratio": None}
-    data["winners"]["same"] |= {"verdict": "keep_default", "configuration": configuration}
-    data["winners"]["same"] |= known | seen
+    data["winners"]["same_precision"] |= {"verdict": "keep_default", "configuration": configuration}
+    data["winners"]["same_precision"] |= known | seen
     lines = render(msgspec.convert(data, Result), "report.md.j2").splitlines()
     row = next(line for line in lines if line.startswith("| same") and "keep the default" in line)
     assert row.split(" | ")[-1] == f"{text} |"
@@ -88,7 +89,7 @@ def test_a_candidate_without_rounds_has_the_ratio_of_the_search_marked_as_such(
     result: Result, template: str
 ) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
-    data["winners"]["same"] |= {
+    data["winners"]["same_precision"] |= {
         "verdict": "ambiguous",
         "configuration": {"fake.streams": 2},
         "speedup": None,
@@ -107,13 +108,20 @@ def test_what_each_setting_is_worth_is_told_with_its_evidence(
 ) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     worth = {"point": 1.3, "low": 1.1, "high": 1.5, "confidence": 0.95}
-    data["winners"]["same"]["configuration"] = {"fake.streams": 2, "fake.layout": "packed"}
-    data["winners"]["same"]["contributions"] = [
+    data["winners"]["same_precision"]["configuration"] = {
+        "fake.streams": 2,
+        "fake.layout": "packed",
+    }
+    data["winners"]["same_precision"]["contributions"] = [
         {"knob": "fake.streams", "value": 2, "ratio": 1.3, "speedup": worth, "n_rounds": 4},
         {"knob": "fake.layout", "value": "packed", "ratio": 1.2, "speedup": None, "n_rounds": 0},
         {"knob": "fake.stage", "value": "off", "ratio": 0.98, "speedup": None, "n_rounds": 0},
     ]
-    data["winners"]["same"]["compile_seconds"] = {"cold": 40.0, "warm": 5.0, "items_to_pay": 1234.5}
+    data["winners"]["same_precision"]["compile_seconds"] = {
+        "cold": 40.0,
+        "warm": 5.0,
+        "items_to_pay": 1234.5,
+    }
     text = render(msgspec.convert(data, Result), template)
     rows = {"2": "", "packed": ""}
     for line in text.splitlines():
@@ -136,7 +144,7 @@ def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, tem
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     settings = {"launch.instances": 2, "workload.batch": 16}
     call = {"p50_s": 0.02, "p99_s": 0.031, "n_calls": 90}
-    data["winners"]["same"] |= {"configuration": settings, "call": call}
+    data["winners"]["same_precision"] |= {"configuration": settings, "call": call}
     data["default"] |= {"call": {"p50_s": 0.0123, "p99_s": 0.02, "n_calls": 80}, "batch": 4}
     text = render(msgspec.convert(data, Result), template).replace("&#39;", "'")
     assert (
@@ -144,7 +152,7 @@ def test_instances_are_said_to_answer_later_and_to_be_summed(result: Result, tem
         "items take at most 20 ms, 99 % at most 31 ms; the default's with 4 items: 12.3 ms and "
         "20 ms (90 and 80 calls were timed)."
     ) in text
-    data["winners"]["same"]["configuration"] = {"fake.streams": 2}
+    data["winners"]["same_precision"]["configuration"] = {"fake.streams": 2}
     alone = render(msgspec.convert(data, Result), template)
     assert "Half of the calls with 4 items take at most 20 ms" in alone
     assert "the sum of" not in alone
@@ -306,12 +314,17 @@ def test_ratios_are_written_with_their_interval(interval: Interval | None, text:
 def test_a_winner_of_two_classes_is_told_once(result: Result, template: str) -> None:
     data: dict[str, Any] = json.loads(msgspec.json.encode(result))
     data["verdict"] = "faster"  # else the head tells the reason too
-    data["winners"]["same"] |= {"configuration": {"fake.streams": 2}, "reason": "this and that"}
-    data["winners"]["reduced"] = data["winners"]["same"]
+    data["winners"]["same_precision"] |= {
+        "configuration": {"fake.streams": 2},
+        "reason": "this and that",
+    }
+    data["winners"]["reduced_precision"] = data["winners"]["same_precision"]
     text = render(msgspec.convert(data, Result), template)
     assert text.count("this and that") == 1
     assert "as same precision" in text.partition("three winners")[2]
-    data["winners"]["reduced"] = data["winners"]["same"] | {"reason": "something else"}
+    data["winners"]["reduced_precision"] = data["winners"]["same_precision"] | {
+        "reason": "something else"
+    }
     text = render(msgspec.convert(data, Result), template)
     assert "something else" in text  # for another reason, but with the same settings
     assert text.partition("three winners")[2].count("as same precision") == 1
@@ -503,8 +516,11 @@ def test_what_disturbed_calls_did_to_a_latency_is_shown_beside_it(
     ("left", "said"),
     [
         ({}, ""),  # also in results of earlier versions
-        ({"same": (4, 0.527)}, ""),  # that more than half is no better is not worth a sentence
-        ({"same": (7, 0.348), "reduced": (2, 0.776)}, "35% of what only same allows (7 draws)"),
+        ({"same_precision": (4, 0.527)}, ""),  # more than half is not worth a sentence
+        (
+            {"same_precision": (7, 0.348), "reduced_precision": (2, 0.776)},
+            "35% of what only same precision allows (7 draws)",
+        ),
     ],
 )
 def test_how_much_may_be_left_to_find_is_said_where_it_is_little(
@@ -535,7 +551,7 @@ def test_whether_every_launch_of_a_winner_gains_is_told_in_words(
         winner.pop("stability")
     if told is not None:
         names = ("probability", "low", "high", "n_slower", "n_rounds", "word")
-        data["winners"]["same"]["stability"] = dict(zip(names, told, strict=True))
+        data["winners"]["same_precision"]["stability"] = dict(zip(names, told, strict=True))
     text = html.unescape(render(msgspec.convert(data, Result), template))
     assert text.count("of all launches may be") == (told is not None)
     assert words in text

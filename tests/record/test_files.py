@@ -84,7 +84,10 @@ def test_of_a_folder_without_a_recommendation_one_below_it_is_named(tmp_path: Pa
 
 
 def test_what_is_given_instead_of_a_result_is_named(tmp_path: Path) -> None:
-    for name, kind in (("report.html", "a report"), ("recommended.same.toml", "a recommendation")):
+    for name, kind in (
+        ("report.html", "a report"),
+        ("recommended.same_precision.toml", "a recommendation"),
+    ):
         (tmp_path / name).write_text("<html>")
         with pytest.raises(UsageError, match=f"{name} is {kind}; the result.json of a study"):
             read_result(tmp_path / name)

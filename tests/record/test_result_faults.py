@@ -9,9 +9,9 @@ import pytest
 
 from tuner.record.files import read_result
 from tuner.record.interval import Interval
-from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
 from tuner.record.result_faults import fault_of_interval, fault_of_result
+from tuner.record.winner_class import WinnerClass
 
 replace = msgspec.structs.replace
 
@@ -26,8 +26,8 @@ def test_a_studys_own_result_has_no_fault(ours: Result) -> None:
 
 
 def without_ratio(result: Result) -> Result:
-    same = replace(result.winners["same"], verdict="faster", speedup=None)
-    return replace(result, winners={**result.winners, "same": same})
+    same = replace(result.winners["same_precision"], verdict="faster", speedup=None)
+    return replace(result, winners={**result.winners, "same_precision": same})
 
 
 def with_ratio(result: Result, of: str, ratio: float) -> Result:
@@ -49,7 +49,7 @@ def n_arms(result: Result) -> int:
 FAULTS: dict[str, Callable[[Result], Result]] = {
     "it is of version 0, and this tool reads": lambda r: replace(r, schema_version=0),
     "it has no winner of the class reduced": lambda r: replace(
-        r, winners={k: w for k, w in r.winners.items() if k != WinnerClass.REDUCED}
+        r, winners={k: w for k, w in r.winners.items() if k != WinnerClass.REDUCED_PRECISION}
     ),
     "its recommended_class 'best' is none": lambda r: replace(r, recommended_class="best"),
     "the winner of same is faster and has no speedup": without_ratio,

@@ -6,8 +6,9 @@ import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.journal import TrialNoted
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import Proposal
 from tuner.search.search import Search
 
@@ -83,7 +84,7 @@ def union(*parts: Configuration) -> Configuration:
 def test_the_first_proposal_holds_everything_that_gained(written: Written) -> None:
     written.given(THREADS, 0.3)
     written.given(COMPILED, 0.4)
-    found = written.step(WinnerClass.SAME, 0.6)
+    found = written.step(WinnerClass.SAME_PRECISION, 0.6)
     assert written.source == "union"
     assert found == union(COMPILED, THREADS)
 
@@ -92,7 +93,7 @@ def test_of_what_two_set_the_better_one_keeps_its_own(written: Written) -> None:
     written.given(LAYOUT, 0.2)
     written.given(COMPILED, 0.4)
     written.given(THREADS, 0.3)
-    assert written.step(WinnerClass.SAME, 0.6) == union(COMPILED, THREADS)
+    assert written.step(WinnerClass.SAME_PRECISION, 0.6) == union(COMPILED, THREADS)
 
 
 def test_what_did_not_gain_beyond_noise_or_failed_is_no_part(written: Written) -> None:
@@ -100,12 +101,12 @@ def test_what_did_not_gain_beyond_noise_or_failed_is_no_part(written: Written) -
     written.given(LAYOUT, None)
     written.given(STREAMS, 0.2)
     written.given(COMPILED, 0.4)
-    assert written.step(WinnerClass.SAME, 0.5) == union(COMPILED, STREAMS)
+    assert written.step(WinnerClass.SAME_PRECISION, 0.5) == union(COMPILED, STREAMS)
 
 
 def test_a_single_gain_has_nothing_to_be_united_with(written: Written) -> None:
     written.given(COMPILED, 0.4)
-    written.step(WinnerClass.SAME, 0.3)
+    written.step(WinnerClass.SAME_PRECISION, 0.3)
     assert written.source != "union"
 
 
@@ -113,9 +114,9 @@ def test_a_class_combines_what_it_allows(written: Written) -> None:
     written.given(BF16, 0.6)
     written.given(COMPILED, 0.4)
     written.given(THREADS, 0.3)
-    assert written.step(WinnerClass.LAUNCH_ONLY, 0.0) not in [union(COMPILED, THREADS)]
-    assert written.step(WinnerClass.SAME, 0.5) == union(COMPILED, THREADS)
-    assert written.step(WinnerClass.REDUCED, 0.9) == union(BF16, COMPILED, THREADS)
+    assert written.step(WinnerClass.NO_CODE, 0.0) not in [union(COMPILED, THREADS)]
+    assert written.step(WinnerClass.SAME_PRECISION, 0.5) == union(COMPILED, THREADS)
+    assert written.step(WinnerClass.REDUCED_PRECISION, 0.9) == union(BF16, COMPILED, THREADS)
 
 
 def test_where_all_together_disappoint_the_leader_takes_one_part_at_a_time(
@@ -124,23 +125,23 @@ def test_where_all_together_disappoint_the_leader_takes_one_part_at_a_time(
     written.given(COMPILED, 0.4)
     written.given(THREADS, 0.3)
     written.given(BF16, 0.2)
-    assert written.step(WinnerClass.REDUCED, -0.5) == union(COMPILED, THREADS, BF16)
-    assert written.step(WinnerClass.REDUCED, -0.5) == union(COMPILED, BF16)
-    assert written.step(WinnerClass.SAME, -0.5) == union(COMPILED, THREADS)
+    assert written.step(WinnerClass.REDUCED_PRECISION, -0.5) == union(COMPILED, THREADS, BF16)
+    assert written.step(WinnerClass.REDUCED_PRECISION, -0.5) == union(COMPILED, BF16)
+    assert written.step(WinnerClass.SAME_PRECISION, -0.5) == union(COMPILED, THREADS)
 
 
 def test_then_what_the_leader_sets_is_tried_at_other_values(written: Written) -> None:
     written.given(COMPILED, 0.4)
     written.given(THREADS, 0.3)
-    leader = written.step(WinnerClass.SAME, 0.7)
-    alternatives = [written.step(WinnerClass.SAME, 0.2) for _ in range(4)]
+    leader = written.step(WinnerClass.SAME_PRECISION, 0.7)
+    alternatives = [written.step(WinnerClass.SAME_PRECISION, 0.2) for _ in range(4)]
     assert written.source == "union"
     assert union(configured(compile="frozen"), leader) in alternatives
 
 
 def test_what_nobody_gained_by_is_left_to_the_others(written: Written) -> None:
     written.given(THREADS, -0.2)
-    written.step(WinnerClass.SAME, 0.0)
+    written.step(WinnerClass.SAME_PRECISION, 0.0)
     assert written.source != "union"
 
 
@@ -148,4 +149,4 @@ def test_a_study_that_is_gone_on_with_knows_what_it_was_given(written: Written) 
     written.given(THREADS, 0.3)
     written.given(COMPILED, 0.4)
     written.open()
-    assert written.step(WinnerClass.SAME, 0.6) == union(COMPILED, THREADS)
+    assert written.step(WinnerClass.SAME_PRECISION, 0.6) == union(COMPILED, THREADS)

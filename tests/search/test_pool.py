@@ -9,7 +9,7 @@ import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search import pool as module
 from tuner.search.pool import Pool
 from tuner.space.catalogue import allowed_in
@@ -28,7 +28,7 @@ def space(tmp_path: Path) -> Space:
 
 def test_a_small_space_is_looked_at_as_a_whole(space: Space) -> None:
     pool = Pool(space, random.Random(0))
-    found = pool.candidates(WinnerClass.REDUCED, lambda _: True, gains, 1)
+    found = pool.candidates(WinnerClass.REDUCED_PRECISION, lambda _: True, gains, 1)
     assert set(found) == set(space.configurations())
 
 
@@ -49,7 +49,7 @@ def test_until_it_is_learnt_anew_the_most_promising_are_looked_at(
     most = max(len(c.settings) for c in space.configurations())
     seen = []
     for _ in range(25):  # more than the shortlist holds: then the others once more
-        found = pool.candidates(WinnerClass.REDUCED, lambda c: c not in tried, gains, 1)
+        found = pool.candidates(WinnerClass.REDUCED_PRECISION, lambda c: c not in tried, gains, 1)
         assert len(found) <= 10
         assert not tried & set(found)
         seen.append(len(found[0].settings))
@@ -66,7 +66,7 @@ def test_of_a_large_space_the_most_promising_samples_are_kept(
     assert pool.whole() is None
     means = []
     for _ in range(20):
-        found = pool.candidates(WinnerClass.REDUCED, lambda _: True, gains, 1)
+        found = pool.candidates(WinnerClass.REDUCED_PRECISION, lambda _: True, gains, 1)
         assert len(found) <= 30
         assert all(space.contains(c) for c in found)
         means.append(float(gains(found).mean()))
@@ -77,7 +77,7 @@ def test_what_is_drawn_is_of_the_class_and_exists(space: Space) -> None:
     for listed in (20_000, 10):
         pool = Pool(space, random.Random(0))
         pool._is_small = None if listed > 10 else False
-        drawn = [pool.at_random(WinnerClass.SAME) for _ in range(50)]
+        drawn = [pool.at_random(WinnerClass.SAME_PRECISION) for _ in range(50)]
         found = [c for c in drawn if c is not None]
         assert len(set(found)) > 10
-        assert all(allowed_in(WinnerClass.SAME, c) and space.contains(c) for c in found)
+        assert all(allowed_in(WinnerClass.SAME_PRECISION, c) and space.contains(c) for c in found)

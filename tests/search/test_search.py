@@ -15,8 +15,9 @@ from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tests.wants import lack, needs
 from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.journal import TrialNoted
 from tuner.record.outcome import Ending, Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import Exhausted
 from tuner.search.search import Search
 from tuner.space.catalogue import narrowest_class
@@ -53,7 +54,7 @@ def test_a_damaged_file_is_made_again_from_what_is_noted(tmp_path: Path, damage:
     noted = []
     for number in range(12):
         earlier = (tmp_path / "study.db").read_bytes()
-        proposal = searched.search.ask(WinnerClass.REDUCED)
+        proposal = searched.search.ask(WinnerClass.REDUCED_PRECISION)
         assert proposal.number == number
         score = None if number == 5 else searched.surface.log_rate(proposal.configuration.as_dict())
         searched.search.tell(proposal, Outcome.MEASURED, "", score)
@@ -83,7 +84,7 @@ def test_a_damaged_file_is_made_again_from_what_is_noted(tmp_path: Path, damage:
     assert {t.number: t.value for t in stored if t.value is not None} == {
         n.number: pytest.approx(n.score) for n in noted if n.score is not None
     }
-    new = again.ask(WinnerClass.REDUCED)
+    new = again.ask(WinnerClass.REDUCED_PRECISION)
     assert new.number == 12
     assert new.configuration not in {n.configuration for n in noted}
 
@@ -103,17 +104,17 @@ def test_a_full_disk_is_said_to_be_full(tmp_path: Path, kib: int) -> None:
         with pytest.raises(StorageFailed, match="make room"):
             searched.search = Search(small / "study.db", searched.space, searched.scores, 0)
             for _ in range(100):
-                searched.step(WinnerClass.REDUCED)
+                searched.step(WinnerClass.REDUCED_PRECISION)
         subprocess.run(["mount", "-o", "remount,size=8m", str(small)], check=True)
         searched.search = Search(small / "study.db", searched.space, searched.scores, 0)
-        searched.step(WinnerClass.REDUCED)
+        searched.step(WinnerClass.REDUCED_PRECISION)
     finally:  # SQLite's connections are closed with the process
         subprocess.run(["umount", "--lazy", str(small)], check=True)
 
 
 def test_a_sound_file_is_left_alone(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    configuration = searched.step(WinnerClass.SAME)
+    configuration = searched.step(WinnerClass.SAME_PRECISION)
     note = TrialNoted(0, configuration, "random", Ending(Outcome.MEASURED), (), 1.0)
     again = Search(tmp_path / "study.db", searched.space, searched.scores, 0, [note])
     assert not again.was_damaged
@@ -141,7 +142,7 @@ def test_the_first_neighbour_of_a_class_tries_what_only_it_allows(tmp_path: Path
         proposal = searched.search.enter(Configuration.of(settings), "baseline")
         searched.tried[proposal.configuration] = score = searched.surface.log_rate(settings)
         searched.search.tell(proposal, Outcome.MEASURED, "", score)
-    for winner_class in (WinnerClass.SAME, WinnerClass.REDUCED):
+    for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION):
         assert narrowest_class(searched.step(winner_class)) is winner_class
 
 
@@ -157,7 +158,7 @@ def test_a_value_that_failed_does_not_come_first_again(tmp_path: Path, seed: int
     better = searched.search.enter(Configuration.of({"workload.batch": 16}), "baseline")
     searched.tried[better.configuration] = 2.0
     searched.search.tell(better, Outcome.MEASURED, "", 2.0)
-    found = searched.step(WinnerClass.REDUCED)
+    found = searched.step(WinnerClass.REDUCED_PRECISION)
     assert "fake.precision" not in found.as_dict()
 
 
@@ -190,18 +191,18 @@ def test_the_seed_alone_decides_what_is_proposed(tmp_path: Path) -> None:
 def test_a_small_class_is_exhausted_and_says_so(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
     n = 4 * 3 * 2  # threads x allocators x batches
-    found = {searched.step(WinnerClass.LAUNCH_ONLY) for _ in range(n)}
+    found = {searched.step(WinnerClass.NO_CODE) for _ in range(n)}
     assert len(found) == n
     with pytest.raises(Exhausted):
-        searched.step(WinnerClass.LAUNCH_ONLY)
-    assert searched.step(WinnerClass.SAME)
+        searched.step(WinnerClass.NO_CODE)
+    assert searched.step(WinnerClass.SAME_PRECISION)
 
 
 def test_fixed_settings_are_in_every_proposal(tmp_path: Path) -> None:
     restrictions = parse_restrictions([], ["fake.layout=packed"], ["fake.streams"], "both")
     searched = Searched(tmp_path, restrictions)
     for _ in range(20):
-        proposal = searched.step(WinnerClass.REDUCED)
+        proposal = searched.step(WinnerClass.REDUCED_PRECISION)
         assert proposal.get("fake.layout") == "packed"
         assert proposal.get("fake.streams") is None
 
@@ -211,7 +212,7 @@ def test_the_optimum_is_found_within_a_tenth_of_the_space(tmp_path: Path, seed: 
     searched = Searched(tmp_path, seed=seed)
     best = max(searched.surface.log_rate(c.as_dict()) for c in searched.space.configurations())
     for _ in range(86):
-        searched.step(WinnerClass.REDUCED)
+        searched.step(WinnerClass.REDUCED_PRECISION)
         highest = max(s for s in searched.tried.values() if s is not None)
         if highest == pytest.approx(best):
             break
@@ -220,7 +221,7 @@ def test_the_optimum_is_found_within_a_tenth_of_the_space(tmp_path: Path, seed: 
 
 def test_failures_are_told_as_infeasible(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    proposal = searched.search.ask(WinnerClass.REDUCED)
+    proposal = searched.search.ask(WinnerClass.REDUCED_PRECISION)
     searched.tried[proposal.configuration] = None
     searched.search.tell(proposal, Outcome.CRASHED, "killed by SIGSEGV", None)
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
@@ -233,7 +234,7 @@ def test_failures_are_told_as_infeasible(tmp_path: Path) -> None:
 
 def test_optuna_takes_no_failure_for_the_best(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    worked, failed = (searched.search.ask(WinnerClass.REDUCED) for _ in range(2))
+    worked, failed = (searched.search.ask(WinnerClass.REDUCED_PRECISION) for _ in range(2))
     searched.search.tell(failed, Outcome.CRASHED, "killed by SIGSEGV", None)
     searched.search.tell(worked, Outcome.MEASURED, "", -3.0)
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
@@ -243,11 +244,11 @@ def test_optuna_takes_no_failure_for_the_best(tmp_path: Path) -> None:
 
 def test_what_a_killed_tool_left_running_is_closed(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    searched.search.ask(WinnerClass.SAME)
+    searched.search.ask(WinnerClass.SAME_PRECISION)
     again = Search(tmp_path / "study.db", searched.space, searched.scores, 0)
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
     assert [t.state for t in study.get_trials()] == [optuna.trial.TrialState.FAIL]
-    assert again.ask(WinnerClass.SAME).number == 1
+    assert again.ask(WinnerClass.SAME_PRECISION).number == 1
 
 
 _STOPPED_AT_ANY_MOMENT = """
@@ -258,7 +259,7 @@ from tuner import interrupts
 from tuner.errors import Interrupted
 from tuner.record.journal import WinnerClass
 
-Searched(Path(sys.argv[1]) / "imported").step(WinnerClass.SAME)
+Searched(Path(sys.argv[1]) / "imported").step(WinnerClass.SAME_PRECISION)
 moments, number = random.Random(5), signal.Signals[sys.argv[2]]
 for i in range(16):
     folder = Path(sys.argv[1]) / str(i % 5 if number is signal.SIGTERM else i)
@@ -270,7 +271,7 @@ for i in range(16):
                 threading.Timer(moment, os.kill, (os.getpid(), number)).start()
                 searched = Searched(folder)
                 while True:
-                    searched.step(WinnerClass.REDUCED)
+                    searched.step(WinnerClass.REDUCED_PRECISION)
         except Interrupted:
             os._exit(130)
         except BaseException as error:
@@ -283,7 +284,7 @@ for i in range(16):
         with sqlite3.connect(folder / "study.db") as database:
             found = database.execute("select name from sqlite_master").fetchall()
         assert ("ix_studies_study_name",) in found
-    Searched(folder).step(WinnerClass.SAME)
+    Searched(folder).step(WinnerClass.SAME_PRECISION)
 """
 
 
@@ -306,7 +307,7 @@ def test_a_signal_at_any_moment_leaves_a_study_that_goes_on(
 
 def test_what_was_noted_but_not_told_is_told_on_resume(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    proposal = searched.search.ask(WinnerClass.SAME)
+    proposal = searched.search.ask(WinnerClass.SAME_PRECISION)
     searched.tried[proposal.configuration] = 4.5  # the tool died before telling it
     Search(tmp_path / "study.db", searched.space, searched.scores, 0)
     study = optuna.load_study(study_name="study", storage=f"sqlite:///{tmp_path / 'study.db'}")
@@ -336,7 +337,7 @@ def test_of_late_knobs_little_is_expected_and_all_the_same_they_are_searched(
     searched.search.tell(proposal, Outcome.MEASURED, "", 0.0)
     found = []
     for _ in range(40):
-        found.append(searched.step(WinnerClass.REDUCED))
+        found.append(searched.step(WinnerClass.REDUCED_PRECISION))
         searched.tried[found[-1]] = -0.05  # nothing beats the default
     asked = [i for i, c in enumerate(found) if c.get("fake.layout") is not None]
     others = [i for i, c in enumerate(found) if c.get("fake.layout") is None]
@@ -346,8 +347,13 @@ def test_of_late_knobs_little_is_expected_and_all_the_same_they_are_searched(
 def test_several_are_asked_for_before_the_first_is_told_and_none_twice(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
     for _ in range(6):
-        searched.step(WinnerClass.REDUCED)
-    classes = (WinnerClass.SAME, WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
+        searched.step(WinnerClass.REDUCED_PRECISION)
+    classes = (
+        WinnerClass.SAME_PRECISION,
+        WinnerClass.SAME_PRECISION,
+        WinnerClass.REDUCED_PRECISION,
+        WinnerClass.NO_CODE,
+    )
     for _ in range(8):
         asked = [searched.search.ask(winner_class) for winner_class in classes]
         proposed = [proposal.configuration for proposal in asked]
@@ -363,10 +369,10 @@ def test_several_are_asked_for_before_the_first_is_told_and_none_twice(tmp_path:
 def test_a_belief_of_what_is_under_way_is_forgotten_once_it_is_told(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
     for _ in range(6):
-        searched.step(WinnerClass.REDUCED)
-    first = searched.search.ask(WinnerClass.REDUCED)
+        searched.step(WinnerClass.REDUCED_PRECISION)
+    first = searched.search.ask(WinnerClass.REDUCED_PRECISION)
     before = searched.search.beliefs([first.configuration])[0]
-    second = searched.search.ask(WinnerClass.REDUCED)
+    second = searched.search.ask(WinnerClass.REDUCED_PRECISION)
     believed = searched.search.beliefs([first.configuration])[0]
     assert believed.mean == pytest.approx(before.mean, abs=0.05)
     assert believed.sd < before.sd  # as if it had been measured: there is no more to learn there
@@ -379,5 +385,5 @@ def test_a_belief_of_what_is_under_way_is_forgotten_once_it_is_told(tmp_path: Pa
 
 def test_more_may_be_asked_for_where_nothing_has_a_score_yet(tmp_path: Path) -> None:
     searched = Searched(tmp_path)
-    asked = {searched.search.ask(WinnerClass.SAME).configuration for _ in range(5)}
+    asked = {searched.search.ask(WinnerClass.SAME_PRECISION).configuration for _ in range(5)}
     assert len(asked) == 5

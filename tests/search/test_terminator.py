@@ -7,11 +7,11 @@ import pytest
 
 from tests.space.spaces import FAKE_DEFAULTS, machine, resolved
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search.sampler import PortfolioSampler
 from tuner.search.terminator import PATIENCE, SearchState, Terminator
 
-SAME, REDUCED = WinnerClass.SAME, WinnerClass.REDUCED
+SAME, REDUCED = WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION
 FIRST = Configuration.of({"fake.layout": "packed"})
 BETTER = Configuration.of({"fake.layout": "blocked"})
 FLOOR = 0.01

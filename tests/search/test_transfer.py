@@ -8,7 +8,7 @@ import pytest
 
 from tests.search.test_surrogate import CHOICES, space, tried, truth
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search.surrogate import Score, Surrogate
 from tuner.search.transfer import Earlier, Transfer
 from tuner.space.catalogue import describe
@@ -26,16 +26,16 @@ def earlier(n: int = 40, sign: float = 1.0, seed: int = 1) -> Earlier:
 
 def test_the_best_of_earlier_studies_is_guessed_first() -> None:
     study = earlier()
-    guesses = [c for _, c in Transfer(space(), [study]).guesses([WinnerClass.LAUNCH_ONLY])]
+    guesses = [c for _, c in Transfer(space(), [study]).guesses([WinnerClass.NO_CODE])]
     order = sorted(study.log_ratios, key=study.log_ratios.__getitem__, reverse=True)
     assert guesses == order[:1]
-    others = Transfer(space(), [study]).guesses([WinnerClass.LAUNCH_ONLY], order[:2].__contains__)
+    others = Transfer(space(), [study]).guesses([WinnerClass.NO_CODE], order[:2].__contains__)
     assert [c for _, c in others] == [order[2]]
 
 
 def test_what_was_slower_than_the_default_is_no_guess() -> None:
     slow = Earlier("slow", {Configuration.of({"env.THREADS": t}): -0.1 * t for t in (2, 4, 8)})
-    assert list(Transfer(space(), [slow]).guesses([WinnerClass.SAME])) == []
+    assert list(Transfer(space(), [slow]).guesses([WinnerClass.SAME_PRECISION])) == []
 
 
 def test_every_class_has_a_guess_of_its_own() -> None:
@@ -49,9 +49,11 @@ def test_every_class_has_a_guess_of_its_own() -> None:
     bf16, threads = {"torch.dtype": "bf16"}, {"env.THREADS": 8}
     study = Earlier("s", {Configuration.of(bf16 | {"env.KIND": k}): 0.9 for k in ("b", "c")}
                     | {Configuration.of(threads): 0.5})  # fmt: skip
-    guesses = list(Transfer(wide, [study]).guesses([WinnerClass.SAME, WinnerClass.REDUCED]))
-    assert guesses[0] == (WinnerClass.SAME, Configuration.of(threads))
-    assert [winner_class for winner_class, _ in guesses[1:]] == [WinnerClass.REDUCED]
+    guesses = list(
+        Transfer(wide, [study]).guesses([WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION])
+    )
+    assert guesses[0] == (WinnerClass.SAME_PRECISION, Configuration.of(threads))
+    assert [winner_class for winner_class, _ in guesses[1:]] == [WinnerClass.REDUCED_PRECISION]
 
 
 @pytest.mark.parametrize(
@@ -82,7 +84,7 @@ def test_what_is_fixed_here_and_was_otherwise_there_tells_nothing() -> None:
     study = Earlier("s", {Configuration.of(threads): 0.4, Configuration.of(both): 0.3})
     transfer = Transfer(Space([*knobs, fixed], {}), [study])
     assert transfer.n_configurations == 1
-    ((_, guess),) = transfer.guesses([WinnerClass.SAME])
+    ((_, guess),) = transfer.guesses([WinnerClass.SAME_PRECISION])
     assert guess == Configuration.of(both)
 
 
@@ -90,14 +92,14 @@ def test_a_batch_is_another_models() -> None:
     at = {8: 0.2, 64: 0.3}
     study = Earlier("s", {Configuration.of({"env.THREADS": 8, "workload.batch": b}): r
                           for b, r in at.items()})  # fmt: skip
-    ((_, guess),) = Transfer(space(), [study]).guesses([WinnerClass.SAME])
+    ((_, guess),) = Transfer(space(), [study]).guesses([WinnerClass.SAME_PRECISION])
     assert guess == Configuration.of({"env.THREADS": 8})
 
 
 def test_several_studies_are_averaged() -> None:
     one, other = Configuration.of({"env.THREADS": 8}), Configuration.of({"env.KIND": "b"})
     studies = [Earlier("a", {one: 0.9, other: 0.5}), Earlier("b", {one: -0.5, other: 0.4})]
-    _, guess = next(Transfer(space(), studies).guesses([WinnerClass.SAME]))
+    _, guess = next(Transfer(space(), studies).guesses([WinnerClass.SAME_PRECISION]))
     assert guess == other
 
 

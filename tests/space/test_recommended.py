@@ -88,7 +88,7 @@ def test_what_a_study_writes_is_read(tmp_path: Path, sound: Recommendation) -> N
     assert fault_of(older) is None
     wait: dict[str, Any] = {"value": 5, "applies": "call", "needs_code_change": False}
     launched = [s for s in sound.settings if not s.needs_code_change]
-    older = msgspec.structs.replace(sound, winner_class="launch_only", settings=launched)
+    older = msgspec.structs.replace(sound, winner_class="no_code", settings=launched)
     older = with_setting(older, "server.max_wait_ms", **wait)
     assert fault_of(older) is None  # as they were written when the program's wait was any class's
 
@@ -151,8 +151,8 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
         "is set twice",
     ),
     "a class that allows less": (
-        lambda r: msgspec.structs.replace(r, winner_class="launch_only"),
-        "the class launch_only does not allow",
+        lambda r: msgspec.structs.replace(r, winner_class="no_code"),
+        "the class no_code does not allow",
     ),
     "an unknown class": (
         lambda r: msgspec.structs.replace(r, winner_class="best"),
@@ -223,8 +223,8 @@ FAULTS: dict[str, tuple[Callable[[Recommendation], Recommendation], str]] = {
         "[packages] has libmimalloc.so, which LD_PRELOAD does not name",
     ),
     "another schema": (
-        lambda r: msgspec.structs.replace(r, schema_version=2),
-        "its schema_version is 2; this version reads 1",
+        lambda r: msgspec.structs.replace(r, schema_version=3),
+        "its schema_version is 3; this version reads 1 and 2",
     ),
     "CPUs without end": (
         lambda r: msgspec.structs.replace(r, placements=[Placement("0-99999999999")]),

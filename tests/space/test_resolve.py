@@ -15,7 +15,7 @@ from tests.space.spaces import (
 from tuner.errors import UnknownName, UsageError
 from tuner.galleries import SEARCH_SPACES
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import OF_PROGRAMS
 from tuner.space.baselines import resolve_baselines
 from tuner.space.catalogue import KNOBS, narrowest_class
@@ -153,11 +153,11 @@ def test_classes_follow_the_knobs() -> None:
     def of(*knobs: str) -> WinnerClass:
         return narrowest_class(Configuration.of(dict.fromkeys(knobs, "x")))
 
-    assert of("workload.batch", "env.ANY", "launch.allocator") is WinnerClass.LAUNCH_ONLY
-    assert of("env.ANY", "torch.compile.mode") is WinnerClass.SAME
-    assert of("torch.interop_threads") is WinnerClass.SAME
-    assert of("torch.autocast") is WinnerClass.REDUCED
-    assert of("env.DNNL_DEFAULT_FPMATH_MODE") is WinnerClass.REDUCED
+    assert of("workload.batch", "env.ANY", "launch.allocator") is WinnerClass.NO_CODE
+    assert of("env.ANY", "torch.compile.mode") is WinnerClass.SAME_PRECISION
+    assert of("torch.interop_threads") is WinnerClass.SAME_PRECISION
+    assert of("torch.autocast") is WinnerClass.REDUCED_PRECISION
+    assert of("env.DNNL_DEFAULT_FPMATH_MODE") is WinnerClass.REDUCED_PRECISION
 
 
 def test_launch_only_allows_what_is_set_without_changing_the_program() -> None:
@@ -165,7 +165,7 @@ def test_launch_only_allows_what_is_set_without_changing_the_program() -> None:
     allowed = {
         knob.id
         for knob in KNOBS.values()
-        if narrowest_class(Configuration.of({knob.id: "x"})) is WinnerClass.LAUNCH_ONLY
+        if narrowest_class(Configuration.of({knob.id: "x"})) is WinnerClass.NO_CODE
     }
     assert "workload.batch" in allowed
     assert "server.max_wait_ms" not in allowed
@@ -262,7 +262,9 @@ def test_set_narrows_fix_pins_exclude_leaves_alone(tmp_path: Path) -> None:
 
 def test_same_numerics_leaves_precision_alone(tmp_path: Path) -> None:
     space = restricted(tmp_path, numerics="same")
-    assert all(narrowest_class(c) is not WinnerClass.REDUCED for c in space.configurations())
+    assert all(
+        narrowest_class(c) is not WinnerClass.REDUCED_PRECISION for c in space.configurations()
+    )
 
 
 @pytest.mark.parametrize(

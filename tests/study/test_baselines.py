@@ -10,10 +10,11 @@ from tests.study.test_minimise import add
 from tuner.errors import NothingMeasured
 from tuner.record.configuration import Configuration
 from tuner.record.events import BestSoFar, Event
-from tuner.record.journal import PhaseDone, WarningNoted, WinnerClass
+from tuner.record.journal import PhaseDone, WarningNoted
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.space.knobs_of.launch import BATCH
@@ -127,7 +128,7 @@ def test_what_was_measured_at_one_batch_is_not_called_unmeasured(
     carried_out(study, measure_baselines(study))
     assert [*study.ledger.tried()][2:] == [BASELINE]
     assert left_undone(store) == ["the budget left no time to measure vendor at every batch"]
-    assert unmeasured_baselines(study, WinnerClass.SAME) == []
+    assert unmeasured_baselines(study, WinnerClass.SAME_PRECISION) == []
 
 
 def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
@@ -137,8 +138,8 @@ def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     carried_out(study, measure_baselines(study))
     assert [*study.ledger.tried()] == [DEFAULT, BASELINE]
-    assert unmeasured_baselines(study, WinnerClass.LAUNCH_ONLY) == []
-    assert unmeasured_baselines(study, WinnerClass.SAME) == ["other"]
+    assert unmeasured_baselines(study, WinnerClass.NO_CODE) == []
+    assert unmeasured_baselines(study, WinnerClass.SAME_PRECISION) == ["other"]
 
 
 @pytest.mark.parametrize(("gain_at_16", "first"), [(0.01, 4), (0.5, 16)])
@@ -241,7 +242,7 @@ def test_a_default_that_never_answers_is_an_outcome_and_what_does_is_measured(
     assert ledger.default_is_silent
     assert ledger.ratio(BASELINE) is None
     assert ledger.leaders.beats_default(STAND_IN)
-    assert study.candidates.candidate(WinnerClass.SAME) in (STAND_IN, BASELINE)
+    assert study.candidates.candidate(WinnerClass.SAME_PRECISION) in (STAND_IN, BASELINE)
     # no round waits for the default
     assert confirmation_arms(study, [BASELINE], at_reference=True) == [STAND_IN, BASELINE]
 

@@ -8,11 +8,12 @@ import pytest
 
 from tests.study.studies import new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.journal import TrialNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.objective import Bound, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.ablation import seems_necessary
 from tuner.study.bounds import beyond
 from tuner.study.compared import confirmation_arms
@@ -90,8 +91,8 @@ def test_the_fastest_is_no_finalist_beyond_the_bound(store: Store, tmp_path: Pat
     add(store, SMALL, 2.0, 0.3)
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
-    assert study.candidates.candidate(WinnerClass.SAME) == SMALL
-    assert LARGE not in study.ledger.leaders.measured(WinnerClass.SAME)
+    assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == SMALL
+    assert LARGE not in study.ledger.leaders.measured(WinnerClass.SAME_PRECISION)
     assert study.ledger.tried()[LARGE] is None  # the search learns to keep away from there
     assert "more than --max-memory 4G" in study.ledger.eligible.refusal(LARGE)
 
@@ -118,7 +119,7 @@ def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
         "a memory of 5.00 GiB is more than --max-memory 4G"
         in study.ledger.eligible.default_beyond()
     )
-    assert study.candidates.candidate(WinnerClass.SAME) == SMALL
+    assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == SMALL
 
 
 def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(
@@ -127,7 +128,7 @@ def test_an_arm_that_exceeds_the_bound_in_the_confirmation_is_not_claimed(
     add(store, DEFAULT, 1.0, 0.0)
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
-    claim = make_claims(study).claim_of(WinnerClass.SAME, LARGE)
+    claim = make_claims(study).claim_of(WinnerClass.SAME_PRECISION, LARGE)
     assert (claim.verdict, "more than" in claim.reason) == ("ambiguous", True)
 
 
@@ -141,7 +142,7 @@ def test_a_batch_beyond_the_bound_is_not_what_winners_are_compared_with(
     study = bounded(store, tmp_path)
     study.ledger.batches = (4, 16)
     study.ledger.refresh()
-    best = study.ledger.leaders.best_in(WinnerClass.SAME)
+    best = study.ledger.leaders.best_in(WinnerClass.SAME_PRECISION)
     assert best is not None and best[0] == SMALL
     assert confirmation_arms(study, [SMALL]) == [DEFAULT, SMALL]
     assert make_claims(study).default == DEFAULT
@@ -152,6 +153,6 @@ def test_nothing_within_the_bound_is_no_reason_to_keep_the_default(
 ) -> None:
     add(store, DEFAULT, 1.0, 0.0)
     add(store, LARGE, 8.0, 0.7)
-    claim = make_claims(bounded(store, tmp_path)).claim(WinnerClass.SAME)
+    claim = make_claims(bounded(store, tmp_path)).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert claim.reason.startswith("all of the 1 configurations tried exceed --max-memory 4G")

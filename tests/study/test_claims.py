@@ -18,7 +18,7 @@ from tuner.measurement.confirmation import (
 )
 from tuner.measurement.queueing import with_sustained
 from tuner.record.configuration import Configuration
-from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone, TrialNoted, WinnerClass
+from tuner.record.journal import ArmsChosen, EarlyRound, RoundDone, TrialNoted
 from tuner.record.launch import (
     Interference,
     LaunchRecord,
@@ -35,6 +35,7 @@ from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Verdict
 from tuner.record.serving import Served
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.claim import Claim, explain, of_misses, of_silence
 from tuner.study.claims import Claims
 from tuner.study.ledger import Ledger
@@ -92,9 +93,9 @@ def claims(
     unmeasured: Sequence[str] = (),
 ) -> Claims:
     finalists = {
-        WinnerClass.LAUNCH_ONLY: DEFAULT,
-        WinnerClass.SAME: tuned,
-        WinnerClass.REDUCED: reduced or tuned,
+        WinnerClass.NO_CODE: DEFAULT,
+        WinnerClass.SAME_PRECISION: tuned,
+        WinnerClass.REDUCED_PRECISION: reduced or tuned,
     }
     ledger = Ledger(store, 4, (4, 16))
     return Claims(
@@ -125,7 +126,7 @@ def rounds(store: Store, gain: float, n: int, noise: float = 0.02, seed: int = 0
 
 def test_a_clear_gain_is_faster_however_the_machine_swings(store: Store) -> None:
     rounds(store, gain=0.5, n=4)
-    claim = claims(store).claim(WinnerClass.SAME)
+    claim = claims(store).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "faster"
     assert claim.speedup is not None
     assert claim.speedup.low < math.exp(0.5) < claim.speedup.high
@@ -135,12 +136,12 @@ def test_a_clear_gain_is_faster_however_the_machine_swings(store: Store) -> None
 
 def test_no_gain_is_never_called_one(store: Store) -> None:
     rounds(store, gain=0.0, n=18)
-    assert claims(store).claim(WinnerClass.SAME).verdict != "faster"
+    assert claims(store).claim(WinnerClass.SAME_PRECISION).verdict != "faster"
 
 
 def test_fewer_rounds_than_a_claim_needs_decide_nothing(store: Store) -> None:
     rounds(store, gain=1.0, n=3)
-    claim = claims(store).claim(WinnerClass.SAME)
+    claim = claims(store).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert claim.speedup is None
     assert "3 of the 4 rounds" in claim.reason
@@ -148,12 +149,12 @@ def test_fewer_rounds_than_a_claim_needs_decide_nothing(store: Store) -> None:
 
 def test_the_default_as_finalist_is_kept_if_something_else_was_tried(store: Store) -> None:
     rounds(store, gain=0.5, n=4)
-    nothing_tried = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    nothing_tried = claims(store).claim(WinnerClass.NO_CODE)
     assert nothing_tried.verdict == "ambiguous"
     assert "nothing but the default was tried" in nothing_tried.reason
     other = Configuration.of({"env.FAKE_THREADS": 4})
     store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
-    kept = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    kept = claims(store).claim(WinnerClass.NO_CODE)
     assert kept.verdict == "keep_default"
     assert "the one other configuration tried did not come within" in kept.reason
 
@@ -162,7 +163,7 @@ def test_why_the_best_candidate_is_not_proved_stands_in_the_reason(store: Store)
     search(store, {DEFAULT: 1.0, TUNED: 1.5})
     raised = "a.b raises memory from 423 MiB to 543 MiB (+28%)"
     found = claims(store, tuned=DEFAULT, why_unjustified=lambda _c, _loss: raised)
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert claim.reason == f"the best candidate is {TUNED.label()}, but {raised}"
 
@@ -171,23 +172,25 @@ def test_a_default_is_not_kept_while_a_recommendation_was_never_launched(store: 
     rounds(store, gain=0.0, n=4)
     other = Configuration.of({"env.FAKE_THREADS": 4})
     store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
-    open_yet = claims(store, unmeasured=["torch_compile_guide"]).claim(WinnerClass.LAUNCH_ONLY)
+    open_yet = claims(store, unmeasured=["torch_compile_guide"]).claim(WinnerClass.NO_CODE)
     assert open_yet.verdict == "ambiguous"
     assert "no time for what is recommended: torch_compile_guide" in open_yet.reason
-    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+    assert claims(store).claim(WinnerClass.NO_CODE).verdict == "keep_default"
 
 
 def test_nor_by_rounds_of_another_candidate_but_a_faster_one_stands(store: Store) -> None:
     rounds(store, gain=0.0, n=9, noise=0.001)
-    assert claims(store).claim(WinnerClass.SAME).verdict == "keep_default"
-    open_yet = claims(store, unmeasured=["a guide"]).claim(WinnerClass.SAME)
+    assert claims(store).claim(WinnerClass.SAME_PRECISION).verdict == "keep_default"
+    open_yet = claims(store, unmeasured=["a guide"]).claim(WinnerClass.SAME_PRECISION)
     assert open_yet.verdict == "ambiguous" and open_yet.speedup is not None
     assert "no time for what is recommended: a guide" in open_yet.reason
 
 
 def test_what_is_faster_is_so_whatever_was_never_launched(store: Store) -> None:
     rounds(store, gain=0.5, n=4)
-    assert claims(store, unmeasured=["a guide"]).claim(WinnerClass.SAME).verdict == "faster"
+    assert (
+        claims(store, unmeasured=["a guide"]).claim(WinnerClass.SAME_PRECISION).verdict == "faster"
+    )
 
 
 def search(store: Store, rates: dict[Configuration, float]) -> None:
@@ -203,9 +206,9 @@ def test_where_launches_scatter_widely_the_search_alone_keeps_no_default(store: 
     """The search thought that it knew: 10 % behind, with launches that seemed to differ by 2 %."""
     other = Configuration.of({"env.FAKE_THREADS": 4})
     search(store, {DEFAULT: 1.0, other: 0.9})
-    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+    assert claims(store).claim(WinnerClass.NO_CODE).verdict == "keep_default"
     rounds(store, gain=0.0, n=4, noise=0.1)
-    unsure = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    unsure = claims(store).claim(WinnerClass.NO_CODE)
     assert unsure.verdict == "ambiguous"
     assert "scatter by" in unsure.reason
 
@@ -214,7 +217,7 @@ def test_what_more_launches_brought_near_the_default_is_not_said_to_be_worse(sto
     """When the finalists were named it lagged behind; now it is within the noise."""
     other = Configuration.of({"env.FAKE_THREADS": 4})
     search(store, {DEFAULT: 1.0, other: 0.99})
-    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    claim = claims(store).claim(WinnerClass.NO_CODE)
     assert claim.verdict == "ambiguous"
     assert "after more launches env.FAKE_THREADS=4 does" in claim.reason
 
@@ -241,11 +244,11 @@ def test_a_finalist_that_was_left_out_costs_the_others_nothing(
     left_out = Configuration.of({"fake.precision": "bf16"})
     chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS)
     without, alone = claims(store, chosen=chosen, reduced=left_out), claims(store, chosen=chosen)
-    assert without.claim(WinnerClass.SAME) == alone.claim(WinnerClass.SAME)
-    claim = without.claim(WinnerClass.REDUCED)
+    assert without.claim(WinnerClass.SAME_PRECISION) == alone.claim(WinnerClass.SAME_PRECISION)
+    claim = without.claim(WinnerClass.REDUCED_PRECISION)
     assert claim.verdict == verdict
     if verdict == "faster":
-        assert claim == alone.claim(WinnerClass.REDUCED)
+        assert claim == alone.claim(WinnerClass.REDUCED_PRECISION)
     else:
         assert claim.configuration == left_out
         assert claim.reason == "there was no time to confirm it as well"
@@ -264,9 +267,9 @@ def test_on_a_busy_host_the_search_alone_keeps_no_default(store: Store) -> None:
     rounds(store, gain=0.0, n=4)
     other = Configuration.of({"env.FAKE_THREADS": 4})
     store.add(TrialNoted(0, other, "search", Ending(Outcome.MEASURED), (), 1.0))
-    assert claims(store).claim(WinnerClass.LAUNCH_ONLY).verdict == "keep_default"
+    assert claims(store).claim(WinnerClass.NO_CODE).verdict == "keep_default"
     disturb(store, 40)
-    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    claim = claims(store).claim(WinnerClass.NO_CODE)
     assert claim.verdict == "ambiguous"
     assert "of the slices were disturbed" in claim.reason
 
@@ -274,7 +277,7 @@ def test_on_a_busy_host_the_search_alone_keeps_no_default(store: Store) -> None:
 def test_on_such_a_host_an_interval_still_decides(store: Store) -> None:
     rounds(store, gain=0.5, n=4)
     disturb(store, 40)
-    assert claims(store).claim(WinnerClass.SAME).verdict == "faster"
+    assert claims(store).claim(WinnerClass.SAME_PRECISION).verdict == "faster"
 
 
 BASELINE = Configuration.of({"launch.allocator": "jemalloc"})
@@ -292,11 +295,11 @@ def baseline_rounds(store: Store, tuned: float, baseline: float, n: int = 9) -> 
 def test_a_baseline_that_proved_faster_is_not_passed_over_for_the_default(store: Store) -> None:
     baseline_rounds(store, tuned=0.0, baseline=0.2)
     found = claims(store, chosen=CHOSEN)
-    for winner_class in (WinnerClass.SAME, WinnerClass.REDUCED):
+    for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION):
         claim = found.claim(winner_class)
         assert (claim.verdict, claim.configuration) == ("faster", BASELINE)
         assert "own finalist did not reach" in claim.reason
-    assert found.against_default(BASELINE) == found.claim(WinnerClass.SAME).speedup
+    assert found.against_default(BASELINE) == found.claim(WinnerClass.SAME_PRECISION).speedup
 
 
 def test_a_baseline_of_another_class_wins_nothing(store: Store) -> None:
@@ -307,8 +310,8 @@ def test_a_baseline_of_another_class_wins_nothing(store: Store) -> None:
         rates = {DEFAULT: jitter[0], TUNED: jitter[1], reduced: 0.3 + jitter[2]}
         add_round(store, number, rates)
     found = claims(store, chosen=ArmsChosen((TUNED, reduced), None, False, LOOKS))
-    assert found.claim(WinnerClass.SAME).verdict != "faster"
-    assert found.claim(WinnerClass.REDUCED).configuration == reduced
+    assert found.claim(WinnerClass.SAME_PRECISION).verdict != "faster"
+    assert found.claim(WinnerClass.REDUCED_PRECISION).configuration == reduced
 
 
 def test_a_baseline_with_a_setting_that_nothing_shows_wins_nothing(store: Store) -> None:
@@ -317,7 +320,7 @@ def test_a_baseline_with_a_setting_that_nothing_shows_wins_nothing(store: Store)
     for record in store.launches.values():
         if record.request.configuration == BASELINE:
             record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,))
-    assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME).verdict != "faster"
+    assert claims(store, chosen=CHOSEN).claim(WinnerClass.SAME_PRECISION).verdict != "faster"
 
 
 def test_a_baseline_with_a_costly_setting_that_is_not_shown_to_be_needed_wins_nothing(
@@ -325,13 +328,13 @@ def test_a_baseline_with_a_costly_setting_that_is_not_shown_to_be_needed_wins_no
 ) -> None:
     baseline_rounds(store, tuned=0.0, baseline=0.2)
     found = claims(store, chosen=CHOSEN, why_unjustified=lambda c, _: "costly" * (c == BASELINE))
-    assert found.claim(WinnerClass.SAME).configuration == TUNED
-    assert found.claim(WinnerClass.SAME).verdict != "faster"
+    assert found.claim(WinnerClass.SAME_PRECISION).configuration == TUNED
+    assert found.claim(WinnerClass.SAME_PRECISION).verdict != "faster"
 
 
 def test_where_a_baseline_is_not_surely_ahead_the_finalist_stays_the_winner(store: Store) -> None:
     baseline_rounds(store, tuned=0.2, baseline=0.205)
-    claim = claims(store, chosen=CHOSEN).claim(WinnerClass.SAME)
+    claim = claims(store, chosen=CHOSEN).claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.configuration) == ("faster", TUNED)
     assert "finalist" not in claim.reason
 
@@ -342,7 +345,7 @@ def test_a_baseline_that_is_surely_faster_than_the_finalist_is_not_passed_over(
     """Nobody is to be recommended what the report itself shows to be slower."""
     baseline_rounds(store, tuned=0.1, baseline=0.4)
     found = claims(store, chosen=CHOSEN)
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.configuration) == ("faster", BASELINE)
     assert claim.reason.endswith("and it is surely faster than the class's own finalist")
     assert claim.speedup == found.against_default(BASELINE)
@@ -355,7 +358,7 @@ def test_a_baseline_that_is_surely_faster_than_the_finalist_is_not_passed_over(
     unjustified_costs = claims(
         store, chosen=CHOSEN, why_unjustified=lambda c, _: "costly" * (c == BASELINE)
     )
-    assert unjustified_costs.claim(WinnerClass.SAME).configuration == TUNED
+    assert unjustified_costs.claim(WinnerClass.SAME_PRECISION).configuration == TUNED
     assert unjustified_costs.is_ahead(BASELINE, TUNED)
     assert not unjustified_costs.is_ahead(TUNED, BASELINE)
 
@@ -365,13 +368,13 @@ def test_the_finalist_of_a_narrower_class_that_is_surely_faster_is_not_passed_ov
 ) -> None:
     baseline_rounds(store, tuned=0.1, baseline=0.4)
     ledger = Ledger(store, 4, (4, 16))
-    finalists = dict.fromkeys(WinnerClass, TUNED) | {WinnerClass.LAUNCH_ONLY: BASELINE}
+    finalists = dict.fromkeys(WinnerClass, TUNED) | {WinnerClass.NO_CODE: BASELINE}
     found = Claims(store, ledger, finalists, CHOSEN)
     for winner_class in WinnerClass:
         assert found.claim(winner_class).configuration == BASELINE
     reasons = {winner_class: found.claim(winner_class).reason for winner_class in WinnerClass}
-    assert "class's own finalist" not in reasons[WinnerClass.LAUNCH_ONLY]
-    assert "class's own finalist" in reasons[WinnerClass.SAME]
+    assert "class's own finalist" not in reasons[WinnerClass.NO_CODE]
+    assert "class's own finalist" in reasons[WinnerClass.SAME_PRECISION]
 
 
 def test_of_too_few_rounds_nothing_is_surely_ahead(store: Store) -> None:
@@ -384,7 +387,7 @@ def test_an_arm_that_failed_before_the_rounds_is_neither_claimed_nor_open(store:
     crashed.ending = Ending(Outcome.CRASHED, "it crashed")
     store.launches[crashed.request.id] = crashed
     rounds(store, gain=0.5, n=4)
-    claim = claims(store).claim(WinnerClass.SAME)
+    claim = claims(store).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert "failed when it was launched again" in claim.reason
     assert claims(store).open_arms() == []
@@ -393,7 +396,7 @@ def test_an_arm_that_failed_before_the_rounds_is_neither_claimed_nor_open(store:
 def test_an_arm_that_fails_once_is_not_shipped(store: Store) -> None:
     rounds(store, gain=0.5, n=5)
     add_round(store, 6, {DEFAULT: 0.0, TUNED: None})
-    claim = claims(store).claim(WinnerClass.SAME)
+    claim = claims(store).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert "failed in 1 of 6 rounds" in claim.reason
     assert claims(store).open_arms() == []
@@ -415,7 +418,7 @@ def test_the_best_batch_of_the_default_is_the_denominator(store: Store) -> None:
             },
         )
     found = claims(store, TUNED_16)
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     assert found.default == DEFAULT_16
     assert claim.speedup is not None
     assert claim.speedup.point == pytest.approx(math.exp(0.3), rel=0.02)
@@ -426,12 +429,12 @@ def test_the_best_batch_of_the_default_is_the_denominator(store: Store) -> None:
 
 def test_between_looks_only_the_last_look_counts(store: Store) -> None:
     rounds(store, gain=0.5, n=5)
-    assert claims(store, n_rounds=4).claim(WinnerClass.SAME).n_rounds == 4
+    assert claims(store, n_rounds=4).claim(WinnerClass.SAME_PRECISION).n_rounds == 4
 
 
 def test_the_noise_floor_rises_with_the_noise(store: Store) -> None:
     rounds(store, gain=0.5, n=4, noise=0.1)
-    assert claims(store).noise_floor(WinnerClass.SAME) > 0.05
+    assert claims(store).noise_floor(WinnerClass.SAME_PRECISION) > 0.05
     assert claims(store).noise.launch_sd == pytest.approx(0.1, rel=0.7)
 
 
@@ -449,7 +452,7 @@ def test_a_noise_floor_that_means_nothing_is_no_percentage(
     store: Store, noise: float, reason: str
 ) -> None:
     rounds(store, gain=0.0, n=6, noise=noise)
-    claim = claims(store).claim(WinnerClass.SAME)
+    claim = claims(store).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert claim.reason == reason
 
@@ -460,7 +463,7 @@ def test_where_the_search_found_nothing_in_too_much_noise_it_is_not_a_percentage
     other = Configuration.of({"env.FAKE_THREADS": 4})
     search(store, {DEFAULT: 1.0, other: 0.9})
     rounds(store, gain=0.0, n=4, noise=1.5)
-    reason = claims(store).claim(WinnerClass.LAUNCH_ONLY).reason
+    reason = claims(store).claim(WinnerClass.NO_CODE).reason
     assert reason.endswith("in the search, but the host was too noisy for a verdict")
 
 
@@ -488,7 +491,7 @@ OTHER_CHOSEN = ArmsChosen((OTHER,), None, at_reference=False, looks=LOOKS)
 
 def test_an_early_verdict_is_tested_at_its_own_level(store: Store) -> None:
     add_early_rounds(store, 0.5)
-    claim = claims(store).claim(WinnerClass.SAME)
+    claim = claims(store).claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.n_rounds) == ("faster", FIRST_LOOK)
     assert claim.speedup is not None
     differences = [0.5 - 0.03 * (number % 2) for number in range(1, FIRST_LOOK + 1)]
@@ -498,19 +501,19 @@ def test_an_early_verdict_is_tested_at_its_own_level(store: Store) -> None:
 
 def test_what_no_early_verdict_is_about_is_not_confirmed_yet(store: Store) -> None:
     add_early_rounds(store, 0.5)
-    claim = claims(store, tuned=OTHER, reduced=TUNED).claim(WinnerClass.SAME)
+    claim = claims(store, tuned=OTHER, reduced=TUNED).claim(WinnerClass.SAME_PRECISION)
     assert claim.configuration == TUNED  # it is allowed there, too, and faster
     low = Configuration.of({"fake.precision": "bf16"})
-    claim = claims(store, tuned=TUNED, reduced=low).claim_of(WinnerClass.REDUCED, low)
+    claim = claims(store, tuned=TUNED, reduced=low).claim_of(WinnerClass.REDUCED_PRECISION, low)
     assert claim.reason == "it is not confirmed yet"
 
 
 def test_an_early_winner_that_is_no_finalist_in_the_end_keeps_its_verdict(store: Store) -> None:
     add_early_rounds(store, 0.5)
-    before = claims(store).claim(WinnerClass.SAME)
+    before = claims(store).claim(WinnerClass.SAME_PRECISION)
     for number in range(1, FIRST_LOOK + 1):
         add_round(store, number, {DEFAULT: 0.9 + 0.03 * (number % 2), OTHER: 0.9})
-    claim = claims(store, tuned=OTHER, chosen=OTHER_CHOSEN).claim(WinnerClass.SAME)
+    claim = claims(store, tuned=OTHER, chosen=OTHER_CHOSEN).claim(WinnerClass.SAME_PRECISION)
     assert (claim.configuration, claim.verdict) == (TUNED, "faster")
     assert claim.speedup == before.speedup
 
@@ -521,7 +524,7 @@ def test_its_rounds_count_where_it_is_confirmed_again_and_its_level_is_spent(sto
         add_round(store, number, {DEFAULT: 0.03 * (number % 2), TUNED: 0.5})
     left = look_level(0, EARLY_ALPHA)
     chosen = ArmsChosen((TUNED,), None, at_reference=False, looks=LOOKS, level=left)
-    claim = claims(store, chosen=chosen).claim(WinnerClass.SAME)
+    claim = claims(store, chosen=chosen).claim(WinnerClass.SAME_PRECISION)
     assert claim.n_rounds == 2 * FIRST_LOOK
     assert claim.speedup is not None
     differences = [0.5 - 0.03 * (number % 2) for number in range(2 * FIRST_LOOK)]
@@ -557,7 +560,7 @@ def test_an_early_winner_without_later_rounds_keeps_its_level_as_a_finalist(stor
 
 def test_what_was_compared_before_is_shown_though_there_was_no_time_to_go_on(store: Store) -> None:
     rounds(store, gain=0.5, n=4)
-    claim = claims(store, chosen=OTHER_CHOSEN).claim(WinnerClass.SAME)
+    claim = claims(store, chosen=OTHER_CHOSEN).claim(WinnerClass.SAME_PRECISION)
     assert (claim.configuration, claim.n_rounds) == (TUNED, 4)
     assert claim.speedup is not None
 
@@ -572,12 +575,12 @@ def gone_on(
     baseline_rounds(store, *gains)
     ledger = Ledger(store, 4, (4, 16))
     earlier = Claims(store, ledger, dict.fromkeys(WinnerClass, before), CHOSEN, 4, is_interim=False)
-    decided = earlier.claim_of(WinnerClass.SAME, before)
+    decided = earlier.claim_of(WinnerClass.SAME_PRECISION, before)
     assert decided.verdict != "ambiguous"
     finalists = dict.fromkeys(WinnerClass, finalist)
-    settled = {WinnerClass.SAME: decided}
+    settled = {WinnerClass.SAME_PRECISION: decided}
     later = Claims(store, ledger, finalists, CHOSEN, settled=settled)
-    return decided, later.claim(WinnerClass.SAME)
+    return decided, later.claim(WinnerClass.SAME_PRECISION)
 
 
 def test_a_winner_stays_until_another_arm_is_surely_faster(store: Store) -> None:
@@ -607,7 +610,7 @@ def test_a_last_look_after_another_has_a_stricter_level(store: Store) -> None:
     widths = []
     for n_before in (0, 1):
         chosen = ArmsChosen((TUNED,), None, False, LOOKS, level=look_level(n_before))
-        speedup = claims(store, chosen=chosen).claim(WinnerClass.SAME).speedup
+        speedup = claims(store, chosen=chosen).claim(WinnerClass.SAME_PRECISION).speedup
         assert speedup is not None
         widths.append(math.log(speedup.high / speedup.low))
     assert widths[1] > 1.2 * widths[0]
@@ -720,7 +723,7 @@ def served_claims(store: Store) -> Claims:
 def test_servers_that_keep_within_the_bound_are_compared_by_their_rates(store: Store) -> None:
     served_rounds(store, {DEFAULT: 50.0, TUNED: 80.0})
     found = served_claims(store)
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "faster"
     assert claim.speedup is not None and claim.speedup.point == pytest.approx(1.6)
     assert claim.value is not None and claim.value.point == pytest.approx(80.4, abs=0.01)
@@ -739,7 +742,7 @@ def test_beside_a_default_that_is_late_a_rate_is_told_and_no_ratio(
 ) -> None:
     served_rounds(store, {DEFAULT: 50.0, TUNED: 80.0}, n_late)
     found = served_claims(store)
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.speedup) == (verdict, None)
     assert claim.reason.startswith(told)
     assert (claim.value is not None) is (verdict == "faster")
@@ -758,7 +761,7 @@ def test_a_default_that_is_late_when_idle_is_told_of_where_nothing_else_was_trie
     ledger = Ledger(store, 1, (1,), SERVED)
     assert ledger.default_is_late
     found = Claims(store, ledger, dict.fromkeys(WinnerClass, DEFAULT), None)
-    claim = found.claim(WinnerClass.SAME)
+    claim = found.claim(WinnerClass.SAME_PRECISION)
     assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
     assert claim.reason == (
         "nothing but the default was tried: no time, or the options rule it out; even its single "
@@ -772,7 +775,7 @@ def test_the_best_candidate_with_a_setting_that_nothing_shows_is_named(store: St
     for record in store.launches.values():
         if record.request.configuration == TUNED:
             record.prepared = Prepared(0.1, 0.1, 0.5, True, 0, 0, (echoed,))
-    claim = claims(store, tuned=DEFAULT).claim(WinnerClass.SAME)
+    claim = claims(store, tuned=DEFAULT).claim(WinnerClass.SAME_PRECISION)
     assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
     assert claim.reason == f"the best candidate is {TUNED.label()}, which could not be proved"
 
@@ -780,7 +783,7 @@ def test_the_best_candidate_with_a_setting_that_nothing_shows_is_named(store: St
 def test_one_that_is_behind_the_default_is_no_candidate(store: Store) -> None:
     search(store, {DEFAULT: 1.0, TUNED: 0.99})
     claim = claims(store, tuned=DEFAULT, why_unjustified=lambda _c, _loss: "x").claim(
-        WinnerClass.SAME
+        WinnerClass.SAME_PRECISION
     )
     nearest = f"the configuration nearest to the default is {TUNED.label()}"
     assert claim.reason == f"{nearest}, but x"
@@ -796,11 +799,11 @@ def test_one_that_is_behind_the_default_is_no_candidate(store: Store) -> None:
 def test_how_many_were_tried_and_by_what_is_told(store: Store, n: int, told: str) -> None:
     tried = {Configuration.of({"env.FAKE_THREADS": k}): 0.5 for k in range(2, n + 2)}
     search(store, {DEFAULT: 1.0, **tried})
-    claim = claims(store).claim(WinnerClass.LAUNCH_ONLY)
+    claim = claims(store).claim(WinnerClass.NO_CODE)
     assert (claim.verdict, claim.reason) == ("keep_default", f"{told}the search")
     latency = Ledger(store, 4, (4,), Objective.of("latency_p90"))
     finalists = dict.fromkeys(WinnerClass, DEFAULT)
-    reason = Claims(store, latency, finalists, None).claim(WinnerClass.LAUNCH_ONLY).reason
+    reason = Claims(store, latency, finalists, None).claim(WinnerClass.NO_CODE).reason
     assert reason.startswith(f"{told}the search, by the mean time of a call")
 
 
@@ -811,7 +814,7 @@ def test_a_claim_tells_what_the_batch_and_what_the_settings_gain(store: Store) -
             DEFAULT: 0.0, DEFAULT_16: 0.1, TUNED: 0.3 + jitter, TUNED_16: 0.5 + jitter,
         }  # fmt: skip
         add_round(store, number, rates)
-    claim = claims(store, tuned=TUNED_16).claim_of(WinnerClass.SAME, TUNED_16)
+    claim = claims(store, tuned=TUNED_16).claim_of(WinnerClass.SAME_PRECISION, TUNED_16)
     assert claim.speedup is not None and claim.at_reference_batch is not None
     assert claim.speedup.point == pytest.approx(math.exp(0.4), rel=0.01)  # best against best
     assert claim.at_reference_batch.point == pytest.approx(math.exp(0.3), rel=0.01)
@@ -827,4 +830,4 @@ def test_a_claim_tells_how_much_of_its_own_rounds_was_disturbed(store: Store) ->
         if record.request.configuration == TUNED and record.request.round == 1:
             record.slices = [msgspec.structs.replace(s, interference=busy) for s in record.slices]
     disturb(store, 40)  # in the search
-    assert claims(store).claim(WinnerClass.SAME).disturbed == pytest.approx(1 / 8)
+    assert claims(store).claim(WinnerClass.SAME_PRECISION).disturbed == pytest.approx(1 / 8)

@@ -20,13 +20,13 @@ from tuner.record.journal import (
     PhaseDone,
     RoundDone,
     WarningNoted,
-    WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.load import Slo, Trace
 from tuner.record.objective import THROUGHPUT
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 from tuner.space.baselines import Baseline
 from tuner.study.compared import best_baseline
@@ -39,7 +39,7 @@ from tuner.study.steps import Aim, Launch, NoTime, Round
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
-LAUNCH_ONLY = Configuration.of({"launch.allocator": "jemalloc"})
+NO_CODE = Configuration.of({"launch.allocator": "jemalloc"})
 SAME = Configuration.of({"fake.layout": "packed"})
 REDUCED = Configuration.of({"fake.precision": "bf16"})
 LAUNCH_S = 10.0
@@ -51,7 +51,7 @@ QUIET = Scatter(0.01, 0.01)
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[Store]:
     with Store(tmp_path / "study") as opened:
-        for configuration, rate in ((DEFAULT, 1.0), (BASELINE, 1.1), (LAUNCH_ONLY, 1.2),
+        for configuration, rate in ((DEFAULT, 1.0), (BASELINE, 1.1), (NO_CODE, 1.2),
                                     (SAME, 1.3)):  # fmt: skip
             launch(opened, configuration, rate)
         yield opened
@@ -84,9 +84,9 @@ class Again(Scripted):
 
 def name_finalists(store: Store, same: Configuration, reduced: Configuration | None = None) -> None:
     for winner_class, finalist in (
-        (WinnerClass.LAUNCH_ONLY, LAUNCH_ONLY),
-        (WinnerClass.SAME, same),
-        (WinnerClass.REDUCED, reduced or same),
+        (WinnerClass.NO_CODE, NO_CODE),
+        (WinnerClass.SAME_PRECISION, same),
+        (WinnerClass.REDUCED_PRECISION, reduced or same),
     ):
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, finalist))
 
@@ -97,7 +97,7 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
     """Four rounds of four arms take 160 s and a reserve, of three arms 120 s."""
     name_finalists(store, SAME)
     chosen = chosen_by(new_study(store, tmp_path, budget_s=170))
-    assert chosen.arms == (SAME, LAUNCH_ONLY)  # the surest first
+    assert chosen.arms == (SAME, NO_CODE)  # the surest first
     assert chosen.best_baseline is None
     assert any("best baseline" in note.text for note in store.all(WarningNoted))
 
@@ -105,25 +105,25 @@ def test_the_baseline_gives_way_where_the_first_look_would_not_fit(
 def test_with_time_for_all_the_baseline_is_confirmed(store: Store, tmp_path: Path) -> None:
     name_finalists(store, SAME)
     chosen = chosen_by(new_study(store, tmp_path, budget_s=250))
-    assert chosen.arms == (SAME, LAUNCH_ONLY, BASELINE)
+    assert chosen.arms == (SAME, NO_CODE, BASELINE)
     assert chosen.best_baseline == BASELINE
 
 
 def test_a_baseline_that_is_a_finalist_stays(store: Store, tmp_path: Path) -> None:
     name_finalists(store, BASELINE)
     chosen = chosen_by(new_study(store, tmp_path, budget_s=170))
-    assert chosen.arms == (LAUNCH_ONLY, BASELINE)
+    assert chosen.arms == (NO_CODE, BASELINE)
     assert chosen.best_baseline == BASELINE
 
 
 @pytest.mark.parametrize(
     ("budget_s", "expected"),
     [
-        (205.0, (REDUCED, SAME, LAUNCH_ONLY)),
-        (195.0, (SAME, LAUNCH_ONLY)),
+        (205.0, (REDUCED, SAME, NO_CODE)),
+        (195.0, (SAME, NO_CODE)),
         (145.0, (SAME,)),
         (75.0, (SAME,)),
-        (65.0, (REDUCED, SAME, LAUNCH_ONLY)),
+        (65.0, (REDUCED, SAME, NO_CODE)),
     ],
 )
 def test_a_verdict_on_what_ships_comes_before_none_on_each(
@@ -140,7 +140,7 @@ def test_a_verdict_on_what_ships_comes_before_none_on_each(
     chosen = chosen_by(study)
     assert chosen.arms == expected
     said = {note.text.rpartition(" to confirm ")[2] for note in store.all(WarningNoted)}
-    for left_out in {LAUNCH_ONLY, SAME, REDUCED} - {*expected}:
+    for left_out in {NO_CODE, SAME, REDUCED} - {*expected}:
         assert left_out.label() in said
     assert not {arm.label() for arm in expected} & said
     study.bench.__class__ = Undecided
@@ -153,7 +153,7 @@ def test_a_verdict_on_what_ships_comes_before_none_on_each(
 COSTLY = Configuration.of({"fake.compile": "fast"})
 
 
-@pytest.mark.parametrize(("budget_s", "expected"), [(275.0, COSTLY), (265.0, LAUNCH_ONLY)])
+@pytest.mark.parametrize(("budget_s", "expected"), [(275.0, COSTLY), (265.0, NO_CODE)])
 def test_what_ships_gives_way_where_only_another_fits(
     store: Store, tmp_path: Path, budget_s: float, expected: Configuration
 ) -> None:
@@ -183,7 +183,7 @@ def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics
     same.baselines.append(lower)
     same.ledger.refresh()
     assert best_baseline(same) == BASELINE
-    same.widest = WinnerClass.REDUCED
+    same.widest = WinnerClass.REDUCED_PRECISION
     assert best_baseline(same) == lower.configuration
 
 
@@ -220,7 +220,7 @@ def test_what_compiled_from_nothing_is_not_out_of_reach_for_that(
     with Store(tmp_path / "study") as store:
         launch(store, DEFAULT, 1.3)
         launch(store, SAME, 1.4)
-        store.add(FinalistNamed(Phase.RACE, WinnerClass.SAME, SAME))
+        store.add(FinalistNamed(Phase.RACE, WinnerClass.SAME_PRECISION, SAME))
         record = store.launches[max(store.launches)]
         record.prepared = Prepared(0.1 + compile_s, 0.1, 0.5, True, 0, 0, ())
         record.total_s = 70.0
@@ -267,7 +267,7 @@ def test_half_an_hour_confirms_as_many_baselines_as_a_first_look_allows(
     name_finalists(store, SAME)
     chosen = chosen_by(long_study(store, tmp_path, left_s))
     baselines = [Configuration.of({"env.FAKE_THREADS": n}) for n in threads]
-    assert list(chosen.arms) == [SAME, LAUNCH_ONLY, *baselines]
+    assert list(chosen.arms) == [SAME, NO_CODE, *baselines]
     warnings = [note.text for note in store.all(WarningNoted) if "baseline" in note.text]
     assert [warning in text for text in warnings] == ([True] if warning else [])
 
@@ -279,7 +279,7 @@ def test_further_baselines_do_not_take_the_time_of_later_looks(
     name_finalists(store, SAME)
     launch(store, DEFAULT, 1.3)
     chosen = chosen_by(long_study(store, tmp_path, left_s=9 * 50 + 60))
-    assert chosen.arms == (SAME, LAUNCH_ONLY, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
+    assert chosen.arms == (SAME, NO_CODE, Configuration.of({"env.FAKE_THREADS": 8}), BASELINE)
 
 
 AS_IT_IS_RUN = Configuration.of({"env.FAKE_THREADS": 1})
@@ -310,7 +310,7 @@ def test_how_the_user_runs_it_is_confirmed_whatever_the_budget(
     """Four rounds of the default and the finalists take 150 s, each baseline 50 s more."""
     study = own_study(store, tmp_path, budget_s)
     chosen = chosen_by(study)
-    assert chosen.arms == (SAME, LAUNCH_ONLY, *baselines)
+    assert chosen.arms == (SAME, NO_CODE, *baselines)
     assert chosen.best_baseline == (BASELINE if BASELINE in baselines else None)
     warnings = [n.text for n in store.all(WarningNoted) if "reference batch" not in n.text]
     assert any(warning in text for text in warnings) == bool(warning)
@@ -491,7 +491,7 @@ def test_rounds_leave_loadgen_the_time_to_speak_of_what_is_proved(
         launch(store, Configuration.of({"env.FAKE_THREADS": 10 + number}), 0.5)
     assert forecast.confirming_s() == pytest.approx(before_s + kept_s)
     study.budget = Budget(1000, used_before_s=1000 - 100)  # such a round takes 37.5 s
-    arms = [DEFAULT, LAUNCH_ONLY, SAME]
+    arms = [DEFAULT, NO_CODE, SAME]
     assert is_granted(study, Round(arms, 5, Purpose.CONFIRM))
     found = Planner(study).answer(Round(arms, 6, Purpose.CONFIRM, is_proved=True))
     assert isinstance(found, NoTime) is (kept_s > 0)
@@ -521,4 +521,4 @@ def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(
     assert best_baseline(study) == larger
     name_finalists(store, BASELINE)
     assert best_baseline(study) == BASELINE
-    assert chosen_by(study).arms == (LAUNCH_ONLY, BASELINE)
+    assert chosen_by(study).arms == (NO_CODE, BASELINE)

@@ -28,17 +28,11 @@ from tests.study.test_minimise import (
 )
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import (
-    ArmsChosen,
-    FinalistNamed,
-    Phase,
-    RoundDone,
-    WarningNoted,
-    WinnerClass,
-)
+from tuner.record.journal import ArmsChosen, FinalistNamed, Phase, RoundDone, WarningNoted
 from tuner.record.launch import Purpose, Share
 from tuner.record.objective import THROUGHPUT, Bound, Objective
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ablation import (
     awaits_rounds,
@@ -212,7 +206,7 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     for configuration in (FULL, reduced):
         add_priced(store, configuration, worth=0.3)
         tell(store, add_priced(store, configuration, worth=0.3))
-    for winner_class in (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY):
+    for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE):
         store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
     n_searched = len(store.launches)
     beyond = only_in_shares(monkeypatch, len(WinnerClass))
@@ -224,7 +218,7 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
     launched = [r.request.configuration for r in store.launches.values()][n_searched:]
     assert launched == [reduced.without("fake.streams")]
-    assert study.candidates.finalists()[WinnerClass.REDUCED] == reduced
+    assert study.candidates.finalists()[WinnerClass.REDUCED_PRECISION] == reduced
     assert winner_of(study) == BLOCKED
 
 
@@ -250,7 +244,7 @@ def confirmed(
     """
     study = compiled(store, folder, 2)
     tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
-    for winner_class in (WinnerClass.SAME, WinnerClass.REDUCED):
+    for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION):
         store.add(FinalistNamed(Phase.MINIMISE, winner_class, COMPILED))
     others = tuple(c for c in rates if c not in (DEFAULT, COMPILED))
     store.add(ArmsChosen((COMPILED, *others), None, False, LOOKS))
@@ -272,7 +266,7 @@ def test_a_finalists_own_rounds_show_that_its_costly_setting_is_needed(
     """Without it, the search saw a gain of 0.1; with it, the rounds see 0.4."""
     study = confirmed(store, tmp_path, {COMPILED: 0.4})
     assert list(unjustified_costs(study, COMPILED)) == ["fake.compile"]  # by the search alone
-    claim = make_claims(study).claim(WinnerClass.SAME)
+    claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.configuration) == ("faster", COMPILED)
 
 
@@ -282,7 +276,7 @@ def test_a_finalist_that_gains_no_more_than_without_its_costly_setting_does_not_
     """The rounds show a gain of 0.12, the search 0.2: its launch was a lucky one."""
     study = confirmed(store, tmp_path, {COMPILED: 0.12})
     claims = make_claims(study)
-    claim = claims.claim(WinnerClass.SAME)
+    claim = claims.claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.is_unjustified) == ("ambiguous", True)
     assert claim.reason.startswith("it is faster, but fake.compile raises memory from 423 MiB")
     assert COMPILED in claims.open_arms()  # further rounds may show it
@@ -294,7 +288,7 @@ def test_what_is_left_without_the_costly_setting_takes_the_finalists_place(
     store: Store, tmp_path: Path
 ) -> None:
     study = confirmed(store, tmp_path, {COMPILED: 0.2, SHORTER: 0.195})
-    claim = make_claims(study).claim(WinnerClass.SAME)
+    claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
     assert (claim.verdict, claim.configuration) == ("faster", SHORTER)
 
 
@@ -304,7 +298,7 @@ def test_rounds_of_both_outweigh_what_the_search_has_seen(store: Store, tmp_path
     add(store, COMPILED, 1.21, memory_bytes=543 * MIB)
     study.ledger.refresh()
     assert not unjustified_costs(study, COMPILED)
-    assert make_claims(study).claim(WinnerClass.SAME).configuration == SHORTER
+    assert make_claims(study).claim(WinnerClass.SAME_PRECISION).configuration == SHORTER
 
 
 @pytest.mark.parametrize(("budget_s", "is_arm"), [(160.0, True), (110.0, False)])

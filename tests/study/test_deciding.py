@@ -9,10 +9,11 @@ import pytest
 from tests.study.studies import BASELINE, Scripted, new_study
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, RoundDone, WinnerClass
+from tuner.record.journal import FinalistNamed, Phase, RoundDone
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.deciding import open_in_extension, rounds_s, rounds_to_decide
 from tuner.study.study import Study
 

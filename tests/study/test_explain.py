@@ -17,12 +17,12 @@ from tuner.record.journal import (
     Phase,
     PhaseDone,
     RoundDone,
-    WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.result import Contribution
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.explain import explain
 from tuner.study.study import Study
 

@@ -9,10 +9,11 @@ import pytest
 
 from tests.study.studies import BASELINE, Scripted, carried_out, is_granted, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import Phase, PhaseDone, TrialNoted, WarningNoted, WinnerClass
+from tuner.record.journal import Phase, PhaseDone, TrialNoted, WarningNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import UNION, Exhausted, Proposal
 from tuner.search.search import Search, study_in
 from tuner.study.costs import Costs
@@ -261,7 +262,7 @@ class NothingLeft(Search):
         raise Exhausted("everything was tried")
 
 
-IN_TURN = (WinnerClass.SAME, WinnerClass.LAUNCH_ONLY, WinnerClass.REDUCED)
+IN_TURN = (WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE, WinnerClass.REDUCED_PRECISION)
 """A class that is settled has no turn any more, so that the second is passed over once."""
 EXHAUSTED = "; ".join(
     f"{winner_class}: exhausted: everything was tried" for winner_class in IN_TURN

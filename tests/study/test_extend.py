@@ -64,7 +64,7 @@ def test_it_goes_on_with_all_that_was_measured_and_decides_what_was_open(
     assert "ambiguous" in {w["verdict"] for w in first["winners"].values()}
     before = lines_of(tmp_path / "out")
     found = done(here, tmp_path, "--extend", "20s")
-    assert found["winners"]["same"]["verdict"] == "faster"
+    assert found["winners"]["same_precision"]["verdict"] == "faster"
     assert found["command"] == first["command"]  # pasted again, it opens no other extension
     assert found["budget_s"] == pytest.approx(first["seconds"]["wall"] + 20, abs=0.1)
     assert len(found["trials"]) > len(first["trials"])
@@ -82,7 +82,7 @@ def test_it_goes_on_with_all_that_was_measured_and_decides_what_was_open(
 
 def test_what_was_decided_stays_so(here: Here, tmp_path: Path) -> None:
     first = done(here, tmp_path, "--budget", "12s")
-    assert first["winners"]["same"]["verdict"] == "faster"
+    assert first["winners"]["same_precision"]["verdict"] == "faster"
     found = done(here, tmp_path, "--extend", "6s")
     kept = ("configuration", "verdict", "reason", "n_rounds", "speedup", "value", "rate",
             "removed")  # fmt: skip

@@ -11,14 +11,7 @@ import pytest
 import tuner.study.minimise
 from tests.study.studies import Scripted, carried_out, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import (
-    FinalistNamed,
-    Phase,
-    PhaseDone,
-    TrialNoted,
-    WarningNoted,
-    WinnerClass,
-)
+from tuner.record.journal import FinalistNamed, Phase, PhaseDone, TrialNoted, WarningNoted
 from tuner.record.launch import (
     LaunchRecord,
     LaunchRequest,
@@ -30,6 +23,7 @@ from tuner.record.launch import (
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ablation import awaits_rounds, costly_settings, unjustified_costs
 from tuner.study.ledger import Ledger
@@ -154,7 +148,7 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
         store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
     study = new_study(store, folder, budget_s, AsWritten)
     carried_out(study, minimise(study))
-    return study.candidates.finalists()[WinnerClass.SAME]
+    return study.candidates.finalists()[WinnerClass.SAME_PRECISION]
 
 
 def test_one_lucky_launch_takes_no_setting_away(store: Store, tmp_path: Path) -> None:
@@ -168,7 +162,7 @@ def test_the_last_setting_stays_for_the_confirmation_to_judge(store: Store, tmp_
     name_finalist(store, rates)
     study = new_study(store, tmp_path, 1500.0, Flat)
     carried_out(study, minimise(study))
-    assert study.candidates.finalists()[WinnerClass.SAME] in (SHORTER, OTHER)
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] in (SHORTER, OTHER)
 
 
 def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) -> None:
@@ -176,7 +170,7 @@ def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) 
     before = len(store.launches)
     study = new_study(store, tmp_path, 1500.0, Flat)
     carried_out(study, minimise(study))
-    assert study.candidates.finalists()[WinnerClass.SAME] == FULL
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == FULL
     assert len(store.launches) == before
 
 
@@ -265,7 +259,7 @@ def only_in_shares(monkeypatch: pytest.MonkeyPatch, *granted: int) -> Callable[[
 
 
 def winner_of(study: Study) -> Configuration:
-    return study.candidates.finalists()[WinnerClass.SAME]
+    return study.candidates.finalists()[WinnerClass.SAME_PRECISION]
 
 
 def test_what_gains_nothing_for_three_times_the_memory_goes_without_any_time_left(
@@ -338,7 +332,7 @@ def test_what_was_measured_for_a_later_class_stands_in_for_an_earlier_ones_refus
     n_before = 2 * len(WinnerClass)
     refuses = only_in_shares(monkeypatch, n_before + 1, n_before + 2)
     study = minimised(store, tmp_path, 3000.0, refuses=refuses)
-    assert study.candidates.finalists()[WinnerClass.REDUCED] == SHORTER
+    assert study.candidates.finalists()[WinnerClass.REDUCED_PRECISION] == SHORTER
     assert winner_of(study) == SHORTER
     assert store.all(FinalistNamed)[-1].removed == ("fake.streams",)  # it gains nothing
     assert not [note.text for note in store.all(WarningNoted) if "not recommended" in note.text]
@@ -519,9 +513,9 @@ def test_a_refused_finalist_is_not_named(store: Store, tmp_path: Path) -> None:
     minimised(store, tmp_path, worth=0.1)
     named = [n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE]
     assert sorted((n.winner_class, n.configuration) for n in named) == [
-        (WinnerClass.LAUNCH_ONLY, DEFAULT),
-        (WinnerClass.REDUCED, BLOCKED),
-        (WinnerClass.SAME, BLOCKED),
+        (WinnerClass.NO_CODE, DEFAULT),
+        (WinnerClass.REDUCED_PRECISION, BLOCKED),
+        (WinnerClass.SAME_PRECISION, BLOCKED),
     ]
 
 
@@ -529,14 +523,13 @@ def test_what_a_stopped_session_has_reduced_is_not_reduced_again(
     store: Store, tmp_path: Path
 ) -> None:
     name_finalist(store, {DEFAULT: 1.0, OTHER: 1.0, FULL: 1.3})
-    store.add(FinalistNamed(Phase.MINIMISE, WinnerClass.SAME, FULL, ("fake.compile",)))
+    store.add(FinalistNamed(Phase.MINIMISE, WinnerClass.SAME_PRECISION, FULL, ("fake.compile",)))
     study = new_study(store, tmp_path, 3000.0, OnlyTheLayout)
     carried_out(study, minimise(study))
     named = {n.winner_class: n for n in store.all(FinalistNamed) if n.phase is Phase.MINIMISE}
-    assert (named[WinnerClass.SAME].configuration, named[WinnerClass.SAME].removed) == (
-        FULL, ("fake.compile",),
-    )  # fmt: skip
-    assert named[WinnerClass.REDUCED].configuration == SHORTER
+    same = named[WinnerClass.SAME_PRECISION]
+    assert (same.configuration, same.removed) == (FULL, ("fake.compile",))
+    assert named[WinnerClass.REDUCED_PRECISION].configuration == SHORTER
     n_launches = len(store.launches)
     carried_out(study, minimise(study))  # it is done
     assert len(store.launches) == n_launches

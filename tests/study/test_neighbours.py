@@ -18,12 +18,12 @@ from tuner.record.journal import (
     RoundDone,
     TrialNoted,
     WarningNoted,
-    WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.objective import Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.minimise import minimise
 from tuner.study.neighbours import is_fragile, probe_finalists
@@ -210,12 +210,14 @@ def test_their_share_of_the_budget_is_kept(store: Store, tmp_path: Path) -> None
 def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> None:
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path)
-    assert study.candidates.candidate(WinnerClass.SAME) == FRAGILE  # as long as nothing is known
+    assert (
+        study.candidates.candidate(WinnerClass.SAME_PRECISION) == FRAGILE
+    )  # as long as nothing is known
     carried_out(study, probe_finalists(study))
-    assert study.candidates.candidate(WinnerClass.SAME) == FIRM
+    assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == FIRM
     assert study.ledger.eligible.kept(FIRM) is not None
     study.ledger.objective = Objective.of("throughput")
-    assert study.candidates.candidate(WinnerClass.SAME) == FRAGILE
+    assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == FRAGILE
 
 
 @pytest.mark.parametrize(("budget_s", "named"), [(2000.0, FIRM), (80.0, FRAGILE)])
@@ -225,7 +227,7 @@ def test_the_race_names_no_finalist_that_collapses_where_there_is_time_to_see_it
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path, budget_s)
     carried_out(study, race(study))
-    assert study.candidates.finalists()[WinnerClass.SAME] == named
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == named
 
 
 def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path) -> None:
@@ -243,8 +245,8 @@ def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_
     search(store, DEFAULT, FRAGILE)
     study = robust(store, tmp_path)
     carried_out(study, probe_finalists(study))
-    assert study.candidates.candidate(WinnerClass.SAME) == DEFAULT
-    claim = make_claims(study).claim(WinnerClass.SAME)
+    assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == DEFAULT
+    claim = make_claims(study).claim(WinnerClass.SAME_PRECISION)
     assert claim.verdict == "ambiguous"
     assert "collapses beside a busy neighbour" in claim.reason
 
@@ -264,7 +266,7 @@ def test_a_setting_that_only_a_neighbour_makes_needed_stays(store: Store, tmp_pa
     add(store, DEFAULT, Purpose.RACE, beside=True)
     study = robust(store, tmp_path)
     carried_out(study, minimise(study))
-    assert study.candidates.finalists()[WinnerClass.SAME] == BOTH
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == BOTH
 
 
 def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
@@ -274,7 +276,7 @@ def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
     study = robust(store, tmp_path)
     study.ledger.objective = Objective.of("throughput")
     carried_out(study, minimise(study))
-    assert study.candidates.finalists()[WinnerClass.SAME] == FRAGILE
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == FRAGILE
 
 
 def test_that_there_was_no_time_to_see_every_finalist_beside_a_neighbour_is_said(

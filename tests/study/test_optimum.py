@@ -17,8 +17,8 @@ from tuner.app.plan import Plan, plan
 from tuner.app.request import Request
 from tuner.host.identity import probe
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
@@ -56,9 +56,9 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
             sd=ledger.score_sd, cost_s=costs.own_s,
         )  # fmt: skip
         study = Study(store, planned.space, planned.baselines, bench, ledger, costs, search, budget,
-                      lambda _: None, WinnerClass.REDUCED)  # fmt: skip
+                      lambda _: None, WinnerClass.REDUCED_PRECISION)  # fmt: skip
         Planner(study).run([measure_baselines, explore, race, minimise, confirm])
-        return make_claims(study).claim(WinnerClass.REDUCED).configuration
+        return make_claims(study).claim(WinnerClass.REDUCED_PRECISION).configuration
 
 
 def optimum(surface: Surface) -> float:

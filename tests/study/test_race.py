@@ -8,22 +8,16 @@ import pytest
 
 from tests.study.studies import Scripted, carried_out, new_study
 from tuner.record.configuration import Configuration
-from tuner.record.journal import (
-    FinalistNamed,
-    Phase,
-    PhaseDone,
-    TrialNoted,
-    WarningNoted,
-    WinnerClass,
-)
+from tuner.record.journal import FinalistNamed, Phase, PhaseDone, TrialNoted, WarningNoted
 from tuner.record.launch import LaunchRecord, LaunchRequest, Prepared, Purpose, Slice
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.race import race
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
-LAUNCH_ONLY = Configuration.of({"env.FAKE_THREADS": 4})
+NO_CODE = Configuration.of({"env.FAKE_THREADS": 4})
 SAME = Configuration.of({"fake.layout": "packed"})
 RIVAL = Configuration.of({"fake.layout": "blocked"})
 REDUCED = Configuration.of({"fake.precision": "bf16"})
@@ -99,7 +93,7 @@ def raced(
 def test_a_clear_leader_of_each_class_is_named_without_a_launch(
     store: Store, tmp_path: Path
 ) -> None:
-    search(store, {DEFAULT: 1.0, LAUNCH_ONLY: 1.3, SAME: 1.6, REDUCED: 1.9})
+    search(store, {DEFAULT: 1.0, NO_CODE: 1.3, SAME: 1.6, REDUCED: 1.9})
     study, launched, reason = raced(store, tmp_path, LuckyOnce)
     assert (launched, reason) == ([], CLEAR)
     named = {
@@ -109,9 +103,9 @@ def test_a_clear_leader_of_each_class_is_named_without_a_launch(
         named
         == study.candidates.finalists()
         == {
-            WinnerClass.LAUNCH_ONLY: LAUNCH_ONLY,
-            WinnerClass.SAME: SAME,
-            WinnerClass.REDUCED: REDUCED,
+            WinnerClass.NO_CODE: NO_CODE,
+            WinnerClass.SAME_PRECISION: SAME,
+            WinnerClass.REDUCED_PRECISION: REDUCED,
         }
     )
 
@@ -121,7 +115,7 @@ def test_what_was_lucky_once_is_launched_again_and_overtaken(store: Store, tmp_p
     study, launched, reason = raced(store, tmp_path, LuckyOnce)
     assert {*launched} == {RIVAL}
     assert reason == CLEAR
-    assert study.candidates.finalists()[WinnerClass.SAME] == SAME
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == SAME
     n_launches = len(store.launches)
     carried_out(study, race(study))  # it is done
     assert len(store.launches) == n_launches
@@ -133,7 +127,7 @@ def test_without_time_the_luckiest_is_named_and_it_is_said_why(
     search(store, {DEFAULT: 1.0, SAME: 1.29, RIVAL: 1.3})
     study, launched, reason = raced(store, tmp_path, LuckyOnce, budget_s=1.0)
     assert (launched, reason) == ([], NO_TIME)
-    assert study.candidates.finalists()[WinnerClass.SAME] == RIVAL
+    assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == RIVAL
 
 
 def test_what_fails_when_it_is_launched_again_is_out_and_named_in_a_warning(

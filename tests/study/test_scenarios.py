@@ -49,7 +49,7 @@ def test_single_stream_is_judged_by_its_latency(streamed: tuple[Path, dict[str, 
     assert (result["scenario"], result["batches"]) == ("single-stream", [1])
     told = {key: result["objective"][key] for key in ("metric", "unit", "direction")}
     assert told == {"metric": "latency_p90", "unit": "ms", "direction": "minimize"}
-    winner, default = result["winners"]["same"], result["default"]
+    winner, default = result["winners"]["same_precision"], result["default"]
     assert winner["verdict"] == "faster"
     assert winner["value"]["point"] < default["value"]["point"]
     assert winner["value"]["low"] < winner["value"]["point"] < winner["value"]["high"]

@@ -52,7 +52,7 @@ def test_a_budget_that_holds_no_verdict_is_searched_to_its_end_for_hints(tmp_pat
     assert "exhausted" in result["phases"]["explore"] and len(result["trials"]) >= 9
     assert "hold no first look" in result["phases"]["confirm"]
     assert "to confirm anything" in told and "to confirm the best baseline" not in told
-    winner = result["winners"]["same"]
+    winner = result["winners"]["same_precision"]
     assert winner["verdict"] == "ambiguous" and winner["n_rounds"] == 0
     assert winner["configuration"] and winner["search_ratio"] > 1
     report = (tmp_path / "out/report.md").read_text()
@@ -67,7 +67,7 @@ def test_a_server_is_judged_by_the_rate_that_it_answers_in_time(
     jsonschema.validate(result, json.loads(RESULT_SCHEMA.read_text()))
     told = result["objective"]
     assert (told["metric"], told["unit"]) == ("rate_within", "requests/s")
-    winner, default = result["winners"]["same"], result["default"]
+    winner, default = result["winners"]["same_precision"], result["default"]
     assert (winner["verdict"], result["default_meets_slo"]) == ("faster", True)
     ratio = winner["value"]["point"] / default["value"]["point"]
     assert result["speedup"]["point"] == pytest.approx(ratio, rel=1e-3)
@@ -189,11 +189,11 @@ def test_a_default_that_is_never_in_time_has_no_speedup_but_rates(tmp_path: Path
     result = study(tmp_path, MODEL, "6000s", *OTHER, *asked)  # the default's are low
     assert (result["verdict"], result["default_meets_slo"]) == ("faster", False)
     assert result["speedup"] is None
-    assert result["winners"]["same"]["speedup"] is None
+    assert result["winners"]["same_precision"]["speedup"] is None
     # nor a ratio of the search: that to a server which serves nobody in time
     assert {t["search_ratio"] for t in result["trials"]} == {None}
     assert "not measured" not in (tmp_path / "out/report.md").read_text()
-    assert result["winners"]["same"]["value"]["point"] > 1.0
+    assert result["winners"]["same_precision"]["value"]["point"] > 1.0
     report = (tmp_path / "out/report.md").read_text()
     assert "the default kept within the bound" in report
     assert "at no rate that was tried" in report

@@ -19,9 +19,10 @@ from tests.made_up import MadeUpFake
 from tests.study.fake_studies import check_seconds, made_up_study
 from tuner.record.configuration import Configuration
 from tuner.record.files import RECOMMENDATION_SCHEMA, RESULT_SCHEMA, read_recommendation
-from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.journal import FinalistNamed
 from tuner.record.launch import Purpose
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.worker.frameworks.fake import Surface
 
@@ -79,8 +80,8 @@ def test_files_of_the_contract_are_there_and_valid(either: Finished) -> None:
     cwd, result, _ = either
     names = {p.name for p in (cwd / "out").iterdir()}
     assert {"result.json", "report.html", "report.md", "recommended.toml", "recommended.env",
-            "run.sh", "study.db", "launches", "recommended.launch_only.toml",
-            "recommended.same.toml", "recommended.reduced.toml"} <= names  # fmt: skip
+            "run.sh", "study.db", "launches"} <= names  # fmt: skip
+    assert {f"recommended.{winner_class}.toml" for winner_class in WinnerClass} <= names
     stored = json.loads((cwd / "out/result.json").read_text())
     assert stored == result
     jsonschema.validate(stored, json.loads(RESULT_SCHEMA.read_text()))
@@ -139,7 +140,7 @@ def test_a_study_learns_from_an_earlier_one(here: Here, finished: Finished, tmp_
         Configuration.of(trial["configuration"]): trial["search_ratio"]
         for trial in earlier["trials"]
         if trial["outcome"] == "measured"
-        if allowed_in(WinnerClass.SAME, Configuration.of(trial["configuration"]))
+        if allowed_in(WinnerClass.SAME_PRECISION, Configuration.of(trial["configuration"]))
     }
     guess = Configuration.of(result["trials"][first]["configuration"])
     tried = {
@@ -289,7 +290,7 @@ def test_every_setting_of_a_winner_is_worth_something(either: Finished) -> None:
             else:
                 assert each["speedup"]["low"] <= true * 1.02, each
                 assert each["speedup"]["high"] >= true * 0.98, each
-    assert result["contributions"] == result["winners"]["same"]["contributions"]
+    assert result["contributions"] == result["winners"]["same_precision"]["contributions"]
 
 
 def test_every_setting_of_a_winner_was_read_back_in_force(either: Finished) -> None:
@@ -305,7 +306,7 @@ def test_every_setting_of_a_winner_was_read_back_in_force(either: Finished) -> N
 def test_what_ships_is_what_was_confirmed(either: Finished) -> None:
     cwd, result, _ = either
     winner_class = result["recommended_class"]
-    assert winner_class == "same"
+    assert winner_class == "same_precision"
     shipped = read_recommendation(cwd / "out/recommended.toml")
     assert read_recommendation(cwd / "out") == shipped  # its folder stands for it
     winner = result["winners"][winner_class]

@@ -19,7 +19,6 @@ from tuner.record.journal import (
     RoundDone,
     ValidationNoted,
     WarningNoted,
-    WinnerClass,
 )
 from tuner.record.launch import LaunchRecord, LaunchRequest, Purpose, Slice, packed
 from tuner.record.load import Batching, Slo
@@ -27,6 +26,7 @@ from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.serving import Served, Validation
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
 from tuner.study.explain import explain
 from tuner.study.steps import LoadgenRun, NoTime, Steps

@@ -23,11 +23,11 @@ from tuner.output.values import ratio
 from tuner.record.configuration import Configuration
 from tuner.record.guidelines import Failure, Found, Guidelines, StudyOf, read_guidelines
 from tuner.record.interval import Interval
-from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
 from tuner.record.recommendation import Expected
+from tuner.record.winner_class import WinnerClass
 from tuner.space.baselines import resolve_one
-from tuner.space.catalogue import allowed_in, describe, fault_of_value, is_known
+from tuner.space.catalogue import allowed_in, class_title, describe, fault_of_value, is_known
 from tuner.space.design import Factors
 from tuner.space.knob import Applies
 from tuner.study.trial_run import Fault
@@ -188,7 +188,10 @@ class Adviser:
                     continue
                 if name == winner_class:
                     return Advised("looked_up", made, found.speedup, [confirmed], [study.name])
-                basis = f"{confirmed} as {name}; of {winner_class} it decided nothing more"
+                basis = (
+                    f"{confirmed} with {class_title(name)}; it decided nothing more with "
+                    f"{class_title(winner_class)}"
+                )
                 less = Advised("looked_up", made, found.speedup, [basis], [study.name])
                 narrower.append((found.speedup.low, less))
         own_ones = (s.winners[winner_class] for s in self._same if winner_class in s.winners)

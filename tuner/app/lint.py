@@ -27,7 +27,7 @@ from tuner.output.guidelines import sentence
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener
 from tuner.record.guidelines import Guidelines, Rule
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import as_run
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
@@ -133,7 +133,7 @@ def _can_be_in_a_file(meant: Configuration) -> bool:
 
     Not how often a program is started, and what the program itself does.
     """
-    is_set_outside = allowed_in(WinnerClass.LAUNCH_ONLY, meant)
+    is_set_outside = allowed_in(WinnerClass.NO_CODE, meant)
     return is_set_outside and meant.as_dict().keys().isdisjoint(PLACING)
 
 

@@ -20,7 +20,6 @@ from tuner.record.configuration import Configuration
 from tuner.record.events import Listener, PhaseBegins, unheard
 from tuner.record.files import make_folder
 from tuner.record.guidelines import Guidelines, read_guidelines
-from tuner.record.journal import WinnerClass
 from tuner.record.lines import opened_in
 from tuner.record.output_check import MAX_DRIFT_REDUCED, MAX_DRIFT_SAME
 from tuner.record.recommendation import (
@@ -31,6 +30,7 @@ from tuner.record.recommendation import (
     ShippedClaim,
     Tolerances,
 )
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, describe
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.launching import plan_launch
@@ -81,7 +81,7 @@ def recommend(
     plans = plan(request, host, listen, testbed=testbed)
     _check_frameworks([each.workload.framework for each in plans], guidelines)
     is_reduced = request.restrictions.numerics == "reduced"
-    shipped = WinnerClass.REDUCED if is_reduced else WinnerClass.SAME
+    shipped = WinnerClass.REDUCED_PRECISION if is_reduced else WinnerClass.SAME_PRECISION
     folders = [_folder(each, is_given=request.out is not None) for each in plans]
     return [
         _recommend_one(each, folder, guidelines, host, shipped, listen, testbed)
@@ -189,7 +189,7 @@ def _untried(adviser: Adviser, winner_class: WinnerClass, why: str) -> Advised:
     That is what a study of the very model found; else no more than settings of the launch, which
     leave the program as it is.
     """
-    narrowest = WinnerClass.LAUNCH_ONLY
+    narrowest = WinnerClass.NO_CODE
     advised = adviser.advise(winner_class)
     if advised.verdict == "looked_up" or allowed_in(narrowest, advised.configuration):
         return advised
@@ -211,7 +211,7 @@ def _to_ship(
     reduced = any(describe(knob).changes_numerics for knob, _ in configuration.settings)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class=str(winner_class),
+        winner_class=winner_class,
         workload=RecommendedWorkload(
             workload.model.label(),
             workload.framework,

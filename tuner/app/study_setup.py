@@ -18,13 +18,9 @@ from tuner.measurement.bench import bench_on
 from tuner.measurement.interference_gate import WAITING_SHARE
 from tuner.measurement.replication import CONFIRM, replication
 from tuner.record.events import Listener, Warned
-from tuner.record.journal import (
-    EarlierNoted,
-    SloFixed,
-    StudyOpened,
-    WinnerClass,
-)
+from tuner.record.journal import EarlierNoted, SloFixed, StudyOpened
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.as_run import change, named, removal
@@ -91,7 +87,7 @@ def study_of(
         search,
         budget,
         listen,
-        WinnerClass.REDUCED if is_reduced else WinnerClass.SAME,
+        WinnerClass.REDUCED_PRECISION if is_reduced else WinnerClass.SAME_PRECISION,
         # the user's own guidelines are listened to as earlier studies are, with a setting withheld
         guesses=guesses(plan, host) if request.guidelines is None else (),
     )

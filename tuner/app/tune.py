@@ -57,7 +57,6 @@ from tuner.record.journal import (
     StudyFailed,
     StudyFinished,
     WarningNoted,
-    WinnerClass,
 )
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome, counts_as_measured
@@ -247,7 +246,7 @@ def run_study(
             result = assemble(study, context)
             write_result(plan.folder / "result.json", result)
             found = recommendations(result, host, plan.workload.card)
-            write_recommendations(plan.folder, found, WinnerClass(result.recommended_class))
+            write_recommendations(plan.folder, found, result.recommended_class)
             write_reports(plan.folder, result)
             return result
 

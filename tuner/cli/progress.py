@@ -47,9 +47,9 @@ from tuner.record.events import (
     Warned,
 )
 from tuner.record.figures import duration, figure
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome, counts_as_measured
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import class_title
 from tuner.space.knobs_of.launch import BATCH
 
@@ -146,8 +146,7 @@ def _leader(event: BestSoFar) -> str:
 
 def _class_name(name: str) -> str:
     """Name what a round compares: a class, or what is verified."""
-    is_class = name in {str(winner_class) for winner_class in WinnerClass}
-    return class_title(WinnerClass(name)) if is_class else name
+    return class_title(WinnerClass(name)) if name in list(WinnerClass) else name
 
 
 def _speedups(event: RoundEnds) -> str:

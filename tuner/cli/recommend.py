@@ -16,6 +16,7 @@ from tuner.app.recommend import Recommended
 from tuner.cli.printable import printable
 from tuner.cli.progress import progress
 from tuner.output.values import ratio
+from tuner.space.catalogue import class_title
 
 
 def main(model: str, *, as_json: bool, **given: Any) -> None:
@@ -52,7 +53,7 @@ def _lines(found: Recommended, model: str) -> Sequence[str]:
     lines += [f"  beware: {each}" for each in advised.beware]
     for winner_class, other in found.advised.items():
         if other.configuration != advised.configuration:
-            lines.append(f"  {winner_class}: {_told(other)}")
+            lines.append(f"  {class_title(winner_class)}: {_told(other)}")
     lines += [f"  note: {note}" for note in found.notes]
     path = shlex.quote(str(found.folder / "recommended.toml"))
     lines.append(f"  settings: {path}")

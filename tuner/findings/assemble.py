@@ -16,7 +16,7 @@ from tuner.findings.unexplored import unexplored_bound
 from tuner.findings.warnings import study_warnings
 from tuner.findings.winners import default_section, recommended_class, winner_section
 from tuner.host.identity import Host
-from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened, WinnerClass
+from tuner.record.journal import Phase, PhaseDone, SessionOpened, StudyOpened
 from tuner.record.result import (
     SCHEMA_VERSION,
     HostSection,
@@ -24,6 +24,7 @@ from tuner.record.result import (
     ModelSection,
     Result,
 )
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import ModelFacts, Workload
 from tuner.space.overrides import warnings_of
 from tuner.space.restrictions import Numerics
@@ -57,7 +58,7 @@ def assemble(study: Study, context: Context) -> Result:
     claims = make_claims(study)
     winner_class = recommended_class(claims, context.numerics)
     recommended = claims.claim(winner_class)
-    winners = {str(k): winner_section(study, claims, k) for k in WinnerClass}
+    winners = {k: winner_section(study, claims, k) for k in WinnerClass}
     best, over_best = over_best_baseline(study, claims, recommended)
     opened = store.opened
     assert opened is not None
@@ -83,7 +84,7 @@ def assemble(study: Study, context: Context) -> Result:
         numerics=context.numerics,
         goal=context.goal,
         seed=context.workload.seed,
-        recommended_class=str(winner_class),
+        recommended_class=winner_class,
         verdict=recommended.verdict,
         speedup=recommended.speedup,
         speedup_over_best_baseline=over_best,
@@ -95,7 +96,7 @@ def assemble(study: Study, context: Context) -> Result:
         noise=noise_section(store, claims, winner_class),
         confirmation=confirmation_section(store, claims),
         trials=trials(ledger),
-        contributions=winners[str(winner_class)].contributions,
+        contributions=winners[winner_class].contributions,
         seconds=seconds(store, wall_s),
         seconds_by_phase=seconds_by_phase(store, wall_s),
         designed=designed_section(store, ledger.objective),

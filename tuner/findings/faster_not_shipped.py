@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.record.journal import WinnerClass
 from tuner.record.study_stats import FasterNotShipped
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.study.claims import Claims
 from tuner.study.compared import baseline_name

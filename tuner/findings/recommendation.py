@@ -8,7 +8,6 @@ from tuner.host.identity import Host
 from tuner.host.libraries import is_of_environment
 from tuner.host.topology import format_cpu_list
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
 from tuner.record.output_check import MAX_DRIFT_REDUCED, same_bound
 from tuner.record.recommendation import (
     RECOMMENDATION_VERSION,
@@ -21,6 +20,7 @@ from tuner.record.recommendation import (
     Tolerances,
 )
 from tuner.record.result import Result
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import ModelCard
 from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import BATCH
@@ -41,7 +41,7 @@ def _recommendation(
     result: Result, winner_class: WinnerClass, host: Host, card: ModelCard
 ) -> Recommendation:
     """Turn a winner into what is to be set; no setting at all unless it is confirmed faster."""
-    winner = result.winners[str(winner_class)]
+    winner = result.winners[winner_class]
     configuration = Configuration.of(winner.configuration)
     if winner.verdict != "faster":
         configuration = Configuration()
@@ -61,7 +61,7 @@ def _recommendation(
     environment, packages = portable(plans[0].environment, host)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class=str(winner_class),
+        winner_class=winner_class,
         workload=RecommendedWorkload(
             result.model,
             result.framework,

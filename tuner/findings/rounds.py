@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.measurement.confirmation import ALPHA
-from tuner.record.journal import ArmsChosen, WinnerClass
+from tuner.record.journal import ArmsChosen
 from tuner.record.store import Store
 from tuner.record.study_stats import ConfirmationRound, ConfirmationSection, NoiseSection
+from tuner.record.winner_class import WinnerClass
 from tuner.study.claims import Claims
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tuner.record.journal import WinnerClass
 from tuner.record.study_stats import LeftToFind
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import RANDOM
 from tuner.space.catalogue import narrowest_class
 from tuner.study.ledger import Ledger
@@ -12,7 +12,7 @@ _MISSED = 0.05
 """How probable it is, at the most, that more of the space is better than is said."""
 
 
-def unexplored_bound(ledger: Ledger) -> dict[str, LeftToFind]:
+def unexplored_bound(ledger: Ledger) -> dict[WinnerClass, LeftToFind]:
     """Return, per class that anything was drawn of, what its draws at random leave open.
 
     If a share p of a class is better than the best of m independent draws, all of them missed it:
@@ -26,7 +26,7 @@ def unexplored_bound(ledger: Ledger) -> dict[str, LeftToFind]:
     drawn = [narrowest_class(t.configuration) for t in ledger.trials() if t.source == RANDOM]
     counts = {winner_class: drawn.count(winner_class) for winner_class in WinnerClass}
     return {
-        str(winner_class): LeftToFind(n, round(1 - _MISSED ** (1 / n), 4))
+        winner_class: LeftToFind(n, round(1 - _MISSED ** (1 / n), 4))
         for winner_class, n in counts.items()
         if n
     }

@@ -8,10 +8,11 @@ from tuner.findings.serving import of_serving
 from tuner.findings.stability import stability
 from tuner.host.interference import disturbances, n_disturbed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted, WinnerClass
+from tuner.record.journal import Phase, PhaseDone, Waited, WarningNoted
 from tuner.record.launch import Purpose
 from tuner.record.output_check import MIN_TOP1_INPUTS
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import class_title, narrowest_class
 from tuner.study.claim import Claim
 from tuner.study.claims import Claims
@@ -95,9 +96,9 @@ def _of_stability(study: Study, claims: Claims, winner_class: WinnerClass) -> li
         gave_way = order.index(winner_class) < order.index(each) <= order.index(study.widest)
         if gave_way and claim.speedup is not None and shipped.speedup is not None:
             text += (
-                f"; {winner_class} is recommended instead of {each}, for its "
-                f"{shipped.speedup.point:.2f}x is nearly as fast as {claim.speedup.point:.2f}x "
-                "and was not found unstable"
+                f"; the winner with {class_title(winner_class)} is recommended instead: its "
+                f"{shipped.speedup.point:.2f}x is nearly as fast as {claim.speedup.point:.2f}x, "
+                "and it was not found unstable"
             )
         texts[claim.configuration] = text
     return [*texts.values()]
@@ -197,7 +198,7 @@ def _of_warm_ups(store: Store) -> list[str]:
 
 def _of_outputs(store: Store, claim: Claim) -> list[str]:
     check = check_of(launches_of(store, claim.configuration))
-    reduced = narrowest_class(claim.configuration) is WinnerClass.REDUCED
+    reduced = narrowest_class(claim.configuration) is WinnerClass.REDUCED_PRECISION
     if not reduced or not check or check.top1_informative:
         return []
     if check.top1_all is not None:

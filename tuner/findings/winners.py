@@ -21,10 +21,11 @@ from tuner.findings.stability import is_unstable, stability
 from tuner.findings.trials import rounded
 from tuner.measurement.confirmation import WORTH_HAVING
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.journal import FinalistNamed
 from tuner.record.launch import LaunchRecord, ReadBack
 from tuner.record.result import DefaultSection, WinnerSection
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import is_default
 from tuner.space.knobs_of.launch import BATCH
 from tuner.space.restrictions import Numerics
@@ -41,9 +42,9 @@ def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
     `reduced` may only on request; where nothing is better in any, it is the widest's verdict. An
     unstable winner gives way to that of a narrower class which is not, and nearly as fast.
     """
-    order = [WinnerClass.SAME, WinnerClass.LAUNCH_ONLY]
+    order = [WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE]
     if numerics == "reduced":
-        order.insert(0, WinnerClass.REDUCED)
+        order.insert(0, WinnerClass.REDUCED_PRECISION)
     faster = [k for k in order if claims.claim(k).verdict == "faster"]
     if not faster:
         return order[0]

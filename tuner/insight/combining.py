@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tuner.insight.predict import Known, Prediction, every_combination, ranked, settable
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.space.design import Factors
 

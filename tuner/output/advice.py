@@ -11,10 +11,10 @@ import msgspec
 
 from tuner.output.phrases import settings
 from tuner.record.configuration import Value
-from tuner.record.journal import WinnerClass
 from tuner.record.result import Result
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import PROGRAM, SERVICE
-from tuner.space.catalogue import describe, is_applied_inside
+from tuner.space.catalogue import class_title, describe, is_applied_inside
 from tuner.space.knobs_of.launch import BATCH
 
 _OF_A_SERVER = ("--serve", "--url", "--requests")
@@ -112,10 +112,12 @@ def _who(result: Result, configuration: dict[str, Value]) -> str:
     bare = {knob: value for knob, value in configuration.items() if knob != BATCH}
     if not bare:
         return "the default"
-    winners = [str(k) for k in WinnerClass if result.winners[k].configuration == configuration]
+    winners = [
+        class_title(k) for k, w in result.winners.items() if w.configuration == configuration
+    ]
     names = [b.name for b in result.baselines if b.configuration == bare and not b.same_as]
     at_reference = [
-        f"{k} at the reference batch"
+        f"{class_title(k)} at the reference batch"
         for k in WinnerClass
         if not winners and _bare(result.winners[k].configuration) == bare
     ]

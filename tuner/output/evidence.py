@@ -15,6 +15,7 @@ from tuner.record.result import (
     Result,
     WinnerSection,
 )
+from tuner.space.catalogue import class_title
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
 
 _TELLING = 0.5
@@ -134,8 +135,9 @@ def of_search(result: Result) -> str:
 def left(result: Result) -> str:
     """Say how much of the space may be better than the best; empty where draws say too little."""
     told = [
-        f"{found.better_share:.0%} of what only {name} allows ({found.n_random} draws)"
-        for name, found in result.left.items()
+        f"{found.better_share:.0%} of what only {class_title(winner_class)} allows "
+        f"({found.n_random} draws)"
+        for winner_class, found in result.left.items()
         if found.better_share <= _TELLING
     ]
     if not told:
@@ -150,7 +152,9 @@ def fared_beside(result: Result) -> dict[str, BesideNeighbour]:
     """Return by name what was measured beside a busy neighbour, the default first."""
     baselines = {b.name: b.beside_neighbour for b in result.baselines if not b.same_as}
     winners = {
-        name: w.beside_neighbour for name, w in result.winners.items() if w.verdict == "faster"
+        class_title(winner_class): winner.beside_neighbour
+        for winner_class, winner in result.winners.items()
+        if winner.verdict == "faster"
     }
     of_winners = list(winners.values())
     baselines = {name: fared for name, fared in baselines.items() if fared not in of_winners}
@@ -163,7 +167,7 @@ def profiles(result: Result) -> dict[str, OperatorProfile]:
     winner = result.winners[result.recommended_class]
     found = {"default": result.default.profile}
     if winner.verdict == "faster":
-        found[result.recommended_class] = winner.profile
+        found[class_title(result.recommended_class)] = winner.profile
     return {n: p for n, p in found.items() if p is not None and any(o.seconds for o in p.operators)}
 
 
@@ -171,8 +175,8 @@ def profiled_how(result: Result) -> str:
     """Say what the profiles are of, and what they do not tell."""
     parts = []
     for name, profile in profiles(result).items():
-        section = result.winners.get(name)
-        n = section.configuration.get(INSTANCES, 1) if section else 1
+        winner = result.winners[result.recommended_class]
+        n = 1 if name == "default" else winner.configuration.get(INSTANCES, 1)
         alone = f", one of {n} instances while the others waited" if n != 1 else ""
         parts.append(f"{name}: {_time(profile.call_s)} a call at batch {profile.batch}{alone}")
     hows = dict.fromkeys(profile.how for profile in profiles(result).values())

@@ -20,9 +20,10 @@ from tuner.record.configuration import Configuration
 from tuner.record.figures import duration, figure
 from tuner.record.identities import card
 from tuner.record.interval import Interval
-from tuner.record.journal import Phase, WinnerClass
+from tuner.record.journal import Phase
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Result, Verdict, WinnerSection
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 from tuner.space.catalogue import class_title, describe, narrowest_class
 
@@ -36,7 +37,7 @@ _RANKS: dict[Verdict, int] = {"faster": 0, "ambiguous": 1, "keep_default": 2}
 class ClassLine(msgspec.Struct, frozen=True):
     """What was found of a class, each part in words; parts that say nothing are empty."""
 
-    winner_class: str
+    winner_class: WinnerClass
     name: str
     verdict: Verdict
     gain: str
@@ -55,8 +56,8 @@ class ClassLine(msgspec.Struct, frozen=True):
     """What the program needs: 3 lines of code."""
     call: str
     """What a call takes, where the metric does not say it: call 1,435 ms (default 326)."""
-    same_as: str
-    """A narrower class whose winner this is as well; empty if there is none."""
+    same_as: WinnerClass | None
+    """A narrower class with the same winner."""
 
     @property
     def reached(self) -> str:
@@ -82,17 +83,16 @@ class NextStep(msgspec.Struct, frozen=True):
 
 def class_lines(result: Result) -> list[ClassLine]:
     """Return a line for each class: confirmed ones by their gain, then others by theirs."""
-    sections = {name: result.winners[name] for name in map(str, WinnerClass)}
 
-    def order(name: str) -> tuple[int, bool, float]:
-        section = sections[name]
+    def order(winner_class: WinnerClass) -> tuple[int, bool, float]:
+        section = result.winners[winner_class]
         known = section.speedup
         if known is None and section.verdict == "faster":  # the default misses the bound
             known = value_of(section)
         reached = known.point if known else section.search_ratio or 0.0
-        return _RANKS[section.verdict], bool(_earlier(result, name)), -reached
+        return _RANKS[section.verdict], bool(_earlier(result, winner_class)), -reached
 
-    found = [_line(result, name) for name in sorted(sections, key=order)]
+    found = [_line(result, winner_class) for winner_class in sorted(WinnerClass, key=order)]
     told = False
     for i, line in enumerate(found):  # the default's is told once
         found[i] = _without_default(line) if told else line
@@ -105,19 +105,19 @@ def _without_default(line: ClassLine) -> ClassLine:
     return msgspec.structs.replace(line, memory=memory, call=call)
 
 
-def _line(result: Result, name: str) -> ClassLine:
-    winner = result.winners[name]
+def _line(result: Result, winner_class: WinnerClass) -> ClassLine:
+    winner = result.winners[winner_class]
     configuration = Configuration.of(winner.configuration)
     is_faster = winner.verdict == "faster"
-    earlier = _earlier(result, name)
+    earlier = _earlier(result, winner_class)
     is_priced = is_faster and not earlier
     gain, interval, evidence = _reached(result, winner)
     if earlier:
-        gain, interval, evidence = f"as {class_title(WinnerClass(earlier))}", "", ""
-    is_reduced = narrowest_class(configuration) is WinnerClass.REDUCED
+        gain, interval, evidence = f"as {class_title(earlier)}", "", ""
+    is_reduced = narrowest_class(configuration) is WinnerClass.REDUCED_PRECISION
     return ClassLine(
-        winner_class=name,
-        name=class_name(winner, name),
+        winner_class=winner_class,
+        name=class_name(winner, winner_class),
         verdict=winner.verdict,
         gain=gain,
         interval=interval,
@@ -131,12 +131,12 @@ def _line(result: Result, name: str) -> ClassLine:
     )
 
 
-def _earlier(result: Result, name: str) -> str:
-    """Return a narrower class whose winner is this one's as well; empty if there is none."""
-    winner = result.winners[name]
-    earlier = same_settings(result, name) if winner.configuration else ""
-    is_same = bool(earlier) and result.winners[earlier].verdict == winner.verdict
-    return earlier if is_same else ""
+def _earlier(result: Result, winner_class: WinnerClass) -> WinnerClass | None:
+    """Return a narrower class with the same winner and verdict, or None."""
+    winner = result.winners[winner_class]
+    earlier = same_settings(result, winner_class) if winner.configuration else None
+    is_same = earlier is not None and result.winners[earlier].verdict == winner.verdict
+    return earlier if is_same else None
 
 
 def _reached(result: Result, winner: WinnerSection) -> tuple[str, str, str]:
@@ -220,9 +220,9 @@ def _code(configuration: Configuration) -> str:
     return f"{_counted(n, 'line')} of code" if n else ""
 
 
-def class_name(winner: WinnerSection, name: str) -> str:
+def class_name(winner: WinnerSection, winner_class: WinnerClass) -> str:
     """Name a class for a reader: bf16, same precision, no code change."""
-    return class_title(WinnerClass(name), Configuration.of(winner.configuration))
+    return class_title(winner_class, Configuration.of(winner.configuration))
 
 
 def in_short(result: Result) -> str:

@@ -58,6 +58,7 @@ from tuner.record.result import (
     Verdict,
     WinnerSection,
 )
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 from tuner.space.as_run import AS_RUN, shown
 from tuner.space.knobs_of.launch import BATCH
@@ -90,7 +91,7 @@ def best_candidate(winner: WinnerSection) -> str:
     return f"the default; {'tried, and not faster' if is_slower else 'best candidate'}: "
 
 
-def is_recommended(result: Result, winner_class: str) -> bool:
+def is_recommended(result: Result, winner_class: WinnerClass) -> bool:
     """Tell whether a class's winner is what recommended.toml holds."""
     return (
         winner_class == result.recommended_class
@@ -204,21 +205,23 @@ def gpu(result: Result) -> str:
     return "" if result.device == CPU else card(result.host.identity["gpus"][0])
 
 
-def same_settings(result: Result, name: str) -> str:
-    """Return a class told before whose winner has the same settings; empty if none."""
-    return _told_before(result, name, lambda winner: winner.configuration)
+def same_settings(result: Result, winner_class: WinnerClass) -> WinnerClass | None:
+    """Return a narrower class whose winner has the same settings, or None."""
+    return _narrower(result, winner_class, lambda winner: winner.configuration)
 
 
-def same_winner(result: Result, name: str) -> str:
-    """Return a class told before of whose winner all the same is said; empty if none."""
-    return _told_before(result, name, lambda w: (w.configuration, w.reason, w.removed))
+def same_winner(result: Result, winner_class: WinnerClass) -> WinnerClass | None:
+    """Return a narrower class of whose winner the report says the same, or None."""
+    return _narrower(result, winner_class, lambda w: (w.configuration, w.reason, w.removed))
 
 
-def _told_before(result: Result, name: str, said: Callable[[WinnerSection], object]) -> str:
-    names = list(result.winners)
-    earlier = names[: names.index(name)]
-    mine = said(result.winners[name])
-    return next((other for other in earlier if said(result.winners[other]) == mine), "")
+def _narrower(
+    result: Result, winner_class: WinnerClass, printed: Callable[[WinnerSection], object]
+) -> WinnerClass | None:
+    classes = list(result.winners)
+    narrower = classes[: classes.index(winner_class)]
+    mine = printed(result.winners[winner_class])
+    return next((other for other in narrower if printed(result.winners[other]) == mine), None)
 
 
 def designed(cell: DesignedCell) -> str:

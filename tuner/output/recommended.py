@@ -8,8 +8,8 @@ from pathlib import Path
 from tuner.output.exports import environment as env
 from tuner.output.exports import shell
 from tuner.record.files import write_recommendation, write_whole
-from tuner.record.journal import WinnerClass
 from tuner.record.recommendation import Recommendation
+from tuner.record.winner_class import WinnerClass
 
 
 def write_recommendations(
@@ -18,6 +18,7 @@ def write_recommendations(
     """Write recommended*.toml for every class, and env and script for the one that ships."""
     for winner_class, recommendation in recommendations.items():
         write_recommendation(folder / f"recommended.{winner_class}.toml", recommendation)
+        (folder / f"recommended.{winner_class.former_name}.toml").unlink(missing_ok=True)
     r, name = recommendations[shipped], "recommended.toml"
     write_recommendation(folder / name, r)
     write_whole(folder / "recommended.env", env.render(r, (), name))

@@ -10,6 +10,7 @@ from tuner.record.figures import figure
 from tuner.record.result import DefaultSection, Result, WinnerSection
 from tuner.record.serving import Serving, Validation
 from tuner.record.workload import SERVICE
+from tuner.space.catalogue import class_title
 
 _WORDS = {"valid": "VALID", "too_short": "too short", "too_slow": "too slow"}
 
@@ -31,9 +32,9 @@ def served(result: Result) -> dict[str, DefaultSection | WinnerSection]:
     """Return what requests were sent to, by name: the default and each winner that is another."""
     found: dict[str, DefaultSection | WinnerSection] = {"the default": result.default}
     seen: list[dict[str, Value]] = []
-    for name, winner in result.winners.items():
+    for winner_class, winner in result.winners.items():
         if winner.configuration not in ({}, *seen):
-            found[name] = winner
+            found[class_title(winner_class)] = winner
             seen.append(winner.configuration)
     return {name: section for name, section in found.items() if section.serving is not None}
 

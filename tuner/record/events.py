@@ -10,6 +10,7 @@ import msgspec
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.result import Result, Verdict
+from tuner.record.winner_class import WinnerClass
 
 
 class ModelBegins(msgspec.Struct, frozen=True, tag="model_begins"):
@@ -114,7 +115,7 @@ class BestSoFar(msgspec.Struct, frozen=True, tag="best_so_far"):
     label: str
     ratio: float
     """Against the default, both at their best batch; above 1."""
-    winner_class: str
+    winner_class: WinnerClass
     """The narrowest class that allows it."""
     name: str
     """The class for a reader: bf16, same precision, no code change."""

@@ -20,6 +20,7 @@ from tuner.record.files import SCHEMAS, UNREADABLE, in_short, write_whole
 from tuner.record.interval import Interval
 from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
+from tuner.record.winner_class import WinnerClass
 
 GUIDELINES_VERSION = 1
 GUIDELINES_SCHEMA = SCHEMAS / f"guidelines-{GUIDELINES_VERSION}.json"
@@ -125,7 +126,7 @@ class Studied(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
     """Of the host."""
     versions: dict[str, str]
-    winners: dict[str, Found]
+    winners: dict[WinnerClass, Found]
     """By their class."""
 
 

@@ -12,17 +12,7 @@ from tuner.record.launch import Built, Checked, Compiled, LaunchRequest, Prepare
 from tuner.record.load import Slo
 from tuner.record.outcome import Ending
 from tuner.record.serving import Validation
-
-
-class WinnerClass(StrEnum):
-    """The three questions a study answers; each allows more than the one before."""
-
-    LAUNCH_ONLY = "launch_only"
-    """Environment, preload, pinning, memory policy: no change to the program."""
-    SAME = "same"
-    """Any knob that leaves the numerics alone."""
-    REDUCED = "reduced"
-    """Reduced precision allowed."""
+from tuner.record.winner_class import WinnerClass
 
 
 class Phase(StrEnum):

@@ -16,9 +16,12 @@ from tuner.record.objective import METRICS, Bound
 from tuner.record.output_check import OutputCheck
 from tuner.record.result import Verdict
 from tuner.record.result_faults import fault_of_interval
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU, OF_PROGRAMS
 
-RECOMMENDATION_VERSION = 1
+RECOMMENDATION_VERSION = 2
+READABLE_RECOMMENDATIONS = (1, 2)
+"""Version 1 has other names of the winner classes (record/winner_class.py)."""
 INSTANCES_VARIABLE = "TUNE_FRAMEWORK_INSTANCES"
 """Tells a program how many instances were started; set by whatever starts it as recommended."""
 
@@ -134,7 +137,7 @@ class Recommendation(msgspec.Struct, frozen=True):
     """One winner, ready to be applied. No settings means: keep the default."""
 
     schema_version: int
-    winner_class: str
+    winner_class: WinnerClass
     workload: RecommendedWorkload
     host: RecommendedHost
     claim: ShippedClaim

@@ -29,9 +29,12 @@ from tuner.record.study_stats import (
     Stability,
     TrialSection,
 )
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 1 has other names of the winner classes (record/winner_class.py)."""
 
 Verdict = Literal["faster", "keep_default", "ambiguous"]
 
@@ -281,7 +284,7 @@ class Result(msgspec.Struct, frozen=True):
     versions: dict[str, str]
     numerics: str
     seed: int
-    recommended_class: str
+    recommended_class: WinnerClass
     verdict: Verdict
     speedup: Interval | None
     speedup_over_best_baseline: Interval | None
@@ -289,7 +292,7 @@ class Result(msgspec.Struct, frozen=True):
     """Of those that keep the numerics, where the winner has to; the default where none beat it.
     None before all were tried, if none of those that were may win."""
     default: DefaultSection
-    winners: dict[str, WinnerSection]
+    winners: dict[WinnerClass, WinnerSection]
     baselines: list[BaselineSection]
     noise_floor: float
     noise: NoiseSection
@@ -313,7 +316,7 @@ class Result(msgspec.Struct, frozen=True):
     learnt_from: LearntFrom | None = None
     convergence_reason: str = ""
     """Why the search for new configurations ended: settled, exhausted, or out of time."""
-    left: dict[str, LeftToFind] = {}
+    left: dict[WinnerClass, LeftToFind] = {}
     """Per class that anything was drawn at random of; empty in results of earlier versions."""
     timeline: list[Moment] = []
     """Every slice in the order of time; empty in results of earlier versions."""

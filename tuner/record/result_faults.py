@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 
 from tuner.record.interval import Interval
-from tuner.record.journal import WinnerClass
-from tuner.record.result import SCHEMA_VERSION, Result
+from tuner.record.result import READABLE_VERSIONS, Result
+from tuner.record.winner_class import WinnerClass
 
 _LARGEST = 2**63
 """No count of ours reaches it, and no float is too small to hold it."""
@@ -44,8 +44,9 @@ class _Identity(msgspec.Struct):
 
 def fault_of_result(result: Result) -> str | None:
     """Return why a result cannot be one of ours, or None."""
-    if result.schema_version != SCHEMA_VERSION:
-        return f"it is of version {result.schema_version}, and this tool reads {SCHEMA_VERSION}"
+    if result.schema_version not in READABLE_VERSIONS:
+        readable = " and ".join(map(str, READABLE_VERSIONS))
+        return f"it is of version {result.schema_version}, and this tool reads {readable}"
     return (
         _fault_of_winners(result)
         or _fault_of_parts(result, "")
@@ -59,8 +60,6 @@ def _fault_of_winners(result: Result) -> str | None:
     missing = [winner_class for winner_class in WinnerClass if winner_class not in result.winners]
     if missing:
         return f"it has no winner of the class {missing[0]}"
-    if result.recommended_class not in result.winners:
-        return f"its recommended_class {result.recommended_class!r} is none"
     has_ratios = result.default_meets_slo is not False
     for name, winner in result.winners.items():
         if winner.verdict == "faster" and winner.speedup is None and has_ratios:

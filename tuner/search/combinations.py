@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search.effects import Effects
 from tuner.space.catalogue import allowed_in, is_default, narrowest_class
 from tuner.space.knobs_of.launch import BATCH

@@ -32,7 +32,7 @@ from optuna.study import Study
 from optuna.trial import FrozenTrial
 
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search.combinations import Unions
 from tuner.search.pool import Pool
 from tuner.search.proposals import RANDOM, UNION, Belief, Exhausted
@@ -97,7 +97,7 @@ class PortfolioSampler(BaseSampler):
         self._seed = seed
         self._random = random.Random(seed)
         self._turns: dict[WinnerClass, int] = defaultdict(int)
-        self.focus = WinnerClass.REDUCED
+        self.focus = WinnerClass.REDUCED_PRECISION
         self.surrogate = Surrogate(
             space, self.transfer.hints if self.transfer.tells_anything else None
         )

@@ -12,8 +12,9 @@ from pathlib import Path
 import msgspec
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.journal import TrialNoted
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.search.effects import Effects
 from tuner.search.proposals import Belief, Proposal
 from tuner.search.sampler import SOURCES, PortfolioSampler, Scores

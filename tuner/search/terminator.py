@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 import msgspec
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search.sampler import UNGUIDED, PortfolioSampler, Scores
 
 PATIENCE = 4

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.search.surrogate import Score, Surrogate
 from tuner.space.catalogue import allowed_in
 from tuner.space.knobs_of.launch import BATCH

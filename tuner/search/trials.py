@@ -23,8 +23,9 @@ from sqlalchemy.exc import SQLAlchemyError
 from tuner import interrupts
 from tuner.errors import StorageFailed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import TrialNoted, WinnerClass
+from tuner.record.journal import TrialNoted
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import UNION, Proposal
 from tuner.search.sampler import PortfolioSampler, Scores
 

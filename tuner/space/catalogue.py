@@ -16,7 +16,7 @@ import msgspec
 
 from tuner.frameworks import FRAMEWORKS
 from tuner.record.configuration import VARIABLE_NAME, Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.knob import Applies, Knob
 from tuner.space.knobs_of import allocators, launch, onednn, openmp
 from tuner.space.knobs_of.launch import BATCH
@@ -72,9 +72,9 @@ def fault_of_value(knob: str, value: Value) -> str | None:
 
 _CLASSES = list(WinnerClass)
 _TITLES = {
-    WinnerClass.LAUNCH_ONLY: "no code change",
-    WinnerClass.SAME: "same precision",
-    WinnerClass.REDUCED: "reduced precision",
+    WinnerClass.NO_CODE: "no code change",
+    WinnerClass.SAME_PRECISION: "same precision",
+    WinnerClass.REDUCED_PRECISION: "reduced precision",
 }
 _PRECISIONS = {"mixed_bfloat16": "bf16", "high": "tf32", "1": "tf32"}
 """Names of precisions where a knob's value is none."""
@@ -84,15 +84,15 @@ _PRECISIONS = {"mixed_bfloat16": "bf16", "high": "tf32", "1": "tf32"}
 def narrowest_class(configuration: Configuration) -> WinnerClass:
     """Return the narrowest class that allows the configuration.
 
-    `launch_only` allows what is set without changing the program: how it is started, and the batch
+    `no_code` allows what is set without changing the program: how it is started, and the batch
     that it is called with. How long requests wait for others is in the program: `same`.
     """
     knobs = [describe(knob) for knob, _ in configuration.settings]
     if any(knob.changes_numerics for knob in knobs):
-        return WinnerClass.REDUCED
+        return WinnerClass.REDUCED_PRECISION
     if any(knob.needs_code_change for knob in knobs):
-        return WinnerClass.SAME
-    return WinnerClass.LAUNCH_ONLY
+        return WinnerClass.SAME_PRECISION
+    return WinnerClass.NO_CODE
 
 
 def class_title(winner_class: WinnerClass, configuration: Configuration | None = None) -> str:
@@ -102,7 +102,7 @@ def class_title(winner_class: WinnerClass, configuration: Configuration | None =
         for knob, value in (configuration or Configuration()).settings
         if describe(knob).changes_numerics
     }
-    is_named = winner_class is WinnerClass.REDUCED and found
+    is_named = winner_class is WinnerClass.REDUCED_PRECISION and found
     return " and ".join(sorted(found)) if is_named else _TITLES[winner_class]
 
 

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import narrowest_class
 from tuner.space.resolved_knob import ResolvedKnob
 from tuner.space.space import Space

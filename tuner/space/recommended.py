@@ -16,15 +16,15 @@ from tuner.host.libraries import PIP_PACKAGES, library_named, lies_among_librari
 from tuner.host.topology import parse_cpu_list
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_recommendation
-from tuner.record.journal import WinnerClass
 from tuner.record.recommendation import (
     EXPECTED,
-    RECOMMENDATION_VERSION,
+    READABLE_RECOMMENDATIONS,
     WITHOUT_SETTINGS,
     Placement,
     Recommendation,
     Setting,
 )
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import KNOBS, allowed_in, describe, fault_of_value, is_known
 from tuner.space.knobs_of.launch import BATCH, INSTANCES, MAX_WAIT, PRELOADED
 from tuner.space.launching import PRELOAD
@@ -53,9 +53,9 @@ def read_recommended(path: Path) -> Recommendation:
 def fault_of(recommendation: Recommendation) -> str | None:
     """Return what of a recommendation contradicts the catalogue or itself, or None."""
     r = recommendation
-    ours = RECOMMENDATION_VERSION
-    if r.schema_version != ours:
-        return f"its schema_version is {r.schema_version}; this version reads {ours}"
+    if r.schema_version not in READABLE_RECOMMENDATIONS:
+        readable = " and ".join(map(str, READABLE_RECOMMENDATIONS))
+        return f"its schema_version is {r.schema_version}; this version reads {readable}"
     if r.workload.framework not in FRAMEWORKS:
         return f"there is no framework {r.workload.framework!r}"
     if r.winner_class not in list(WinnerClass):
@@ -67,7 +67,7 @@ def fault_of(recommendation: Recommendation) -> str | None:
     if twice := next((knob for knob in knobs if knobs.count(knob) > 1), None):
         return f"{twice} is set twice"
     settings = Configuration.of({s.knob: s.value for s in r.settings})
-    if not allowed_in(WinnerClass(r.winner_class), settings.without(MAX_WAIT)):
+    if not allowed_in(r.winner_class, settings.without(MAX_WAIT)):
         return f"the class {r.winner_class} does not allow {settings.label()}"
     for where, count in (("batch", r.workload.batch), ("default_batch", r.workload.default_batch)):
         if count is not None and (fault := fault_of_value(BATCH, count)):

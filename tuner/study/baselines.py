@@ -10,8 +10,9 @@ from tuner.errors import NothingMeasured
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
 from tuner.record.events import Warned
-from tuner.record.journal import Phase, WinnerClass
+from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
+from tuner.record.winner_class import WinnerClass
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import narrowest_class
 from tuner.space.knobs_of.launch import BATCH

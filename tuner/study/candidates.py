@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, WinnerClass
+from tuner.record.journal import FinalistNamed
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import Belief
 from tuner.search.search import Search
 from tuner.space.catalogue import allowed_in
@@ -61,7 +62,7 @@ class Candidates:
         now = self._ledger.version, len(self._ledger.trials())
         if now != self._believed_at:  # asked for many times between two launches
             self._believed_at = now
-            measured = list(self._ledger.leaders.measured(WinnerClass.REDUCED))
+            measured = list(self._ledger.leaders.measured(WinnerClass.REDUCED_PRECISION))
             found = self._search.beliefs(measured) if measured else []
             self._beliefs = dict(zip(measured, found, strict=True))
         return self._beliefs

@@ -26,9 +26,10 @@ from tuner.measurement.confirmation import (
 )
 from tuner.record.configuration import Configuration
 from tuner.record.interval import Interval
-from tuner.record.journal import ArmsChosen, EarlyRound, WinnerClass
+from tuner.record.journal import ArmsChosen, EarlyRound
 from tuner.record.noisiness import MOSTLY_DISTURBED, TOO_NOISY, is_too_noisy
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
 from tuner.study.leaders import MAX_LAG_SE

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tuner.measurement.confirmation import FIRST_LOOK
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN, named
 from tuner.space.baselines import Baseline, to_measure
 from tuner.space.catalogue import allowed_in, is_default

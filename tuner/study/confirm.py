@@ -8,8 +8,9 @@ from collections.abc import Mapping, Sequence
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.events import RoundEnds
-from tuner.record.journal import ArmsChosen, Phase, RoundDone, WinnerClass
+from tuner.record.journal import ArmsChosen, Phase, RoundDone
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import is_default
 from tuner.study.ablation import without_costly

@@ -15,10 +15,10 @@ from tuner.launchers.clock import WALL_CLOCK, Clock
 from tuner.measurement.arrival_plan import trials_s
 from tuner.measurement.replication import CONFIRM, Replication, n_needed
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import compiles, narrowest_class
 from tuner.study.ledger import Ledger
 

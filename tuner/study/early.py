@@ -6,7 +6,8 @@ from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, expected_hal
 from tuner.record.configuration import Configuration
 from tuner.record.events import PhaseBegins, RoundEnds, VerdictReached
 from tuner.record.integrity import RESULT
-from tuner.record.journal import EarlyRound, WinnerClass
+from tuner.record.journal import EarlyRound
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import is_default, narrowest_class
 from tuner.study.ablation import unjustified_costs
 from tuner.study.compared import confirmation_arms
@@ -53,7 +54,7 @@ def _clear_leader(study: Study) -> Configuration | None:
     if default is None or ledger.objective.slo is not None or study.preference.bears_neighbours:
         return None  # a server's rate, or what a neighbour leaves, takes longer rounds
     leader = study.candidates.candidate(
-        WinnerClass.REDUCED,
+        WinnerClass.REDUCED_PRECISION,
         lambda c: not (is_default(c) or unjustified_costs(study, c) or ledger.unobservable(c)),
     )
     score = ledger.score(leader)

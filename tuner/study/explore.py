@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import Phase, WinnerClass
+from tuner.record.journal import Phase
 from tuner.record.launch import Purpose
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import UNION, Exhausted, Proposal
 from tuner.space.catalogue import allowed_in
 from tuner.space.listing import upper_size

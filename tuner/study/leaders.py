@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
 
 if TYPE_CHECKING:

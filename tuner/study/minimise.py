@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, WinnerClass
+from tuner.record.journal import FinalistNamed, Phase
 from tuner.record.launch import Purpose
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.ablation import (
     awaits_rounds,

@@ -9,8 +9,8 @@ rounds. Claims do not use these slices.
 from __future__ import annotations
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import is_default
 from tuner.study.steps import Aim, Launch, NoTime, Steps, ask
 from tuner.study.study import Study

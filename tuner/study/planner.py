@@ -15,9 +15,9 @@ from typing import Any
 from tuner.measurement.confirmation import FIRST_LOOK, LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.events import TimeLeft
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.serving import Validation
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import is_default
 from tuner.study.compared import EXPLAIN_ROUNDS, baselines_to_confirm, confirmation_arms
 from tuner.study.costs import SAFETY
@@ -393,9 +393,9 @@ class Planner:
         found: list[Configuration] = []
         in_turn = (
             self._study.widest,
-            WinnerClass.SAME,
-            WinnerClass.LAUNCH_ONLY,
-            WinnerClass.REDUCED,
+            WinnerClass.SAME_PRECISION,
+            WinnerClass.NO_CODE,
+            WinnerClass.REDUCED_PRECISION,
         )
         for finalist in dict.fromkeys(finalists[k] for k in in_turn if k in finalists):
             for arms in ([finalist, *leaner.get(finalist, ())], [finalist]):

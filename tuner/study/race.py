@@ -6,8 +6,9 @@ import math
 
 from tuner.measurement.confirmation import ONE_SIDED
 from tuner.record.configuration import Configuration
-from tuner.record.journal import FinalistNamed, Phase, WinnerClass
+from tuner.record.journal import FinalistNamed, Phase
 from tuner.record.launch import Purpose
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in
 from tuner.study.neighbours import probe_finalists
 from tuner.study.settled import settled_finalists

@@ -12,16 +12,9 @@ from functools import partial
 
 from tuner.measurement.confirmation import EARLY_ALPHA, FIRST_LOOK, look_level
 from tuner.record.configuration import Configuration
-from tuner.record.journal import (
-    ArmsChosen,
-    EarlyRound,
-    FinalistNamed,
-    Phase,
-    PhaseDone,
-    RoundDone,
-    WinnerClass,
-)
+from tuner.record.journal import ArmsChosen, EarlyRound, FinalistNamed, Phase, PhaseDone, RoundDone
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import is_default
 from tuner.study.ablation import why_unjustified
 from tuner.study.claim import Claim

@@ -13,9 +13,9 @@ from typing import Any, Generic, TypeAlias, TypeVar
 import msgspec
 
 from tuner.record.configuration import Configuration
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.serving import Validation
+from tuner.record.winner_class import WinnerClass
 from tuner.study.forecast import Forecast
 
 AnswerT = TypeVar("AnswerT")

@@ -9,13 +9,11 @@ from collections.abc import Collection, Sequence
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
 from tuner.record.events import BestSoFar, Listener, TimeLeft
-from tuner.record.journal import (
-    TrialNoted,
-    WinnerClass,
-)
+from tuner.record.journal import TrialNoted
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
+from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import Proposal
 from tuner.search.search import Search
 from tuner.search.terminator import SearchState
@@ -32,7 +30,7 @@ from tuner.study.resource_costs import CostRule
 LONG_BUDGET_S = 1800.0
 """Of an extent. From here on every baseline is confirmed, and the recommendation is minimal within
 1 %."""
-CLASS_ORDER = (WinnerClass.SAME, WinnerClass.REDUCED, WinnerClass.LAUNCH_ONLY)
+CLASS_ORDER = (WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION, WinnerClass.NO_CODE)
 """The winner classes in the order of their turns: what ships by default comes first."""
 MOST_AT_ONCE = 4
 """Launches prepared side by side, however many cores there are: each is decided on without what the
@@ -62,7 +60,7 @@ class Study:
         search: Search,
         budget: Budget,
         listen: Listener,
-        widest: WinnerClass = WinnerClass.SAME,
+        widest: WinnerClass = WinnerClass.SAME_PRECISION,
         *,
         turns: tuple[WinnerClass, ...] = CLASS_ORDER,
         guesses: Sequence[Configuration] = (),
@@ -226,7 +224,7 @@ class Study:
             return
         leaders = (
             self.ledger.leaders.default_at_best(),
-            self.ledger.leaders.best_in(WinnerClass.REDUCED),
+            self.ledger.leaders.best_in(WinnerClass.REDUCED_PRECISION),
         )
         for configuration in dict.fromkeys(found[0] for found in leaders if found is not None):
             noise = self.ledger.estimates.scatter
@@ -282,7 +280,7 @@ class Study:
             ratio = self.ledger.ratio(leader[0])
             if ratio is not None and ratio > 1:
                 name = class_title(winner_class, leader[0])
-                self.listen(BestSoFar(leader[0].label(), ratio, str(winner_class), name))
+                self.listen(BestSoFar(leader[0].label(), ratio, winner_class, name))
 
     def search_state(self) -> SearchState:
         """Return how the study stands, as far as the search asks to settle a class."""

@@ -16,6 +16,7 @@ from tuner.record.recommendation import (
     ShippedClaim,
     Tolerances,
 )
+from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import describe
 from tuner.space.knobs_of.launch import PRELOADED
 
@@ -55,7 +56,7 @@ def shipped(
         launch["launch.instances"] = len(placements)
     return Recommendation(
         schema_version=RECOMMENDATION_VERSION,
-        winner_class="same",
+        winner_class=WinnerClass.SAME_PRECISION,
         workload=RecommendedWorkload(model, framework, "offline", batch),
         host=RecommendedHost("0" * 64, "A Xeon", 8, 16, 2),
         claim=(

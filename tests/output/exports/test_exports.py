@@ -336,7 +336,7 @@ def test_the_python_file_is_a_program(tmp_path: Path) -> None:
 def test_a_python_file_written_elsewhere_says_what_belongs_next_to_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = tmp_path / "recommended.reduced.toml"
+    kept = tmp_path / "recommended.reduced_precision.toml"
     write_recommendation(kept, next(iter(EVERY.values())))
     (tmp_path / "app").mkdir()
     export.main(kept, "python", tmp_path / "serve.py", ())
@@ -473,11 +473,11 @@ def test_a_card_is_asked_for_where_a_target_can() -> None:
 def test_every_export_names_the_file_that_it_exports(target: str, tmp_path: Path) -> None:
     code: dict[str, Value] = {"tensorflow.frozen": True} if target == "tfserving" else CODE
     framework = "tensorflow" if target == "tfserving" else "torch"
-    path, out = tmp_path / "recommended.reduced.toml", tmp_path / "out"
+    path, out = tmp_path / "recommended.reduced_precision.toml", tmp_path / "out"
     write_recommendation(path, shipped(code, {"LD_PRELOAD": TCMALLOC}, TEAM, framework=framework))
     export.main(path, target, out, ())
     text = out.read_text()
-    assert "recommended.reduced.toml" in text
+    assert "recommended.reduced_precision.toml" in text
     assert "recommended.toml" not in text
 
 
@@ -486,7 +486,7 @@ def test_the_program_applies_the_file_that_was_exported_and_no_other_beside_it(
 ) -> None:
     """A study's files lie side by side: that of the whole study may keep the default."""
     write_recommendation(tmp_path / "recommended.toml", shipped(launched=False))
-    path = tmp_path / "recommended.reduced.toml"
+    path = tmp_path / "recommended.reduced_precision.toml"
     settings: dict[str, Value] = {"fake.layout": "packed"}
     write_recommendation(path, shipped(settings, framework="fake", launched=False))
     export.main(path, "python", tmp_path / "serve.py", ())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tuner.output.figures.chart import BLUE, GREEN, GREY, ORANGE, Chart, Rows, colours
 from tuner.record.configuration import Value
 from tuner.record.result import Result
+from tuner.space.catalogue import class_title
 from tuner.space.knobs_of.launch import BATCH
 
 _COLOURS = (GREY, BLUE, GREEN, ORANGE)
@@ -16,10 +17,10 @@ def batches(result: Result) -> Chart | None:
     None where no configuration was measured at two of them.
     """
     curves: dict[str, dict[str, Value]] = {"default": {}}
-    for name, winner in result.winners.items():
+    for winner_class, winner in result.winners.items():
         bare = _bare(winner.configuration)
         if bare and bare not in curves.values():
-            curves[name] = bare
+            curves[class_title(winner_class)] = bare
     rows = [row for name, bare in curves.items() for row in _points(result, name, bare)]
     drawn = {n for n in curves if sum(row["of"] == n for row in rows) > 1}
     if not drawn:
