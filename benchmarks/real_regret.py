@@ -14,8 +14,8 @@ searches saw fastest.
 
 Regret is 1 - rate of what a study recommends in a class (the default where nothing was confirmed) /
 rate of the best known that the class allows. The best is chosen in every round by all other rounds,
-so that luck in a round does not choose what the round scores. A class is worth deciding where the
-best known gains at least 15 % over the default.
+so that luck in a round does not choose what the round scores. The default is meant at its best
+batch. A class is worth deciding where the best known gains at least 15 % over it.
 
 What is there in FOLDER is not made again: the same command goes on after an interruption. Only the
 studies of one pair have to be made on one host. Run nothing else meanwhile.
@@ -40,13 +40,14 @@ import msgspec
 from benchmarks.company import NOISE, bench_for, interval
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration, Value
-from tuner.record.journal import WinnerClass
 from tuner.record.launch import LaunchRecord, Purpose
 from tuner.record.load import OFFLINE
 from tuner.record.outcome import Outcome
+from tuner.record.winner_class import WinnerClass
 from tuner.record.workload import CPU
 from tuner.space.as_run import AS_RUN
 from tuner.space.catalogue import allowed_in
+from tuner.space.knobs_of.launch import BATCH
 
 HERE = Path(__file__).resolve().parent.parent
 LEAST_ROUNDS = 2
@@ -66,10 +67,17 @@ class Study(msgspec.Struct, frozen=True):
     def name(self) -> str:
         return f"{self.code} {self.minutes:g} min"
 
+    @property
+    def default(self) -> Configuration:
+        """The default at its best batch."""
+        batch = self.result["default"]["batch"]
+        is_reference = batch == self.result["reference_batch"]
+        return _configuration({} if is_reference else {BATCH: batch})
+
     def winner(self, winner_class: WinnerClass) -> Configuration:
         """Return what it recommends in a class: the default where nothing was confirmed."""
         won = self.result["winners"].get(winner_class)
-        return _configuration(won["configuration"] if _is_faster(won) else {})
+        return _configuration(won["configuration"]) if _is_faster(won) else self.default
 
     def half_width(self, winner_class: WinnerClass) -> float | None:
         """Return that of the claim's interval (log); None without a claim."""
@@ -152,7 +160,7 @@ def arms_of(studies: Sequence[Study]) -> list[Configuration]:
     for study in studies:
         for configuration, ratio in study.tried():
             ratios.setdefault(configuration, []).append(math.log(ratio))
-    arms = [Configuration()]
+    arms = [Configuration(), *(study.default for study in studies)]
     for winner_class in WinnerClass:
         arms += [study.winner(winner_class) for study in studies]
         arms += [study.recommendation(winner_class) for study in studies]
@@ -261,7 +269,7 @@ def tell_pair(
                 continue
             over_best = lost_to_best(rounds, won, among)
             over_guide = over(rounds, won, guide)
-            over_default = over(rounds, won, Configuration())
+            over_default = over(rounds, won, study.default)
             rows.append(
                 {
                     "pair": pair,

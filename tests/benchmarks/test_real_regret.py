@@ -11,6 +11,7 @@ from tuner.record.winner_class import WinnerClass
 from tuner.space.as_run import AS_RUN
 
 DEFAULT = Configuration()
+AT_BEST = Configuration.of({"workload.batch": 16})
 FAST = Configuration.of({"launch.allocator": "tcmalloc"})
 FASTER = Configuration.of({"launch.allocator": "jemalloc"})
 LOW = Configuration.of({"torch.autocast": "bf16"})
@@ -27,6 +28,8 @@ def study(**changed: Any) -> Study:
             "same_precision": _won("faster", {"launch.allocator": "tcmalloc"}),
             "reduced_precision": _won("ambiguous", {"torch.autocast": "bf16"}),
         },
+        "default": {"batch": 16},
+        "reference_batch": 4,
         "trials": [{"configuration": c, "search_ratio": ratio} for c, ratio in trials],
         "baselines": [
             {"name": AS_RUN, "configuration": {"launch.allocator": "jemalloc"}, "search_ratio": 3},
@@ -40,11 +43,11 @@ def study(**changed: Any) -> Study:
 def test_what_is_compared_is_what_studies_suggest() -> None:
     one = study()
     assert one.winner(WinnerClass.SAME_PRECISION) == FAST
-    assert one.winner(WinnerClass.REDUCED_PRECISION) == DEFAULT  # nothing was confirmed
+    assert one.winner(WinnerClass.REDUCED_PRECISION) == AT_BEST  # nothing was confirmed
     assert (
         one.recommendation(WinnerClass.REDUCED_PRECISION) == FAST
     )  # what was in force before is no guide
-    assert arms_of([one, one]) == [DEFAULT, FAST, LOW]
+    assert arms_of([one, one]) == [DEFAULT, AT_BEST, FAST, LOW]
 
 
 def test_the_best_is_chosen_by_other_rounds_and_failed_launches_count_for_nothing() -> None:

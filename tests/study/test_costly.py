@@ -43,7 +43,7 @@ from tuner.study.ablation import (
 from tuner.study.confirm import choose_arms, confirm, make_claims
 from tuner.study.minimise import minimise, why_not
 from tuner.study.resource_costs import CostRule, ResourceCost, resource_costs_of
-from tuner.study.steps import Launch, Round, Step
+from tuner.study.steps import ArmsWanted, Launch, Round, Step
 from tuner.study.study import Study
 
 GIB = 2**30
@@ -212,14 +212,38 @@ def test_what_the_classes_leave_proves_the_largest_gain_first(
     beyond = only_in_shares(monkeypatch, len(WinnerClass))
 
     def refuses(step: Step[Any]) -> bool:
-        assert isinstance(step, Launch)
-        return step.share is None or beyond(step)
+        return not isinstance(step, Launch) or step.share is None or beyond(step)
 
     study = minimised(store, tmp_path, budget_s=3000.0, worth=0.3, refuses=refuses)
     launched = [r.request.configuration for r in store.launches.values()][n_searched:]
     assert launched == [reduced.without("fake.streams")]
     assert study.candidates.finalists()[WinnerClass.REDUCED_PRECISION] == reduced
     assert winner_of(study) == BLOCKED
+
+
+@pytest.mark.parametrize("fits", [True, False])
+def test_what_no_launch_was_made_without_is_left_to_the_rounds_if_they_have_time(
+    store: Store, tmp_path: Path, fits: bool
+) -> None:
+    """Rounds of the finalist and of what it is without its costly setting are the better proof."""
+    search(store, DEFAULT, BLOCKED, worth=0.3)
+    tell(store, add_priced(store, FULL, worth=0.3))
+    for winner_class in (WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE):
+        store.add(FinalistNamed(Phase.RACE, winner_class, FULL))
+    asked: list[ArmsWanted] = []
+
+    def refuses(step: Step[Any]) -> bool:
+        if isinstance(step, ArmsWanted):
+            asked.append(step)
+        return isinstance(step, Launch)
+
+    study = minimised(
+        store, tmp_path, budget_s=3000.0 if fits else 30.0, worth=0.3, refuses=refuses
+    )
+    assert {c for step in asked for leaner in step.leaner.values() for c in leaner} == {
+        FULL.without("fake.streams")
+    }
+    assert winner_of(study) == (FULL if fits else BLOCKED)
 
 
 def test_accepted_costs_are_kept_in_the_studys_objective(tmp_path: Path) -> None:

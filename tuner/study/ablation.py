@@ -227,14 +227,13 @@ def without_costly(study: Study, configuration: Configuration) -> list[Configura
 
 
 def awaits_rounds(study: Study, configuration: Configuration) -> bool:
-    """Tell whether all that a configuration lacks to ship are further launches.
+    """Tell whether further launches may show that all costly settings are needed.
 
-    Each of its costly settings gains something then, by what was measured without it, and rounds of
-    the confirmation can show it.
+    Each gains something by what was measured without it, or nothing was measured without it.
     """
     return all(
-        may_be_necessary(study, configuration, costly.shorter)
-        for costly in unjustified_costs(study, configuration).values()
+        is_unmeasured(study, shorter) or may_be_necessary(study, configuration, shorter)
+        for shorter in without_costly(study, configuration)
     )
 
 

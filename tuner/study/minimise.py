@@ -21,11 +21,12 @@ from tuner.study.ablation import (
     tolerance,
     unjustified_costs,
     why_unjustified,
+    without_costly,
 )
 from tuner.study.ledger import Ledger
 from tuner.study.neighbours import is_fragile
 from tuner.study.settled import settled
-from tuner.study.steps import Aim, Launch, NoTime, Steps, TimeShare, ask
+from tuner.study.steps import Aim, ArmsWanted, Launch, NoTime, Steps, TimeShare, ask
 from tuner.study.study import CLASS_ORDER, Study
 
 _MAX_LAUNCHES = 3
@@ -79,7 +80,10 @@ def minimise(study: Study) -> Steps[None]:
         proved, dropped = yield from by_class[winner_class].prove(shortest, removed, others)
         if proved == shortest or not (yield from is_fragile(study, proved)):
             shortest, removed = proved, dropped
-        if why := why_not(study, shortest):
+        why = why_not(study, shortest)
+        if why and (yield from _rounds_may_prove(study, winner_class, shortest)):
+            why = ""
+        if why:
             if study.ledger.leaders.beats_default(shortest):
                 study.notes.warn(f"{shortest.label()} is not recommended: {why}", is_passing=True)
             refused.append(winner_class)
@@ -98,11 +102,30 @@ def minimise(study: Study) -> Steps[None]:
 
 
 def why_not(study: Study, configuration: Configuration) -> str:
-    """Say why a configuration must not be confirmed; empty if nothing speaks against it."""
+    """Say why a configuration must not be confirmed; empty if nothing speaks against it.
+
+    A costly setting speaks against it unless launches without it say that it may be needed.
+    """
     unseen = why_unseen(study, configuration)
-    if unseen or awaits_rounds(study, configuration):
+    is_tried = not any(is_unmeasured(study, c) for c in without_costly(study, configuration))
+    if unseen or (is_tried and awaits_rounds(study, configuration)):
         return unseen
     return why_unjustified(study, configuration)
+
+
+def _rounds_may_prove(
+    study: Study, winner_class: WinnerClass, configuration: Configuration
+) -> Steps[bool]:
+    """Tell whether the confirmation has time to compare a finalist with what it is without costs.
+
+    Launches of the search are not needed then: the rounds are the better proof.
+    """
+    if why_unseen(study, configuration) or not awaits_rounds(study, configuration):
+        return False
+    leaner = without_costly(study, configuration)
+    wanted = ArmsWanted({winner_class: configuration}, {configuration: leaner}, (), ())
+    fitting = yield from ask(wanted)
+    return not isinstance(fitting, NoTime) and all(c in fitting.arms for c in leaner)
 
 
 def why_unseen(study: Study, configuration: Configuration) -> str:
