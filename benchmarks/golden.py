@@ -51,8 +51,8 @@ from benchmarks.golden_file import (
 from benchmarks.processes import ONE_THREAD, processes
 from benchmarks.table import Table, read_table
 from benchmarks.tape import Recording
+from tuner.analysis.winners import recommended_class
 from tuner.app.plan import Plan
-from tuner.findings.winners import recommended_class
 from tuner.record.journal import FinalistNamed
 from tuner.record.winner_class import WinnerClass
 from tuner.study.confirm import make_claims
@@ -160,13 +160,15 @@ def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
             )
             for record in store.launches.values()
         ),
-        trials=tuple(Tried(ids[t.launches[0]], t.source, t.score) for t in study.ledger.trials()),
+        trials=tuple(
+            Tried(ids[t.launches[0]], t.source, t.score) for t in study.evaluation.trials()
+        ),
         finalists=tuple(
             Named(
                 str(note.phase),
                 str(note.winner_class),
                 note.configuration.label(),
-                study.ledger.score(note.configuration),
+                study.evaluation.score(note.configuration),
             )
             for note in store.all(FinalistNamed)
         ),
@@ -182,7 +184,7 @@ def _course_of(study: Study, seed: int, ends: Sequence[Ended]) -> Course:
         ),
         recommended=str(recommended_class(claims, "both")),
         ends=tuple(ends),
-        launch_sd=study.ledger.estimates.launch_sd,
+        launch_sd=study.evaluation.estimates.launch_sd,
     )
 
 

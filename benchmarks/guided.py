@@ -17,9 +17,9 @@ from benchmarks.table import Table
 from tuner.app.plan import Plan, plan
 from tuner.app.request import Request
 from tuner.errors import UsageError
+from tuner.guidelines.prior import as_earlier
+from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.host.identity import Host, probe
-from tuner.insight.prior import as_earlier
-from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.record.guidelines import Guidelines
 from tuner.search.transfer import Earlier
 from tuner.space.design import Factors

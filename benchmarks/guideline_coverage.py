@@ -6,7 +6,7 @@
 Every configuration in fresh rounds (benchmarks/guideline_rounds.py) that is a combination of the
 designed parts' settings is foretold by rules learnt without the model's family, and compared with
 what it gained there, before and after the SD that predictions carry beyond what their rules know
-(insight/calibration.py). That SD is estimated by maximum likelihood from what rules recommended,
+(guidelines/calibration.py). That SD is estimated by maximum likelihood from what rules recommended,
 every pair of model and framework counting once. Held apart: estimated on rounds of other hosts and
 of other families than the gain that is tested. `--write` keeps the estimate with that count.
 
@@ -28,10 +28,10 @@ import msgspec
 from scipy import optimize, stats
 
 from benchmarks.guideline_rounds import GUIDELINE, LEAST_ROUNDS, Pair, read_arms, read_pairs
-from tuner.insight.calibration import Calibration
-from tuner.insight.facts import HOST, HOST_CORES, HOST_ISA
-from tuner.insight.predict import WITH, Known, Prediction, foretold, known_of
-from tuner.insight.studies import make_guidelines, read_recordings
+from tuner.guidelines.calibration import Calibration
+from tuner.guidelines.facts import HOST, HOST_CORES, HOST_ISA
+from tuner.guidelines.predict import WITH, Known, Prediction, foretold, known_of
+from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.record.configuration import Configuration
 from tuner.record.files import write_whole
 from tuner.record.guidelines import Fact, Guidelines, Recording, Rule

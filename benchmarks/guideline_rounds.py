@@ -48,11 +48,11 @@ from benchmarks.real_regret import (
 from tuner.app.plan import Plan, plan
 from tuner.app.request import Request
 from tuner.galleries import MODELS
+from tuner.guidelines.combining import best_combination
+from tuner.guidelines.facts import facts_of, host_in_words
+from tuner.guidelines.predict import known_of
+from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.host.identity import probe
-from tuner.insight.combining import best_combination
-from tuner.insight.facts import facts_of, host_in_words
-from tuner.insight.predict import known_of
-from tuner.insight.studies import make_guidelines, read_recordings
 from tuner.launchers.describe import gallery_cards
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration, Value

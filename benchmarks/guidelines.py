@@ -26,8 +26,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from tuner.insight.predict import WITH, known_of, ranked
-from tuner.insight.studies import make_guidelines, read_recordings
+from tuner.guidelines.predict import WITH, known_of, ranked
+from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.record.guidelines import Guidelines, Recording, StudyOf
 from tuner.record.winner_class import WinnerClass
 

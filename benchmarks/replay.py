@@ -28,9 +28,9 @@ import msgspec
 from benchmarks.described import described_host
 from benchmarks.recorded_bench import recorded_bench
 from benchmarks.tape import RecordedLaunch, Recording, Tape
+from tuner.analysis.winners import recommended_class
 from tuner.app.plan import Plan, plan
 from tuner.app.request import Request
-from tuner.findings.winners import recommended_class
 from tuner.launchers.clock import VirtualClock
 from tuner.launchers.recorded import Played, PlayedSlice, SideBySide
 from tuner.measurement.steps import SLICE_S
@@ -45,8 +45,8 @@ from tuner.space.catalogue import is_default, narrowest_class
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Budget, Costs
+from tuner.study.evaluation import Evaluation
 from tuner.study.explore import explore
-from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.planner import Planner
 from tuner.study.race import race
@@ -167,7 +167,7 @@ def replay(
             recommended=str(recommended_class(claims, "both")),
             best_trial=best[1] / default,
             best_trial_truth=_truth(best[0], effects),
-            n_trials=len(study.ledger.trials()),
+            n_trials=len(study.evaluation.trials()),
             seconds=study.budget.used_s(),
             early=early,
         )
@@ -190,18 +190,18 @@ def study_of(
     with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
         store.used_s = budget.used_s
         reference = plan.workload.card.reference_batch
-        ledger = Ledger(store, reference, (reference,))
-        costs = Costs(store, ledger)
+        evaluation = Evaluation(store, reference, (reference,))
+        costs = Costs(store, evaluation)
         bench = recorded_bench(source, store, plan.workload.card, budget, seed, side_by_side)
         search = Search(
             store.folder / "study.db",
             plan.space,
-            ledger.tried,
+            evaluation.tried,
             seed,
-            sd=ledger.score_sd,
+            sd=evaluation.score_sd,
             cost_s=costs.own_s,
         )
-        yield Study(store, plan.space, plan.baselines, bench, ledger, costs, search, budget,
+        yield Study(store, plan.space, plan.baselines, bench, evaluation, costs, search, budget,
                     lambda _: None)  # fmt: skip
 
 
@@ -209,7 +209,7 @@ def _single_launches(study: Study) -> tuple[float, tuple[Configuration, float]]:
     """Return the default's rate and the best trial with its own, each from the trial's launch."""
     rates = {
         trial.configuration: statistics.median(s.rate for s in record.slices)
-        for trial in study.ledger.trials()
+        for trial in study.evaluation.trials()
         for record in [study.store.launches[trial.launches[0]]]
     }
     others = {c: rate for c, rate in rates.items() if not is_default(c)}

@@ -42,8 +42,8 @@ from tuner.space.space import Space
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm
 from tuner.study.costs import Budget, Costs
+from tuner.study.evaluation import Evaluation
 from tuner.study.explore import explore
-from tuner.study.ledger import Ledger
 from tuner.study.planner import Planner
 from tuner.study.race import race
 from tuner.study.study import Study
@@ -128,7 +128,7 @@ class Watched(Study):
 
     def look(self) -> None:
         """Note what is recommended now."""
-        if self.ledger.leaders.default_at_best() is None:
+        if self.evaluation.default_at_best() is None:
             return
         row = self.tabled.row(self.candidates.leader(REDUCED))
         if not self.steps or self.steps[-1].row != row:
@@ -185,9 +185,9 @@ def study_on(
         for phase in PHASES:
             planner.run([phase])
             ends[phase.__name__] = study.budget.used_s()
-        space, store, ledger = study.tabled, study.store, study.ledger
+        space, store, evaluation = study.tabled, study.store, study.evaluation
         study.look()
-        tried = [t.configuration for t in ledger.trials()]
+        tried = [t.configuration for t in evaluation.trials()]
         return Run(
             steps=tuple(study.steps),
             seconds=ends["race"],
@@ -197,9 +197,9 @@ def study_on(
                 for r in store.launches.values()
             ),
             n_duplicates=len(tried) - len(set(tried)),
-            pulls={space.row(c): ledger.n_launches(c) for c in dict.fromkeys(tried)},
+            pulls={space.row(c): evaluation.n_launches(c) for c in dict.fromkeys(tried)},
             why=next(n.reason for n in store.all(PhaseDone) if n.phase is Phase.EXPLORE),
-            launch_sd=ledger.estimates.launch_sd,
+            launch_sd=evaluation.estimates.launch_sd,
             n_confirming=sum(r.request.purpose is Purpose.CONFIRM for r in store.launches.values()),
         )
 
@@ -208,9 +208,9 @@ def earlier_on(table: Table, deck: Deck, budget_s: float, seed: int) -> Earlier:
     """Search a table; return what another study may learn from it."""
     with study_of(table, deck, budget_s, seed) as study:
         Planner(study).run(SEARCHING)
-        default = study.ledger.leaders.default_at_best()
+        default = study.evaluation.default_at_best()
         assert default is not None
-        measured = study.ledger.leaders.measured(REDUCED)
+        measured = study.evaluation.measured(REDUCED)
         usual = {}
         if table.default is not None:
             usual = dict(zip(table.knobs, table.values(table.default), strict=True))
@@ -250,19 +250,19 @@ def study_of(
     where = shared if os.access(shared, os.W_OK) else None
     with tempfile.TemporaryDirectory(dir=where) as folder, Store(Path(folder) / "study") as store:
         store.used_s = budget.used_s
-        ledger = Ledger(store, card.reference_batch, card.batches)
-        costs = Costs(store, ledger)
+        evaluation = Evaluation(store, card.reference_batch, card.batches)
+        costs = Costs(store, evaluation)
         bench = recorded_bench(source, store, card, budget, seed, side_by_side)
         search = Search(
             store.folder / "study.db",
             space,
-            ledger.tried,
+            evaluation.tried,
             seed,
             earlier=earlier,
-            sd=ledger.score_sd,
+            sd=evaluation.score_sd,
             cost_s=costs.own_s,
         )
-        study = Watched(store, space, baselines_of(table, space), bench, ledger, costs, search,
+        study = Watched(store, space, baselines_of(table, space), bench, evaluation, costs, search,
                         budget, lambda _: None, turns[0], turns=turns)  # fmt: skip
         study.tabled, study.steps = space, []
         yield study

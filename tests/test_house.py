@@ -21,8 +21,8 @@ FLOORS = [
     "app",
     "output",
     "deploy",
-    "findings",
-    "insight",
+    "analysis",
+    "guidelines",
     "study",
     "search",
     "measurement",
@@ -183,11 +183,11 @@ def test_the_environment_is_written_in_one_place_only() -> None:
         assert "putenv" not in text, path
 
 
-def test_findings_and_files_know_nothing_of_each_other() -> None:
+def test_analysis_and_files_know_nothing_of_each_other() -> None:
     """A Result stands between them: what was computed, and what is rendered from it."""
     apart = {
-        "findings": ("cli", "output"),
-        "output": ("findings", "study", "search", "measurement", "worker"),
+        "analysis": ("cli", "output"),
+        "output": ("analysis", "study", "search", "measurement", "worker"),
     }
     for path in modules():
         strangers = tuple(f"tuner.{room}." for room in apart.get(room_of(path), ()))

@@ -21,4 +21,4 @@ TEMPLATES = _folder("templates", "reports/templates")
 GUIDELINES = SEARCH_SPACES / "guidelines.json"
 """The rules that ship with the product, where there are any."""
 CALIBRATION = SEARCH_SPACES / "calibration.json"
-"""How far predictions by rules err (insight/calibration.py)."""
+"""How far predictions by rules err (guidelines/calibration.py)."""

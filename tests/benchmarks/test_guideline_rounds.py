@@ -19,8 +19,8 @@ from benchmarks.real_regret import Study
 from tests.command import DESIGNED
 from tuner.app.plan import plan
 from tuner.app.request import Request
+from tuner.guidelines.studies import recording_of
 from tuner.host.identity import probe
-from tuner.insight.studies import recording_of
 from tuner.record.configuration import Configuration
 from tuner.record.files import read_result
 from tuner.record.winner_class import WinnerClass

@@ -313,7 +313,7 @@ def test_a_baseline_is_not_launched_at_a_batch_at_which_the_default_fails() -> N
     table = Table("batches", choices, rows, launches, recorded().recording)
     with study_of(table, Deck(table, 0.0, 0), 1200.0, 0) as study:
         Planner(study).run([measure_baselines])
-        tried = [trial.configuration for trial in study.ledger.trials()]
+        tried = [trial.configuration for trial in study.evaluation.trials()]
         warnings = [note.text for note in study.store.all(WarningNoted)]
     assert warnings == ["the default fails at batch 64: no baseline was measured there"]
     assert set(tried) == {c for v, c in rows.items() if v != ("tcmalloc", 64)}
@@ -333,7 +333,7 @@ def test_the_surrogates_word_alone_settles_nothing() -> None:
     with study_of(table, Deck(table, 0.0, 0), 100_000.0, 0) as study:
         Planner(study).run([measure_baselines, explore])
         why = study.store.all(PhaseDone)[-1].reason
-        sources = [trial.source for trial in study.ledger.trials()]
+        sources = [trial.source for trial in study.evaluation.trials()]
     assert "settled" in why
     assert len(sources) < len(rows) / 2
     assert 1 / 3 <= sum(source in UNGUIDED for source in sources) / len(sources) < 1 / 2

@@ -11,9 +11,9 @@ from tests.command import Here
 from tests.made_up import MadeUpFake
 from tests.output.test_figures import SAMPLE
 from tests.output.test_headline import UNDECIDED, with_winner
+from tuner.analysis.stability import stability_of
 from tuner.cli import summary
 from tuner.cli.tables import text_console
-from tuner.findings.stability import stability_of
 from tuner.output.report import render
 from tuner.output.values import ratio
 from tuner.record.files import read_result

@@ -3,8 +3,8 @@
 import contextlib
 from pathlib import Path
 
+from tuner.analysis.recommendation import placement_of
 from tuner.errors import UsageError
-from tuner.findings.recommendation import placement_of
 from tuner.host.identity import Host, probe
 from tuner.record.configuration import Configuration, Value
 from tuner.record.files import write_recommendation

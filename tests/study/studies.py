@@ -16,7 +16,7 @@ from tuner.search.search import Search
 from tuner.search.transfer import Earlier
 from tuner.space.baselines import Baseline
 from tuner.study.costs import Budget, Costs
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
 from tuner.study.planner import Planner
 from tuner.study.steps import NoTime, Step, Steps
 from tuner.study.study import Study
@@ -45,7 +45,7 @@ class Scripted(Study):
         beside_neighbour: bool = False,
     ) -> LaunchRecord:
         record = self.write(configuration, purpose, beside=beside_neighbour)
-        self.ledger.refresh()
+        self.evaluation.refresh()
         return record
 
     def measure_several(
@@ -70,8 +70,8 @@ def new_study(
     """
     host = machine(folder / "machine", memory_gib=memory_gib)
     space = resolved(host, "fake", FAKE_DEFAULTS, "fake")
-    ledger = Ledger(store, 4, (4,), objective)
-    costs = Costs(store, ledger)
+    evaluation = Evaluation(store, 4, (4,), objective)
+    costs = Costs(store, evaluation)
     budget = Budget(budget_s)
     said: list[Event] = []
     facts = model(FAKE_DEFAULTS)
@@ -89,8 +89,8 @@ def new_study(
         waiting_s=0.0,
     )
     baselines = [Baseline("vendor", "a guide", BASELINE, True, "", None, ())]
-    search = Search(folder / "study.db", space, ledger.tried, 0, earlier=earlier)
-    return kind(store, space, baselines, bench, ledger, costs, search, budget, said.append)
+    search = Search(folder / "study.db", space, evaluation.tried, 0, earlier=earlier)
+    return kind(store, space, baselines, bench, evaluation, costs, search, budget, said.append)
 
 
 def carried_out(

@@ -21,6 +21,7 @@ from tuner.space.knobs_of.launch import BATCH
 from tuner.study.baselines import measure_baselines
 from tuner.study.compared import confirmation_arms, never_launched, unmeasured_baselines
 from tuner.study.costs import Budget
+from tuner.study.leaders import beats_default
 from tuner.study.notes import NO_TIME
 
 DEFAULT = Configuration()
@@ -59,7 +60,7 @@ def tried(store: Store, folder: Path, budget_s: float) -> list[Configuration]:
     study = new_study(store, folder, budget_s, TenSecondsEach)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     carried_out(study, measure_baselines(study))
-    return [trial.configuration for trial in study.ledger.trials()]
+    return [trial.configuration for trial in study.evaluation.trials()]
 
 
 def left_undone(store: Store) -> list[str]:
@@ -105,7 +106,7 @@ def test_at_other_batches_only_the_best_of_each_class_is_measured(
     store: Store, tmp_path: Path
 ) -> None:
     study = new_study(store, tmp_path, 100_000.0, TenSecondsEach)
-    study.ledger.batches = (4, 16)
+    study.evaluation.batches = (4, 16)
     behind = Configuration.of({"env.FAKE_THREADS": 8})  # of the class of new_study's own baseline
     for name, configuration in (("behind", behind), ("other", ANOTHER)):
         study.baselines.append(Baseline(name, "a guide", configuration, True, "", None, ()))
@@ -124,9 +125,9 @@ def test_what_was_measured_at_one_batch_is_not_called_unmeasured(
 ) -> None:
     study = new_study(store, tmp_path, 11.5 * LAUNCH_S, TenSecondsEach)
     study.budget = Unused(11.5 * LAUNCH_S)
-    study.ledger.batches = (4, 16)
+    study.evaluation.batches = (4, 16)
     carried_out(study, measure_baselines(study))
-    assert [*study.ledger.tried()][2:] == [BASELINE]
+    assert [*study.evaluation.tried()][2:] == [BASELINE]
     assert left_undone(store) == ["the budget left no time to measure vendor at every batch"]
     assert unmeasured_baselines(study, WinnerClass.SAME_PRECISION) == []
 
@@ -137,7 +138,7 @@ def test_what_was_never_launched_is_named_in_the_classes_that_allow_it(
     study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines.append(Baseline("other", "a guide", ANOTHER, True, "", None, ()))
     carried_out(study, measure_baselines(study))
-    assert [*study.ledger.tried()] == [DEFAULT, BASELINE]
+    assert [*study.evaluation.tried()] == [DEFAULT, BASELINE]
     assert unmeasured_baselines(study, WinnerClass.NO_CODE) == []
     assert unmeasured_baselines(study, WinnerClass.SAME_PRECISION) == ["other"]
 
@@ -154,13 +155,13 @@ def test_baselines_begin_at_the_smallest_batch_at_which_the_default_may_be_at_it
             return add(self.store, configuration, 1.0 + (gain_at_16 if is_at_16 else 0.0))
 
     study = new_study(store, tmp_path, 100_000.0, FasterAt16)
-    study.ledger.batches = (4, 16)
+    study.evaluation.batches = (4, 16)
     told: list[Event] = []
     study.listen = told.append
     carried_out(study, measure_baselines(study))
     # a batch of the default is the default, and none of the baselines is above it
     assert not [event for event in told if isinstance(event, BestSoFar)]
-    tried = [c for c in study.ledger.tried() if c.without(BATCH) == BASELINE]
+    tried = [c for c in study.evaluation.tried() if c.without(BATCH) == BASELINE]
     assert [c.get(BATCH) or 4 for c in tried] == [first, 20 - first]
 
 
@@ -168,7 +169,7 @@ def test_how_the_user_runs_it_comes_before_other_baselines(store: Store, tmp_pat
     study = new_study(store, tmp_path, 8 * LAUNCH_S, TenSecondsEach)
     study.baselines.append(Baseline(AS_RUN, "this shell", ANOTHER, True, "", None, ()))
     carried_out(study, measure_baselines(study))
-    assert [t.configuration for t in study.ledger.trials()] == [DEFAULT, ANOTHER]
+    assert [t.configuration for t in study.evaluation.trials()] == [DEFAULT, ANOTHER]
 
 
 def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_path: Path) -> None:
@@ -178,7 +179,7 @@ def test_a_guide_that_the_user_follows_comes_before_others(store: Store, tmp_pat
         Baseline(AS_RUN, "this shell", ANOTHER, True, "", "other", ()),
     ]
     carried_out(study, measure_baselines(study))
-    trials = study.ledger.trials()
+    trials = study.evaluation.trials()
     assert [(t.configuration, t.source) for t in trials] == [
         (DEFAULT, "default"),
         (ANOTHER, "other"),
@@ -228,9 +229,9 @@ def test_a_default_that_never_answers_is_an_outcome_and_what_does_is_measured(
     store: Store, tmp_path: Path
 ) -> None:
     study = new_study(store, tmp_path, 100_000.0, DefaultIsSilent)
-    study.ledger.stand_in = STAND_IN
+    study.evaluation.stand_in = STAND_IN
     carried_out(study, measure_baselines(study))
-    outcomes = [(t.configuration, t.ending.outcome) for t in study.ledger.trials()]
+    outcomes = [(t.configuration, t.ending.outcome) for t in study.evaluation.trials()]
     assert outcomes == [
         (DEFAULT, Outcome.TIMED_OUT),
         (STAND_IN, Outcome.MEASURED),
@@ -238,10 +239,10 @@ def test_a_default_that_never_answers_is_an_outcome_and_what_does_is_measured(
     ]
     (said,) = [n.text for n in store.all(WarningNoted) if "answers no request" in n.text]
     assert f"outputs are compared with those under {STAND_IN.label()}" in said
-    ledger = study.ledger
-    assert ledger.default_is_silent
-    assert ledger.ratio(BASELINE) is None
-    assert ledger.leaders.beats_default(STAND_IN)
+    evaluation = study.evaluation
+    assert evaluation.default_is_silent
+    assert evaluation.ratio(BASELINE) is None
+    assert beats_default(evaluation, STAND_IN)
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) in (STAND_IN, BASELINE)
     # no round waits for the default
     assert confirmation_arms(study, [BASELINE], at_reference=True) == [STAND_IN, BASELINE]
@@ -272,9 +273,9 @@ def test_where_the_default_fails_at_a_batch_no_baseline_is_launched_there_and_it
     store: Store, tmp_path: Path
 ) -> None:
     study = new_study(store, tmp_path, 100_000.0, FailsAt16)
-    study.ledger.batches = (4, 16)
+    study.evaluation.batches = (4, 16)
     carried_out(study, measure_baselines(study))
-    at_16 = [c for c in study.ledger.tried() if c.get(BATCH) == 16]
+    at_16 = [c for c in study.evaluation.tried() if c.get(BATCH) == 16]
     assert at_16 == [DEFAULT.with_value(BATCH, 16)]
     assert "the default fails at batch 16: no baseline was measured there" in [
         n.text for n in store.all(WarningNoted)
@@ -296,7 +297,7 @@ def test_a_default_that_works_at_no_batch_ends_the_study_with_every_reason(
             return record
 
     study = new_study(store, tmp_path, 100_000.0, Crashing)
-    study.ledger.batches = (4, 16)
+    study.evaluation.batches = (4, 16)
     with pytest.raises(NothingMeasured, match=r"cannot be measured: 2 x crashed: SIGSEGV$"):
         carried_out(study, measure_baselines(study))
 
@@ -319,9 +320,9 @@ def test_where_a_launch_takes_as_long_as_the_budget_the_default_is_launched_once
     study.budget = UsedUp(budget_s)
     study.budget.store = store
     study.costs.least_launch_s = LAUNCH_S
-    study.ledger.batches = (4, 16, 32, 64)
+    study.evaluation.batches = (4, 16, 32, 64)
     carried_out(study, measure_baselines(study))
-    assert [c.get(BATCH) for c in study.ledger.tried()] == batches
+    assert [c.get(BATCH) for c in study.evaluation.tried()] == batches
 
 
 def test_a_budget_that_holds_few_launches_has_none_for_a_pacer(

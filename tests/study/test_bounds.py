@@ -18,6 +18,7 @@ from tuner.study.ablation import seems_necessary
 from tuner.study.bounds import beyond
 from tuner.study.compared import confirmation_arms
 from tuner.study.confirm import make_claims
+from tuner.study.leaders import best_in
 from tuner.study.study import Study
 
 DEFAULT = Configuration()
@@ -81,8 +82,8 @@ def add(store: Store, configuration: Configuration, gib: float, worth: float, n:
 
 def bounded(store: Store, tmp_path: Path) -> Study:
     study = new_study(store, tmp_path, 1000.0)
-    study.ledger.objective = Objective.of("throughput", [BOUND])
-    study.ledger.refresh()
+    study.evaluation.objective = Objective.of("throughput", [BOUND])
+    study.evaluation.refresh()
     return study
 
 
@@ -92,9 +93,9 @@ def test_the_fastest_is_no_finalist_beyond_the_bound(store: Store, tmp_path: Pat
     add(store, LARGE, 6.0, 0.9)
     study = bounded(store, tmp_path)
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == SMALL
-    assert LARGE not in study.ledger.leaders.measured(WinnerClass.SAME_PRECISION)
-    assert study.ledger.tried()[LARGE] is None  # the search learns to keep away from there
-    assert "more than --max-memory 4G" in study.ledger.eligible.refusal(LARGE)
+    assert LARGE not in study.evaluation.measured(WinnerClass.SAME_PRECISION)
+    assert study.evaluation.tried()[LARGE] is None  # the search learns to keep away from there
+    assert "more than --max-memory 4G" in study.evaluation.row(LARGE).ship_fault
 
 
 def test_a_setting_is_needed_where_nothing_without_it_is_within_the_bound(
@@ -113,12 +114,9 @@ def test_the_default_is_what_all_is_compared_with_whatever_it_needs(
     add(store, DEFAULT, 5.0, 0.0)
     add(store, SMALL, 2.0, 0.3)
     study = bounded(store, tmp_path)
-    found = study.ledger.leaders.default_at_best()
+    found = study.evaluation.default_at_best()
     assert found is not None and found[0] == DEFAULT
-    assert (
-        "a memory of 5.00 GiB is more than --max-memory 4G"
-        in study.ledger.eligible.default_beyond()
-    )
+    assert "a memory of 5.00 GiB is more than --max-memory 4G" in study.evaluation.default_exceeds
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == SMALL
 
 
@@ -140,9 +138,9 @@ def test_a_batch_beyond_the_bound_is_not_what_winners_are_compared_with(
     add(store, Configuration.of({"workload.batch": 16}), 8.0, 0.7)
     add(store, SMALL, 1.0, 0.3)
     study = bounded(store, tmp_path)
-    study.ledger.batches = (4, 16)
-    study.ledger.refresh()
-    best = study.ledger.leaders.best_in(WinnerClass.SAME_PRECISION)
+    study.evaluation.batches = (4, 16)
+    study.evaluation.refresh()
+    best = best_in(study.evaluation, WinnerClass.SAME_PRECISION)
     assert best is not None and best[0] == SMALL
     assert confirmation_arms(study, [SMALL]) == [DEFAULT, SMALL]
     assert make_claims(study).default == DEFAULT

@@ -38,7 +38,7 @@ from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.study.claim import Claim, explain, of_misses, of_silence
 from tuner.study.claims import Claims
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
 from tuner.study.rounds import LossInRounds
 
 DEFAULT = Configuration()
@@ -97,10 +97,10 @@ def claims(
         WinnerClass.SAME_PRECISION: tuned,
         WinnerClass.REDUCED_PRECISION: reduced or tuned,
     }
-    ledger = Ledger(store, 4, (4, 16))
+    evaluation = Evaluation(store, 4, (4, 16))
     return Claims(
         store,
-        ledger,
+        evaluation,
         finalists,
         chosen,
         n_rounds,
@@ -367,9 +367,9 @@ def test_the_finalist_of_a_narrower_class_that_is_surely_faster_is_not_passed_ov
     store: Store,
 ) -> None:
     baseline_rounds(store, tuned=0.1, baseline=0.4)
-    ledger = Ledger(store, 4, (4, 16))
+    evaluation = Evaluation(store, 4, (4, 16))
     finalists = dict.fromkeys(WinnerClass, TUNED) | {WinnerClass.NO_CODE: BASELINE}
-    found = Claims(store, ledger, finalists, CHOSEN)
+    found = Claims(store, evaluation, finalists, CHOSEN)
     for winner_class in WinnerClass:
         assert found.claim(winner_class).configuration == BASELINE
     reasons = {winner_class: found.claim(winner_class).reason for winner_class in WinnerClass}
@@ -573,13 +573,15 @@ def gone_on(
     before, finalist: of the class, in each of them. gains: of TUNED and of BASELINE.
     """
     baseline_rounds(store, *gains)
-    ledger = Ledger(store, 4, (4, 16))
-    earlier = Claims(store, ledger, dict.fromkeys(WinnerClass, before), CHOSEN, 4, is_interim=False)
+    evaluation = Evaluation(store, 4, (4, 16))
+    earlier = Claims(
+        store, evaluation, dict.fromkeys(WinnerClass, before), CHOSEN, 4, is_interim=False
+    )
     decided = earlier.claim_of(WinnerClass.SAME_PRECISION, before)
     assert decided.verdict != "ambiguous"
     finalists = dict.fromkeys(WinnerClass, finalist)
     settled = {WinnerClass.SAME_PRECISION: decided}
-    later = Claims(store, ledger, finalists, CHOSEN, settled=settled)
+    later = Claims(store, evaluation, finalists, CHOSEN, settled=settled)
     return decided, later.claim(WinnerClass.SAME_PRECISION)
 
 
@@ -716,8 +718,8 @@ def late(index: int) -> Slice:
 
 
 def served_claims(store: Store) -> Claims:
-    ledger = Ledger(store, 1, (1,), SERVED)
-    return Claims(store, ledger, dict.fromkeys(WinnerClass, TUNED), CHOSEN)
+    evaluation = Evaluation(store, 1, (1,), SERVED)
+    return Claims(store, evaluation, dict.fromkeys(WinnerClass, TUNED), CHOSEN)
 
 
 def test_servers_that_keep_within_the_bound_are_compared_by_their_rates(store: Store) -> None:
@@ -758,9 +760,9 @@ def test_a_default_that_is_late_when_idle_is_told_of_where_nothing_else_was_trie
     slices = [with_sustained(slow, SLO)]
     ending = Ending(Outcome.MEASURED)
     store.launches[request.id] = LaunchRecord(request, slices=slices, ending=ending)
-    ledger = Ledger(store, 1, (1,), SERVED)
-    assert ledger.default_is_late
-    found = Claims(store, ledger, dict.fromkeys(WinnerClass, DEFAULT), None)
+    evaluation = Evaluation(store, 1, (1,), SERVED)
+    assert evaluation.default_is_late
+    found = Claims(store, evaluation, dict.fromkeys(WinnerClass, DEFAULT), None)
     claim = found.claim(WinnerClass.SAME_PRECISION)
     assert (claim.configuration, claim.verdict) == (DEFAULT, "ambiguous")
     assert claim.reason == (
@@ -801,7 +803,7 @@ def test_how_many_were_tried_and_by_what_is_told(store: Store, n: int, told: str
     search(store, {DEFAULT: 1.0, **tried})
     claim = claims(store).claim(WinnerClass.NO_CODE)
     assert (claim.verdict, claim.reason) == ("keep_default", f"{told}the search")
-    latency = Ledger(store, 4, (4,), Objective.of("latency_p90"))
+    latency = Evaluation(store, 4, (4,), Objective.of("latency_p90"))
     finalists = dict.fromkeys(WinnerClass, DEFAULT)
     reason = Claims(store, latency, finalists, None).claim(WinnerClass.NO_CODE).reason
     assert reason.startswith(f"{told}the search, by the mean time of a call")

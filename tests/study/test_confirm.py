@@ -32,8 +32,8 @@ from tuner.space.baselines import Baseline
 from tuner.study.compared import best_baseline
 from tuner.study.confirm import choose_arms, confirm
 from tuner.study.costs import Budget
+from tuner.study.evaluation import Evaluation
 from tuner.study.forecast import Forecast
-from tuner.study.ledger import Ledger
 from tuner.study.planner import Planner
 from tuner.study.steps import Aim, Launch, NoTime, Round
 from tuner.study.study import Study
@@ -181,7 +181,7 @@ def test_a_winner_of_equal_numerics_is_compared_with_baselines_of_equal_numerics
     store.launches[record.request.id] = record
     same = new_study(store, tmp_path, budget_s=100)
     same.baselines.append(lower)
-    same.ledger.refresh()
+    same.evaluation.refresh()
     assert best_baseline(same) == BASELINE
     same.widest = WinnerClass.REDUCED_PRECISION
     assert best_baseline(same) == lower.configuration
@@ -246,7 +246,7 @@ def long_study(store: Store, folder: Path, left_s: float) -> Study:
         configuration = Configuration.of({"env.FAKE_THREADS": threads})
         launch(store, configuration, log_rate)
         study.baselines.append(Baseline(f"{threads}", "a guide", configuration, True, "", None, ()))
-    study.ledger.refresh()
+    study.evaluation.refresh()
     study.budget = Budget(1800, used_before_s=1800 - left_s)
     return study
 
@@ -330,7 +330,7 @@ def test_what_the_user_runs_and_does_not_work_is_no_arm(store: Store, tmp_path: 
     study = own_study(store, tmp_path, 1000.0)
     request = LaunchRequest(store.next_launch_id(), AS_IT_IS_RUN, 4, Purpose.RACE)
     store.launches[request.id] = LaunchRecord(request, ending=Ending(Outcome.CRASHED, "it crashed"))
-    study.ledger.refresh()
+    study.evaluation.refresh()
     assert AS_IT_IS_RUN not in chosen_by(study).arms
 
 
@@ -355,7 +355,7 @@ def test_a_baseline_that_failed_when_launched_again_is_not_the_best(
     assert best_baseline(study) == best
     request = LaunchRequest(store.next_launch_id(), best, 4, Purpose.RACE)
     store.launches[request.id] = LaunchRecord(request, ending=Ending(Outcome.CRASHED, "it crashed"))
-    study.ledger.refresh()
+    study.evaluation.refresh()
     assert best_baseline(study) == BASELINE
 
 
@@ -481,7 +481,7 @@ def test_rounds_leave_loadgen_the_time_to_speak_of_what_is_proved(
     monkeypatch.setattr(tuner.study.forecast, "is_installed", lambda: True)
     name_finalists(store, SAME)
     study = new_study(store, tmp_path, budget_s=1000)
-    study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=slo)
+    study.evaluation.objective = msgspec.structs.replace(THROUGHPUT, slo=slo)
     study.bench.__class__ = Undecided
     forecast = Forecast(study)
     assert forecast.validating_s() == pytest.approx(kept_s)
@@ -500,13 +500,13 @@ def test_rounds_leave_loadgen_the_time_to_speak_of_what_is_proved(
 
 def test_loadgen_sends_no_more_requests_than_it_needs(store: Store, tmp_path: Path) -> None:
     study = new_study(store, tmp_path, budget_s=1000)
-    study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
+    study.evaluation.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
     costs = Forecast(study)
     assert costs.loadgen_s(10.0) == 100.0  # a tenth of the budget
     assert costs.loadgen_s(100.0) == pytest.approx(20.0)  # 2,000: twenty times one beyond p99
     assert costs.loadgen_s(1e6) == 2.0
     study = new_study(store, tmp_path, budget_s=4000)
-    study.ledger.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
+    study.evaluation.objective = msgspec.structs.replace(THROUGHPUT, slo=BOUND)
     assert Forecast(study).loadgen_s(10.0) == 150.0
 
 
@@ -517,7 +517,7 @@ def test_a_baseline_that_is_a_finalist_at_another_batch_is_confirmed_there(
     larger = BASELINE.with_value("workload.batch", 16)
     launch(store, larger, 1.15)
     study = new_study(store, tmp_path, budget_s=1000)
-    study.ledger = Ledger(store, 4, (4, 16))
+    study.evaluation = Evaluation(store, 4, (4, 16))
     assert best_baseline(study) == larger
     name_finalists(store, BASELINE)
     assert best_baseline(study) == BASELINE

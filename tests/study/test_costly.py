@@ -110,7 +110,7 @@ def test_memory_that_the_user_accepts_or_bounds_needs_no_proof(
 def test_the_refusal_names_the_figures_and_what_to_do(store: Store, tmp_path: Path) -> None:
     study = compiled(store, tmp_path, 2)
     tell(store, add(store, SHORTER, 1.1, memory_bytes=423 * MIB))
-    study.ledger.refresh()
+    study.evaluation.refresh()
     assert not why_not(study, COMPILED)  # its rounds may yet show it
     assert why_unjustified(study, COMPILED) == (
         "fake.compile raises memory from 423 MiB to 543 MiB (+28%), and there was no time to prove "
@@ -280,7 +280,7 @@ def confirmed(
             for c, rate in ({DEFAULT: 0.0} | rates).items()
         ]
         store.add(RoundDone(number, tuple(launches)))
-    study.ledger.refresh()
+    study.evaluation.refresh()
     return study
 
 
@@ -320,7 +320,7 @@ def test_rounds_of_both_outweigh_what_the_search_has_seen(store: Store, tmp_path
     """Two launches of the search say that it is needed."""
     study = confirmed(store, tmp_path, {COMPILED: 0.2, SHORTER: 0.195})
     add(store, COMPILED, 1.21, memory_bytes=543 * MIB)
-    study.ledger.refresh()
+    study.evaluation.refresh()
     assert not unjustified_costs(study, COMPILED)
     assert make_claims(study).claim(WinnerClass.SAME_PRECISION).configuration == SHORTER
 

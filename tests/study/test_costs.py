@@ -13,7 +13,7 @@ from tuner.record.objective import THROUGHPUT, Objective
 from tuner.record.outcome import Ending, Outcome
 from tuner.record.store import Store
 from tuner.study.costs import SAFETY, Budget, Costs
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
 
 DEFAULT = Configuration()
 OTHER = Configuration.of({"fake.layout": "packed"})
@@ -53,7 +53,7 @@ def add(
 
 
 def costs_of(store: Store, objective: Objective = THROUGHPUT) -> Costs:
-    return Costs(store, Ledger(store, 4, (4,), objective))
+    return Costs(store, Evaluation(store, 4, (4,), objective))
 
 
 def test_earlier_sessions_count() -> None:

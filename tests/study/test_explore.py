@@ -17,9 +17,9 @@ from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import UNION, Exhausted, Proposal
 from tuner.search.search import Search, study_in
 from tuner.study.costs import Costs
+from tuner.study.evaluation import Evaluation
 from tuner.study.explore import PROVED, explore, try_combinations
 from tuner.study.forecast import Forecast
-from tuner.study.ledger import Ledger
 from tuner.study.planner import Planner
 from tuner.study.steps import Aim, Launches, Step
 from tuner.study.study import Study
@@ -69,7 +69,7 @@ class Warm(Scripted):
 
 
 def n_launches(study: Study) -> int:
-    return study.ledger.n_launches(COMPILED)
+    return study.evaluation.n_launches(COMPILED)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_was_never_launched_costs_what_others_with_a_compiler_do_or_without
 ) -> None:
     """Without what compiles a launch is short, of whatever class it is."""
     add(store, Configuration.of({"fake.layout": "packed"}), 1.0, 16.0)
-    costs = Costs(store, Ledger(store, 4, (4,)))
+    costs = Costs(store, Evaluation(store, 4, (4,)))
 
     def own_s(**settings: str) -> float:
         return costs.own_s(Configuration.of({f"fake.{k}": v for k, v in settings.items()}))
@@ -174,7 +174,7 @@ def test_as_many_are_asked_for_as_may_be_prepared_together(store: Store, tmp_pat
     assert set(sizes[:-1]) == {2}
     proposed = [c for configurations in study.measured for c in configurations]
     assert len(set(proposed)) == len(proposed)
-    told = {trial.configuration for trial in study.ledger.trials()}
+    told = {trial.configuration for trial in study.evaluation.trials()}
     assert told.issuperset(proposed)
 
 
@@ -219,7 +219,7 @@ def test_unions_that_there_is_no_time_for_are_closed_too(store: Store, tmp_path:
     for knob, value in (("fake.layout", "packed"), ("fake.streams", 2)):
         given = Configuration.of({knob: value})
         record = add(store, given, 1.2, WARM_S)
-        study.ledger.refresh()
+        study.evaluation.refresh()
         study.tell(study.search.enter(given, "script"), record)
     carried_out(study, try_combinations(study))
     with study_in(tmp_path / "study.db") as (name, storage):

@@ -26,7 +26,7 @@ from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.ablation import awaits_rounds, costly_settings, unjustified_costs
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
 from tuner.study.minimise import launch_due, minimise, why_not
 from tuner.study.steps import Launch, Step, TimeShare
 from tuner.study.study import Study
@@ -66,7 +66,7 @@ def add(
 
 
 def due(store: Store, *, is_expected: bool = True) -> Configuration | None:
-    return launch_due(Ledger(store, 4, (4,)), FULL, SHORTER, TOLERANCE, is_expected=is_expected)
+    return launch_due(Evaluation(store, 4, (4,)), FULL, SHORTER, TOLERANCE, is_expected=is_expected)
 
 
 def test_what_was_never_measured_is_launched(store: Store) -> None:
@@ -153,7 +153,7 @@ def reduced(store: Store, folder: Path, budget_s: float, unobservable: str = "")
 
 def test_one_lucky_launch_takes_no_setting_away(store: Store, tmp_path: Path) -> None:
     assert reduced(store, tmp_path, budget_s=1500.0) == FULL
-    assert Ledger(store, 4, (4,)).n_launches(SHORTER) > 1
+    assert Evaluation(store, 4, (4,)).n_launches(SHORTER) > 1
 
 
 def test_the_last_setting_stays_for_the_confirmation_to_judge(store: Store, tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_what_does_not_lead_is_confirmed_as_it_is(store: Store, tmp_path: Path) 
 
 def test_without_the_time_to_make_sure_a_setting_stays(store: Store, tmp_path: Path) -> None:
     assert reduced(store, tmp_path, budget_s=1.0) == FULL
-    assert Ledger(store, 4, (4,)).n_launches(SHORTER) == 1
+    assert Evaluation(store, 4, (4,)).n_launches(SHORTER) == 1
 
 
 def test_a_setting_that_nothing_shows_needs_no_second_launch_to_go(
@@ -380,7 +380,7 @@ def test_of_settings_that_were_always_set_together_the_compiler_is_tried_without
     study = new_study(store, tmp_path, 1.0)
     assert list(costly_settings(study, both)) == ["fake.compile", "fake.layout"]
     tell(store, add(store, SHORTER, 1.1, memory_bytes=1000 * MIB))
-    study.ledger.refresh()
+    study.evaluation.refresh()
     assert list(costly_settings(study, both)) == ["fake.compile"]
     assert not unjustified_costs(study, both)
 
@@ -440,7 +440,7 @@ def test_what_collapses_beside_a_neighbour_without_it_is_needed_where_that_is_th
         record.beside = [msgspec.structs.replace(record.slices[0], seconds=seconds)]
     study = new_study(store, tmp_path, 1.0, Priced)
     assert list(unjustified_costs(study, FULL)) == ["fake.streams"]
-    study.ledger.objective = Objective.of("throughput", goal="robust")
+    study.evaluation.objective = Objective.of("throughput", goal="robust")
     assert not unjustified_costs(study, FULL)
 
 

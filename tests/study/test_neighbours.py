@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.study.studies import Scripted, carried_out, is_granted, new_study
-from tuner.findings.neighbours import beside_neighbour
+from tuner.analysis.neighbours import beside_neighbour
 from tuner.measurement.bench import Bench
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
@@ -95,7 +95,7 @@ class AsWritten(Scripted):
 
 def robust(store: Store, folder: Path, budget_s: float = 2000.0) -> Study:
     study = new_study(store, folder, budget_s, AsWritten)
-    study.ledger.objective = Objective.of("throughput", goal="robust")
+    study.evaluation.objective = Objective.of("throughput", goal="robust")
     return study
 
 
@@ -215,8 +215,8 @@ def test_a_robust_finalist_does_not_collapse(store: Store, tmp_path: Path) -> No
     )  # as long as nothing is known
     carried_out(study, probe_finalists(study))
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == FIRM
-    assert study.ledger.eligible.kept(FIRM) is not None
-    study.ledger.objective = Objective.of("throughput")
+    assert study.evaluation.row(FIRM).retained is not None
+    study.evaluation.objective = Objective.of("throughput")
     assert study.candidates.candidate(WinnerClass.SAME_PRECISION) == FRAGILE
 
 
@@ -234,11 +234,11 @@ def test_the_default_may_be_known_at_another_batch(store: Store, tmp_path: Path)
     """Which batch is its best may change with every launch."""
     search(store, DEFAULT, FRAGILE, FIRM)
     study = robust(store, tmp_path)
-    study.ledger.batches = (4, 16)
+    study.evaluation.batches = (4, 16)
     add(store, DEFAULT_16, Purpose.RACE, beside=True)
     add(store, FRAGILE, Purpose.RACE, beside=True)
-    study.ledger.refresh()
-    assert study.ledger.eligible.collapses(FRAGILE)
+    study.evaluation.refresh()
+    assert study.evaluation.row(FRAGILE).degrades
 
 
 def test_where_everything_collapses_the_default_is_not_proved(store: Store, tmp_path: Path) -> None:
@@ -274,7 +274,7 @@ def test_with_the_goal_fastest_it_goes(store: Store, tmp_path: Path) -> None:
     for winner_class in WinnerClass:
         store.add(FinalistNamed(Phase.RACE, winner_class, BOTH))
     study = robust(store, tmp_path)
-    study.ledger.objective = Objective.of("throughput")
+    study.evaluation.objective = Objective.of("throughput")
     carried_out(study, minimise(study))
     assert study.candidates.finalists()[WinnerClass.SAME_PRECISION] == FRAGILE
 
@@ -306,7 +306,7 @@ def test_where_no_neighbour_can_be_started_it_is_said_once_and_not_tried_again(
 ) -> None:
     search(store, DEFAULT, FRAGILE)
     study = new_study(store, tmp_path, 2000.0, WithoutNeighbour)
-    study.ledger.objective = Objective.of("throughput", goal="robust")
+    study.evaluation.objective = Objective.of("throughput", goal="robust")
     n_launches = len(store.launches)
     carried_out(study, probe_finalists(study))
     assert len(store.launches) == n_launches + 1

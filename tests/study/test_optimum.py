@@ -23,8 +23,8 @@ from tuner.search.search import Search
 from tuner.study.baselines import measure_baselines
 from tuner.study.confirm import confirm, make_claims
 from tuner.study.costs import Budget, Costs
+from tuner.study.evaluation import Evaluation
 from tuner.study.explore import explore
-from tuner.study.ledger import Ledger
 from tuner.study.minimise import minimise
 from tuner.study.planner import Planner
 from tuner.study.race import race
@@ -48,15 +48,15 @@ def winner(planned: Plan, surface: Surface, folder: Path) -> Configuration:
     budget = Budget(BUDGET_S, clock=source.clock)
     with Store(folder / "study") as store:
         store.used_s = budget.used_s
-        ledger = Ledger(store, BATCHES[0], BATCHES)
-        costs = Costs(store, ledger)
+        evaluation = Evaluation(store, BATCHES[0], BATCHES)
+        costs = Costs(store, evaluation)
         bench = recorded_bench(source, store, planned.workload.card, budget, surface.seed)
         search = Search(
-            folder / "study.db", planned.space, ledger.tried, surface.seed,
-            sd=ledger.score_sd, cost_s=costs.own_s,
+            folder / "study.db", planned.space, evaluation.tried, surface.seed,
+            sd=evaluation.score_sd, cost_s=costs.own_s,
         )  # fmt: skip
-        study = Study(store, planned.space, planned.baselines, bench, ledger, costs, search, budget,
-                      lambda _: None, WinnerClass.REDUCED_PRECISION)  # fmt: skip
+        study = Study(store, planned.space, planned.baselines, bench, evaluation, costs, search,
+                      budget, lambda _: None, WinnerClass.REDUCED_PRECISION)  # fmt: skip
         Planner(study).run([measure_baselines, explore, race, minimise, confirm])
         return make_claims(study).claim(WinnerClass.REDUCED_PRECISION).configuration
 

@@ -291,7 +291,7 @@ def test_loadgen_is_asked_where_its_run_fits_and_only_about_what_it_can_tell(
     in_rounds: InRounds,
 ) -> None:
     """A tenth of 1000 s holds 50 requests at half of one a second: too few for a p99."""
-    in_rounds.ledger.objective = msgspec.structs.replace(Objective.of("rate_within"), slo=SLO)
+    in_rounds.evaluation.objective = msgspec.structs.replace(Objective.of("rate_within"), slo=SLO)
     step = LoadgenRun(BASELINE, 0.5)
     needed_s = LAUNCH_S + 100.0
     in_rounds.budget = Budget(1000.0, 1000.0 - needed_s + 1, clock=VirtualClock())

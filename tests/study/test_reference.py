@@ -21,9 +21,10 @@ def test_a_reference_of_an_earlier_version_is_made_again_and_that_is_said(tmp_pa
     ref, card = find_model("fake", MODELS)
     with Store(tmp_path) as store:
         store.add(StudyOpened("of this study", {}, "now", "0"))
-        ledger = SimpleNamespace(stand_in=None)
+        evaluation = SimpleNamespace(stand_in=None)
         study = cast(
-            Any, SimpleNamespace(store=store, notes=Notes(store, lambda _: None), ledger=ledger)
+            Any,
+            SimpleNamespace(store=store, notes=Notes(store, lambda _: None), evaluation=evaluation),
         )
         np.savez(store.reference_path, np.zeros((32, 32), np.float32))
         for _ in range(2):  # as a resumed study does, each time

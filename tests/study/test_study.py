@@ -56,7 +56,7 @@ def told(store: Store) -> list[tuple[Configuration, str, tuple[int, ...]]]:
 
 def tell(study: Study, record: LaunchRecord) -> TrialNoted:
     """Have a study told of a launch, and return what it noted."""
-    study.ledger.refresh()
+    study.evaluation.refresh()
     proposal = study.search.enter(record.request.configuration, "script")
     study.tell(proposal, record)
     return study.store.all(TrialNoted)[-1]
@@ -109,10 +109,12 @@ def test_what_lies_beyond_a_bound_is_measured_and_the_search_keeps_away(
     add(store, DEFAULT, Purpose.BASELINE, memory_bytes=GIB)
     study = new_study(store, tmp_path, 1000.0)
     bound = Bound("memory", 2 * GIB, "--max-memory 2G")
-    study.ledger.objective = msgspec.structs.replace(study.ledger.objective, bounds=(bound,))
+    study.evaluation.objective = msgspec.structs.replace(
+        study.evaluation.objective, bounds=(bound,)
+    )
     found = tell(study, add(store, FASTER, memory_bytes=4 * GIB))
     assert found.ending.outcome is Outcome.MEASURED
-    assert study.ledger.tried()[FASTER] is None
+    assert study.evaluation.tried()[FASTER] is None
     with study_in(tmp_path / "study.db") as (name, storage):
         (trial,) = storage.get_all_trials(storage.get_study_id_from_name(name))
     assert (trial.user_attrs["outcome"], trial.value) == (Outcome.OVER_BOUND, None)

@@ -69,7 +69,7 @@ def study_of(
 
 
 def guessed(study: Study) -> list[Configuration]:
-    return [t.configuration for t in study.ledger.trials() if t.source == TRANSFERRED]
+    return [t.configuration for t in study.evaluation.trials() if t.source == TRANSFERRED]
 
 
 def test_the_best_of_each_class_is_tried_and_no_baseline(store: Store, tmp_path: Path) -> None:

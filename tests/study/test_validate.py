@@ -9,7 +9,7 @@ import pytest
 import tuner.study.validate
 from tests.study.loadgen_words import STOLEN, said
 from tests.study.studies import new_study
-from tuner.findings.serving import too_slow
+from tuner.analysis.serving import too_slow
 from tuner.measurement.confirmation import LOOKS
 from tuner.record.configuration import Configuration
 from tuner.record.journal import (
@@ -125,7 +125,7 @@ def test_what_there_is_no_time_for_is_not_asked_and_the_next_is(study: Study) ->
 
 def test_nobody_asks_about_rates_where_there_is_no_bound(study: Study) -> None:
     study.store.add(ValidationNoted(WINNER, said("too_slow")))
-    study.ledger.objective = THROUGHPUT
+    study.evaluation.objective = THROUGHPUT
     assert asked_about(validate(study, [WINNER])) == []
     assert asked_about(validate_further(study, [WINNER])) == []
 
@@ -167,7 +167,7 @@ def test_the_lower_bounds_of_the_winners_and_the_defaults_rates_are_asked_about_
     study: Study,
 ) -> None:
     confirmed(study.store, {DEFAULT: 50.0, WINNER: 80.0})
-    study.ledger.refresh()
+    study.evaluation.refresh()
     rates = {c: make_claims(study).rounds.value(c) for c in (WINNER, DEFAULT)}
     lows = {c: value.low for c, value in rates.items() if value is not None}
     first = asked_about(validate(study, [WINNER]), said("valid", lows[WINNER]), NoTime())
@@ -185,7 +185,7 @@ def test_loadgen_speaks_before_anything_is_explained_and_again_with_what_is_left
         study.store.add(FinalistNamed(Phase.MINIMISE, winner_class, WINNER))
     study.store.add(ArmsChosen((WINNER,), None, at_reference=False, looks=LOOKS))
     confirmed(study.store, {DEFAULT: 50.0, WINNER: 80.0})
-    study.ledger.refresh()
+    study.evaluation.refresh()
     asked: list[tuple[Configuration, float] | str] = []
     answer: object = None
     steps = explain(study)

@@ -8,11 +8,11 @@ import msgspec
 
 from tuner.app.plan import Plan
 from tuner.galleries import GUIDELINES
+from tuner.guidelines import calibration
+from tuner.guidelines.combining import best_combination, may_gain
+from tuner.guidelines.facts import HOST, HOST_FACTS, facts_of, host_in_words
+from tuner.guidelines.predict import SURE, foretold, known_by_itself, known_of, settable
 from tuner.host.identity import Host
-from tuner.insight import calibration
-from tuner.insight.combining import best_combination, may_gain
-from tuner.insight.facts import HOST, HOST_FACTS, facts_of, host_in_words
-from tuner.insight.predict import SURE, foretold, known_by_itself, known_of, settable
 from tuner.output.guidelines import (
     fact_in_words,
     measured_elsewhere,

@@ -19,10 +19,10 @@ from tuner.deploy.launch_judge import LaunchJudge, Target, misspelt_in
 from tuner.deploy.launched import Assignment, LaunchFile, NotUnderstood, Scope
 from tuner.deploy.lint_finding import Kind, LintFinding, Severity, Why
 from tuner.errors import UsageError
+from tuner.guidelines.facts import facts_of, host_in_words
+from tuner.guidelines.predict import known_of, settable
 from tuner.host.environment import is_tuning_variable
 from tuner.host.identity import Host, probe
-from tuner.insight.facts import facts_of, host_in_words
-from tuner.insight.predict import known_of, settable
 from tuner.output.guidelines import sentence
 from tuner.record.configuration import Configuration
 from tuner.record.events import Listener

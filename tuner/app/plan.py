@@ -25,8 +25,8 @@ from tuner.app.request import Request, callers_of, check_request, given_in, obje
 from tuner.errors import UsageError
 from tuner.frameworks import FRAMEWORKS, OFFERED
 from tuner.galleries import MODELS
+from tuner.guidelines.prior import as_earlier
 from tuner.host.identity import Host, fingerprint
-from tuner.insight.prior import as_earlier
 from tuner.launchers.asking import Deadline
 from tuner.launchers.describe import describe_model, find_model, find_program, find_service
 from tuner.launchers.testbed import THIS_HOST, Testbed

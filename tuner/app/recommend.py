@@ -7,11 +7,11 @@ from pathlib import Path
 
 import msgspec
 
+from tuner.analysis.recommendation import placement_of, portable, setting_of
 from tuner.app.advice import Advised, Adviser
 from tuner.app.plan import Plan, plan
 from tuner.app.request import Request, check_request
 from tuner.errors import StudyConflict, UsageError
-from tuner.findings.recommendation import placement_of, portable, setting_of
 from tuner.galleries import GUIDELINES
 from tuner.host.identity import Host, probe
 from tuner.launchers.testbed import THIS_HOST, Testbed

@@ -26,8 +26,8 @@ from tuner.search.transfer import Earlier
 from tuner.space.as_run import change, named, removal
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.costs import Budget, Costs
+from tuner.study.evaluation import Evaluation
 from tuner.study.latency_bound import fix_bound
-from tuner.study.ledger import Ledger
 from tuner.study.study import Study
 from tuner.version import __version__
 
@@ -46,9 +46,9 @@ def study_of(
     batch_knob = plan.space.by_id[BATCH]
     reference = plan.workload.card.reference_batch
     batches = tuple(sorted({int(b) for b in (*batch_knob.choices, reference)}))
-    ledger = Ledger(store, reference, batches, plan.objective, plan.stand_in())
+    evaluation = Evaluation(store, reference, batches, plan.objective, plan.stand_in())
     confirming = replication(CONFIRM, plan.workload.card)
-    costs = Costs(store, ledger, confirming, plan.least_launch_s())
+    costs = Costs(store, evaluation, confirming, plan.least_launch_s())
     bench = bench_on(
         testbed,
         store,
@@ -61,19 +61,19 @@ def study_of(
         seed=request.seed,
         seconds_left=budget.left_s,
         waiting_s=WAITING_SHARE * budget.total_s,
-        search_ratio=ledger.ratio_after,
+        search_ratio=evaluation.ratio_after,
     )
     search = Search(
         plan.folder / "study.db",
         plan.space,
-        ledger.tried,
+        evaluation.tried,
         request.seed,
-        ledger.trials(),
+        evaluation.trials(),
         [
             Earlier(n.name, dict(zip(n.configurations, n.log_ratios, strict=True)))
             for n in store.all(EarlierNoted)
         ],
-        sd=ledger.score_sd,
+        sd=evaluation.score_sd,
         cost_s=costs.own_s,
     )
     is_reduced = request.restrictions.numerics == "reduced"
@@ -82,7 +82,7 @@ def study_of(
         plan.space,
         plan.baselines,
         bench,
-        ledger,
+        evaluation,
         costs,
         search,
         budget,

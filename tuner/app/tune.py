@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 from threadpoolctl import threadpool_limits
 
+from tuner.analysis.assemble import Context, assemble
+from tuner.analysis.recommendation import recommendations
 from tuner.app.grants import (
     Account,
     Shares,
@@ -31,8 +33,6 @@ from tuner.app.study_setup import (
     with_noted_bound,
 )
 from tuner.errors import NothingMeasured, TuneError, UsageError
-from tuner.findings.assemble import Context, assemble
-from tuner.findings.recommendation import recommendations
 from tuner.host.identity import Host, probe
 from tuner.launchers.asking import Deadline
 from tuner.launchers.testbed import THIS_HOST, Testbed

@@ -13,7 +13,7 @@ from rich.text import Text
 from tuner.app.study_setup import now
 from tuner.cli.printable import printable
 from tuner.cli.tables import wide_console
-from tuner.insight.studies import make_guidelines, read_recordings
+from tuner.guidelines.studies import make_guidelines, read_recordings
 from tuner.output.guidelines import Part, Shown, parts_of, write_guidelines
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from tuner.insight.predict import WITH
-from tuner.insight.rules import LEAST_FAMILIES, MANY_HOSTS
+from tuner.guidelines.predict import WITH
+from tuner.guidelines.rules import LEAST_FAMILIES, MANY_HOSTS
 from tuner.output.figures.chart import Chart
 from tuner.output.figures.rules import forest
 from tuner.output.report import write_page

@@ -140,7 +140,7 @@ class WinnerSection(msgspec.Struct, frozen=True):
     """Share of the slices behind the verdict that something else disturbed."""
     call: Latency | None = None
     """Seconds of a call at the winner's batch, over all of its instances; how slices are pooled:
-    tuner/findings/launches.py."""
+    tuner/analysis/launches.py."""
     profile: OperatorProfile | None = None
     """Of one instance, where there are several."""
     value: Interval | None = None

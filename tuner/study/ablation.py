@@ -21,7 +21,8 @@ from tuner.record.configuration import Configuration
 from tuner.record.objective import Cost
 from tuner.space.catalogue import allowed_in, describe, is_default, narrowest_class
 from tuner.space.knobs_of.launch import BATCH, INSTANCES
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
+from tuner.study.leaders import known_score
 from tuner.study.resource_costs import Increase, ResourceCost
 from tuner.study.rounds import Loss, LossInRounds
 from tuner.study.study import Study
@@ -39,14 +40,14 @@ def tolerance(study: Study) -> float:
     """Return the worth that may be lost with a setting that is removed."""
     if study.is_long:
         return _TOLERANCE_LONG
-    return min(_TOLERANCE_MOST, study.ledger.floor())
+    return min(_TOLERANCE_MOST, study.evaluation.floor)
 
 
-def score_loss(ledger: Ledger, full: Configuration, shorter: Configuration) -> float | None:
+def score_loss(evaluation: Evaluation, full: Configuration, shorter: Configuration) -> float | None:
     """Return the worth that is lost without some settings; None if not known, or it failed."""
     # the full one's own score is asked for each time: drift is estimated anew after each launch
-    score, full_score = ledger.score(shorter), ledger.score(full)
-    if score is None or full_score is None or ledger.eligible.has_failed(shorter):
+    score, full_score = evaluation.score(shorter), evaluation.score(full)
+    if score is None or full_score is None or evaluation.row(shorter).has_failed:
         return None
     return full_score - score
 
@@ -75,7 +76,7 @@ def costly_settings(study: Study, configuration: Configuration) -> dict[str, Cos
     is left without is not in question: the confirmation compares these two.
     """
     shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
-    resource_costs = study.ledger.resource_costs
+    resource_costs = study.evaluation.resource_costs
     if configuration not in resource_costs or not shorter:
         return {}
     estimated: dict[str, dict[Cost, float]] = {}
@@ -126,7 +127,7 @@ def _estimated_increases(
 
     A call takes longer by as much as there are more instances, less what the rate gains.
     """
-    resource_costs, search = study.ledger.resource_costs, study.search
+    resource_costs, search = study.evaluation.resource_costs, study.search
     memory = {c: cost.memory for c, cost in resource_costs.items() if cost.memory is not None}
     of_memory = search.effects(full, memory) if memory else {}
     gains = search.gains(full)
@@ -156,7 +157,7 @@ def is_necessary(
         in_rounds = loss.difference.interval(2 * ALPHA).low > math.exp(tolerance(study))
         if in_rounds or loss.is_paired:
             return in_rounds
-    is_repeated = study.ledger.n_launches(full) > 1 or is_default(full)
+    is_repeated = study.evaluation.n_launches(full) > 1 or is_default(full)
     return is_repeated and seems_necessary(study, full, shorter)
 
 
@@ -173,7 +174,7 @@ def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -
     counts as well.
     """
     excess = _excess_loss(study, full, shorter)
-    return excess >= ONE_SIDED * study.ledger.noise(shorter, full)
+    return excess >= ONE_SIDED * study.evaluation.noise(shorter, full)
 
 
 def _excess_loss(study: Study, full: Configuration, shorter: Configuration) -> float:
@@ -183,7 +184,7 @@ def _excess_loss(study: Study, full: Configuration, shorter: Configuration) -> f
     """
     if _fails_without(study, shorter):
         return math.inf
-    full_score, score = study.ledger.score(full), study.ledger.known_score(shorter)
+    full_score, score = study.evaluation.score(full), known_score(study.evaluation, shorter)
     if full_score is None or score is None:
         return -math.inf
     return full_score - score - tolerance(study)
@@ -191,8 +192,8 @@ def _excess_loss(study: Study, full: Configuration, shorter: Configuration) -> f
 
 def _fails_without(study: Study, shorter: Configuration) -> bool:
     """Tell whether nothing works without some settings, or what does is out of the question."""
-    ledger = study.ledger
-    return ledger.eligible.has_failed(shorter) or bool(ledger.eligible.refusal(shorter))
+    evaluation = study.evaluation
+    return evaluation.row(shorter).has_failed or bool(evaluation.row(shorter).ship_fault)
 
 
 def unjustified_costs(
@@ -272,32 +273,35 @@ def _pays(study: Study, configuration: Configuration, knob: str, costly: CostlyS
     Over the best of its class that was measured without the setting and is less costly: that is
     what would ship in its place. By more than noise.
     """
-    ledger, value = study.ledger, configuration.get(knob)
-    winner_class, score = narrowest_class(configuration), ledger.score(configuration)
-    resource_cost, resource_costs = ledger.resource_costs.get(configuration), ledger.resource_costs
+    evaluation, value = study.evaluation, configuration.get(knob)
+    winner_class, score = narrowest_class(configuration), evaluation.score(configuration)
+    resource_cost, resource_costs = (
+        evaluation.resource_costs.get(configuration),
+        evaluation.resource_costs,
+    )
     others = {
         c: found
-        for c in ledger.tried()
-        if c.get(knob) != value and allowed_in(winner_class, c) and ledger.eligible.may_win(c)
+        for c in evaluation.tried()
+        if c.get(knob) != value and allowed_in(winner_class, c) and evaluation.may_win(c)
         if resource_cost is not None
         and c in resource_costs
         and max(resource_cost.increases_over(resource_costs[c]).values(), default=0) > 0
-        if (found := ledger.score(c)) is not None
+        if (found := evaluation.score(c)) is not None
     }
     if score is None or not others:
         return False
     best = max(others, key=others.__getitem__)
-    margin = ONE_SIDED * ledger.noise(best, configuration)
+    margin = ONE_SIDED * evaluation.noise(best, configuration)
     return score - others[best] > costly.log_ratio + margin
 
 
 def _default_at(study: Study, configuration: Configuration) -> Configuration:
     """Return the default at the batch of a configuration."""
-    batch = int(configuration.get(BATCH) or study.ledger.reference_batch)
-    return study.ledger.at_batch(Configuration(), batch)
+    batch = int(configuration.get(BATCH) or study.evaluation.reference_batch)
+    return study.evaluation.at_batch(Configuration(), batch)
 
 
 def is_unmeasured(study: Study, configuration: Configuration) -> bool:
     """Tell whether a configuration neither has a score nor is known to fail."""
-    is_known = study.ledger.known_score(configuration) is not None
-    return not is_known and not study.ledger.eligible.has_failed(configuration)
+    is_known = known_score(study.evaluation, configuration) is not None
+    return not is_known and not study.evaluation.row(configuration).has_failed

@@ -18,8 +18,8 @@ from tuner.space.catalogue import narrowest_class
 from tuner.space.knobs_of.launch import BATCH
 from tuner.study.compared import configuration_as_run
 from tuner.study.early import early_verdict
+from tuner.study.evaluation import Evaluation
 from tuner.study.explore import try_combinations
-from tuner.study.ledger import Ledger
 from tuner.study.steps import Aim, Launches, NoTime, Outlook, Steps, ask
 from tuner.study.study import Study
 from tuner.study.transferred import try_transferred
@@ -47,30 +47,32 @@ def measure_baselines(study: Study) -> Steps[None]:
     chosen = to_measure(study.baselines)
     study.notes.enter(Phase.BASELINES, f"the default and {len(chosen)} distinct baselines")
     study.start_pacer()
-    best, ledger = (yield from _measure_default(study)), study.ledger
+    best, evaluation = (yield from _measure_default(study)), study.evaluation
     if not study.store.n_extensions:
         yield from ask(Outlook(len(chosen)))
     first = _batch_to_begin_with(study, best)
     chosen = yield from try_transferred(study, chosen, first)
     yield from early_verdict(study)
     chosen = sorted(chosen, key=lambda b: b.configuration != own)
-    at_first = [(ledger.at_batch(b.configuration, first), b.name) for b in chosen]
+    at_first = [(evaluation.at_batch(b.configuration, first), b.name) for b in chosen]
     # profiles list first what gains most as a rule: what unites these comes before the rest
     half = (len(at_first) + 1) // 2
     yield from _measure(study, at_first[:half])
     yield from try_combinations(study)
     yield from early_verdict(study)
     yield from _measure(study, at_first[half:])
-    leaders = _best_of_each_class(ledger, chosen, first)
+    leaders = _best_of_each_class(evaluation, chosen, first)
     leaders += [b for b in chosen if b.configuration == own and b not in leaders]
-    is_silent = ledger.default_is_silent
-    working = [b for b in ledger.batches if is_silent or not _fails_at(study, b)]
-    if chosen and len(working) < len(ledger.batches):
-        failing = ", ".join(str(b) for b in ledger.batches if b not in working)
+    is_silent = evaluation.default_is_silent
+    working = [b for b in evaluation.batches if is_silent or not _fails_at(study, b)]
+    if chosen and len(working) < len(evaluation.batches):
+        failing = ", ".join(str(b) for b in evaluation.batches if b not in working)
         study.notes.warn(f"the default fails at batch {failing}: no baseline was measured there")
-    at_others = [(ledger.at_batch(b.configuration, n), b.name) for b in leaders for n in working]
+    at_others = [
+        (evaluation.at_batch(b.configuration, n), b.name) for b in leaders for n in working
+    ]
     yield from _measure(study, at_others)
-    tried = ledger.tried()
+    tried = evaluation.tried()
     skipped = [name for c, name in at_first if c not in tried]
     elsewhere = {name for c, name in at_others if c not in tried}.difference(skipped)
     if elsewhere:  # those that no phase launches are told in the end (findings/warnings.py)
@@ -84,31 +86,31 @@ def _measure_default(study: Study) -> Steps[tuple[Configuration, float] | None]:
 
     Raises NothingMeasured if it cannot be measured.
     """
-    ledger = study.ledger
-    default = [(ledger.at_batch(Configuration(), b), "default") for b in ledger.batches]
+    evaluation = study.evaluation
+    default = [(evaluation.at_batch(Configuration(), b), "default") for b in evaluation.batches]
     yield from _measure(study, default)
-    best = ledger.leaders.default_at_best()
-    if ledger.default_is_silent:
+    best = evaluation.default_at_best()
+    if evaluation.default_is_silent:
         yield from _measure_stand_in(study)
     elif best is None:
-        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in ledger.trials())
+        reasons = Counter(f"{t.ending.outcome}: {t.ending.reason}" for t in evaluation.trials())
         raise NothingMeasured(
             "the default configuration cannot be measured: "
             + "; ".join(f"{count} x {reason}" for reason, count in reasons.most_common())
         )
-    if beyond := ledger.eligible.default_beyond():
+    if beyond := evaluation.default_exceeds:
         study.listen(Warned(f"the default itself lies beyond what is allowed ({beyond})"))
     _warn_of_a_late_default(study)
     return best
 
 
 def _best_of_each_class(
-    ledger: Ledger, baselines: Sequence[Baseline], batch: int
+    evaluation: Evaluation, baselines: Sequence[Baseline], batch: int
 ) -> list[Baseline]:
     """Return the baseline with the highest score at a batch, of each winner class."""
 
     def score(baseline: Baseline) -> float:
-        found = ledger.score(ledger.at_batch(baseline.configuration, batch))
+        found = evaluation.score(evaluation.at_batch(baseline.configuration, batch))
         return found if found is not None else -math.inf
 
     ranked = sorted(baselines, key=score, reverse=True)
@@ -120,7 +122,7 @@ def _best_of_each_class(
 
 def _measure_stand_in(study: Study) -> Steps[None]:
     """Measure what answers in the place of the default, and say what follows for the claims."""
-    stand_in = study.ledger.stand_in
+    stand_in = study.evaluation.stand_in
     assert stand_in is not None
     study.notes.warn(
         f"the default answers no request; {stand_in.label()} does. There is no speedup over what "
@@ -133,22 +135,22 @@ def _measure_stand_in(study: Study) -> Steps[None]:
 
 def _batch_to_begin_with(study: Study, best: tuple[Configuration, float] | None) -> int:
     """Return the smallest batch at which the default is not told apart from its best."""
-    ledger = study.ledger
+    evaluation = study.evaluation
     if best is None:
-        return ledger.reference_batch
+        return evaluation.reference_batch
     leader, score = best
-    for batch in sorted(ledger.batches):
-        default = ledger.at_batch(Configuration(), batch)
-        found = None if ledger.eligible.is_beyond(default) else ledger.score(default)
-        if found is not None and score - found < ONE_SIDED * ledger.noise(default, leader):
+    for batch in sorted(evaluation.batches):
+        default = evaluation.at_batch(Configuration(), batch)
+        found = None if evaluation.row(default).exceeds else evaluation.score(default)
+        if found is not None and score - found < ONE_SIDED * evaluation.noise(default, leader):
             return batch
-    return int(leader.get(BATCH) or ledger.reference_batch)
+    return int(leader.get(BATCH) or evaluation.reference_batch)
 
 
 def _warn_of_a_late_default(study: Study) -> None:
     """Say that requests take too long in the default although nobody is before them in line."""
-    slo = study.ledger.objective.slo
-    if slo is not None and study.ledger.default_is_late:
+    slo = study.evaluation.objective.slo
+    if slo is not None and study.evaluation.default_is_late:
         study.notes.warn(
             f"the default takes longer than {1000 * slo.seconds:.3g} ms ({slo.asked}) even for "
             "single requests: what keeps within it gets a rate, but no speedup, unless a larger "
@@ -157,7 +159,7 @@ def _warn_of_a_late_default(study: Study) -> None:
 
 
 def _fails_at(study: Study, batch: int) -> bool:
-    return study.ledger.eligible.has_failed(study.ledger.at_batch(Configuration(), batch))
+    return study.evaluation.row(study.evaluation.at_batch(Configuration(), batch)).has_failed
 
 
 def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> Steps[None]:
@@ -165,7 +167,7 @@ def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> Steps
 
     wanted: configurations, and who recommends them.
     """
-    tried = {trial.configuration for trial in study.ledger.trials()}
+    tried = {trial.configuration for trial in study.evaluation.trials()}
     sources = {c: source for c, source in dict(wanted).items() if c not in tried}
     waiting = list(sources)
     while waiting:

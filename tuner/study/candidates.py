@@ -11,15 +11,16 @@ from tuner.record.winner_class import WinnerClass
 from tuner.search.proposals import Belief
 from tuner.search.search import Search
 from tuner.space.catalogue import allowed_in
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
+from tuner.study.leaders import challenger
 
 
 class Candidates:
     """The candidates of the winner classes."""
 
-    def __init__(self, store: Store, ledger: Ledger, search: Search) -> None:
+    def __init__(self, store: Store, evaluation: Evaluation, search: Search) -> None:
         self._store = store
-        self._ledger = ledger
+        self._evaluation = evaluation
         self._search = search
         self._beliefs: dict[Configuration, Belief] = {}
         self._believed_at = (-1, -1)
@@ -44,11 +45,11 @@ class Candidates:
         """
 
         def may_be(c: Configuration) -> bool:
-            return allows(c) and not self._ledger.eligible.refusal(c)
+            return allows(c) and not self._evaluation.row(c).ship_fault
 
-        challenger = self._ledger.leaders.challenger(winner_class, may_be, self.believed())
-        default = self._ledger.leaders.default_at_best()
-        return challenger or (default[0] if default else Configuration())
+        best = challenger(self._evaluation, winner_class, may_be, self.believed())
+        default = self._evaluation.default_at_best()
+        return best or (default[0] if default else Configuration())
 
     def believed(self) -> dict[Configuration, float]:
         """Return what is believed of everything measured to its end (worths).
@@ -59,10 +60,10 @@ class Candidates:
 
     def beliefs(self) -> dict[Configuration, Belief]:
         """Return the same with by how much each may be off."""
-        now = self._ledger.version, len(self._ledger.trials())
+        now = self._evaluation.version, len(self._evaluation.trials())
         if now != self._believed_at:  # asked for many times between two launches
             self._believed_at = now
-            measured = list(self._ledger.leaders.measured(WinnerClass.REDUCED_PRECISION))
+            measured = list(self._evaluation.measured(WinnerClass.REDUCED_PRECISION))
             found = self._search.beliefs(measured) if measured else []
             self._beliefs = dict(zip(measured, found, strict=True))
         return self._beliefs

@@ -32,8 +32,15 @@ from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import allowed_in, is_default
 from tuner.study.claim import AHEAD, AHEAD_OF_EARLIER, ALONE, Claim, explain, of_misses, of_silence
-from tuner.study.leaders import MAX_LAG_SE
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
+from tuner.study.leaders import (
+    MAX_LAG_SE,
+    challenger,
+    known_score,
+    lag_of_best,
+    n_over_bounds,
+    n_tried,
+)
 from tuner.study.rounds import Loss, LossInRounds, Rounds, Worths
 
 _MANY = 10**6
@@ -54,7 +61,7 @@ class Claims:
     def __init__(
         self,
         store: Store,
-        ledger: Ledger,
+        evaluation: Evaluation,
         finalists: dict[WinnerClass, Configuration],
         chosen: ArmsChosen | None,
         n_rounds: int | None = None,
@@ -64,8 +71,8 @@ class Claims:
         why_unjustified: Callable[[Configuration, LossInRounds], str] = lambda _c, _loss: "",
         unmeasured: Callable[[WinnerClass], Sequence[str]] = lambda _: (),
     ) -> None:
-        self._ledger = ledger
-        self.objective = ledger.objective
+        self._evaluation = evaluation
+        self.objective = evaluation.objective
         self._why_unjustified = why_unjustified
         self._unmeasured = unmeasured
         self._finalists = finalists
@@ -115,16 +122,16 @@ class Claims:
         arms, table = self._table(self.rounds.worths)
         # batches that took part in different rounds: the machine may have drifted in between
         effects = dict(zip(arms, fit_rounds(table).effects, strict=True))
-        defaults = (self._ledger.at_batch(Configuration(), b) for b in self._ledger.batches)
+        defaults = (self._evaluation.at_batch(Configuration(), b) for b in self._evaluation.batches)
         known = {
             c: effect
             for c in defaults
-            if not self._ledger.eligible.over_bound(c)
+            if not self._evaluation.row(c).over_bound
             if (effect := effects.get(c)) is not None
         }
         if known:
             return max(known, key=known.__getitem__)
-        searched = self._ledger.leaders.default_at_best()
+        searched = self._evaluation.default_at_best()
         return searched[0] if searched else Configuration()
 
     def differences(self, configuration: Configuration) -> list[float]:
@@ -141,7 +148,7 @@ class Claims:
             took_part = [i for i, values in enumerate(rounds) if configuration in values]
             rounds = rounds[: took_part[-1] + 1] if took_part else []
         _, table = self._table(rounds)
-        return fit_rounds(table).noise or Noise(self._ledger.estimates.launch_sd, _MANY)
+        return fit_rounds(table).noise or Noise(self._evaluation.estimates.launch_sd, _MANY)
 
     @staticmethod
     def _table(rounds: Sequence[Worths]) -> tuple[list[Configuration], list[list[float | None]]]:
@@ -176,8 +183,8 @@ class Claims:
         allowed = [
             self.claim_of(winner_class, other)
             for other in among
-            if allowed_in(winner_class, other) and not self._ledger.unobservable(other)
-            if not self._ledger.eligible.refusal(other)
+            if allowed_in(winner_class, other) and not self._evaluation.row(other).unobservable
+            if not self._evaluation.row(other).ship_fault
         ]
         faster = [
             claim
@@ -216,12 +223,12 @@ class Claims:
         pairs = self.rounds.series(full).against(self.rounds.series(shorter))
         if len(pairs) >= FIRST_LOOK:
             return Loss(self._difference(full, pairs), is_paired=True)
-        own, default = self.differences(full), self._ledger.leaders.default_at_best()
-        score = self._ledger.known_score(shorter)
+        own, default = self.differences(full), self._evaluation.default_at_best()
+        score = known_score(self._evaluation, shorter)
         if len(own) < FIRST_LOOK or score is None or default is None:
             return None
         lead = self._difference(full, own)
-        error = math.hypot(lead.error, self._ledger.noise(shorter, default[0]))
+        error = math.hypot(lead.error, self._evaluation.noise(shorter, default[0]))
         loss = lead.mean - (score - default[1])
         return Loss(Difference(loss, error, lead.freedom), is_paired=False)
 
@@ -266,9 +273,9 @@ class Claims:
         if failures:
             reason = f"it failed in {failures} of {failures + n} rounds"
             return Claim(configuration, "ambiguous", reason, n)
-        if self._ledger.eligible.has_failed(configuration):
+        if self._evaluation.row(configuration).has_failed:
             return Claim(configuration, "ambiguous", "it failed when it was launched again", n)
-        if why := self._ledger.eligible.over_bound(configuration):
+        if why := self._evaluation.row(configuration).over_bound:
             return Claim(configuration, "ambiguous", why, n)
         if n < LOOKS[0]:
             reason = f"{n} of the {LOOKS[0]} rounds that a claim needs fitted into the budget"
@@ -281,7 +288,7 @@ class Claims:
         if verdict == "ambiguous" and is_too_noisy(floor, noise.launch_sd):
             reason = TOO_NOISY
         at_reference = self.rounds.series(
-            self._ledger.at_batch(configuration, self._ledger.reference_batch)
+            self._evaluation.at_batch(configuration, self._evaluation.reference_batch)
         )
         pairs = at_reference.against(self.rounds.series(Configuration()))
         gains = self.rounds.series(configuration).against(at_reference)
@@ -301,7 +308,7 @@ class Claims:
     def _of_misses(self, configuration: Configuration) -> Claim | None:
         """Say what holds where a server's bound was missed in a round; None where it was not."""
         met = self.rounds.n_met(configuration)
-        if self._ledger.default_is_silent:
+        if self._evaluation.default_is_silent:
             found = of_silence(configuration, met)
         else:
             found = of_misses(configuration, met, self.rounds.n_met(self.default))
@@ -327,25 +334,25 @@ class Claims:
 
     def _nothing_better(self, winner_class: WinnerClass, default: Configuration) -> Claim:
         """Say that the search found nothing; where it tried nothing, that this says nothing."""
-        n = self._ledger.leaders.n_tried(winner_class)
-        if n == 0 and (n_over := self._ledger.leaders.n_over_bounds(winner_class)):
+        n = n_tried(self._evaluation, winner_class)
+        if n == 0 and (n_over := n_over_bounds(self._evaluation, winner_class)):
             asked = ", ".join(bound.asked for bound in self.objective.bounds)
             reason = f"all of the {n_over} configurations tried exceed {asked}; the default stays"
             return Claim(default, "ambiguous", reason)
         if n == 0:
             reason = "nothing but the default was tried: no time, or the options rule it out"
-            if self._ledger.default_is_late:
+            if self._evaluation.default_is_late:
                 reason += "; even its single requests take longer than the latency bound"
             return Claim(default, "ambiguous", reason)
-        best = self._ledger.leaders.challenger(winner_class)
-        if best is not None and (refusal := self._ledger.eligible.refusal(best)):
+        best = challenger(self._evaluation, winner_class)
+        if best is not None and (refusal := self._evaluation.row(best).ship_fault):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {refusal}")
         if best is not None and (why := self.why_unjustified(best)):
             return Claim(default, "ambiguous", f"{self._presented(best)}, but {why}")
-        if best is not None and self._ledger.unobservable(best):
+        if best is not None and self._evaluation.row(best).unobservable:
             reason = f"{self._presented(best)}, which could not be proved"
             return Claim(default, "ambiguous", reason)
-        lag = self._ledger.leaders.lag(winner_class)
+        lag = lag_of_best(self._evaluation, winner_class)
         scatter = MAX_LAG_SE * math.sqrt(2) * self.noise.launch_sd
         tried = (
             "the one other configuration tried did not come"
@@ -374,7 +381,7 @@ class Claims:
 
     def _presented(self, challenger: Configuration) -> str:
         """Name a class's challenger; one that is behind the default is called no candidate."""
-        ratio = self._ledger.ratio(challenger)
+        ratio = self._evaluation.ratio(challenger)
         is_behind = ratio is not None and ratio < 1
         what = "configuration nearest to the default" if is_behind else "best candidate"
         return f"the {what} is {challenger.label()}"
@@ -382,7 +389,7 @@ class Claims:
     def _is_left_out(self, winner_class: WinnerClass) -> bool:
         finalist = self._finalists[winner_class]
         is_arm = is_default(finalist) or finalist in self.arms or bool(self.differences(finalist))
-        return not is_arm and self._ledger.eligible.may_win(finalist)
+        return not is_arm and self._evaluation.may_win(finalist)
 
     def open_arms(self) -> list[Configuration]:
         """Return the finalists about which nothing is decided yet."""
@@ -395,7 +402,7 @@ class Claims:
             dict.fromkeys(
                 claim.configuration
                 for claim in found
-                if self._ledger.eligible.may_win(claim.configuration)
+                if self._evaluation.may_win(claim.configuration)
                 if not self.rounds.n_failures(claim.configuration)
             )
         )

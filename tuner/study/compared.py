@@ -30,9 +30,9 @@ def as_run(study: Study) -> Configuration | None:
     bare = configuration_as_run(study)
     if bare is None:
         return None
-    ledger = study.ledger
-    at_batches = [ledger.at_batch(bare, batch) for batch in ledger.batches]
-    found = ledger.leaders.best([c for c in at_batches if ledger.eligible.may_win(c)])
+    evaluation = study.evaluation
+    at_batches = [evaluation.at_batch(bare, batch) for batch in evaluation.batches]
+    found = evaluation.best([c for c in at_batches if evaluation.may_win(c)])
     if found is None:
         return None
     finalists = {
@@ -61,8 +61,10 @@ def best_baseline(study: Study) -> Configuration | None:
         for b in study.baselines
         if b.is_applicable and not b.same_as and allowed_in(study.widest, b.configuration)
     ]
-    at_batches = [study.ledger.at_batch(c, batch) for c in bare for batch in study.ledger.batches]
-    found = study.ledger.leaders.best([c for c in at_batches if study.ledger.eligible.may_win(c)])
+    at_batches = [
+        study.evaluation.at_batch(c, batch) for c in bare for batch in study.evaluation.batches
+    ]
+    found = study.evaluation.best([c for c in at_batches if study.evaluation.may_win(c)])
     return _as_finalists(study, [found[0]])[0] if found else None
 
 
@@ -79,7 +81,7 @@ def _as_finalists(study: Study, baselines: Iterable[Configuration]) -> list[Conf
 def never_launched(study: Study) -> list[Baseline]:
     """Return the distinct baselines that were launched at no batch, by whatever phase."""
     launched = {r.request.configuration.without(BATCH) for r in study.store.launches.values()}
-    tried = {configuration.without(BATCH) for configuration in study.ledger.tried()}
+    tried = {configuration.without(BATCH) for configuration in study.evaluation.tried()}
     return [b for b in to_measure(study.baselines) if b.configuration not in launched | tried]
 
 
@@ -101,12 +103,12 @@ def baseline_name(study: Study, configuration: Configuration) -> str | None:
 
 def _best_baselines(study: Study) -> list[Configuration]:
     """Return the baselines to confirm, the best first; below 30 minutes only that one."""
-    best, ledger = best_baseline(study), study.ledger
+    best, evaluation = best_baseline(study), study.evaluation
     found = [] if best is None else [best]
     if study.is_long:
         at_their_best = [
-            ledger.leaders.best(
-                [ledger.at_batch(baseline.configuration, b) for b in ledger.batches]
+            evaluation.best(
+                [evaluation.at_batch(baseline.configuration, b) for b in evaluation.batches]
             )
             for baseline in to_measure(study.baselines)
         ]
@@ -124,24 +126,24 @@ def confirmation_arms(
     `at_reference`, what is tuned at another batch also at the reference batch: for the gain
     that is not the batch's.
     """
-    ledger = study.ledger
-    default = ledger.leaders.default_at_best()
+    evaluation = study.evaluation
+    default = evaluation.default_at_best()
     first = default[0] if default else Configuration()
     # a default that never answers would have every round wait for it
-    arms = [ledger.stand_in if ledger.default_is_silent and ledger.stand_in else first]
-    for batch in ledger.batches:
-        at_batch = ledger.at_batch(Configuration(), batch)
-        if ledger.eligible.over_bound(at_batch):
+    arms = [evaluation.stand_in if evaluation.default_is_silent and evaluation.stand_in else first]
+    for batch in evaluation.batches:
+        at_batch = evaluation.at_batch(Configuration(), batch)
+        if evaluation.row(at_batch).over_bound:
             continue
-        score = ledger.score(at_batch)
+        score = evaluation.score(at_batch)
         if default and score is not None and score > default[1] - _NEARLY_BEST:
             arms.append(at_batch)
     for candidate in candidates:
         if candidate is not None and not is_default(candidate):
             arms.append(candidate)
-            at_batch = ledger.at_batch(candidate, ledger.reference_batch)
+            at_batch = evaluation.at_batch(candidate, evaluation.reference_batch)
             if at_reference:
-                arms += [at_batch, *([] if ledger.default_is_silent else [Configuration()])]
+                arms += [at_batch, *([] if evaluation.default_is_silent else [Configuration()])]
     return list(dict.fromkeys(arms))
 
 

@@ -51,8 +51,8 @@ def confirm(study: Study) -> Steps[None]:
         last_look = max((look for look in LOOKS if look <= n), default=0)
         claims = make_claims(study, last_look)
         open_arms = claims.open_arms() if last_look else list(chosen.arms)
-        open_arms = [c for c in open_arms if c in chosen.arms and study.ledger.eligible.may_win(c)]
-        if not any(map(study.ledger.eligible.may_win, chosen.arms)):
+        open_arms = [c for c in open_arms if c in chosen.arms and study.evaluation.may_win(c)]
+        if not any(map(study.evaluation.may_win, chosen.arms)):
             reason = f"no arm was left after {n} rounds: {_why_none(study, chosen.arms)}"
         elif last_look and not open_arms:
             reason = f"{DECIDED} after {n} rounds"
@@ -79,7 +79,7 @@ def _is_settled(study: Study, claims: Claims, open_arms: Sequence[Configuration]
 
 
 def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
-    whys = (study.ledger.eligible.over_bound(arm) or "it failed" for arm in arms)
+    whys = (study.evaluation.row(arm).over_bound or "it failed" for arm in arms)
     return "; ".join(f"{arm.label()}: {why}" for arm, why in zip(arms, whys, strict=True))
 
 
@@ -131,7 +131,7 @@ def choose_arms(study: Study) -> Steps[ArmsChosen]:
     assert not isinstance(found, NoTime)  # it takes none
     missing = [c for c in baselines if c not in found.arms]
     in_order = dict.fromkeys([*_surest_first(study, found.arms, finalists), *found.arms])
-    sound = tuple(filter(study.ledger.eligible.may_win, in_order))
+    sound = tuple(filter(study.evaluation.may_win, in_order))
     chosen = ArmsChosen(
         arms=sound,
         best_baseline=None if best in missing else best,
@@ -174,7 +174,7 @@ def _finalists(study: Study) -> dict[WinnerClass, Configuration]:
     return {
         winner_class: finalist
         for winner_class, finalist in study.candidates.finalists().items()
-        if not is_default(finalist) and study.ledger.eligible.may_win(finalist)
+        if not is_default(finalist) and study.evaluation.may_win(finalist)
     }
 
 
@@ -186,15 +186,15 @@ def _surest_first(
     That of their lead over the default in the search, in standard errors. The rounds are other
     launches, so that the order does not depend on what they show.
     """
-    ledger, among = study.ledger, [c for c in arms if c in finalists.values()]
-    default = ledger.leaders.default_at_best()
+    evaluation, among = study.evaluation, [c for c in arms if c in finalists.values()]
+    default = evaluation.default_at_best()
     if default is None:
         return among
     configuration, level = default
 
     def lead(finalist: Configuration) -> float:
-        score = ledger.score(finalist)
-        noise = ledger.noise(finalist, configuration)
+        score = evaluation.score(finalist)
+        noise = evaluation.noise(finalist, configuration)
         return -math.inf if score is None else (score - level) / noise
 
     return sorted(among, key=lead, reverse=True)

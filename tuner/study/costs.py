@@ -20,7 +20,7 @@ from tuner.record.outcome import Outcome
 from tuner.record.store import Store
 from tuner.record.winner_class import WinnerClass
 from tuner.space.catalogue import compiles, narrowest_class
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
 
 _UNKNOWN_S = 30.0
 """Seconds of a launch, before any was measured."""
@@ -75,14 +75,14 @@ class Costs:
     def __init__(
         self,
         store: Store,
-        ledger: Ledger,
+        evaluation: Evaluation,
         confirming: Replication = CONFIRM,
         least_launch_s: float = 0.0,
     ) -> None:
         """confirming: how often a confirming launch is sliced. least_launch_s: of the default."""
         self.least_launch_s = least_launch_s
         self._launches = store.launches
-        self._ledger = ledger
+        self._evaluation = evaluation
         self._confirming = confirming
         self._version = -1
         self._overheads_s: list[float] = []
@@ -118,7 +118,7 @@ class Costs:
         self._refresh()
         slices = [s for r in self._ended.get(configuration, []) for s in r.slices]
         n_calls = sum(s.calls for s in slices) / max(1, len(slices))
-        return math.ceil(self._ledger.objective.least_calls / n_calls) if n_calls else 0
+        return math.ceil(self._evaluation.objective.least_calls / n_calls) if n_calls else 0
 
     def slice_s(self, configuration: Configuration) -> float:
         """Return the seconds of a slice with its discarded call, in an earlier launch; 1 if none.
@@ -131,9 +131,9 @@ class Costs:
 
     def _refresh(self) -> None:
         """Sort the launches whose seconds are known and say what a launch costs: no pacer."""
-        if self._ledger.version == self._version:
+        if self._evaluation.version == self._version:
             return
-        self._version = self._ledger.version
+        self._version = self._evaluation.version
         self._ended: dict[Configuration, list[LaunchRecord]] = defaultdict(list)
         of_kind: dict[tuple[WinnerClass, bool], list[float]] = defaultdict(list)
         compiling: dict[bool, list[float]] = defaultdict(list)
@@ -185,10 +185,12 @@ class Costs:
         fixed_s = _unsliced_s(shortest)
         needed = self._confirming.least
         if not minimal:
-            wanted = n_needed(self._confirming, self._ledger.estimates.scatter, fixed_s, slice_s)
+            wanted = n_needed(
+                self._confirming, self._evaluation.estimates.scatter, fixed_s, slice_s
+            )
             needed = min(_RECKONED, wanted)
         needed = max(needed, least, self._passes_for_calls(configuration))
-        arriving_s = trials_s(shortest, self._ledger.objective, minimal=minimal)
+        arriving_s = trials_s(shortest, self._evaluation.objective, minimal=minimal)
         return fixed_s + (arriving_s or needed * slice_s)
 
     def unsliced_s(self, configuration: Configuration) -> float:

@@ -32,7 +32,7 @@ def open_in_extension(study: Study) -> tuple[Claims, list[Configuration]]:
     found = [
         c
         for winner_class, c in finalists.items()
-        if not is_default(c) and study.ledger.eligible.may_win(c)
+        if not is_default(c) and study.evaluation.may_win(c)
         if winner_class not in before or before[winner_class].configuration != c
     ]
     return claims_by(study, finalists, None, before, None), list(dict.fromkeys(found))
@@ -80,7 +80,7 @@ def _difference(study: Study, claims: Claims, arm: Configuration) -> Difference 
     if n > 1:
         found = difference(differences, claims.noise)
         return Difference(found.mean, found.error * math.sqrt(n), found.freedom)
-    ratio = study.ledger.ratio(arm)
+    ratio = study.evaluation.ratio(arm)
     if ratio is None:
         return None
     return Difference(math.log(ratio), math.sqrt(2) * claims.noise.launch_sd, claims.noise.freedom)

@@ -49,17 +49,19 @@ def _clear_leader(study: Study) -> Configuration | None:
 
     Its lead, less its standard error, must be what an interval at that look is expected to take.
     """
-    ledger = study.ledger
-    default = ledger.leaders.default_at_best()
-    if default is None or ledger.objective.slo is not None or study.preference.bears_neighbours:
+    evaluation = study.evaluation
+    default = evaluation.default_at_best()
+    if default is None or evaluation.objective.slo is not None or study.preference.bears_neighbours:
         return None  # a server's rate, or what a neighbour leaves, takes longer rounds
     leader = study.candidates.candidate(
         WinnerClass.REDUCED_PRECISION,
-        lambda c: not (is_default(c) or unjustified_costs(study, c) or ledger.unobservable(c)),
+        lambda c: (
+            not (is_default(c) or unjustified_costs(study, c) or evaluation.row(c).unobservable)
+        ),
     )
-    score = ledger.score(leader)
+    score = evaluation.score(leader)
     if score is None or is_default(leader):
         return None
-    lead = score - default[1] - ledger.noise(leader, default[0])
-    width = expected_half_width(ledger.estimates.launch_sd, FIRST_LOOK, 1, EARLY_ALPHA)
+    lead = score - default[1] - evaluation.noise(leader, default[0])
+    width = expected_half_width(evaluation.estimates.launch_sd, FIRST_LOOK, 1, EARLY_ALPHA)
     return leader if lead > width else None

@@ -73,7 +73,7 @@ def try_combinations(study: Study) -> Steps[None]:
     What two recommendations gain by together is worth more than another recommendation. Once in a
     study: the search goes on with the rest.
     """
-    if any(trial.source == UNION for trial in study.ledger.trials()):
+    if any(trial.source == UNION for trial in study.evaluation.trials()):
         return
     for winner_class in study.turns:
         for _ in range(_FIRST_UNIONS):
@@ -140,9 +140,9 @@ def _prove_leader(study: Study, winner_class: WinnerClass) -> Steps[None]:
     """
     beliefs = study.candidates.beliefs()
     leader = study.candidates.leader(winner_class)
-    if leader not in beliefs or study.ledger.n_launches(leader) >= PROVED:
+    if leader not in beliefs or study.evaluation.n_launches(leader) >= PROVED:
         return
     others = [b.mean for c, b in beliefs.items() if c != leader and allowed_in(winner_class, c)]
     lead = beliefs[leader].mean - max(others, default=-math.inf)
-    if lead < _CLEARLY * study.ledger.score_sd(leader):
+    if lead < _CLEARLY * study.evaluation.score_sd(leader):
         yield from ask(Launch(leader, Purpose.RACE, Aim.SEARCH))

@@ -194,16 +194,16 @@ class Forecast:
 
     def _leads_are_clear(self) -> bool:
         """Tell whether a first look should find every finalist faster than the default."""
-        ledger = self._study.ledger
-        default = ledger.leaders.default_at_best()
+        evaluation = self._study.evaluation
+        default = evaluation.default_at_best()
         finalists = [c for c in self._study.candidates.finalists().values() if not is_default(c)]
         if default is None or not finalists:
             return False
-        sd, n_arms = ledger.estimates.launch_sd, len(set(finalists))
+        sd, n_arms = evaluation.estimates.launch_sd, len(set(finalists))
         half_width = expected_half_width(sd, FIRST_LOOK, n_arms)
         return all(
-            (score := ledger.score(c)) is not None
-            and score - default[1] > half_width + ONE_SIDED * ledger.noise(c, default[0])
+            (score := evaluation.score(c)) is not None
+            and score - default[1] > half_width + ONE_SIDED * evaluation.noise(c, default[0])
             for c in finalists
         )
 
@@ -222,9 +222,9 @@ class Forecast:
         # in a fixed order: sums of the same seconds in another one differ in their last digits
         finalists = dict.fromkeys(study.candidates.finalists().values())
         shorter = dict.fromkeys(c for f in finalists for c in study.removals(f).values())
-        cost_s, ledger = self.costs.launch_s, study.ledger
-        one_by_one = [cost_s(c) for c in shorter if ledger.score(c) is None]
-        again = [cost_s(f) for f in finalists if ledger.n_launches(f) == 1]
+        cost_s, evaluation = self.costs.launch_s, study.evaluation
+        one_by_one = [cost_s(c) for c in shorter if evaluation.score(c) is None]
+        again = [cost_s(f) for f in finalists if evaluation.n_launches(f) == 1]
         at_once = [cost_s(f) for f in finalists if len(f.settings) > 1]
         return SAFETY * sum(one_by_one + again + at_once)
 
@@ -250,7 +250,7 @@ class Forecast:
 
     def loadgen_s(self, rate: float) -> float:
         """Return the seconds in which LoadGen may send so many requests a second."""
-        slo = self._study.ledger.objective.slo
+        slo = self._study.evaluation.objective.slo
         assert slo is not None
         enough_s = LOADGEN_ENOUGH * slo.least_requests / rate
         return max(_LOADGEN_LEAST_S, min(LOADGEN_S, _LOADGEN_SHARE * self._total_s, enough_s))
@@ -260,12 +260,12 @@ class Forecast:
         study = self._study
         if not has_loadgen_to_ask(study) or not is_installed():
             return 0.0
-        default = study.ledger.leaders.default_at_best()
+        default = study.evaluation.default_at_best()
         asked = [study.candidates.finalists()[study.widest]]
-        if default is not None and not study.ledger.default_is_late:
+        if default is not None and not study.evaluation.default_is_late:
             asked.append(default[0])
-        scores = [(c, study.ledger.score(c)) for c in dict.fromkeys(asked)]
-        value = study.ledger.objective.value
+        scores = [(c, study.evaluation.score(c)) for c in dict.fromkeys(asked)]
+        value = study.evaluation.objective.value
         known = [(c, value(score)) for c, score in scores if score is not None]
         costs_s = [self.costs.unsliced_s(c) + self.loadgen_s(rate) for c, rate in known]
         return SAFETY * sum(costs_s)
@@ -288,7 +288,7 @@ def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> Non
         n_rounds, n_arms = FIRST_LOOK, 1
         if study.budget.left_s() < _look_s(forecast, _FEWEST_ARMS):
             return
-    n_rounds, launch_sd = min(n_rounds, _ENOUGH_ROUNDS), study.ledger.estimates.launch_sd
+    n_rounds, launch_sd = min(n_rounds, _ENOUGH_ROUNDS), study.evaluation.estimates.launch_sd
     gain = decidable_gain(launch_sd, n_rounds, n_arms)
     study.listen(GainsAhead(math.expm1(gain), n_rounds, launch_sd))
 
@@ -306,7 +306,7 @@ def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) 
     left_s = max(0.0, study.budget.left_s())
     looking_s = _look_s(forecast, 1 + len(study.turns) + min(1, n_baselines))
     n_leading = min(n_baselines, len(study.turns))
-    n_before = n_baselines + n_leading * (len(study.ledger.batches) - 1)
+    n_before = n_baselines + n_leading * (len(study.evaluation.batches) - 1)
     validating_s = 2 * forecast.validating_s()
     wanted_s = looking_s + validating_s + (n_before + _PROPOSALS + _REMOVALS) * launch_s
     if left_s >= wanted_s:

@@ -18,7 +18,7 @@ def has_loadgen_to_ask(study: Study) -> bool:
 
     Its requests arrive at random, and it knows no HTTP.
     """
-    slo = study.ledger.objective.slo
+    slo = study.evaluation.objective.slo
     return slo is not None and slo.trace is None and study.bench.form != SERVICE
 
 
@@ -26,7 +26,7 @@ def ask_loadgen(
     study: Study, configuration: Configuration, rate: float, duration_s: float
 ) -> Validation:
     """Have LoadGen send requests at a rate to a launch of its own; return what it says of them."""
-    slo = study.ledger.objective.slo
+    slo = study.evaluation.objective.slo
     assert slo is not None
     if duration_s * rate < slo.least_requests:
         fault = (

@@ -23,7 +23,8 @@ from tuner.study.ablation import (
     why_unjustified,
     without_costly,
 )
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
+from tuner.study.leaders import beats_default
 from tuner.study.neighbours import is_fragile
 from tuner.study.settled import settled
 from tuner.study.steps import Aim, ArmsWanted, Launch, NoTime, Steps, TimeShare, ask
@@ -84,7 +85,7 @@ def minimise(study: Study) -> Steps[None]:
         if why and (yield from _rounds_may_prove(study, winner_class, shortest)):
             why = ""
         if why:
-            if study.ledger.leaders.beats_default(shortest):
+            if beats_default(study.evaluation, shortest):
                 study.notes.warn(f"{shortest.label()} is not recommended: {why}", is_passing=True)
             refused.append(winner_class)
             continue
@@ -96,7 +97,7 @@ def minimise(study: Study) -> Steps[None]:
             "to try without each setting (a winner may hold some that do nothing)"
         )
     reason = "minimal" if is_complete else "no time to try every removal"
-    if not any(study.ledger.leaders.beats_default(finalist) for finalist in finalists.values()):
+    if not any(beats_default(study.evaluation, finalist) for finalist in finalists.values()):
         reason = "nothing led in the search: there was nothing to take away"
     study.notes.done(Phase.MINIMISE, reason)
 
@@ -130,7 +131,7 @@ def _rounds_may_prove(
 
 def why_unseen(study: Study, configuration: Configuration) -> str:
     """Say which settings have an effect that nothing shows; empty if none."""
-    echoed = study.ledger.unobservable(configuration)
+    echoed = study.evaluation.row(configuration).unobservable
     shorter = study.removals(configuration)
     unseen = [k for k in shorter if k in echoed and is_unmeasured(study, shorter[k])]
     if not unseen:
@@ -147,7 +148,8 @@ def _stand_in(study: Study, winner_class: WinnerClass) -> Configuration:
     Of what the search tried, and of what is left of the other classes' finalists.
     """
     tried = study.candidates.candidate(
-        winner_class, lambda c: not study.ledger.unobservable(c) and not unjustified_costs(study, c)
+        winner_class,
+        lambda c: not study.evaluation.row(c).unobservable and not unjustified_costs(study, c),
     )
     left = [
         c
@@ -158,7 +160,7 @@ def _stand_in(study: Study, winner_class: WinnerClass) -> Configuration:
 
 
 def _worth(study: Study, configuration: Configuration) -> float:
-    score = study.ledger.score(configuration)
+    score = study.evaluation.score(configuration)
     return -math.inf if score is None else score
 
 
@@ -191,7 +193,7 @@ class _Reduction:
 
     def _drop_costly(self) -> Steps[None]:
         study, self.is_complete = self._study, True
-        if not study.ledger.leaders.beats_default(self._finalist):
+        if not beats_default(study.evaluation, self._finalist):
             return
         tried: set[str] = set()
         while open_ones := [k for k in costly_settings(study, self._finalist) if k not in tried]:
@@ -221,7 +223,7 @@ class _Reduction:
     def carry_out(self, share: TimeShare) -> Steps[tuple[Configuration, list[str]]]:
         """Return the shortest configuration that is as good, and what was removed."""
         self._share = share
-        if not self._study.ledger.leaders.beats_default(self._finalist):
+        if not beats_default(self._study.evaluation, self._finalist):
             return self._finalist, self._dropped  # confirmed to say that nothing is better
         away = yield from self._useless_at_once()
         losses: dict[str, float] = {}
@@ -289,10 +291,8 @@ class _Reduction:
         """
         study = self._study
         is_clear = yield from self._make_clear(shorter)
-        loss = score_loss(study.ledger, self._finalist, shorter)
-        if not study.ledger.eligible.may_win(shorter) or (
-            loss is not None and loss > tolerance(study)
-        ):
+        loss = score_loss(study.evaluation, self._finalist, shorter)
+        if not study.evaluation.may_win(shorter) or (loss is not None and loss > tolerance(study)):
             return None
         if loss is None or not is_clear:
             self.is_complete = False
@@ -301,7 +301,7 @@ class _Reduction:
 
     def _due(self, shorter: Configuration) -> Configuration | None:
         return launch_due(
-            self._study.ledger,
+            self._study.evaluation,
             self._finalist,
             shorter,
             tolerance(self._study),
@@ -314,14 +314,14 @@ class _Reduction:
         A setting that nothing can observe has to prove itself, and needs no second launch to go.
         """
         study, left = self._study, dict(shorter.settings)
-        echoed = study.ledger.unobservable(self._finalist)
+        echoed = study.evaluation.row(self._finalist).unobservable
         gains = study.search.gains(self._finalist)
         removed = [k for k, _ in self._finalist.settings if k not in left and k not in echoed]
         return sum(gains.get(knob, math.inf) for knob in removed) <= tolerance(study)
 
 
 def launch_due(
-    ledger: Ledger,
+    evaluation: Evaluation,
     full: Configuration,
     shorter: Configuration,
     tolerance: float,
@@ -333,18 +333,18 @@ def launch_due(
     tolerance: the worth that may be lost. is_expected: all trials together say that what is
     removed does no good; where they do not, one launch each may have been luck.
     """
-    if any(ledger.eligible.has_failed(c) for c in (shorter, full)):
+    if any(evaluation.row(c).has_failed for c in (shorter, full)):
         return None
-    loss = score_loss(ledger, full, shorter)
+    loss = score_loss(evaluation, full, shorter)
     if loss is None:
         return shorter
-    least = min((full, shorter), key=ledger.n_launches)
+    least = min((full, shorter), key=evaluation.n_launches)
     excess = loss - tolerance
     if excess <= 0:
-        is_clear = is_expected or ledger.n_launches(least) > 1
-    elif ledger.n_launches(full) == 1:
+        is_clear = is_expected or evaluation.n_launches(least) > 1
+    elif evaluation.n_launches(full) == 1:
         return full
     else:
-        margin = ONE_SIDED * ledger.noise(shorter, full)
-        is_clear = excess >= margin or ledger.n_launches(least) >= _MAX_LAUNCHES
+        margin = ONE_SIDED * evaluation.noise(shorter, full)
+        is_clear = excess >= margin or evaluation.n_launches(least) >= _MAX_LAUNCHES
     return None if is_clear else least

@@ -39,10 +39,10 @@ def is_fragile(study: Study, shorter: Configuration) -> Steps[bool]:
     """
     if not study.preference.bears_neighbours:
         return False
-    is_unseen = study.ledger.eligible.kept(shorter) is None
+    is_unseen = study.evaluation.row(shorter).retained is None
     if is_unseen and isinstance((yield from _contend(shorter, Purpose.ABLATION)), NoTime):
         return True
-    return study.ledger.eligible.collapses(shorter)
+    return study.evaluation.row(shorter).degrades
 
 
 def _contend(configuration: Configuration, purpose: Purpose) -> Steps[LaunchRecord | NoTime]:
@@ -51,9 +51,11 @@ def _contend(configuration: Configuration, purpose: Purpose) -> Steps[LaunchReco
 
 def _unprobed(study: Study) -> Configuration | None:
     """Return the default, or a class's candidate, if it was not seen beside the neighbour yet."""
-    default = study.ledger.leaders.default_at_best()
-    if default is not None and study.ledger.eligible.default_kept() is None:
+    default = study.evaluation.default_at_best()
+    if default is not None and study.evaluation.default_retained is None:
         return default[0]
     candidates = [study.candidates.candidate(winner_class) for winner_class in WinnerClass]
-    unseen = [c for c in candidates if not is_default(c) and study.ledger.eligible.kept(c) is None]
+    unseen = [
+        c for c in candidates if not is_default(c) and study.evaluation.row(c).retained is None
+    ]
     return unseen[0] if unseen else None

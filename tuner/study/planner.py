@@ -237,8 +237,8 @@ class Planner:
         """
         study = self._study
         if not is_default(configuration):
-            return configuration == study.ledger.stand_in
-        is_first = not any(map(is_default, study.ledger.tried()))
+            return configuration == study.evaluation.stand_in
+        is_first = not any(map(is_default, study.evaluation.tried()))
         return is_first or self._left_s() > study.costs.least_launch_s
 
     def _has_time_for_baseline(
@@ -246,7 +246,7 @@ class Planner:
     ) -> bool:
         """Tell whether a baseline fits; group: what is launched beside it."""
         costs = self._forecast.costs
-        if not group and all(map(is_default, self._study.ledger.tried())):
+        if not group and all(map(is_default, self._study.evaluation.tried())):
             # the first: there is nothing to keep time for
             return self._left_s() >= costs.launch_s(configuration)
         kept_s = self._confirming_s() + sum(costs.launch_s(c) for c in group)
@@ -373,7 +373,7 @@ class Planner:
             arms = [*fitting, baseline]
             if not fitting or (is_whole and self._has_time_for_a_look(arms, kept_s)):
                 fitting.append(baseline)
-        sound = [c for c in fitting if study.ledger.eligible.may_win(c)]
+        sound = [c for c in fitting if study.evaluation.may_win(c)]
         launched = confirmation_arms(study, sound, at_reference=True)
         # or verdicts would suffer
         at_reference = self._left_s() >= LOOKS[1] * forecast.costs.round_s(launched)

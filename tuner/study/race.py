@@ -32,11 +32,11 @@ def race(study: Study) -> Steps[None]:
     study.notes.enter(Phase.RACE, "the leaders of each class again")
     reason = "every class has a clear leader, or its runners were launched often enough"
     while due := _due(study):
-        runner = min(due, key=study.ledger.n_launches)
+        runner = min(due, key=study.evaluation.n_launches)
         if isinstance((yield from ask(Launch(runner, Purpose.RACE, Aim.RACE))), NoTime):
             reason = "the rest of the budget is for minimising and the confirmation"
             break
-        if study.ledger.eligible.has_failed(runner):
+        if study.evaluation.row(runner).has_failed:
             study.notes.warn(f"{runner.label()} failed when it was launched again, and is out")
     yield from probe_finalists(study)
     before = settled_finalists(study)
@@ -60,9 +60,9 @@ def _due(study: Study) -> list[Configuration]:
     found = []
     for winner_class in study.turns:
         pair = _open_pair(study, winner_class)
-        due = [c for c in pair if study.ledger.n_launches(c) < _MAX_LAUNCHES]
+        due = [c for c in pair if study.evaluation.n_launches(c) < _MAX_LAUNCHES]
         if due:
-            found.append(min(due, key=study.ledger.n_launches))
+            found.append(min(due, key=study.evaluation.n_launches))
     return found
 
 

@@ -55,7 +55,7 @@ def provide_reference(
             waiting,
             gpu,
             sample_seed_of(store),
-            {} if study.ledger.stand_in is None else study.ledger.stand_in.as_dict(),
+            {} if study.evaluation.stand_in is None else study.evaluation.stand_in.as_dict(),
             testbed,
         )
         if is_whole:

@@ -89,7 +89,7 @@ def claims_by(
     """Return what is said of finalists by the first `n_rounds` of all, or by all of them."""
     return Claims(
         study.store,
-        study.ledger,
+        study.evaluation,
         finalists=finalists,
         chosen=chosen,
         n_rounds=n_rounds,

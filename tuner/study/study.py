@@ -22,7 +22,8 @@ from tuner.space.catalogue import class_title, is_default, narrowest_class
 from tuner.space.space import Space
 from tuner.study.candidates import Candidates
 from tuner.study.costs import Budget, Costs
-from tuner.study.ledger import Ledger
+from tuner.study.evaluation import Evaluation
+from tuner.study.leaders import best_in
 from tuner.study.notes import Notes
 from tuner.study.preference import Preference, preference_of
 from tuner.study.resource_costs import CostRule
@@ -55,7 +56,7 @@ class Study:
         space: Space,
         baselines: list[Baseline],
         bench: Bench,
-        ledger: Ledger,
+        evaluation: Evaluation,
         costs: Costs,
         search: Search,
         budget: Budget,
@@ -69,13 +70,13 @@ class Study:
         self.space = space
         self.baselines = baselines
         self.bench = bench
-        self.ledger = ledger
+        self.evaluation = evaluation
         self.costs = costs
         self.search = search
         self.budget = budget
         self.listen = listen
         self.notes = Notes(store, listen)
-        self.candidates = Candidates(store, ledger, search)
+        self.candidates = Candidates(store, evaluation, search)
         self.widest = widest
         """The widest class whose winner may ship: baselines beyond it are no match for it."""
         self.turns = turns
@@ -86,12 +87,12 @@ class Study:
     @property
     def preference(self) -> Preference:
         """What is asked of a winner beside its value."""
-        return preference_of(self.ledger.objective)
+        return preference_of(self.evaluation.objective)
 
     @property
     def cost_rule(self) -> CostRule:
         """Which increases of memory and latency are costly here."""
-        return CostRule(self.ledger.objective, self.bench.memory_bytes)
+        return CostRule(self.evaluation.objective, self.bench.memory_bytes)
 
     @property
     def is_long(self) -> bool:
@@ -128,7 +129,7 @@ class Study:
         record = self.bench.measure(
             configuration,
             purpose,
-            noise=self.ledger.estimates.scatter,
+            noise=self.evaluation.estimates.scatter,
             hopeless_below=hopeless,
             beside_neighbour=beside_neighbour,
         )
@@ -148,7 +149,7 @@ class Study:
         records = self.bench.measure_several(
             configurations,
             purpose,
-            noise=self.ledger.estimates.scatter,
+            noise=self.evaluation.estimates.scatter,
             hopeless_below=self._hopeless_below if may_prune else lambda _: -math.inf,
         )
         beside_s = self.budget.used_s() - began_s - sum(record.total_s for record in records)
@@ -173,7 +174,7 @@ class Study:
             arms,
             number,
             purpose,
-            noise=self.ledger.estimates.scatter,
+            noise=self.evaluation.estimates.scatter,
             seconds=seconds,
             beside_neighbour=beside_neighbour,
             checks=checks,
@@ -184,7 +185,7 @@ class Study:
 
     def _take_in(self) -> None:
         """Take in what was just measured, and say how much time is left."""
-        self.ledger.refresh()
+        self.evaluation.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
 
     def _hopeless_below(self, configuration: Configuration) -> float:
@@ -193,19 +194,19 @@ class Study:
         The class of configurations that are allowed wherever it is; far below the default nothing
         is worth more either.
         """
-        default = self.ledger.leaders.default_at_best()
+        default = self.evaluation.default_at_best()
         leader = self.candidates.beliefs().get(
             self.candidates.leader(narrowest_class(configuration))
         )
         if default is None or leader is None:
             return -math.inf
-        scatter = self.ledger.estimates.scatter
-        noise = math.hypot(self.ledger.estimates.launch_sd, scatter.within, leader.sd)
+        scatter = self.evaluation.estimates.scatter
+        noise = math.hypot(self.evaluation.estimates.launch_sd, scatter.within, leader.sd)
         hopeless = default[1] + math.log(PRUNE_RATIO)
         if not self.preference.bears_neighbours:  # else what is behind a leader that collapses wins
             hopeless = max(hopeless, leader.mean - max(_CLEARLY_WORSE, _PRUNE_Z * noise))
         # scores have the machine's drift taken out, a slice that is measured now has not
-        return hopeless + self.ledger.estimates.swing(self.bench.pacer.block())
+        return hopeless + self.evaluation.estimates.swing(self.bench.pacer.block())
 
     def start_pacer(self) -> None:
         """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
@@ -223,17 +224,17 @@ class Study:
             )
             return
         leaders = (
-            self.ledger.leaders.default_at_best(),
-            self.ledger.leaders.best_in(WinnerClass.REDUCED_PRECISION),
+            self.evaluation.default_at_best(),
+            best_in(self.evaluation, WinnerClass.REDUCED_PRECISION),
         )
         for configuration in dict.fromkeys(found[0] for found in leaders if found is not None):
-            noise = self.ledger.estimates.scatter
+            noise = self.evaluation.estimates.scatter
             self.bench.measure(configuration, Purpose.ANCHOR, noise=noise)
-        self.ledger.refresh()
+        self.evaluation.refresh()
 
     def adopt_orphans(self) -> None:
         """Tell the trials of launches that a killed tool had completed but not yet noted."""
-        told = {launch for trial in self.ledger.trials() for launch in trial.launches}
+        told = {launch for trial in self.evaluation.trials() for launch in trial.launches}
         for record in list(self.store.launches.values()):
             request, ending = record.request, record.ending
             if request.purpose not in (Purpose.BASELINE, Purpose.SEARCH) or request.id in told:
@@ -248,9 +249,9 @@ class Study:
         ending = record.ending or Ending(Outcome.MEASURED)
         score = None
         if ending.outcome is Outcome.MEASURED:
-            score = self.ledger.score(proposal.configuration)
+            score = self.evaluation.score(proposal.configuration)
         elif ending.outcome is Outcome.PRUNED and record.clean_slice is not None:
-            score = self.ledger.estimates.corrected(record)  # to learn from, never to win with
+            score = self.evaluation.estimates.corrected(record)  # to learn from, never to win with
         self.store.add(
             TrialNoted(
                 proposal.number,
@@ -262,7 +263,7 @@ class Study:
             )
         )
         outcome, reason = ending.outcome, ending.reason
-        if why := self.ledger.eligible.over_bound(proposal.configuration):
+        if why := self.evaluation.row(proposal.configuration).over_bound:
             outcome, reason, score = Outcome.OVER_BOUND, why, None
         self.search.tell(proposal, outcome, reason, score)
         self._name_leaders()
@@ -270,33 +271,31 @@ class Study:
     def _name_leaders(self) -> None:
         """Say which configuration of each class is above the default, if any is."""
         for winner_class in WinnerClass:
-            leader = self.ledger.leaders.best_in(winner_class)
+            leader = best_in(self.evaluation, winner_class)
             if (
                 leader is None
                 or is_default(leader[0])
                 or narrowest_class(leader[0]) is not winner_class
             ):
                 continue
-            ratio = self.ledger.ratio(leader[0])
+            ratio = self.evaluation.ratio(leader[0])
             if ratio is not None and ratio > 1:
                 name = class_title(winner_class, leader[0])
                 self.listen(BestSoFar(leader[0].label(), ratio, winner_class, name))
 
     def search_state(self) -> SearchState:
         """Return how the study stands, as far as the search asks to settle a class."""
-        ledger = self.ledger
-        leaders = {
-            winner_class: ledger.leaders.best_in(winner_class) for winner_class in self.turns
-        }
+        evaluation = self.evaluation
+        leaders = {winner_class: best_in(evaluation, winner_class) for winner_class in self.turns}
         return SearchState(
             leaders={
                 winner_class: best for winner_class, best in leaders.items() if best is not None
             },
-            floor=ledger.floor(),
-            launch_sd=ledger.estimates.launch_sd,
+            floor=evaluation.floor,
+            launch_sd=evaluation.estimates.launch_sd,
             used_s=self.budget.used_s(),
             launch_s=lambda: statistics.fmean(
-                self.costs.launch_s(t.configuration) for t in ledger.trials()
+                self.costs.launch_s(t.configuration) for t in evaluation.trials()
             ),
         )
 

@@ -22,10 +22,10 @@ def try_transferred(
     very best of such a study; what is no baseline is measured where there is time for all of these
     as well.
     """
-    ledger = study.ledger
+    evaluation = study.evaluation
 
     def at_its_batch(guess: Configuration) -> Configuration:
-        moved = ledger.at_batch(guess, batch)
+        moved = evaluation.at_batch(guess, batch)
         return moved if study.space.contains(moved) else guess
 
     def guesses(*, are_baselines: bool) -> list[Configuration]:
@@ -35,7 +35,7 @@ def try_transferred(
         return list(dict.fromkeys(at_its_batch(best) for _, best in found))
 
     def try_one(guess: Configuration, source: str, leaving: Sequence[Configuration]) -> Steps[None]:
-        if guess in ledger.tried():  # by a session before this one, or by the other source
+        if guess in evaluation.tried():  # by a session before this one, or by the other source
             return
         step = Launch(guess, Purpose.SEARCH, Aim.SEARCH, may_prune=True, leaving=leaving)
         record = yield from ask(step)

@@ -50,7 +50,7 @@ def validate_further(study: Study, winners: list[Configuration]) -> Steps[None]:
 
     With what all else has left.
     """
-    if study.ledger.objective.slo is None or not is_installed():
+    if study.evaluation.objective.slo is None or not is_installed():
         return
     for configuration in dict.fromkeys([*winners[:1], make_claims(study).default]):
         while rate := next_asked(validations_of(study.store, configuration)):

@@ -1,0 +1,197 @@
+"""What to set for a model with no search at all: the combination that rules promise most of."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+import msgspec
+from scipy.special import stdtrit
+
+from tuner.guidelines import calibration
+from tuner.guidelines.facts import HOST, HOST_CORES, HOST_FACTS, unlike
+from tuner.guidelines.rules import LEAST_FAMILIES
+from tuner.record.guidelines import Condition, Fact, Guidelines, Rule, StudyOf
+from tuner.record.interval import Interval
+from tuner.space.profile import FactorEntry
+
+WITH = " with "
+_CONFIDENCE = 0.9
+SURE = 0.8
+"""Probability of gaining anything that a combination needs to be recommended. By averages alone,
+families left out lose as often as they gain: effects differ more between families than averages are
+large (benchmarks/guidelines.py)."""
+_FEW = 0.5
+"""Share of a framework's families: a rule of no more speaks of models of about their size."""
+_LEAST = math.log(1.01)
+"""A setting that adds less is not worth shipping."""
+
+
+class Prediction(msgspec.Struct, frozen=True):
+    """A combination of factors, and what rules expect of it."""
+
+    factors: tuple[str, ...]
+    """Nothing: the default."""
+    speedup: Interval
+    """Of a model of a family that the rules have not seen, 90 %."""
+    rules: tuple[Rule, ...]
+    """That it rests on."""
+    sure: float
+    """What such a model gains at the least with a probability of SURE, as a ratio."""
+
+    @property
+    def worth(self) -> float:
+        """The average gain of what gains at all so surely; else what it gains so surely: a loss."""
+        return self.speedup.point if self.sure > 1 else self.sure
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What rules say of one model."""
+
+    rules: dict[str, Rule]
+    """By their setting: those about it, with families enough behind them."""
+    untold: frozenset[str]
+    """Pairs that do something together in some models, of which no rule says what in this one."""
+    strange: list[str]
+    """Facts of it, or of the host, that nothing measured comes near to."""
+    elsewhere: dict[str, str] = {}
+    """Settings whose rules are of one other host alone: that host, in words."""
+    distant: dict[str, list[str]] = {}
+    """Settings of which few families tell: the facts in which the model is unlike all of those."""
+
+
+def known_of(
+    guidelines: Guidelines, framework: str, facts: Mapping[str, Fact], architecture: str = ""
+) -> Known:
+    """Return what guidelines say of a model on a host.
+
+    Of a model unlike all that was measured: only what holds of every kind; of such a host: only
+    what holds of every one. A rule that few of the families taught speaks only of models of about
+    their size: bf16 made large products 1.5x to 2x as fast, and a small tabular network 0.76x.
+    What was measured on one host alone is said of that one: bf16, worth
+    1.7x on the only host that taught it, halved the speed of the next one that has it
+    (benchmarks/history/what-the-printed-interval-holds.md).
+    architecture: the model's parameters_sha256; one that was measured is like itself.
+    """
+    own = [rule for rule in guidelines.rules if rule.framework == framework]
+    studies = {s.name: s for s in guidelines.studies if s.framework == framework}
+    strange = unlike(facts, (study.facts for study in studies.values()))
+    if architecture in {study.parameters_sha256 for study in studies.values()} - {""}:
+        strange = [name for name in strange if name in HOST_FACTS]
+    about = {
+        rule.setting: rule
+        for rule in own
+        if rule.n_families >= LEAST_FAMILIES
+        if rule.condition is None
+        or (rule.condition.holds(facts) and not _is_beyond(rule.condition, strange))
+    }
+    here = facts.get(HOST)
+    sizes = {n: v for n, v in facts.items() if n not in HOST_FACTS and not isinstance(v, str)}
+    few = _FEW * len({study.family for study in studies.values() if study.effects})
+    elsewhere, distant = {}, {}
+    for setting, rule in about.items():
+        taught = [studies[name] for name in rule.studies if name in studies]
+        hosts = {study.host for study in taught}
+        if here is not None and len(hosts) == 1 and here not in hosts:
+            elsewhere[setting] = hosts.pop()
+        elif rule.n_families <= few and (
+            unlike_these := unlike(sizes, (study.facts for study in taught))
+        ):
+            distant[setting] = unlike_these
+    rules = {n: rule for n, rule in about.items() if n not in {*elsewhere, *distant}}
+    untold = {rule.setting for rule in own if WITH in rule.setting} - rules.keys()
+    return Known(rules, frozenset(untold), strange, elsewhere, distant)
+
+
+def known_by_itself(study: StudyOf, freedom: int, known: Known) -> Known:
+    """Return what a model's own study says, in the form of rules: its effects, with their errors.
+
+    freedom: degrees of freedom of these. known: what others say: which pairs are untold.
+    """
+    rules = {}
+    for setting, (value, error) in study.effects.items():
+        half, wide = (-float(stdtrit(freedom, p)) * error for p in (0.025, 0.05))
+        rules[setting] = Rule(
+            study.framework,
+            setting,
+            None,
+            value,
+            error,
+            freedom + 1,
+            Interval(math.exp(value), math.exp(value - half), math.exp(value + half), 0.95),
+            Interval(math.exp(value), math.exp(value - wide), math.exp(value + wide), 0.9),
+            "none",
+            {study.family: math.exp(value)},
+            1,
+            [study.name],
+        )
+    pairs = {name for name in {*known.rules, *known.untold} if WITH in name}
+    return Known(rules, frozenset(pairs - rules.keys()), [])
+
+
+def settable(known: Known, factors: Iterable[FactorEntry]) -> list[str]:
+    """Return the factors of which rules may speak here.
+
+    How cores are shared out is told of hosts with about as many of them.
+    """
+    is_alike = HOST_CORES not in known.strange
+    return [factor.name for factor in factors if is_alike or not factor.of_cores]
+
+
+def _is_beyond(condition: Condition, strange: Iterable[str]) -> bool:
+    """Tell whether what a condition asks of, the model or the host, is unlike all measured."""
+    if condition.fact in HOST_FACTS:
+        return condition.fact in strange
+    return any(name not in HOST_FACTS for name in strange)
+
+
+def every_combination(
+    known: Known, allowed: Collection[str], unexplained_sd: float | None = None
+) -> list[Prediction]:
+    """Return what rules expect of every combination of the allowed factors that they speak of.
+
+    What rules say of factors and pairs adds up. Not of two whose doing together is not told.
+    unexplained_sd: as foretold() has it.
+    """
+    told = [name for name in allowed if name in known.rules]
+    return [
+        foretold(known.rules, chosen, unexplained_sd)
+        for n in range(len(told) + 1)
+        for chosen in itertools.combinations(told, n)
+        if not any(set(pair.split(WITH)) <= set(chosen) for pair in known.untold)
+    ]
+
+
+def ranked(
+    known: Known, allowed: Collection[str], unexplained_sd: float | None = None
+) -> list[Prediction]:
+    """Return the combinations of the allowed factors, first the one that is worth most.
+
+    Less _LEAST for each setting. What comes after none at all is better left alone.
+    """
+    every = every_combination(known, allowed, unexplained_sd)
+    return sorted(
+        every, key=lambda each: math.log(each.worth) - _LEAST * len(each.factors), reverse=True
+    )
+
+
+def foretold(
+    rules: Mapping[str, Rule], factors: Sequence[str], unexplained_sd: float | None = None
+) -> Prediction:
+    """Return what rules expect of some factors together.
+
+    unexplained_sd: by how much such predictions err beyond what their rules know; None: what ships.
+    """
+    here = set(factors)
+    used = [rule for setting, rule in rules.items() if set(setting.split(WITH)) <= here]
+    mean = math.fsum(rule.mean for rule in used)
+    beyond = calibration.shipped().unexplained_sd if unexplained_sd is None else unexplained_sd
+    spread = math.sqrt(math.fsum(rule.spread**2 for rule in used) + beyond**2)
+    half = less = 0.0
+    if used:
+        freedom = min(rule.n_families for rule in used) - 1
+        half = -float(stdtrit(freedom, (1 - _CONFIDENCE) / 2)) * spread
+        less = -float(stdtrit(freedom, 1 - SURE)) * spread
+    speedup = Interval(math.exp(mean), math.exp(mean - half), math.exp(mean + half), _CONFIDENCE)
+    return Prediction(tuple(factors), speedup, tuple(used), math.exp(mean - less))
