@@ -1,12 +1,12 @@
-"""Which settings are costly, and which of these are shown to be worth it.
+"""Costly settings, and whether a configuration needs them.
 
-A setting is costly if it raises memory or latency by more than 10 % and a floor
-(resource_costs.py). It ships only if its removal was measured and costs more of the rate than the
-noise explains: two instances that gain 1 % for three times the memory do not. Further launches of
-the configuration must say so too, as those of the confirmation's rounds do: the search chose it for
-its first one, which was the luckiest of many. Where there was no time to measure the removal, the
-configuration must gain more over all that was measured without the setting than that costs: twice
-the rate for 1.3 times the memory does.
+A setting is costly if it raises memory or latency by more than 10 % and by more than a floor
+(resource_costs.py). It ships only if launches without it are slower by more than the noise. Two
+instances that gain 1 % for three times the memory do not ship. Repeated launches must agree, such
+as those of the confirmation's rounds: the search chose the configuration for its first launch,
+which was the luckiest of many. If the removal was never measured, the configuration must gain more
+than the setting costs, compared with everything measured without the setting. Twice the rate for
+1.3 times the memory does.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from tuner.study.study import Study
 
 _TOLERANCE_LONG = 0.01
 _TOLERANCE_MOST = 0.03
-"""However noisy the host: what does more good than this is not worth losing for a shorter list."""
+"""The same on noisy hosts: a setting that gains more than this is worth a longer list."""
 
 
 def _no_rounds(_full: Configuration, _shorter: Configuration) -> None:
@@ -37,14 +37,14 @@ def _no_rounds(_full: Configuration, _shorter: Configuration) -> None:
 
 
 def tolerance(study: Study) -> float:
-    """Return the worth that may be lost with a setting that is removed."""
+    """Return the loss of score (log) that is accepted for removing a setting."""
     if study.is_long:
         return _TOLERANCE_LONG
     return min(_TOLERANCE_MOST, study.evaluation.floor)
 
 
 def score_loss(evaluation: Evaluation, full: Configuration, shorter: Configuration) -> float | None:
-    """Return the worth that is lost without some settings; None if not known, or it failed."""
+    """Return the score (log) lost without some settings; None if unknown, or if it failed."""
     # the full one's own score is asked for each time: drift is estimated anew after each launch
     score, full_score = evaluation.score(shorter), evaluation.score(full)
     if score is None or full_score is None or evaluation.row(shorter).has_failed:
@@ -70,10 +70,10 @@ def costly_settings(study: Study, configuration: Configuration) -> dict[str, Cos
     """Return the costly settings, the costliest first.
 
     Compare the measured costs of both configurations. If the shorter one never ran, estimate the
-    setting's cost from all launches. They blame settings alike that were always
-    set together; of these a compiler comes first: a launch without it is short, and says what the
-    others cost, without each of which all would be compiled anew. A setting that only the default
-    is left without is not in question: the confirmation compares these two.
+    setting's cost from all launches. Such estimates cannot separate settings that were always set
+    together. Of these a compiler comes first: a launch without it is short, and shows what the
+    others cost. The only setting of a configuration is left out: the confirmation compares that
+    configuration with the default anyway.
     """
     shorter = {k: c for k, c in study.removals(configuration).items() if not is_default(c)}
     resource_costs = study.evaluation.resource_costs
@@ -106,9 +106,9 @@ def _costly_increases(
 ) -> list[Increase]:
     """Return the costly increases over a configuration without some settings.
 
-    Of latency only where more instances share the cores: else it has risen because the rate has
-    fallen, and the rate is judged by its scores, which drift does not falsify, or because of the
-    batch: where that is open, nobody waits for a single call.
+    Latency counts only if more instances share the cores. Otherwise a longer call means a lower
+    rate, which the score already shows, or a larger batch: if the batch is open, nobody waits for a
+    single call.
     """
     increases = resource_costs[full].increases_over(resource_costs[shorter])
     if _instances(full) <= _instances(shorter):
@@ -123,9 +123,9 @@ def _instances(configuration: Configuration) -> int:
 def _estimated_increases(
     study: Study, full: Configuration, shorter: dict[str, Configuration]
 ) -> dict[str, dict[Cost, float]]:
-    """Return by how much (log) each setting is likely to raise the costs.
+    """Estimate by how much (log) each setting raises the costs.
 
-    A call takes longer by as much as there are more instances, less what the rate gains.
+    With more instances a call takes longer by their ratio, less the gain in rate.
     """
     resource_costs, search = study.evaluation.resource_costs, study.search
     memory = {c: cost.memory for c, cost in resource_costs.items() if cost.memory is not None}
@@ -144,11 +144,12 @@ def is_necessary(
 ) -> bool:
     """Tell whether the launches so far show that a removed setting is needed.
 
-    It is where nothing works without it, where rounds show it, or where it looks needed by more
-    than one launch of the full configuration in the search. Rounds that both took part in outweigh
-    the search. Nothing chose the default at some batch for its luck: one launch will do.
+    It is needed in one of three cases: nothing works without it, rounds show it, or it seems needed
+    and the full configuration has more than one launch in the search. Rounds that include both
+    configurations outweigh the search. One launch is enough for the default at some batch, because
+    it was not selected for its score.
 
-    loss: what rounds say is lost without it; None where they say nothing.
+    loss: what rounds show to be lost without it; None if they show nothing.
     """
     if _fails_without(study, shorter):
         return True
@@ -167,11 +168,10 @@ def may_be_necessary(study: Study, full: Configuration, shorter: Configuration) 
 
 
 def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -> bool:
-    """Tell whether a removed setting is needed, unless the full configuration was lucky.
+    """Tell whether a removed setting seems needed, if the full configuration was not just lucky.
 
-    It looks so where nothing works without it, or too much of the rate is lost: more than the
-    tolerance, and that by more than the noise. A launch that was dropped after its first slice
-    counts as well.
+    It does if nothing works without it, or if the loss exceeds the tolerance by more than the
+    noise. Launches that were stopped after their first slice count too.
     """
     excess = _excess_loss(study, full, shorter)
     return excess >= ONE_SIDED * study.evaluation.noise(shorter, full)
@@ -180,7 +180,7 @@ def seems_necessary(study: Study, full: Configuration, shorter: Configuration) -
 def _excess_loss(study: Study, full: Configuration, shorter: Configuration) -> float:
     """Return by how much (log) the loss without some settings exceeds the tolerance.
 
-    Infinite where nothing works without them; minus infinity where the search does not tell.
+    Infinite if nothing works without them; minus infinity if the search has not measured it.
     """
     if _fails_without(study, shorter):
         return math.inf
@@ -191,7 +191,7 @@ def _excess_loss(study: Study, full: Configuration, shorter: Configuration) -> f
 
 
 def _fails_without(study: Study, shorter: Configuration) -> bool:
-    """Tell whether nothing works without some settings, or what does is out of the question."""
+    """Tell whether the configuration without some settings fails or cannot win."""
     evaluation = study.evaluation
     return evaluation.row(shorter).has_failed or bool(evaluation.row(shorter).ship_fault)
 
@@ -201,9 +201,8 @@ def unjustified_costs(
 ) -> dict[str, CostlySetting]:
     """Return the costly settings that nothing shows to be needed.
 
-    Where the configuration was never measured at the reference batch, or only one launch of it
-    speaks for its batch, the default tells whether that is needed: both are compared at their best
-    batch.
+    A batch is compared in two ways: with the configuration at the reference batch and, if that was
+    not measured or has too few launches, by the default at both batches.
     """
     return {
         knob: costly
@@ -220,9 +219,10 @@ def unjustified_costs(
 
 
 def without_costly(study: Study, configuration: Configuration) -> list[Configuration]:
-    """Return a configuration without each costly setting that is not shown to be needed.
+    """Return the configuration without each of its unproven costly settings.
 
-    As arms of the rounds they show it in pairs, and take its place where it is not.
+    As arms of the rounds, these show in pairs whether the setting is needed, and replace the
+    configuration if it is not.
     """
     return [costly.shorter for costly in unjustified_costs(study, configuration).values()]
 

@@ -26,19 +26,21 @@ from tuner.study.transferred import try_transferred
 
 
 def measure_baselines(study: Study) -> Steps[None]:
-    """Measure the default and all distinct baselines, a launch per batch.
+    """Measure the default and all distinct baselines, one launch per batch.
 
-    The default comes first and always, then what guidelines predict for this model and host, then
-    what earlier studies say is best, if any are listened to, then every baseline: all these at the
-    smallest batch at which the default may be at its best. A larger one raises the time of a call,
-    and ships only if it is shown to be needed.
-    Half of the baselines are measured, then unions of what gained among them, then the others.
-    After the predictions, or else after the unions, the best so far may have an early verdict.
-    And then, at the other batches at which the default does not fail, the best of each winner class
-    and how the user runs it: what is behind at one batch seldom leads at another, and the search
-    looks there too.
-    Whether a baseline works where the default does not is left to the search, and warned of. Where
-    the default is a server that answers no request, what stands in for it is measured beside it.
+    The order: the default; what guidelines predict for this model and host; the best of earlier
+    studies, if given; the baselines. After half of the baselines, combinations of those that gained
+    are measured. All this happens at the smallest batch that one launch does not distinguish from
+    the default's best, because a larger one raises the latency of a call and needs a proof. An
+    early verdict may follow the predictions or the combinations.
+
+    Then the best of each winner class, and the user's own settings, are measured at the other
+    batches at which the default works. A configuration that is behind at one batch seldom leads at
+    another, and the search looks there too. If the default fails at a batch, a warning says that
+    baselines were not tried there.
+
+    If the default is a server that answers no request, its stand-in is measured as well.
+
     Raises NothingMeasured if the default cannot be measured.
     """
     if study.notes.is_done(Phase.BASELINES):
@@ -82,7 +84,7 @@ def measure_baselines(study: Study) -> Steps[None]:
 
 
 def _measure_default(study: Study) -> Steps[tuple[Configuration, float] | None]:
-    """Measure the default at every batch; return it at its best, None where it answers nothing.
+    """Measure the default at every batch; return it at its best batch, or None if it never answers.
 
     Raises NothingMeasured if it cannot be measured.
     """
@@ -134,7 +136,7 @@ def _measure_stand_in(study: Study) -> Steps[None]:
 
 
 def _batch_to_begin_with(study: Study, best: tuple[Configuration, float] | None) -> int:
-    """Return the smallest batch at which the default is not told apart from its best."""
+    """Return the smallest batch at which the default cannot be distinguished from its best."""
     evaluation = study.evaluation
     if best is None:
         return evaluation.reference_batch
@@ -148,7 +150,7 @@ def _batch_to_begin_with(study: Study, best: tuple[Configuration, float] | None)
 
 
 def _warn_of_a_late_default(study: Study) -> None:
-    """Say that requests take too long in the default although nobody is before them in line."""
+    """Warn if requests take longer than the bound with the default even without a queue."""
     slo = study.evaluation.objective.slo
     if slo is not None and study.evaluation.default_is_late:
         study.notes.warn(
@@ -163,9 +165,9 @@ def _fails_at(study: Study, batch: int) -> bool:
 
 
 def _measure(study: Study, wanted: Sequence[tuple[Configuration, str]]) -> Steps[None]:
-    """Measure what was not yet, where there is time.
+    """Measure configurations that were not tried yet, while there is time.
 
-    wanted: configurations, and who recommends them.
+    wanted: configurations, each with the name of its source.
     """
     tried = {trial.configuration for trial in study.evaluation.trials()}
     sources = {c: source for c, source in dict(wanted).items() if c not in tried}

@@ -1,7 +1,7 @@
-"""Which configurations lie beyond what the user allows.
+"""Configurations that exceed a bound of the user.
 
-A launch's memory scatters a little, so that one launch beyond a bound decides nothing: the interval
-of the configuration's mean has to lie beyond it.
+The memory of a launch varies a little, so that one launch beyond a bound decides nothing. The
+confidence interval of the configuration's mean has to lie beyond it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEVEL = 0.05
 
 
 def beyond(launches: Iterable[LaunchRecord], bounds: Sequence[Bound]) -> dict[Configuration, str]:
-    """Return what each configuration exceeds, in words, of those that surely exceed a bound."""
+    """Return, for each configuration that surely exceeds a bound, the bound in words."""
     records = list(launches)
     found: dict[Configuration, str] = {}
     for bound in bounds:

@@ -1,4 +1,4 @@
-"""Who contends in each class: what is believed of everything measured, and the finalists."""
+"""The candidates of each winner class: the surrogate's estimates, and the finalists."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Candidates:
         self._believed_at = (-1, -1)
 
     def finalists(self) -> dict[WinnerClass, Configuration]:
-        """Return the latest finalist of each class; before the race, who would be it now."""
+        """Return the finalist of each class; before the race, the present candidate."""
         found: dict[WinnerClass, Configuration] = {}
         for winner_class in WinnerClass:
             named = [
@@ -38,10 +38,10 @@ class Candidates:
     def candidate(
         self, winner_class: WinnerClass, allows: Callable[[Configuration], bool] = lambda _: True
     ) -> Configuration:
-        """Return what a class would confirm: its best beside the default, if it may be better.
+        """Return what a class would confirm: its best configuration that may beat the default.
 
-        Even where the default leads: that nothing is better is for the confirmation to say. What is
-        known to be out of the question is passed over.
+        It may score below the default: only the confirmation can say that nothing is better.
+        Configurations that cannot ship are skipped.
         """
 
         def may_be(c: Configuration) -> bool:
@@ -52,9 +52,10 @@ class Candidates:
         return best or (default[0] if default else Configuration())
 
     def believed(self) -> dict[Configuration, float]:
-        """Return what is believed of everything measured to its end (worths).
+        """Return the surrogate's estimate of the score of everything measured to its end.
 
-        Not the scores alone: of many, the highest was lucky, and what is alike tells by how much.
+        Scores alone mislead: the highest of many is lucky, and similar configurations show by how
+        much.
         """
         return {c: belief.mean for c, belief in self.beliefs().items()}
 
@@ -69,7 +70,7 @@ class Candidates:
         return self._beliefs
 
     def leader(self, winner_class: WinnerClass) -> Configuration:
-        """Return what a class would recommend if nothing more were measured; maybe the default."""
+        """Return what a class would recommend if the study ended now; it may be the default."""
         believed = self.believed()
         allowed = [c for c in believed if allowed_in(winner_class, c)]
         return max(allowed, key=believed.__getitem__, default=Configuration())

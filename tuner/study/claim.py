@@ -1,4 +1,4 @@
-"""What is said of one class, and why."""
+"""The claim about one winner class, and its reason."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tuner.record.result import Verdict
 
 ALONE = "which the search's own finalist did not reach"
 AHEAD = "and it is surely faster than the class's own finalist"
-"""Of what is said of a class where a baseline takes the finalist's place."""
+"""The reason of a claim in which a baseline replaces the finalist."""
 AHEAD_OF_EARLIER = "and it is surely faster than what was confirmed before the study went on"
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """What is said of one class."""
+    """A claim about one winner class."""
 
     configuration: Configuration
     verdict: Verdict
@@ -38,10 +38,11 @@ class Claim(msgspec.Struct, frozen=True):
 def of_misses(
     configuration: Configuration, own: tuple[int, int], default: tuple[int, int]
 ) -> Claim | None:
-    """Say what holds where a bound on the latency was missed in a round; None where it was not.
+    """Return the claim if a latency bound was missed in a round; None if it never was.
 
-    What was missed is no number: there is a ratio only where both kept within it every time. own,
-    default: in how many rounds the arm, and the default, kept within it, and took part.
+    A missed bound gives no rate: a ratio exists only if both met the bound in every round. own,
+    default: the number of rounds in which the arm, and the default, met the bound, and the number
+    in which they took part.
     """
     met, n = own
     default_met, n_default = default
@@ -58,9 +59,9 @@ def of_misses(
 
 
 def of_silence(configuration: Configuration, own: tuple[int, int]) -> Claim | None:
-    """Say what holds where the default answers no request at all; None of an arm in no round.
+    """Return the claim if the default answers no request; None for an arm that was in no round.
 
-    own: in how many rounds the arm kept within the bound, and took part.
+    own: the number of rounds in which the arm met the bound, and in which it took part.
     """
     met, n = own
     if n == 0:
@@ -74,7 +75,7 @@ def of_silence(configuration: Configuration, own: tuple[int, int]) -> Claim | No
 
 
 def explain(verdict: Verdict, floor: float) -> str:
-    """Say in words what a verdict rests on."""
+    """Write the evidence of a verdict."""
     height = f"of {floor:.1%}" if floor <= TOO_HIGH else "that these few rounds allow"
     match verdict:
         case "faster":

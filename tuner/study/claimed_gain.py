@@ -32,7 +32,7 @@ from tuner.record.interval import Interval
 from tuner.record.recommendation import ShippedClaim
 
 HALF = 0.5
-"""The share of the claimed gain that rounds are to tell from all of it, unless another is asked."""
+"""The share of the claimed gain that rounds must distinguish from all of it, by default."""
 _MARGIN = 1.5
 """Times by which half an interval is narrower than the shortfall that it is to find: of shortfalls
 as large as that, nine in ten are found then."""
@@ -59,11 +59,11 @@ class Mean(msgspec.Struct, frozen=True):
 
 
 class Gain(msgspec.Struct, frozen=True):
-    """What rounds say of a speedup, and of the gain that is claimed."""
+    """The speedup in rounds, and its share of the claimed gain."""
 
     speedup: Interval
     share: Interval | None = None
-    """Of the claimed gain, the claim's own error included; None where no gain is claimed."""
+    """The share of the claimed gain, with the claim's own error; None if no gain is claimed."""
     is_less: bool = False
     """Whether it is surely less than claimed."""
     is_more: bool = False
@@ -80,9 +80,9 @@ def mean_of(ratios: Sequence[float]) -> Mean | None:
 
 
 def claimed_mean(claim: ShippedClaim) -> Mean | None:
-    """Return what is claimed with its error; None where no gain is.
+    """Return the claimed gain with its error; None if no gain is claimed.
 
-    A prediction rests on no rounds: its interval is all that is known of its error.
+    A prediction has no rounds: its interval is all that is known about its error.
     """
     claimed, n = claim.speedup, claim.n_rounds
     if claimed is None or claimed.point <= 1:
@@ -104,10 +104,10 @@ def claimed_mean(claim: ShippedClaim) -> Mean | None:
 def gain_of(
     ratios: Sequence[float], claim: ShippedClaim, *, is_scatter_known: bool = False
 ) -> Gain | None:
-    """Return what rounds' log speedups say; None of too few.
+    """Evaluate the log speedups of rounds; None if they are too few.
 
-    is_scatter_known: launches scatter here as where the claim was made, so that fewer rounds than
-    a first look has say something.
+    is_scatter_known: launches scatter here as they did in the study, so that fewer rounds than a
+    first look suffice.
     """
     speedup = _speedup(ratios, claim, is_scatter_known=is_scatter_known)
     here, claimed = mean_of(ratios), claimed_mean(claim)
@@ -138,10 +138,10 @@ def _speedup(
 
 
 def is_precise(ratios: Sequence[float], claim: ShippedClaim, at_least: float | None = None) -> bool:
-    """Tell whether rounds are enough, by how they scatter and whatever their mean is.
+    """Tell whether there are enough rounds, by their scatter and not by their mean.
 
-    That is where they would tell the whole claimed gain from `at_least` of it, or where the error
-    is nearly all the claim's own, which no further round makes smaller.
+    There are enough if they would distinguish the whole claimed gain from `at_least` of it, or if
+    nearly all of the error is the claim's own, which more rounds cannot reduce.
     """
     here, claimed = mean_of(ratios), claimed_mean(claim)
     if here is None or len(ratios) < FIRST_LOOK:
@@ -210,7 +210,7 @@ class _Compared:
         )
 
     def _root(self, falling: Callable[[float], float]) -> float:
-        """Return where a function of the share, which falls, is 0, by bisection."""
+        """Return the root of a falling function of the share, by bisection."""
         low, high = (1e-12 - 1) / self._gain, 1.0
         while falling(high) > 0 and high < _UNBOUNDED:
             high *= 2

@@ -1,4 +1,4 @@
-"""What the confirmation's rounds allow to say: verdicts and intervals, and nothing else."""
+"""Verdicts and intervals from the confirmation's rounds, and from nothing else."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from tuner.study.leaders import (
 from tuner.study.rounds import Loss, LossInRounds, Rounds, Worths
 
 _MANY = 10**6
-"""Degrees of freedom of what is as good as known."""
+"""Degrees of freedom of a quantity that is practically known."""
 
 
 class Claims:
@@ -83,7 +83,7 @@ class Claims:
         none_chosen = () if early else (*finalists.values(),)
         self._arms_chosen = chosen.arms if chosen else none_chosen
         self.arms = tuple(dict.fromkeys([*self._arms_chosen, *early]))
-        """Those of the confirmation, in their order, and that of the early verdict."""
+        """The rounds of the confirmation, in their order, and those of the early verdict."""
         self._others = [c for c in self.arms if c not in finalists.values()]
         self._disturbed = disturbed_share(store.launches.values())
         self.rounds = Rounds(store, self.objective, n_rounds)
@@ -135,13 +135,14 @@ class Claims:
         return searched[0] if searched else Configuration()
 
     def differences(self, configuration: Configuration) -> list[float]:
-        """Return the arm's worths less the default's, each at its best batch."""
+        """Return the arm's log ratios to the default, one per round, each at its best batch."""
         return self.rounds.series(configuration).against(self.rounds.series(self.default))
 
     def _noise(self, configuration: Configuration | None = None) -> Noise:
-        """Estimate the noise over the rounds; without any, take the search's spread of launches.
+        """Estimate the noise from the rounds; without rounds, from the launches of the search.
 
-        configuration: over the rounds until it left: later ones must not move what is said of it.
+        configuration: use only the rounds until it was decided. Later ones must not change its
+        claim.
         """
         rounds = self.rounds.worths
         if configuration is not None:
@@ -152,24 +153,25 @@ class Claims:
 
     @staticmethod
     def _table(rounds: Sequence[Worths]) -> tuple[list[Configuration], list[list[float | None]]]:
-        """Return the arms of rounds, and the worths of each in every round."""
+        """Return the arms of the rounds, and the score of each in every round."""
         arms = list(dict.fromkeys(c for values in rounds for c in values))
         return arms, [[values.get(c) for c in arms] for values in rounds]
 
     def noise_floor(self, winner_class: WinnerClass) -> float:
-        """Return the noise floor at the replication of what is said of a class."""
+        """Return the noise floor for the number of rounds behind the claim of a class."""
         said_of = self.claim(winner_class).configuration
         return self._noise(said_of).floor(max(len(self.differences(said_of)), LOOKS[0]))
 
     # ---------------------------------------------------------------- verdicts
 
     def claim(self, winner_class: WinnerClass) -> Claim:
-        """Say what holds for a class's finalist; for a baseline, where that alone proved faster.
+        """Return the claim of a class's finalist, or of an arm that the rounds show to be faster.
 
-        Or for any arm that is surely faster than the finalist by the very same rounds. Only one
-        whose every setting was observed, and none of them costly unless it is shown to be needed:
-        nobody tried it without the others. For a finalist that was left out, or whose costly
-        settings the rounds do not show to be needed, another class's too.
+        A baseline replaces the finalist if it alone proved faster. Any other arm does if the same
+        rounds show that it is surely faster than the finalist. All its settings must have been
+        observed, and its costly ones must be needed, because nobody tried it without the others.
+        Another class's finalist may replace one that was left out, or whose costly settings the
+        rounds do not prove.
         """
         found = (
             self._settled[winner_class]
@@ -215,10 +217,10 @@ class Claims:
         return self._why_unjustified(configuration, self.loss_without)
 
     def loss_without(self, full: Configuration, shorter: Configuration) -> Loss | None:
-        """Return what the rounds say that a configuration loses without some settings.
+        """Return the loss without some settings, from the rounds.
 
-        Where the shorter one had no part in them, its lead over the default is the search's. None
-        before a first look, and of what was not measured.
+        If the shorter configuration was in no round, its lead over the default comes from the
+        search. None before a first look, and if it was never measured.
         """
         pairs = self.rounds.series(full).against(self.rounds.series(shorter))
         if len(pairs) >= FIRST_LOOK:
@@ -253,7 +255,7 @@ class Claims:
         return msgspec.structs.replace(claim, verdict="ambiguous", reason=f"{claim.reason}, {why}")
 
     def _standing(self, claim: Claim) -> tuple[float, float]:
-        """Return what arms that are faster are ranked by; no ratio where the default misses."""
+        """Return the values by which faster arms are ranked; rates if the default is late."""
         known = self.rounds.series(claim.configuration).known()
         return claim.speedup.low if claim.speedup else 0.0, statistics.fmean(known)
 
@@ -306,7 +308,7 @@ class Claims:
         )
 
     def _of_misses(self, configuration: Configuration) -> Claim | None:
-        """Say what holds where a server's bound was missed in a round; None where it was not."""
+        """Return the claim if a server's bound was missed in a round; None if it never was."""
         met = self.rounds.n_met(configuration)
         if self._evaluation.default_is_silent:
             found = of_silence(configuration, met)
@@ -333,7 +335,7 @@ class Claims:
         return disturbed_share(records)
 
     def _nothing_better(self, winner_class: WinnerClass, default: Configuration) -> Claim:
-        """Say that the search found nothing; where it tried nothing, that this says nothing."""
+        """Return the claim of a class in which the search found nothing, or tried nothing."""
         n = n_tried(self._evaluation, winner_class)
         if n == 0 and (n_over := n_over_bounds(self._evaluation, winner_class)):
             asked = ", ".join(bound.asked for bound in self.objective.bounds)
@@ -408,7 +410,7 @@ class Claims:
         )
 
     def _is_open(self, winner_class: WinnerClass) -> bool:
-        """Tell whether further rounds may change what is said of a class."""
+        """Tell whether further rounds may change a class's claim."""
         finalist, settled = self._finalists[winner_class], self._settled.get(winner_class)
         if is_default(finalist) or (settled is not None and settled.configuration == finalist):
             return False
@@ -471,7 +473,7 @@ class Claims:
     ) -> Interval | None:
         """Return the interval of one arm against another, over their common rounds.
 
-        One of so many that hold together; None of too few rounds.
+        It is one of several that hold simultaneously. None if there are too few rounds.
         """
         if self._misses(configuration) or self._misses(other):
             return None

@@ -1,4 +1,4 @@
-"""What is compared in rounds: by the confirmation, and to tell what each setting is worth."""
+"""The arms of rounds: those of the confirmation, and those that show what each setting is worth."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ EXPLAIN_ROUNDS = FIRST_LOOK
 
 
 def configuration_as_run(study: Study) -> Configuration | None:
-    """Return what the environment of the study's begin comes to; None if that is the default."""
+    """Return the configuration that the user's environment sets; None if it is the default."""
     found = named(study.baselines)
     return None if found is None or is_default(found.configuration) else found.configuration
 
 
 def as_run(study: Study) -> Configuration | None:
-    """Return the same at its best batch, or where it is a finalist; None if it does not work."""
+    """Return a configuration at its best batch, or at an equal finalist's; None if it fails."""
     bare = configuration_as_run(study)
     if bare is None:
         return None
@@ -42,9 +42,9 @@ def as_run(study: Study) -> Configuration | None:
 
 
 def baselines_to_confirm(study: Study) -> list[Configuration]:
-    """Return all that are confirmed if they fit, what the user runs first.
+    """Return the baselines to confirm if they fit, the user's own settings first.
 
-    Below 30 minutes that and the best baseline.
+    Below 30 minutes these and the best baseline; otherwise all.
     """
     own = as_run(study)
     first = [] if own is None else [own]
@@ -52,9 +52,9 @@ def baselines_to_confirm(study: Study) -> list[Configuration]:
 
 
 def best_baseline(study: Study) -> Configuration | None:
-    """Return the baseline that scored best, at its best batch; None if there is none.
+    """Return the baseline with the best score, at its best batch; None if there is none.
 
-    Of those that keep the numerics, where the winner has to: the others are no match for it.
+    Baselines that reduce the precision are left out if the winner must keep it.
     """
     bare = [
         b.configuration
@@ -69,10 +69,10 @@ def best_baseline(study: Study) -> Configuration | None:
 
 
 def _as_finalists(study: Study, baselines: Iterable[Configuration]) -> list[Configuration]:
-    """Return for each baseline the finalist that is it, perhaps at another batch; else itself.
+    """Replace each baseline that is a finalist, perhaps at another batch, by that finalist.
 
-    Finalists are chosen by what is believed, not by the score: none is confirmed at two batches
-    for being both.
+    Finalists are chosen by the surrogate's estimate, not by the score. Without this a configuration
+    would be confirmed at two batches.
     """
     finalists = {f.without(BATCH): f for f in study.candidates.finalists().values()}
     return [finalists.get(c.without(BATCH), c) for c in baselines]
@@ -120,11 +120,11 @@ def _best_baselines(study: Study) -> list[Configuration]:
 def confirmation_arms(
     study: Study, candidates: Iterable[Configuration | None], *, at_reference: bool = False
 ) -> list[Configuration]:
-    """Return what a confirmation round launches, the default's arms first.
+    """Return the launches of a confirmation round, the default's first.
 
-    The default at its best batch, and at every batch at which it may yet be the best. With
-    `at_reference`, what is tuned at another batch also at the reference batch: for the gain
-    that is not the batch's.
+    The default is launched at its best batch, and at every batch that may yet be its best. With
+    `at_reference`, arms at another batch are launched at the reference batch too: for the gain
+    without the batch.
     """
     evaluation = study.evaluation
     default = evaluation.default_at_best()
@@ -148,6 +148,6 @@ def confirmation_arms(
 
 
 def explained(study: Study, winner: Configuration) -> list[Configuration]:
-    """Return the winner, and what it is without each setting; the batch's gain is the default's."""
+    """Return the winner, and the winner without each setting other than the batch."""
     without = [c for knob, c in study.removals(winner).items() if knob != BATCH]
     return [winner, *dict.fromkeys(without)]

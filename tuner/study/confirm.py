@@ -27,14 +27,14 @@ from tuner.study.steps import ArmsWanted, NoTime, Round, Steps, ask
 from tuner.study.study import Study
 
 DECIDED = "decided"
-"""How the reason begins why the confirmation ended, where it did not for want of time."""
+"""Begins the reason why the confirmation ended, unless it ran out of time."""
 
 
 def confirm(study: Study) -> Steps[None]:
     """Run rounds until every class is decided, the looks are used up, or the budget is.
 
-    An arm that is decided takes no part in later rounds: they are for the undecided ones. Looks and
-    rounds are counted from the begin of the extent; what is said of an arm rests on all of its own.
+    A decided arm leaves: later rounds are for undecided ones. Looks and rounds are counted from the
+    start of the extent; the claim of an arm rests on all its rounds.
     """
     if study.notes.is_done(Phase.CONFIRM):
         return
@@ -73,7 +73,7 @@ def confirm(study: Study) -> Steps[None]:
 
 
 def _is_settled(study: Study, claims: Claims, open_arms: Sequence[Configuration]) -> bool:
-    """Tell whether there is a winner, and what ships does not depend on further rounds."""
+    """Tell whether there is a winner, and the recommendation does not depend on further rounds."""
     is_any = any(claims.claim(winner_class).verdict == "faster" for winner_class in WinnerClass)
     return is_any and study.candidates.finalists()[study.widest] not in open_arms
 
@@ -84,7 +84,7 @@ def _why_none(study: Study, arms: Sequence[Configuration]) -> str:
 
 
 def make_claims(study: Study, n_rounds: int | None = None) -> Claims:
-    """Return what the complete rounds allow to say, or the first `n_rounds` of this extent."""
+    """Return the claims from all complete rounds, or from the first `n_rounds` of this extent."""
     store = study.store
     n_before = len(store.all(RoundDone)) - len(store.current(RoundDone))
     return claims_by(
@@ -102,12 +102,11 @@ def _chosen(study: Study) -> ArmsChosen:
 
 
 def choose_arms(study: Study) -> Steps[ArmsChosen]:
-    """Fix what is compared: the finalists and the best baseline; from 30 minutes on, all.
+    """Choose the arms: the finalists and the best baseline; from 30 minutes on, every baseline.
 
-    A finalist with a costly setting that is not shown to be needed brings along what it is without.
-    The planner says which of all these there is time for. Where the study goes on after its end,
-    the finalists are those that were not decided, and what an earlier winner has to be compared
-    with.
+    A finalist with an unproven costly setting brings the configuration without it. The planner
+    selects those that fit. In an extension, the finalists are those that were not decided, together
+    with the earlier winners that they have to beat.
     """
     if study.store.current(ArmsChosen):
         return _chosen(study)
@@ -183,8 +182,8 @@ def _surest_first(
 ) -> list[Configuration]:
     """Return the finalists among the arms, in the order in which their claims are tested.
 
-    That of their lead over the default in the search, in standard errors. The rounds are other
-    launches, so that the order does not depend on what they show.
+    That is the order of their leads over the default in the search, in standard errors. It does not
+    depend on the rounds, which are other launches.
     """
     evaluation, among = study.evaluation, [c for c in arms if c in finalists.values()]
     default = evaluation.default_at_best()
@@ -201,7 +200,7 @@ def _surest_first(
 
 
 def _note_round(study: Study, number: int, records: Sequence[LaunchRecord]) -> None:
-    """Note a complete round, and say what it allows to say."""
+    """Note a complete round, and report the intervals so far."""
     study.store.add(RoundDone(number, tuple(r.request.id for r in records)))
     claims = make_claims(study)
     speedups = {}

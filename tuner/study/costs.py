@@ -1,6 +1,6 @@
-"""Seconds: those that a budget grants, and what launches, slices and rounds take of them.
+"""Seconds that a budget grants, and estimates of what launches, slices and rounds take.
 
-All are seconds of the wall clock; what a launch will take is estimated from those before it.
+All are seconds of the wall clock. Estimates come from earlier launches.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from tuner.study.evaluation import Evaluation
 _UNKNOWN_S = 30.0
 """Seconds of a launch, before any was measured."""
 _RECKONED = 8
-"""Slices of a confirming launch that time is kept for, at the most: rounds take more where time is
-left, and are cut short where a first look would not fit; the search needs time as well."""
+"""Slices of a confirming launch for which time is kept, at most. Rounds take more if time is left,
+and fewer if a first look would not fit otherwise. The search needs time as well."""
 SAFETY = 1.25
 """Estimated seconds are raised by this: a shared machine may slow down before the first look."""
 
@@ -46,12 +46,12 @@ class Budget:
     ) -> None:
         """Begin to count.
 
-        began_at_s: what was used when its current extent was opened. kept_s: for the report,
-        not for the phases. is_over: the study is finished, and rendering it again uses nothing.
+        began_at_s: seconds used before the current extent. kept_s: time kept for the report.
+        is_over: the study is finished, and rendering it again uses nothing.
         """
         self.total_s = total_s
         self.granted_s = total_s - began_at_s
-        """What the current extent was granted: its phases share it."""
+        """Seconds granted to the current extent, which its phases share."""
         self.kept_s = kept_s
         """For the report."""
         self._is_over = is_over
@@ -70,7 +70,7 @@ class Budget:
 
 
 class Costs:
-    """Estimates of what launches take."""
+    """Estimates of the seconds of launches."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Costs:
         self._overheads_s: list[float] = []
 
     def note_overhead(self, seconds: float) -> None:
-        """Note what a measured launch took beside its own seconds: the pacer's slices, waiting."""
+        """Note the time of a launch beyond its own seconds: the pacer's slices, waiting."""
         self._overheads_s.append(seconds)
 
     def launch_s(self, configuration: Configuration) -> float:
@@ -130,7 +130,7 @@ class Costs:
         return own[-1].slicing_s / len(own[-1].slices) if own else 1.0
 
     def _refresh(self) -> None:
-        """Sort the launches whose seconds are known and say what a launch costs: no pacer."""
+        """Collect the launches whose seconds are known, without those of a pacer."""
         if self._evaluation.version == self._version:
             return
         self._version = self._evaluation.version
@@ -157,8 +157,8 @@ class Costs:
     def own_s(self, configuration: Configuration) -> float:
         """Estimate the seconds of a configuration's launch, without the pacer's slices around it.
 
-        From launches of it, else of those of its class that have a compiler as well, or none; else
-        of any class that do; else of any.
+        From its own launches; otherwise from those of its class that compile as it does; otherwise
+        from any that compile as it does; otherwise from all.
         """
         self._refresh()
         if configuration in self._ended:
@@ -200,10 +200,10 @@ class Costs:
         return statistics.median(map(_unsliced_s, own)) if own else self.own_s(configuration)
 
     def compiling_s(self, configuration: Configuration) -> float:
-        """Return what the only launch of a configuration took to compile; 0 after several.
+        """Return the seconds of compiling in a configuration's only launch; 0 if it had several.
 
-        Another launch may find it in the compiler's cache. Of one that was prepared beside others,
-        its share.
+        Another launch may find the compiled code in the cache. For a launch that was prepared in
+        parallel, its share.
         """
         self._refresh()
         own = self._ended.get(configuration, [])

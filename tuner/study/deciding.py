@@ -1,6 +1,6 @@
-"""What would decide on arms of the confirmation where the study goes on: rounds, and seconds.
+"""The rounds, and seconds, that would decide on the open arms in an extension.
 
-The result names these seconds, and an extension keeps them from its search.
+The result states these seconds, and an extension keeps them for the confirmation.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tuner.study.study import Study
 
 
 def open_in_extension(study: Study) -> tuple[Claims, list[Configuration]]:
-    """Return what is known as an extension begins, and the finalists that it has to decide on."""
+    """Return the claims at the start of an extension, and the finalists that are still open."""
     before, finalists = settled(study), study.candidates.finalists()
     found = [
         c
@@ -59,9 +59,9 @@ def rounds_to_decide(
 
 
 def rounds_s(study: Study, claims: Claims, arms: Sequence[Configuration], n_rounds: int) -> float:
-    """Estimate the seconds of so many rounds of an extension, at least a first look.
+    """Estimate the seconds of rounds of an extension, at least a first look.
 
-    Up to that, baselines and earlier winners take part beside the finalists.
+    Until the first look, baselines and earlier winners take part too.
     """
     lasting = [*arms, *claims.beside(arms)]
     first = confirmation_arms(study, [*lasting, *baselines_to_confirm(study)], at_reference=True)

@@ -1,6 +1,7 @@
-"""The designed part: every cell beside the default, in rounds of its own, before anything is seen.
+"""The designed part: fixed combinations, each with the default, in rounds before the baselines.
 
-The search does not hear of it: what it learns from was chosen by itself, and this was not.
+The search does not use them, because they serve rules for other models. These must not depend on
+what a search preferred.
 """
 
 from __future__ import annotations

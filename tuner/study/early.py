@@ -17,10 +17,10 @@ from tuner.study.study import Study
 
 
 def early_verdict(study: Study) -> Steps[None]:
-    """Confirm the best so far, once in a study, if its lead is clear.
+    """Confirm the best configuration so far if its lead is clear, once in a study.
 
-    A verdict is told and written at once. Where the best so far is a finalist in the end, these
-    rounds count for it; where it is not, it keeps its verdict and needs no further round.
+    The verdict is printed and written at once. If that configuration is a finalist at the end,
+    these rounds count for it. Otherwise it keeps its verdict and needs no further round.
     """
     rounds = study.store.all(EarlyRound)
     arm = rounds[-1].arm if rounds else _clear_leader(study)
@@ -45,9 +45,10 @@ def early_verdict(study: Study) -> Steps[None]:
 
 
 def _clear_leader(study: Study) -> Configuration | None:
-    """Return the best so far if four rounds are likely to decide on it; else None.
+    """Return the best configuration so far if four rounds will probably decide on it; else None.
 
-    Its lead, less its standard error, must be what an interval at that look is expected to take.
+    Its lead, less its standard error, must exceed the expected half-width of an interval at that
+    look.
     """
     evaluation = study.evaluation
     default = evaluation.default_at_best()

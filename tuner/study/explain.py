@@ -1,4 +1,4 @@
-"""Why a winner is faster: where its time goes, and what each of its settings is worth."""
+"""Why a winner is faster: profiles, and what each of its settings is worth."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ _OF_NONE = "where the default's time goes; nothing proved to be faster"
 
 
 def explain(study: Study) -> Steps[None]:
-    """Profile the default and the winners, and measure each winner beside shorter ones.
+    """Profile the default and the winners, and compare each winner with shorter ones.
 
-    And how they fare beside a busy neighbour: most deployments share their hosts. All of it in
-    fresh launches, while time is left: what an early decision of the confirmation left is used for
-    this, and no other. Where it does not suffice, the launches of the search that minimising made
-    give a hint of what each setting is worth.
+    Also measure them next to a busy neighbour, because most deployments share their hosts. All of
+    this uses new launches and the time that an early decision of the confirmation left. If that is
+    too short, the launches of minimising give a hint of what each setting is worth.
     """
     if study.notes.is_done(Phase.EXPLAIN):
         return
@@ -48,10 +47,10 @@ def explain(study: Study) -> Steps[None]:
 
 
 def _measure_extras(study: Study, winners: list[Configuration], n_rounds: int) -> Steps[None]:
-    """Measure rounds of the default and the winners that tell more than how fast they are.
+    """Measure extra rounds of the default and the winners: profiles, and a busy neighbour.
 
-    n_rounds: of all such rounds. Claims do not use them. Where there is no time for all winners,
-    the one that ships by default takes part alone.
+    n_rounds: the number of such rounds in all. Claims do not use them. If there is no time for all
+    winners, only the recommended one takes part.
     """
     default = make_claims(study).default
     shown = winners[0] if winners else default
@@ -76,7 +75,7 @@ def _beside(study: Study, configuration: Configuration) -> list[NeighbourRound]:
 
 
 def _winners(study: Study) -> list[Configuration]:
-    """Return what was confirmed to be faster, what ships by default first."""
+    """Return the winners that were confirmed to be faster, the recommended one first."""
     claims = make_claims(study)
     found = [claims.claim(winner_class) for winner_class in CLASS_ORDER]
     return list(dict.fromkeys(c.configuration for c in found if c.verdict == "faster"))

@@ -68,10 +68,10 @@ def explore(study: Study) -> Steps[None]:
 
 
 def try_combinations(study: Study) -> Steps[None]:
-    """Try what unites the gains so far, of each class a few, before everything is measured.
+    """Try combinations of settings that gained, a few per class, before the other baselines.
 
-    What two recommendations gain by together is worth more than another recommendation. Once in a
-    study: the search goes on with the rest.
+    A combination of two gains is worth more than another recommendation. Once in a study; the
+    search continues with the rest.
     """
     if any(trial.source == UNION for trial in study.evaluation.trials()):
         return
@@ -88,14 +88,14 @@ def try_combinations(study: Study) -> Steps[None]:
 
 
 class _Turns:
-    """Whose turn it is to be asked about, and what was proposed."""
+    """The class whose turn it is, and the proposals made."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self._turn = 0
         self._drawn: list[tuple[WinnerClass, Proposal]] = []
         self.settled: dict[WinnerClass, str] = {}
-        """The classes that are not asked about any more, and why."""
+        """The classes that are finished, and why."""
 
     def open_classes(self) -> list[WinnerClass]:
         """Return the classes that are not settled."""
@@ -104,8 +104,9 @@ class _Turns:
     def draw(self) -> Configuration | None:
         """Return the next proposal's configuration; None if there is none.
 
-        Where the class whose turn it is holds none, only what goes beside another proposal is of
-        the next class: else it is asked first whether the rest has stalled.
+        If the class whose turn it is has none left, the next class is used only for a launch in
+        parallel to another proposal. Otherwise the caller first checks whether the search has
+        stalled.
         """
         while self.open_classes():
             if (found := self._ask()) is not None:
@@ -116,12 +117,12 @@ class _Turns:
         return None
 
     def take(self) -> list[tuple[WinnerClass, Proposal]]:
-        """Return what was drawn since this was last asked, with the class that each is for."""
+        """Return the proposals drawn since the last call, with their classes."""
         drawn, self._drawn = self._drawn, []
         return drawn
 
     def _ask(self) -> tuple[WinnerClass, Proposal] | None:
-        """Ask about the class whose turn it is, of those that are open; None if it is exhausted."""
+        """Ask the class whose turn it is, among the open ones; None if it is exhausted."""
         open_classes = self.open_classes()
         winner_class = open_classes[self._turn % len(open_classes)]
         self._turn += 1
@@ -133,10 +134,11 @@ class _Turns:
 
 
 def _prove_leader(study: Study, winner_class: WinnerClass) -> Steps[None]:
-    """Launch a class's new leader again where its lead may be luck.
+    """Launch a class's new leader again if its lead may be luck.
 
-    The others are compared with it, and around it the search goes on: of many launches the luckiest
-    would lead it astray. What launches of one configuration differ by is learnt from this, too.
+    Other configurations are compared with the leader, and the search continues around it. The
+    luckiest of many launches would mislead it. Repeated launches also show how much launches
+    differ.
     """
     beliefs = study.candidates.beliefs()
     leader = study.candidates.leader(winner_class)

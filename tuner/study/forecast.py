@@ -1,7 +1,7 @@
-"""What the phases of a study would take from now on, and what a budget can and cannot hold.
+"""Estimates of the time that each phase will take, and of what a budget can hold.
 
-All figures are seconds of the wall clock, estimated from what launches have cost so far
-(study/costs.py). What is made of them, the planner decides (study/planner.py).
+All are seconds of the wall clock, estimated from the launches so far (study/costs.py). The planner
+(study/planner.py) decides by them.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from tuner.study.loadgen import has_loadgen_to_ask
 from tuner.study.study import Study
 
 NEIGHBOUR_ROUNDS = 4
-"""Rounds that end beside a busy neighbour: the confirmation's first where that counts, else later.
-"""
+"""Rounds that end next to a busy neighbour: the first ones of the confirmation if the goal asks for
+it, otherwise extra ones."""
 _ENOUGH_ROUNDS = LOOKS[2]
 """On a busy host, the four rounds of the first look seldom decide an effect below 10 %."""
 _CONFIRM_SHARE = 1 / 3
@@ -45,23 +45,23 @@ _CONFIRM_SHARE = 1 / 3
 _AS_RUN_SHARE = 1 / 4
 """Share of the budget: the most that is kept to confirm how the user runs it."""
 _FEW = 6
-"""Proposals, two for each winner class. Up to this number only the first look is kept for the
-confirmation: a study that looks beyond the recommendations a little tells more than one whose
-intervals of them are narrower."""
+"""Proposals, two per winner class. Up to this number only the first look is kept for the
+confirmation. A study that looks a little beyond the recommendations is worth more than narrower
+intervals of them."""
 _EXTRA_SHARE = 0.1
 """Share of the budget: the most that is kept for profiles and a neighbour after the verdict."""
 _BESIDE = 2.5
-"""How many times as long a slice takes beside a busy neighbour, as a guess."""
+"""How many times as long a slice takes next to a busy neighbour; a guess."""
 _PROFILE_SLICES, _PROFILE_S = 3.0, 2.0
-"""What a profile takes: some slices, because a profiler slows what it watches, and its own work."""
+"""What a profile takes: some slices, because a profiler slows its process, and its own work."""
 LOADGEN_S = 150.0
-"""In which LoadGen sends requests to one configuration, at the most."""
+"""Seconds for which LoadGen sends requests to one configuration, at most."""
 _LOADGEN_SHARE = 0.1
 """Of the budget that one run of it may take."""
 _LOADGEN_LEAST_S = 2.0
 LOADGEN_ENOUGH = 20
-"""Times the requests of which one is expected beyond the quantile: fewer than a quarter of them
-cannot be VALID (at p99, 459 where none of them is late)."""
+"""Requests of one LoadGen run, in units of the number that has one expected request beyond the
+quantile. Fewer than a quarter of them cannot be VALID (at p99: 459, if none is late)."""
 WANTED_LAUNCHES = 60
 """Launches of a study that searches: baselines, proposals, removals, a first look at all arms."""
 _PROPOSALS = 20
@@ -72,14 +72,14 @@ _FEWEST_ARMS = 2
 
 
 class Forecast:
-    """Estimates of what each phase would take from now on."""
+    """Estimates of the seconds of each phase, from now on."""
 
     def __init__(self, study: Study) -> None:
         self._study = study
         self.costs = study.costs
-        """What launches, slices and rounds take."""
+        """The seconds of launches, slices and rounds."""
         self._open: tuple[object, Claims, list[Configuration], int] | None = None
-        """Finalists and rounds, and of an extension what was made of them."""
+        """Cache for an extension: its finalists and rounds, and what follows from them."""
 
     @property
     def _total_s(self) -> float:
@@ -107,14 +107,14 @@ class Forecast:
         return max(0, FIRST_LOOK - n_rounds) * self.costs.round_s(arms)
 
     def first_look_s(self) -> float:
-        """Return the seconds of the first look, at the least that it compares."""
+        """Return the seconds of the first look at the smallest set of arms."""
         return self.looking_s(confirmation_arms(self._study, self.compared()))
 
     def looks_s(self) -> float:
-        """Return the seconds of the confirmation's first look, and of more looks if cheap.
+        """Return the seconds of the confirmation's first look, and of more looks if they are short.
 
-        Where the first will do, those after it are not reckoned with. An extension keeps what
-        decides on the open finalists, as the result has told.
+        If the first look should decide, no time is kept for later ones. An extension keeps the
+        seconds that its result named for the open finalists.
         """
         least_s = max(self.first_look_s(), self._deciding_s())
         if self._leads_are_clear():
@@ -142,9 +142,9 @@ class Forecast:
         return min(needed_s, max(0.0, study.budget.left_s()))
 
     def confirming_s(self) -> float:
-        """Return what is kept for the confirmation: its looks, LoadGen, and a round after it.
+        """Return the time kept for the confirmation: its looks, LoadGen, and one round after it.
 
-        After few proposals, the least that a verdict needs; LoadGen takes no baseline's time.
+        After few proposals, only what a verdict needs. LoadGen takes no time from baselines.
         """
         preference = self._study.preference
         if not preference.bears_neighbours and self.has_few_proposals():
@@ -159,9 +159,9 @@ class Forecast:
         return kept_s + (self.validating_s() if is_searching else 0.0)
 
     def _extra_s(self) -> float:
-        """Return what is kept for a round that profiles the default and the recommended winner.
+        """Return the time kept for a round that profiles the default and the recommended winner.
 
-        Nothing without a profiler, or where it takes too large a share.
+        None without a profiler, or if it takes too large a share.
         """
         finalists = self._study.candidates.finalists()
         arms = confirmation_arms(self._study, [finalists[self._study.widest]])
@@ -171,10 +171,10 @@ class Forecast:
         return needed_s if needed_s <= _EXTRA_SHARE * self._total_s else 0.0
 
     def compared(self) -> list[Configuration]:
-        """Return what the confirmation compares with the default at the least.
+        """Return the smallest set of arms that the confirmation compares with the default.
 
-        What finalists are without their costly settings has the time that is left: compilers make
-        such arms so costly that a search of ten minutes would end before it began.
+        Finalists without their costly settings are not included: with compilers they take so long
+        that a search of ten minutes would end before it began. They get time that is left.
         """
         finalists = self._study.candidates.finalists()
         return [*finalists.values(), *self._main_baselines()]
@@ -213,7 +213,7 @@ class Forecast:
         return study.notes.is_done(Phase.BASELINES) and study.n_proposed() <= _FEW
 
     def beside_s(self, arms: Iterable[Configuration]) -> float:
-        """Return the seconds of a slice beside a busy neighbour, of each of these arms."""
+        """Return the seconds of one slice next to a busy neighbour, of each of these arms."""
         return _BESIDE * sum(self.costs.slice_s(arm) for arm in arms)
 
     def minimising_s(self) -> float:
@@ -231,7 +231,7 @@ class Forecast:
     def proving_s(self) -> float:
         """Return the seconds of launching the finalists without each of their costly settings.
 
-        Of those that were not measured yet.
+        Only those that were not measured yet.
         """
         study = self._study
         # a dict keeps the order, on which the last digits of the sum depend
@@ -244,19 +244,19 @@ class Forecast:
         return SAFETY * sum(self.costs.launch_s(c) for c in wanted)
 
     def profiling_s(self, arms: Iterable[Configuration]) -> float:
-        """Return the seconds of profiling arms in a round, those that were not profiled yet."""
+        """Return the seconds of profiling those arms of a round that were not profiled yet."""
         may_be = filter(self._study.bench.may_profile, arms)
         return sum(_PROFILE_SLICES * self.costs.slice_s(arm) + _PROFILE_S for arm in may_be)
 
     def loadgen_s(self, rate: float) -> float:
-        """Return the seconds in which LoadGen may send so many requests a second."""
+        """Return the seconds for which LoadGen sends requests at a rate."""
         slo = self._study.evaluation.objective.slo
         assert slo is not None
         enough_s = LOADGEN_ENOUGH * slo.least_requests / rate
         return max(_LOADGEN_LEAST_S, min(LOADGEN_S, _LOADGEN_SHARE * self._total_s, enough_s))
 
     def validating_s(self) -> float:
-        """Return the seconds of LoadGen's word on the default and on what ships; 0 without it."""
+        """Return the seconds of LoadGen's runs for default and recommendation; 0 without it."""
         study = self._study
         if not has_loadgen_to_ask(study) or not is_installed():
             return 0.0
@@ -276,9 +276,9 @@ class Forecast:
 
 
 def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> None:
-    """Say how large a gain this budget can decide on here; warn if it holds less than is wanted.
+    """Report the gain that this budget can decide on; warn if the budget is shorter than wanted.
 
-    n_baselines: those that are still to be measured.
+    n_baselines: the number of baselines that are still to be measured.
     """
     _warn_of_a_short_budget(study, forecast, n_baselines)
     n_arms = len(study.turns)
@@ -294,12 +294,11 @@ def say_what_is_ahead(study: Study, forecast: Forecast, n_baselines: int) -> Non
 
 
 def _warn_of_a_short_budget(study: Study, forecast: Forecast, n_baselines: int) -> None:
-    """Warn where the budget holds less than a study wants, and name one that holds it.
+    """Warn if the budget holds less than a study wants, and name one that holds it.
 
-    Launches of the search take slices of a pacer between their own and may wait for quiet, those
-    of a claim's rounds take turns without either.
-    What is kept from the search is reckoned as the planner does, which knows no finalist yet: every
-    question soon has one of its own, and the best baseline is confirmed beside them.
+    Launches of the search include slices of a pacer and may wait for quiet; those of rounds do
+    neither. The time kept for the confirmation is estimated as in the planner. No finalist is known
+    yet: every class will soon have one, and the best baseline is confirmed too.
     """
     launch_s = study.costs.launch_s(Configuration())
     claim_s = _look_s(forecast, _FEWEST_ARMS)

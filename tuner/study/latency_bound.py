@@ -1,8 +1,8 @@
-"""The latency that a server's requests keep within, where the user names none.
+"""The latency bound of a server if the user names none.
 
-Five times what the default takes for one request at a time (its median): long enough for a line and
-a batch, short enough that both are felt. Measured once, at the beginning, and kept: a study that is
-resumed, and a verification on another host, keep to the same.
+It is five times the default's median latency for one request at a time: long enough for a queue and
+a batch, short enough that both matter. It is measured once, at the start, and kept: a resumed study
+and a verification on another host use the same.
 """
 
 from __future__ import annotations
@@ -28,8 +28,9 @@ def fix_bound(
     """Measure the default, note the bound of the study and return it.
 
     bench: measures the same workload in the scenario single-stream. trace: of the requests.
-    stand_in: what is measured in the place of a default that does not answer.
-    Raises NothingMeasured where the default cannot be measured.
+    stand_in: measured instead of a default that does not answer.
+
+    Raises NothingMeasured if the default cannot be measured.
     """
     whose = "the default" if stand_in is None else stand_in.label()
     launch = bench.launcher.start(stand_in or Configuration(), Purpose.BOUND)

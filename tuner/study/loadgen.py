@@ -1,4 +1,4 @@
-"""A launch that answers MLPerf's LoadGen: what is sent to it, and what LoadGen says of it."""
+"""A run of MLPerf's LoadGen against a launch: the requests, and LoadGen's result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def has_loadgen_to_ask(study: Study) -> bool:
 def ask_loadgen(
     study: Study, configuration: Configuration, rate: float, duration_s: float
 ) -> Validation:
-    """Have LoadGen send requests at a rate to a launch of its own; return what it says of them."""
+    """Let LoadGen send requests at a rate to a new launch; return its result."""
     slo = study.evaluation.objective.slo
     assert slo is not None
     if duration_s * rate < slo.least_requests:
@@ -42,7 +42,7 @@ def ask_loadgen(
 def order_for(
     launch: Launch, slo: Slo, rate: float, duration_s: float, n_shapes: int
 ) -> LoadgenOrder:
-    """Return what LoadGen sends to a launch of a server, in so many seconds at least."""
+    """Return LoadGen's settings for a server, for a run of at least some seconds."""
     batching = launch.record.request.batching
     assert batching is not None
     return LoadgenOrder(

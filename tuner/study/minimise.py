@@ -34,19 +34,21 @@ _MAX_LAUNCHES = 3
 
 
 def minimise(study: Study) -> Steps[None]:
-    """Reduce each class's finalist; what remains is what will be confirmed and shipped.
+    """Remove settings without effect from each class's finalist; the rest is confirmed and shipped.
 
-    Settings go if the configuration without all of them scores no worse than the tolerance below
-    the finalist that the race named: 1 % from 30 minutes of budget on, else the search's noise, at
-    most 3 %; where the trials together speak for what is removed, after two launches of both.
-    Before anything else, in every class, costly settings (ablation.py) go unless they look needed,
-    which the confirmation's rounds then have to show; the finalist with the largest gain is the
-    first to have what the classes leave of their shares. A setting whose removal there was no time
-    to measure stays, unless it is costly, or nothing can observe whether it took effect: then the
-    best configuration without such settings takes the finalist's place. But before that it gets
-    what minimal rounds would leave of the confirmation's time, the largest gain first. The last
-    setting always stays: whether it does any good is for the confirmation to say. The classes share
-    the time; what ships by default comes first.
+    Costly settings (ablation.py) come first, those of the finalist with the largest gain before
+    others. One is removed unless it seems needed, or might be and there was no time to tell; the
+    confirmation's rounds then have to prove it. Other settings are removed if the configuration
+    without them scores at most the tolerance below the finalist: 1 % for budgets from 30 minutes
+    on, otherwise the noise of the search, at most 3 %.
+
+    If there was no time to measure a removal, the setting stays, with two exceptions: a costly
+    setting, and one whose effect nothing can observe. Such a finalist gets the time that minimal
+    rounds would leave, or its rounds have to fit together with the configuration without the
+    setting. Otherwise the best configuration without such settings replaces it.
+
+    The last setting always stays: the confirmation says whether it helps. The classes share the
+    time.
     """
     if study.notes.is_done(Phase.MINIMISE):
         return
@@ -117,9 +119,9 @@ def why_not(study: Study, configuration: Configuration) -> str:
 def _rounds_may_prove(
     study: Study, winner_class: WinnerClass, configuration: Configuration
 ) -> Steps[bool]:
-    """Tell whether the confirmation has time to compare a finalist with what it is without costs.
+    """Tell whether the confirmation has time for a finalist and for it without its costly settings.
 
-    Launches of the search are not needed then: the rounds are the better proof.
+    No launch of the search is needed then: rounds are the better proof.
     """
     if why_unseen(study, configuration) or not awaits_rounds(study, configuration):
         return False
@@ -143,9 +145,9 @@ def why_unseen(study: Study, configuration: Configuration) -> str:
 
 
 def _stand_in(study: Study, winner_class: WinnerClass) -> Configuration:
-    """Return what takes a refused finalist's place: the best with nothing unseen or unproven.
+    """Return what replaces a refused finalist: the best without unseen or unproven settings.
 
-    Of what the search tried, and of what is left of the other classes' finalists.
+    From what the search tried, and from the other classes' finalists.
     """
     tried = study.candidates.candidate(
         winner_class,
@@ -167,9 +169,9 @@ def _worth(study: Study, configuration: Configuration) -> float:
 class _Reduction:
     """The reduction of one finalist.
 
-    First away with what is too costly; then at once with all that the trials make look useless:
-    often one launch for many settings. The rest one by one: k settings cost k launches, and some
-    for what is unclear.
+    It first removes costly settings, then all settings at once that the trials suggest are useless:
+    often one launch for many settings. The rest is tested one by one, a launch for each setting and
+    further ones where the result is unclear.
     """
 
     def __init__(self, study: Study, finalist: Configuration) -> None:
@@ -178,15 +180,15 @@ class _Reduction:
         self._dropped: list[str] = []
         self._share: TimeShare | None = None
         self._others: list[Configuration] = []
-        """What is confirmed beside it; only where it is to be proved."""
+        """The other arms of the confirmation, if a finalist is to be proved."""
         self.is_complete = True
 
     def drop_costly(self, share: TimeShare) -> Steps[None]:
-        """Take away, the costliest first, each costly setting that is not shown to be needed.
+        """Remove each costly setting that is not shown to be needed, the costliest first.
 
-        One whose removal there was no time to measure stays for now. So does one that looks needed,
-        and one that gains something where there was no time to tell whether that is noise: the
-        confirmation's rounds tell.
+        A setting stays if there was no time to measure its removal, if it seems needed, or if it
+        gains something that there was no time to distinguish from noise. The confirmation's rounds
+        decide then.
         """
         self._share = share
         yield from self._drop_costly()
@@ -211,9 +213,10 @@ class _Reduction:
     def prove(
         self, shortest: Configuration, removed: Sequence[str], others: Iterable[Configuration]
     ) -> Steps[tuple[Configuration, list[str]]]:
-        """Prove costly settings of what was refused, in the time that minimal rounds leave.
+        """Test the costly settings of a refused finalist, in the time that minimal rounds leave.
 
-        others: what will be confirmed beside it. Returns what is left, and what was removed.
+        others: the other arms of the confirmation. Returns the configuration that is left, and the
+        removed settings.
         """
         self._finalist, self._dropped = shortest, list(removed)
         self._share, self._others = None, list(others)
@@ -221,7 +224,7 @@ class _Reduction:
         return self._finalist, self._dropped
 
     def carry_out(self, share: TimeShare) -> Steps[tuple[Configuration, list[str]]]:
-        """Return the shortest configuration that is as good, and what was removed."""
+        """Return the shortest configuration that is as good, and the removed settings."""
         self._share = share
         if not beats_default(self._study.evaluation, self._finalist):
             return self._finalist, self._dropped  # confirmed to say that nothing is better
@@ -263,11 +266,11 @@ class _Reduction:
         return self._study.space.canonical(kept)
 
     def _make_clear(self, shorter: Configuration, *, is_costly: bool = False) -> Steps[bool]:
-        """Launch until it is clear what is lost without some settings; tell whether it is.
+        """Launch until the loss without some settings is clear; return whether it is.
 
-        The finalist is the luckiest of many, so at first every removal looks like a loss: it is
-        launched a second time before any counts, and what is not clear then, again. A costly
-        setting only has to look needed.
+        The finalist is the luckiest of many, so that at first every removal looks like a loss. It
+        is launched a second time before a loss counts, and again while the result is unclear. A
+        costly setting only has to seem needed.
         """
         while (due := self._due(shorter)) is not None:
             if is_costly and seems_necessary(self._study, self._finalist, shorter):
@@ -285,9 +288,9 @@ class _Reduction:
         return not isinstance((yield from ask(step)), NoTime)
 
     def _harmless_loss(self, shorter: Configuration) -> Steps[float | None]:
-        """Return the worth that is lost if it is known to be within the tolerance; else None.
+        """Return the loss of score if it is known to be within the tolerance; else None.
 
-        None as well where it failed, or where there was no time to make sure.
+        Also None if that configuration failed, or if there was no time to make sure.
         """
         study = self._study
         is_clear = yield from self._make_clear(shorter)
@@ -309,9 +312,9 @@ class _Reduction:
         )
 
     def _is_expected(self, shorter: Configuration) -> bool:
-        """Tell whether all trials together say that nothing is lost by what was removed.
+        """Tell whether all trials together say that the removed settings gain nothing.
 
-        A setting that nothing can observe has to prove itself, and needs no second launch to go.
+        A setting that nothing can observe is removed without a second launch.
         """
         study, left = self._study, dict(shorter.settings)
         echoed = study.evaluation.row(self._finalist).unobservable
@@ -328,10 +331,10 @@ def launch_due(
     *,
     is_expected: bool,
 ) -> Configuration | None:
-    """Return what to launch next to know whether a shorter configuration is as good; None if known.
+    """Return the next launch needed to judge a shorter configuration; None if it is judged.
 
-    tolerance: the worth that may be lost. is_expected: all trials together say that what is
-    removed does no good; where they do not, one launch each may have been luck.
+    tolerance: the loss of score that is accepted. is_expected: all trials together say that the
+    removed settings do not help. Otherwise one launch of each may have been luck.
     """
     if any(evaluation.row(c).has_failed for c in (shorter, full)):
         return None

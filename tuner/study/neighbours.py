@@ -1,8 +1,8 @@
-"""How configurations fare beside a busy neighbour: most deployments share their hosts.
+"""How configurations perform next to a busy neighbour: most deployments share their hosts.
 
-After the verdict, the default and the winners take one more slice beside a synthetic busy
-neighbour, in a launch in which they were measured undisturbed just before (study/explain.py). Where
-winners must bear one, the candidates do so before the confirmation, and all arms in its first
+After the verdict, the default and the winners take one more slice next to a synthetic busy
+neighbour, in a launch that was measured undisturbed just before (study/explain.py). If winners must
+not degrade there, the candidates are measured before the confirmation, and all arms in its first
 rounds. Claims do not use these slices.
 """
 
@@ -17,10 +17,10 @@ from tuner.study.study import Study
 
 
 def probe_finalists(study: Study) -> Steps[None]:
-    """Make sure that no class's candidate collapses, where none may, while there is time.
+    """Find candidates that do not degrade under contention, if the goal asks for it.
 
-    Each candidate is launched once more and measured beside the neighbour too; one that collapses
-    gives way to the next best, which is measured in its turn.
+    Each candidate is launched once more and measured next to the neighbour. One that degrades is
+    replaced by the next best, which is measured in turn.
     """
     while study.preference.bears_neighbours and (wanted := _unprobed(study)) is not None:
         record = yield from _contend(wanted, Purpose.RACE)
@@ -33,9 +33,9 @@ def probe_finalists(study: Study) -> Steps[None]:
 
 
 def is_fragile(study: Study, shorter: Configuration) -> Steps[bool]:
-    """Tell whether a reduced finalist may collapse, where none may: it is measured to know.
+    """Measure whether a reduced finalist degrades under contention, if the goal forbids that.
 
-    It may miss beside a busy neighbour what was removed as useless.
+    A setting that was removed as useless may matter there.
     """
     if not study.preference.bears_neighbours:
         return False
@@ -50,7 +50,7 @@ def _contend(configuration: Configuration, purpose: Purpose) -> Steps[LaunchReco
 
 
 def _unprobed(study: Study) -> Configuration | None:
-    """Return the default, or a class's candidate, if it was not seen beside the neighbour yet."""
+    """Return the default or a candidate that was not measured next to the neighbour yet, if any."""
     default = study.evaluation.default_at_best()
     if default is not None and study.evaluation.default_retained is None:
         return default[0]

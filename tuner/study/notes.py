@@ -1,4 +1,4 @@
-"""What a study says of its course: phases begun and ended, warnings, what there was no time for."""
+"""The study's notes: phases begun and ended, warnings, and what there was no time for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_TIME = "the budget left no time"
 
 
 class Notes:
-    """Kept in the store, so that a resumed study and the result know them; told to a listener."""
+    """Kept in the store, so that a resumed study and the result know them; sent to a listener."""
 
     def __init__(self, store: Store, listen: Listener) -> None:
         self._store = store
@@ -29,9 +29,9 @@ class Notes:
         self._store.add(PhaseDone(phase, reason))
 
     def warn(self, text: str, *, is_passing: bool = False) -> None:
-        """Note a warning that travels with the result, once.
+        """Note a warning that appears in the result, once.
 
-        is_passing: it is of the time that is left; where the study goes on, it is told anew.
+        is_passing: it depends on the time that is left, and is repeated if the study continues.
         """
         noted = self._store.current(WarningNoted) if is_passing else self._store.all(WarningNoted)
         if all(note.text != text for note in noted):
@@ -39,5 +39,5 @@ class Notes:
             self._listen(Warned(text))
 
     def leave_undone(self, what: str) -> None:
-        """Note what the budget has no time for ("to ..."); one line tells all of it at the end."""
+        """Note what there was no time for ("to ..."); one line reports all of it at the end."""
         self._store.add(WarningNoted(f"{NO_TIME} {what}", is_passing=True))

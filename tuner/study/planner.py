@@ -1,9 +1,8 @@
-"""The planner: whether there is time for a step of a phase, and what is kept for later ones.
+"""The planner: decides whether there is time for a step, and keeps time for later phases.
 
-The confirmation, where there is time for one at all, comes first in the order of survival, then the
-proofs without which costly settings cannot ship, then the search. Minimising and what explains a
-winner have what the search leaves once it has stalled: while it finds something, a better
-combination is worth more than a shorter one.
+The order of priority: the confirmation, if it fits at all; the proofs without which costly settings
+cannot ship; the search. Minimising and explaining get what a stalled search leaves: while the
+search finds something, a better configuration is worth more than a shorter one.
 """
 
 from __future__ import annotations
@@ -66,7 +65,7 @@ class Planner:
         self._share_ends_s: dict[TimeShare, float] = {}
 
     def run(self, phases: Iterable[Callable[[Study], Steps[None]]]) -> None:
-        """Carry out phases in their order; each knows what an earlier session has done.
+        """Run phases in their order. Each phase knows what an earlier session has done.
 
         Raises what measuring raises: NothingMeasured, UsageError, Interrupted.
         """
@@ -87,7 +86,7 @@ class Planner:
     # ---------------------------------------------------------------- what comes of a step
 
     def answer(self, step: Step[Any]) -> Any:
-        """Return what came of a step: what it asks for, or NoTime."""
+        """Return the result of a step, or NoTime."""
         match step:
             case Launch():
                 return self._launch(step)
@@ -124,7 +123,7 @@ class Planner:
         )
 
     def _launch_baselines(self, step: Launches) -> list[LaunchRecord]:
-        """Launch what is needed whatever the time, and of the others those that fit."""
+        """Launch what is always needed, and other baselines that fit."""
         group: list[Configuration] = []
         while len(group) < self._study.most_together and (drawn := step.draw()) is not None:
             if self._is_needed(drawn) or self._has_time_for_baseline(drawn, group):
@@ -132,7 +131,7 @@ class Planner:
         return self._study.measure_several(group, step.purpose) if group else []
 
     def _launch_proposals(self, step: Launches) -> list[LaunchRecord] | NoTime:
-        """Launch a proposal, and beside it others while there is time for as costly ones."""
+        """Launch a proposal, and others in parallel while there is time for as costly ones."""
         if step.has_stalled and self._is_better_left():
             return NoTime()
         if (first := step.draw()) is None:
@@ -208,9 +207,9 @@ class Planner:
         return self._study.budget.left_s()
 
     def _confirming_s(self) -> float:
-        """Return what is kept for the confirmation: nothing where no verdict can come of it.
+        """Return the time kept for the confirmation; 0 if no verdict fits.
 
-        Hints of what is fast are worth more than seconds that nobody uses.
+        Hints of what is fast are then worth more than unused seconds.
         """
         return 0.0 if self._forecast.is_out_of_reach() else self._forecast.confirming_s()
 
@@ -233,7 +232,7 @@ class Planner:
     def _is_needed(self, configuration: Configuration) -> bool:
         """Tell whether a configuration is measured whatever the time.
 
-        The default once, and what stands in for it; at further batches while any time is left.
+        The default and its stand-in once; the default at further batches while any time is left.
         """
         study = self._study
         if not is_default(configuration):
@@ -244,7 +243,7 @@ class Planner:
     def _has_time_for_baseline(
         self, configuration: Configuration, group: Sequence[Configuration]
     ) -> bool:
-        """Tell whether a baseline fits; group: what is launched beside it."""
+        """Tell whether a baseline fits. group: the others that are launched in parallel."""
         costs = self._forecast.costs
         if not group and all(map(is_default, self._study.evaluation.tried())):
             # the first: there is nothing to keep time for
@@ -261,9 +260,9 @@ class Planner:
         return self._left_s() >= self.after_search_s(cost_s) + cost_s + kept_s
 
     def after_search_s(self, cost_s: float) -> float:
-        """Return what must be left after a launch: for verdicts, and one launch more to race.
+        """Return the time that must be left after a launch: for verdicts and one more launch.
 
-        Where no verdict fits, nothing: what it would take can ship nothing.
+        0 if no verdict fits: the search can then use all of it.
         """
         if self._forecast.is_out_of_reach():
             return 0.0
@@ -272,10 +271,10 @@ class Planner:
         return self._forecast.confirming_s() + proving_s + cost_s
 
     def _is_better_left(self) -> bool:
-        """Tell whether the later phases would make use of all that is left.
+        """Tell whether the later phases would use all the time that is left.
 
-        The race, minimising, a look at every baseline that is confirmed as well as the winners, and
-        what each setting of the recommended winner is worth. Where no verdict fits, the first two.
+        They are the race, minimising, a look at all winners and baselines, and the effect of each
+        setting of the recommended winner. If no verdict fits, the race and minimising only.
         """
         study, forecast, total_s = self._study, self._forecast, self._study.budget.granted_s
         finalists = study.candidates.finalists()
@@ -292,10 +291,10 @@ class Planner:
         return self._left_s() < needed_s
 
     def _make_time_for(self, configuration: Configuration) -> bool:
-        """See to it that a launch of a configuration leaves enough for the phases that follow.
+        """Make time for a launch of a configuration; return whether there is enough.
 
-        Where time seems to be up, launch again what may be cheaper than its only launch was.
-        Returns whether there is time.
+        If time seems to be up, launch again a configuration whose next launch may be cheaper than
+        its only one.
         """
         while not self._has_time_to_search(configuration):
             again = self._worth_warming(configuration)
@@ -305,11 +304,11 @@ class Planner:
         return True
 
     def _worth_warming(self, configuration: Configuration) -> Configuration | None:
-        """Return what to launch again so that time is left for another launch; None if nothing.
+        """Return what to launch again to make time for another launch; None if nothing helps.
 
-        What the confirmation needs is estimated from the launches of those who will be in it. One
-        that was launched only once may have compiled from nothing: a warm compiler's cache often
-        frees time for many proposals, where that may save more than it costs.
+        The time for the confirmation is estimated from its arms' launches. The only launch of an
+        arm may have compiled without a cache. Another one with a warm cache may free more time than
+        it takes.
         """
         forecast, costs = self._forecast, self._forecast.costs
         if not forecast.has_few_proposals() and forecast.first_look_s() < forecast.looks_s():
@@ -356,12 +355,11 @@ class Planner:
         return left_s >= SAFETY * needed_s if len(arms) > 1 else allowed_s >= needed_s
 
     def _fit(self, step: ArmsWanted) -> Fitting:
-        """Return what there is time to compare.
+        """Return the arms that there is time to compare.
 
-        Where a first look at all of them does not fit, the winners' verdicts come before the
-        baselines, and the best of these before the others; a cheaper one may fit where a better one
-        does not. Where not even one at the winners does, a verdict on what ships comes before none
-        on each.
+        If a first look at all does not fit, the winners come before the baselines, and the best
+        baseline before the others. A cheaper baseline may fit where a better one does not. If not
+        even the winners fit, the recommended one comes first.
         """
         study, forecast = self._study, self._forecast
         fitting = self._fitting(step.finalists, step.leaner)
@@ -384,11 +382,11 @@ class Planner:
         finalists: Mapping[WinnerClass, Configuration],
         leaner: Mapping[Configuration, Sequence[Configuration]],
     ) -> list[Configuration]:
-        """Return those that a first look fits, in their order; where it fits none, all.
+        """Return the arms of a first look that fits, in their order; if none fits, all.
 
-        What ships comes first, and then what would if that proved no faster. A finalist brings
-        along what it is without its costly settings, if that fits as well: rounds without them are
-        the surest proof that they are needed.
+        The recommended finalist comes first, then the one that would replace it. A finalist brings
+        along the configurations without its costly settings if they fit too: rounds of both are the
+        best proof that the settings are needed.
         """
         found: list[Configuration] = []
         in_turn = (
@@ -419,10 +417,10 @@ class Planner:
         return "" if left_s >= needed_s else f"it takes {needed_s:.0f} s"
 
     def _why_no_confirming(self, step: Round) -> str:
-        """Say why no further round of the confirmation is begun; empty if one fits.
+        """Return why no further round of the confirmation is begun; empty if one fits.
 
-        Rounds before a first look decide nothing without it: a minimal round will do for these.
-        Once the recommended winner is known, LoadGen may be asked about it.
+        Rounds before the first look decide nothing without it, so that a minimal round will do.
+        Once the recommended winner is known, time is kept for LoadGen.
         """
         left_s, forecast, n_before = self._left_s(), self._forecast, step.n_before
         if not n_before and forecast.is_out_of_reach():
@@ -438,7 +436,7 @@ class Planner:
         return f"one takes about {round_s:.0f} s, and {max(0.0, left_s):.0f} s are left{told}"
 
     def _wants_neighbour(self, arms: Sequence[Configuration]) -> bool:
-        """Tell whether slices of arms beside a busy neighbour are within their share."""
+        """Tell whether slices next to a busy neighbour are within their share of the budget."""
         records = self._study.store.launches.values()
         spent_s = 2 * sum(s.seconds for record in records for s in record.beside)  # and discarded
         most_s = self._study.preference.neighbours_s(self._study.budget.total_s)

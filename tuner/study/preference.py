@@ -1,7 +1,7 @@
-"""What a study asks of a winner beside its value, and what that costs: one answer to all phases.
+"""What the goal asks of a winner besides its value, and the time that this may take.
 
-The goal "robust" asks that a winner bears a busy neighbour: then what collapses beside one is
-passed over, finalists are measured beside it before they are confirmed, and time is kept for that.
+The goal "robust" asks that a winner does not degrade next to a busy neighbour. Configurations that
+do are skipped, and finalists are measured next to one before they are confirmed.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from tuner.record.objective import Objective
 
 
 class Preference(msgspec.Struct, frozen=True):
-    """Whether winners must bear a busy neighbour, and how much of the budget that is worth."""
+    """Whether winners must not degrade under contention, and the share of the budget for it."""
 
     bears_neighbours: bool
     neighbours_share: float
-    """Share of the budget: the most that slices beside a busy neighbour may take."""
+    """Share of the budget for slices next to a busy neighbour, at most."""
     neighbours_from_s: float
     """A smaller budget has no time for them."""
 
     def neighbours_s(self, total_s: float) -> float:
-        """Return the seconds that slices beside a busy neighbour may take in all."""
+        """Return the seconds for slices next to a busy neighbour, at most."""
         return self.neighbours_share * total_s if total_s >= self.neighbours_from_s else 0.0
 
 
@@ -30,5 +30,5 @@ ROBUST = Preference(bears_neighbours=True, neighbours_share=0.12, neighbours_fro
 
 
 def preference_of(objective: Objective) -> Preference:
-    """Return what an objective asks beside its metric."""
+    """Return the preference of an objective."""
     return ROBUST if objective.bears_neighbours else FASTEST

@@ -21,7 +21,7 @@ _MAX_LAUNCHES = 30
 
 
 def race(study: Study) -> Steps[None]:
-    """Name one finalist per class: what is believed to be the best after repeated launches.
+    """Name one finalist per class: the best by the surrogate's estimate, after repeated launches.
 
     Launch the leader of a class and its likeliest rival again, in pairs, until no rival is likely
     to be faster by more than the slack (top-two sampling: Russo 2020, Operations Research 68(6);
@@ -49,7 +49,7 @@ def race(study: Study) -> Steps[None]:
 
 
 def _is_better(study: Study, finalist: FinalistNamed, before: FinalistNamed) -> bool:
-    """Tell whether a finalist is believed to be worth a comparison with what was decided before."""
+    """Tell whether a finalist may beat what was decided before."""
     believed = study.candidates.believed()
     new, old = (believed.get(named.configuration) for named in (finalist, before))
     return new is not None and (old is None or new > old + SLACK)
@@ -67,7 +67,7 @@ def _due(study: Study) -> list[Configuration]:
 
 
 def _open_pair(study: Study, winner_class: WinnerClass) -> list[Configuration]:
-    """Return a class's leader and who may yet be faster by more than the slack, if anybody."""
+    """Return a class's leader and the rival that may be faster by more than the slack, if any."""
     beliefs = {c: b for c, b in study.candidates.beliefs().items() if allowed_in(winner_class, c)}
     if not beliefs:
         return []

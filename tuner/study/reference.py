@@ -1,7 +1,7 @@
-"""The study's reference, made where it is not there, and made again where it was damaged.
+"""The reference outputs of a study: computed if missing or damaged.
 
 The same model, seed and inputs give the same reference: every launch of the default was compared
-with it in a process of its own. What was checked against an earlier one therefore stands.
+with it in its own process. Checks against an earlier copy therefore stand.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def provide_reference(
     gpu: str,
     testbed: Testbed,
 ) -> None:
-    """Make sure that the reference is there, whole; warn where it had to be made again.
+    """Compute the reference if it is missing or damaged; warn if it had to be computed again.
 
-    gpu: the UUID of the card that computes; empty for the CPU. What stands in for a default that
-    does not answer makes the reference as well.
+    gpu: the UUID of the card that computes; empty for the CPU. The stand-in of a default that does
+    not answer computes the reference too.
 
-    Raises UsageError where the model's outputs cannot be compared, NothingMeasured where the model
-    does not get as far.
+    Raises UsageError if the model's outputs cannot be compared, and NothingMeasured if the model
+    does not get that far.
     """
     store = study.store
     path = store.reference_path
@@ -74,7 +74,7 @@ def provide_reference(
 
 
 def _is_whole(path: Path, sha256: str) -> bool:
-    """Tell whether a reference is as it was written; sha256: empty where that was not noted."""
+    """Tell whether a reference file is unchanged. sha256: empty if it was not noted."""
     if not path.is_file():
         return False
     if sha256:

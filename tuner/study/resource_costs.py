@@ -1,4 +1,4 @@
-"""What a configuration costs where it runs, memory and latency, and which increases are costly."""
+"""The memory and latency of configurations, and which increases are costly."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _GIB = 2**30
 
 
 class ResourceCost(msgspec.Struct, frozen=True):
-    """What a configuration costs, as logarithms; None where its launches do not show it."""
+    """The costs of a configuration as logarithms; None if its launches do not show them."""
 
     memory: float | None
     """Logarithm of the most bytes that were resident."""
     call: float | None
     """Logarithm of the seconds of a call at the configuration's own batch, in each instance."""
     card_bytes: int | None = None
-    """The memory of the card that `memory` is of; None where it is the host's."""
+    """The total memory of the card if `memory` is the card's; None if it is the host's."""
 
     def of(self, cost: Cost) -> float | None:
         """Return the logarithm of one cost."""
@@ -89,13 +89,13 @@ class Increase(msgspec.Struct, frozen=True):
 class CostRule(msgspec.Struct, frozen=True):
     """Which increases are costly on a host, for an objective.
 
-    One is costly above 10 % and above a floor: 1 % of the memory, 1 ms a call. What the user
-    accepts is not, nor memory where the user bounds it: what needs more than that cannot win.
+    An increase is costly above 10 % and above a floor: 1 % of the memory, 1 ms per call. Costs that
+    the user accepts are not costly, nor is memory if the user bounds it.
     """
 
     objective: Objective
     memory_bytes: float
-    """What the host, or its container, lets processes use."""
+    """The memory that processes may use on the host, or in its container."""
 
     def costly(
         self,
@@ -169,7 +169,7 @@ def _log_median(values: Iterable[float]) -> float | None:
 
 
 def _call_s(s: Slice) -> float:
-    """Return the seconds of a call; their mean where the calls were not timed one by one."""
+    """Return the seconds of a call: the median, or the mean if calls were not timed singly."""
     if s.latency is not None:
         return s.latency.p50_s
     return s.call_mean_s

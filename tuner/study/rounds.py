@@ -1,4 +1,4 @@
-"""What the confirmation's rounds measured of each arm; what it allows to say is in claims.py."""
+"""What the confirmation's rounds measured for each arm. Claims are made in claims.py."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Worths = dict[Configuration, float | None]
 
 
 class Loss(msgspec.Struct, frozen=True):
-    """The worth that a configuration loses without some settings, by rounds."""
+    """The loss of score without some settings, measured in rounds."""
 
     difference: Difference
     is_paired: bool
@@ -29,8 +29,8 @@ class Loss(msgspec.Struct, frozen=True):
 
 
 LossInRounds = Callable[[Configuration, Configuration], Loss | None]
-"""Returns what the first configuration loses without some settings, which is the second one; None
-where the rounds do not tell."""
+"""Returns the loss of the first configuration without some settings, which is the second one; None
+if the rounds do not show it."""
 
 
 class Rounds:
@@ -65,7 +65,7 @@ class Rounds:
         return found
 
     def series(self, configuration: Configuration) -> ArmSeries:
-        """Return an arm's worth per round."""
+        """Return an arm's score per round."""
         return ArmSeries(tuple(worths.get(configuration) for worths in self.worths))
 
     def n_failures(self, configuration: Configuration) -> int:
@@ -75,7 +75,7 @@ class Rounds:
         )
 
     def n_met(self, configuration: Configuration) -> tuple[int, int]:
-        """Return in how many rounds an arm had a worth, and in how many it told whether it has."""
+        """Return in how many rounds an arm had a score, and in how many it was conclusive."""
         measured = [
             worths[configuration]
             for worths, arms in zip(self.worths, self.launches, strict=True)

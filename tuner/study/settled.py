@@ -1,8 +1,8 @@
-"""What the rounds allow to say, extent by extent: a study that is gone on with keeps its verdicts.
+"""Claims over several extents: a continued study keeps its verdicts.
 
-An extension tests at a level of its own (measurement/confirmation.py), over all rounds that an arm
-took part in. What an earlier extent decided was said by that extent's arms, rounds and level, and
-is computed from these again.
+An extension tests at its own level (measurement/confirmation.py), over all rounds of an arm. The
+verdicts of an earlier extent follow from its arms, rounds and level, and are computed from these
+again.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def settled_finalists(study: Study) -> dict[WinnerClass, FinalistNamed]:
 def last_look_level(store: Store, n_more: int = 0) -> float:
     """Return the two-sided error rate of this extent's last look, over all its finalists.
 
-    That is what the extents before it, and an early verdict, have left. n_more: last looks before
-    it that are not yet among those of earlier extents.
+    It is a share of what the earlier extents, and an early verdict, have left. n_more: last looks
+    before it that are not yet among those of earlier extents.
     """
     n_before = sum(_looked_at(store, number) is not None for number in range(store.n_extensions))
     had_early_look = len(store.all(EarlyRound)) >= FIRST_LOOK
@@ -70,7 +70,7 @@ def last_look_level(store: Store, n_more: int = 0) -> float:
 
 
 def _looked_at(store: Store, number: int) -> ArmsChosen | None:
-    """Return the arms of an extent's confirmation; None where it has no round or never ended."""
+    """Return the arms of an extent's confirmation; None if it has no round or never ended."""
     chosen: list[ArmsChosen] = store.extents[number][ArmsChosen]
     ended = {note.phase for note in store.extents[number][PhaseDone]}
     is_looked = Phase.CONFIRM in ended and bool(store.extents[number][RoundDone])
@@ -86,7 +86,7 @@ def claims_by(
     *,
     is_interim: bool = False,
 ) -> Claims:
-    """Return what is said of finalists by the first `n_rounds` of all, or by all of them."""
+    """Return the claims of finalists from the first `n_rounds` of all, or from all of them."""
     return Claims(
         study.store,
         study.evaluation,

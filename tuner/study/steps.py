@@ -1,7 +1,7 @@
-"""What a phase asks for: steps, each with its aim and what it costs.
+"""The steps that phases ask for, each with its aim and cost.
 
-A phase is a generator: it yields a step and receives what came of it, or NoTime where the planner
-(study/planner.py) refuses the step. It holds no clock and keeps no time for others.
+A phase is a generator: it yields a step and receives the result, or NoTime if the planner
+(study/planner.py) refuses the step. A phase reads no clock and keeps no time for others.
 """
 
 from __future__ import annotations
@@ -25,39 +25,39 @@ class NoTime(msgspec.Struct, frozen=True):
     """The planner's answer to a step that it refuses."""
 
     reason: str = ""
-    """Why, where a phase tells it."""
+    """The reason, if a phase reports it."""
 
 
 class Aim(StrEnum):
-    """What a launch is for. By this the planner knows what must be left after it."""
+    """The aim of a launch. The planner derives from it how much time must be left afterwards."""
 
     BASELINE = "baseline"
     """The default, or a recommendation."""
     SEARCH = "search"
-    """A configuration that nobody recommends, or a leader that the search goes on around."""
+    """A proposal of the search, or a leader that the search continues around."""
     RACE = "race"
     """The candidates of a class again."""
     CONTENTION = "contention"
-    """A candidate beside a busy neighbour."""
+    """A candidate next to a busy neighbour."""
     REMOVAL = "removal"
-    """A finalist and what is left of it without some settings, in a share of the time."""
+    """A finalist, or the finalist without some settings, in a share of the time."""
     PROOF = "proof"
     """The same, so that a costly setting may ship at all."""
 
 
 class TimeShare:
-    """A part of the time that the confirmation leaves, by its identity.
+    """A part of the time that the confirmation leaves, identified by the object.
 
     Its end is fixed when the first step of the share is asked for.
     """
 
     def __init__(self, n: int) -> None:
-        """n: parts of which this is the first; those after it get what it leaves."""
+        """n: the number of parts left, this one included. Later ones get what it leaves."""
         self.n = n
 
 
 class Step(msgspec.Struct, Generic[AnswerT], frozen=True):
-    """What a phase may ask for. AnswerT: what it receives where the planner grants it."""
+    """A step that a phase may ask for. AnswerT: what it receives if the planner grants it."""
 
 
 class Launch(Step[LaunchRecord], frozen=True):
@@ -69,13 +69,13 @@ class Launch(Step[LaunchRecord], frozen=True):
     may_prune: bool = False
     """Whether it is not measured to its end if it is hopeless."""
     beside_neighbour: bool = False
-    """Whether it is measured beside a busy neighbour too, at its end."""
+    """Whether its last slice is measured next to a busy neighbour too."""
     leaving: Sequence[Configuration] = ()
-    """What is to be launched after it, and must fit as well."""
+    """Configurations that are launched after it, and must fit as well."""
     share: TimeShare | None = None
     """Of Aim.REMOVAL."""
     confirmed: Sequence[Configuration] = ()
-    """Of Aim.PROOF: what the confirmation compares afterwards."""
+    """For Aim.PROOF: the arms of the confirmation that follows."""
 
     def cost_s(self, forecast: Forecast) -> float:
         """Estimate its seconds."""
@@ -85,9 +85,8 @@ class Launch(Step[LaunchRecord], frozen=True):
 class Launches(Step[list[LaunchRecord]], frozen=True):
     """One launch each of configurations that are drawn while there is time for more.
 
-    They are prepared side by side where that may be, and none is drawn before the planner has
-    turned to the step. The answer holds the records of those that were
-    launched, in the order in which they were drawn.
+    They may be prepared in parallel. None is drawn before the planner handles the step. The answer
+    holds the records in the order in which the configurations were drawn.
     """
 
     draw: Callable[[], Configuration | None]
@@ -109,7 +108,7 @@ class Round(Step[list[LaunchRecord]], frozen=True):
     n_before: int = 0
     """Complete rounds of this purpose before it, in this extent of the study."""
     is_proved: bool = False
-    """Whether what ships is known already."""
+    """Whether the recommendation is known already."""
 
     def cost_s(self, forecast: Forecast) -> float:
         """Estimate its seconds, rather too many than too few."""
@@ -129,7 +128,7 @@ class EarlyLook(Step[list[LaunchRecord]], frozen=True):
 
 
 class ExtraRound(Step[list[LaunchRecord]], frozen=True):
-    """A round after the verdict: each arm is profiled, and measured beside a busy neighbour too."""
+    """A round after the verdict: each arm is profiled, and measured next to a busy neighbour."""
 
     arms: list[Configuration]
     number: int
@@ -157,7 +156,7 @@ class Publish(Step[None], frozen=True):
 
 
 class Fitting(msgspec.Struct, frozen=True):
-    """What the confirmation has time to compare."""
+    """The arms that the confirmation has time to compare."""
 
     arms: tuple[Configuration, ...]
     at_reference: bool
@@ -167,28 +166,29 @@ class Fitting(msgspec.Struct, frozen=True):
 
 
 class ArmsWanted(Step[Fitting], frozen=True):
-    """What the confirmation would compare with the default, had it the time. Launches nothing."""
+    """The arms that the confirmation would like to compare with the default. Launches nothing."""
 
     finalists: Mapping[WinnerClass, Configuration]
     leaner: Mapping[Configuration, Sequence[Configuration]]
-    """What each finalist is without a costly setting that the rounds have to show to be needed."""
+    """Each finalist without the costly settings that the rounds have to prove."""
     baselines: Sequence[Configuration]
     """The most important first."""
     main: Sequence[Configuration | None]
-    """Those that may take the time of later looks."""
+    """Those that may use the time of later looks."""
 
 
 class Outlook(Step[None], frozen=True):
-    """What is ahead of a new study when the default has told what a launch costs. Launches nothing.
+    """The outlook of a new study, once the default has shown what a launch costs. Launches nothing.
 
-    The planner says what gain the budget can decide on, and warns if it holds less than is wanted.
+    The planner reports the gain that the budget can decide on, and warns if the budget is too
+    short.
     """
 
     n_baselines: int
 
 
 Steps: TypeAlias = Generator[Step[Any], Any, AnswerT]
-"""What a phase is, and what it calls with `yield from`. AnswerT: what that returns."""
+"""The type of phases, and of their parts (`yield from`). AnswerT: what they return."""
 
 
 def ask(step: Step[AnswerT]) -> Steps[AnswerT | NoTime]:

@@ -1,4 +1,4 @@
-"""A study: its store, its bench and what it knows, shared by the phases."""
+"""A study: its store, bench and evaluation, which the phases share."""
 
 from __future__ import annotations
 
@@ -32,23 +32,24 @@ LONG_BUDGET_S = 1800.0
 """Of an extent. From here on every baseline is confirmed, and the recommendation is minimal within
 1 %."""
 CLASS_ORDER = (WinnerClass.SAME_PRECISION, WinnerClass.REDUCED_PRECISION, WinnerClass.NO_CODE)
-"""The winner classes in the order of their turns: what ships by default comes first."""
+"""The winner classes in the order of their turns: the one that is recommended by default comes
+first."""
 MOST_AT_ONCE = 4
-"""Launches prepared side by side, however many cores there are: each is decided on without what the
-others will tell, of what works and of what it costs."""
+"""Launches prepared in parallel, whatever the number of cores. Each is chosen without the results
+of the others, and without knowing what they cost."""
 _FEW_LAUNCHES = 5
-"""Launches of the default: with less time than these take, nothing is launched beside it."""
+"""Launches of the default: with less time than these take, nothing is launched in parallel."""
 PRUNE_RATIO = 0.5
 """Share of the default's speed: a proposal slower than this is not measured to its end."""
 _CLEARLY_WORSE = 0.1
 """Logarithm. Stop a launch after its first slice if it is this much worse than the leader of its
-class: 34 where the leader does 38 items/s."""
+class: 34 where the leader reaches 38 items/s."""
 _PRUNE_Z = 4.0
 """Standard errors that this gap must be wide as well: one slice alone is noisy."""
 
 
 class Study:
-    """What the phases work on. Every phase asks the store what is done already."""
+    """What the phases work on. Every phase reads from the store what is already done."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Study:
         self.notes = Notes(store, listen)
         self.candidates = Candidates(store, evaluation, search)
         self.widest = widest
-        """The widest class whose winner may ship: baselines beyond it are no match for it."""
+        """The widest class that may be recommended. Baselines beyond it do not compete with it."""
         self.turns = turns
         """The questions that are explored, in the order of their turns."""
         self.guesses = guesses
@@ -86,7 +87,7 @@ class Study:
 
     @property
     def preference(self) -> Preference:
-        """What is asked of a winner beside its value."""
+        """What the goal asks of a winner besides its value."""
         return preference_of(self.evaluation.objective)
 
     @property
@@ -106,7 +107,7 @@ class Study:
 
     @property
     def most_together(self) -> int:
-        """How many launches are decided on before the first of them is measured, at the most."""
+        """The number of launches that are chosen before the first of them is measured, at most."""
         if self.is_short_of_time:
             return 1
         return min(MOST_AT_ONCE, self.bench.launcher.most_together)
@@ -119,9 +120,9 @@ class Study:
         may_prune: bool = False,
         beside_neighbour: bool = False,
     ) -> LaunchRecord:
-        """Measure one launch of a configuration; with `may_prune`, not to its end if hopeless.
+        """Measure one launch of a configuration. With `may_prune`, stop it early if it is hopeless.
 
-        beside_neighbour: at its end also beside a synthetic busy neighbour.
+        beside_neighbour: measure its last slice next to a synthetic busy neighbour too.
         """
         self.start_pacer()
         began_s = self.budget.used_s()
@@ -140,9 +141,9 @@ class Study:
     def measure_several(
         self, configurations: Sequence[Configuration], purpose: Purpose, *, may_prune: bool = False
     ) -> list[LaunchRecord]:
-        """Measure one launch of each, prepared side by side where that may be (Bench).
+        """Measure one launch of each, prepared in parallel if possible (Bench).
 
-        may_prune: those that are hopeless not to their end.
+        may_prune: stop hopeless ones early.
         """
         self.start_pacer()
         began_s = self.budget.used_s()
@@ -184,15 +185,15 @@ class Study:
         return records
 
     def _take_in(self) -> None:
-        """Take in what was just measured, and say how much time is left."""
+        """Evaluate what was just measured, and report the time that is left."""
         self.evaluation.refresh()
         self.listen(TimeLeft(self.budget.left_s()))
 
     def _hopeless_below(self, configuration: Configuration) -> float:
-        """Return the worth below which a first slice is enough: it cannot lead its own class.
+        """Return the score below which one slice is enough: it cannot lead its class.
 
-        The class of configurations that are allowed wherever it is; far below the default nothing
-        is worth more either.
+        Its class is the narrowest that allows it. A configuration far below the default is hopeless
+        too.
         """
         default = self.evaluation.default_at_best()
         leader = self.candidates.beliefs().get(
@@ -209,9 +210,9 @@ class Study:
         return hopeless + self.evaluation.estimates.swing(self.bench.pacer.block())
 
     def start_pacer(self) -> None:
-        """Make sure that a pacer runs, if one may; after one was replaced, measure anchors.
+        """Start a pacer if none runs and one may; after a replacement, measure anchors.
 
-        The anchors are measured beside both pacers: scores of both their times then compare.
+        Anchors are measured with both pacers, so that scores of both times can be compared.
         """
         if self.bench.pacer.is_running:
             return
@@ -300,7 +301,7 @@ class Study:
         )
 
     def removals(self, configuration: Configuration) -> dict[str, Configuration]:
-        """Return, per setting that may go, what the configuration is without it."""
+        """Return the configuration without each setting that may be removed, by setting."""
         shorter = {
             knob: self.space.canonical(configuration.without(knob).as_dict())
             for knob, _ in configuration.settings

@@ -15,12 +15,11 @@ from tuner.study.study import Study
 def try_transferred(
     study: Study, baselines: Sequence[Baseline], batch: int
 ) -> Steps[list[Baseline]]:
-    """Measure what they say is best, of each class one; return the baselines in their order.
+    """Measure what guidelines and earlier studies suggest; return the baselines in their order.
 
-    At `batch`, as the baselines are. First what guidelines expect of this model on this host, be
-    it a baseline or not. Then what earlier studies found: those baselines come first, often the
-    very best of such a study; what is no baseline is measured where there is time for all of these
-    as well.
+    At `batch`, as the baselines are. First the guidelines' prediction for this model and host, one
+    per class, baseline or not. Then the best of earlier studies: if it is a baseline, it is
+    measured before the others; if not, only if there is time for all baselines as well.
     """
     evaluation = study.evaluation
 
@@ -52,7 +51,7 @@ def try_transferred(
 
 
 def note_transfer(study: Study) -> None:
-    """Note what came of listening to them, and warn where they misled."""
+    """Note whether earlier studies helped, and warn if they misled."""
     if not study.search.heard().studies:
         return
     study.candidates.beliefs()  # by everything that was measured

@@ -65,9 +65,9 @@ class TrialRun:
         return self._left_s() <= 0
 
     def fault(self, configuration: Configuration) -> Fault | None:
-        """Return why it does not run here with outputs like the default's; None if it does.
+        """Return why a configuration does not run here with correct outputs; None if it does.
 
-        Raises TimeIsUp where that is not known and cannot be found out any more.
+        Raises TimeIsUp if that is unknown and no time is left to find out.
         """
         if configuration not in self._faults:
             self._faults[configuration] = self._tried(configuration)
@@ -106,8 +106,8 @@ def trial_runs(
 ) -> Iterator[TrialRun]:
     """Yield what launches configurations of a workload, in a folder that is deleted afterwards.
 
-    seconds: that all launches may take together, the reference of the default's outputs included.
-    What cannot be built with nothing set raises as make_reference() does.
+    seconds: for all launches together, the reference of the default's outputs included. A model
+    that cannot be built without settings raises as make_reference() does.
     """
     began_s = testbed.clock.now_s()
 

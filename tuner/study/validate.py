@@ -15,20 +15,21 @@ from tuner.study.steps import LoadgenRun, NoTime, Steps, ask
 from tuner.study.study import Study
 
 _MOST_AT_A_RATE = 3
-"""Runs, where what was too slow was disturbed."""
+"""Runs at one rate, if those that were too slow were disturbed."""
 _LOWER, _LOWEST = 0.9, 0.5
-"""Of a rate that was too slow, the next; of the first, where there is no sense in going on."""
+"""The next rate to test after one that was too slow, and the lowest one."""
 
 
 def validations_of(store: Store, configuration: Configuration) -> list[Validation]:
-    """Return what LoadGen said of a configuration, in the order in which it was asked."""
+    """Return LoadGen's results for a configuration, in their order."""
     return [n.validation for n in store.all(ValidationNoted) if n.configuration == configuration]
 
 
 def validate(study: Study, winners: list[Configuration]) -> Steps[None]:
-    """Ask LoadGen about the lower bounds of the first winner's and the default's rates, once each.
+    """Let LoadGen test the lower bounds of the winner's and the default's rates, once each.
 
-    While time is left. What it could not say, be it that it is not installed, is noted.
+    While time is left. If it cannot (because it is not installed, for example), the reason is
+    noted.
     """
     if not has_loadgen_to_ask(study):
         return
@@ -46,9 +47,9 @@ def validate(study: Study, winners: list[Configuration]) -> Steps[None]:
 
 
 def validate_further(study: Study, winners: list[Configuration]) -> Steps[None]:
-    """Ask again about what was too slow: about the same rate where it was disturbed, else lower.
+    """Test again what was too slow: the same rate if it was disturbed, otherwise a lower one.
 
-    With what all else has left.
+    In the time that everything else leaves.
     """
     if study.evaluation.objective.slo is None or not is_installed():
         return
@@ -59,7 +60,7 @@ def validate_further(study: Study, winners: list[Configuration]) -> Steps[None]:
 
 
 def next_asked(told: Sequence[Validation]) -> float | None:
-    """Return the rate about which LoadGen is asked again; None where it has said enough."""
+    """Return the next rate for LoadGen to test; None if it is done."""
     if not told or not told[-1].is_too_slow:
         return None
     last = told[-1]
@@ -71,7 +72,7 @@ def next_asked(told: Sequence[Validation]) -> float | None:
 
 
 def _ask(study: Study, configuration: Configuration, rate: float) -> Steps[bool]:
-    """Ask about a rate, and note what was said; return whether there was time to."""
+    """Test a rate, and note the result; return whether there was time."""
     found = yield from ask(LoadgenRun(configuration, rate))
     if isinstance(found, NoTime):
         return False

@@ -1,4 +1,4 @@
-"""What a verification may say: confirmed is what is in force, refuted what is proved wrong."""
+"""The conclusions of a verification: confirmed, refuted or undecided."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tuner.study.bounds import beyond
 from tuner.study.claimed_gain import HALF, Gain
 
 _OFF = 1.5
-"""A default that is this many times faster or slower than where the claim was made is another."""
+"""A default that is this many times faster or slower than in the study is a different one."""
 _OFF_WITHIN_A_BOUND = 1.1
 """Likewise of a server that gains less, and here the whole interval lies beyond: a latency in
 milliseconds leaves another room at another speed of the host."""
@@ -47,7 +47,7 @@ EXIT_CODES = {Conclusion.CONFIRMED: 0, Conclusion.REFUTED: 4, Conclusion.INCONCL
 
 
 class Verification(msgspec.Struct, frozen=True):
-    """What was found on this host."""
+    """What a verification found on this host."""
 
     verdict: Conclusion
     reason: str
@@ -61,17 +61,17 @@ class Verification(msgspec.Struct, frozen=True):
     ratios: list[float] = []
     """Of each round: the recommendation against the default; above 1 is better."""
     default_value: float | None = None
-    """The default's value here, in the unit of the claim; None where no round ended."""
+    """The default's value here, in the unit of the claim; None if no round ended."""
     claimed_default_value: float | None = None
-    """The same where the claim was made; None in older files."""
+    """The default's value in the study; None in older files."""
     unit: str = ""
     disturbed: float = 0.0
     """Share of the slices that something else on the host disturbed."""
     share: Interval | None = None
-    """Of the claimed gain (speedup - 1), with the claim's own error: 0.5 of a claimed 1.30x is
-    1.15x. None where no gain is claimed, or too few rounds ended."""
+    """The share of the claimed gain (speedup - 1), with the claim's own error: 0.5 of a claimed
+    1.30x is 1.15x. None if no gain is claimed, or if too few rounds ended."""
     at_least: float | None = None
-    """The share that was asked for."""
+    """The share that the user asked for."""
 
 
 class InTime(msgspec.Struct, frozen=True):
@@ -87,7 +87,7 @@ class InTime(msgspec.Struct, frozen=True):
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """What the rounds showed, before anything is made of it."""
+    """What the rounds showed, before it is judged."""
 
     gain: Gain | None
     ratios: list[float]
@@ -99,13 +99,14 @@ class Shown(msgspec.Struct, frozen=True):
     default_bounds: tuple[float, float] | None = None
     """The 95 % interval of the default's value over rounds; None of fewer than two."""
     undisturbed: Gain | None = None
-    """The same over quiet rounds alone; None where they are too few."""
+    """The same over quiet rounds alone; None if they are too few."""
     failure: Ending | None = None
     """How the recommendation failed to be measured."""
     fails_alone: bool | None = None
-    """Whether it failed again when it was launched by itself; None where there was no time."""
+    """Whether the recommendation failed again when it was launched alone; None if there was no
+    time."""
     stopped: str = ""
-    """Why there were no more rounds, where that was not by choice."""
+    """Why there were no more rounds, unless enough were made."""
     in_time: list[InTime] = []
     """Of a server, round by round."""
     at_least: float | None = None
@@ -128,10 +129,10 @@ def _claimed(claim: ShippedClaim) -> Interval | None:
 def conclude(
     recommendation: Recommendation, shown: Shown, found: list[Difference], seconds: float
 ) -> Verification:
-    """Say what came of the rounds.
+    """Judge the rounds.
 
-    What is not in force, fails, or gives wrong outputs is refuted however few rounds there were; on
-    a busy host, only what does not depend on its load is.
+    A setting that is not in force, a failure, or wrong outputs refute after any number of rounds.
+    On a busy host, only what does not depend on its load does.
     """
     claim = recommendation.claim
     missed = of_a_server(claim, shown.in_time)
@@ -175,11 +176,11 @@ def conclude(
 
 
 def of_a_server(claim: ShippedClaim, rounds: Sequence[InTime]) -> tuple[Conclusion, str] | None:
-    """Say what rounds mean in which a latency bound was missed; None where none was.
+    """Judge rounds in which a latency bound was missed; None if none was.
 
-    Each arm is judged by the rounds in which its launch tells. A miss refutes in more than half of
-    at least four rounds: undisturbed ones, in which the default kept within the bound unless the
-    claim is that it cannot. Beside a default that is late all of a sudden, the host is.
+    Each arm is judged by its conclusive launches. Misses refute in more than half of at least four
+    rounds. These must be undisturbed, and the default must have met the bound in them, unless the
+    claim is that it cannot. If the default suddenly misses it too, the host is to blame.
     """
     met, n = _met(each.tuned for each in rounds)
     default_met, n_default = _met(each.default for each in rounds)
@@ -214,7 +215,7 @@ def of_a_server(claim: ShippedClaim, rounds: Sequence[InTime]) -> tuple[Conclusi
 
 
 def _met(in_time: Iterable[bool | None]) -> tuple[int, int]:
-    """Return the number of rounds in which an arm was in time, and of those that show it."""
+    """Return in how many rounds an arm met the bound, and how many are conclusive."""
     known = [each for each in in_time if each is not None]
     return sum(known), len(known)
 
@@ -228,10 +229,10 @@ def decide(
     *,
     n_rounds: int,
 ) -> tuple[Conclusion, str]:
-    """Say what the rounds make of the claim.
+    """Judge the speedup of the rounds.
 
-    Fewer than four refute nothing: they take it from the claim how much launches scatter. On a busy
-    host the undisturbed ones alone do.
+    Fewer than four rounds refute nothing: they borrow the scatter of launches from the claim. On a
+    busy host only undisturbed rounds refute.
     """
     verdict, reason = against_claim(found, claimed, at_least)
     if verdict is Conclusion.REFUTED and n_rounds < FIRST_LOOK:
@@ -246,10 +247,10 @@ def decide(
 def _of_failure(
     failure: Ending, fails_alone: bool | None, launches: Sequence[LaunchRecord]
 ) -> tuple[Conclusion, str]:
-    """Say what it means that the recommendation failed while the default ran.
+    """Judge a recommendation that failed while the default ran.
 
-    Other programs, or the default that is resident beside it, may take the time or the memory that
-    it wanted. They do not make its outputs wrong, nor raise the same exception twice.
+    Other programs, or the default that is in memory too, may take the time or memory that it
+    needed. They cannot make its outputs wrong, nor raise the same exception twice.
     """
     how = f"{failure.outcome}: {failure.reason}"
     if failure.outcome not in CAN_PASS:
@@ -279,7 +280,7 @@ def _over_bounds(recommendation: Recommendation, launches: Sequence[LaunchRecord
 def _in_every_round(
     recommendation: Recommendation, read_backs: Sequence[list[ReadBack]]
 ) -> tuple[list[str], list[ReadBack]]:
-    """Return the settings that some round lacked, and what such a round read, or the last."""
+    """Return the settings that some round lacked, with what such a round read, or the last one."""
     lacking = [(not_in_force(recommendation, each), each) for each in read_backs]
     lacked = {knob for knobs, _ in lacking for knob in knobs}
     missing = [s.knob for s in recommendation.settings if s.knob in lacked]
@@ -297,7 +298,7 @@ def _not_observable(recommendation: Recommendation, read_back: Iterable[ReadBack
 def not_in_force(recommendation: Recommendation, read_back: Iterable[ReadBack]) -> list[str]:
     """Return the settings that were not read back with their values.
 
-    What a variable does may be beyond observing; what a program is told to do is not.
+    The effect of a variable may not be observable; a program's own setting is.
     """
     seen: dict[str, list[ReadBack]] = {}
     for item in read_back:
@@ -371,7 +372,7 @@ def is_busy(launches: Iterable[LaunchRecord]) -> bool:
 
 
 def _disturbance(launches: Sequence[LaunchRecord]) -> str:
-    """Say that the host was busy, with an example; empty where it was not."""
+    """Say that the host was busy, with an example; empty if it was not."""
     if not is_busy(launches):
         return ""
     reasons = [why for each in launches for s in each.slices for why in s.interference.dirty]
@@ -387,7 +388,7 @@ def _is_beyond(here: tuple[float, float] | None, there: float | None) -> bool:
 
 
 def _other_default(here: float | None, there: float | None, unit: str, off: float) -> str:
-    """Say that the default is `off` times better or worse than it was; empty where it is not."""
+    """Say that the default is `off` times better or worse than before; empty if it is not."""
     if here is None or not there or 1 / off <= here / there <= off:
         return ""
     return (

@@ -1,10 +1,10 @@
-"""Prove a recommendation again where it is to be deployed: the default against it, interleaved.
+"""Verify a recommendation on its target: rounds of the default and the recommendation.
 
-The unit is the study's own: a round of one fresh launch of each, slices interleaved
-(measurement/bench.py). At least four are made, until they scatter little enough to tell the claimed
-gain from a part of it (study/claimed_gain.py), or the time is up. Where it ends before, the rounds
-that there are say what they can, by what launches differed by in the study, which the
-recommendation carries.
+The unit is that of a study: a round of one new launch of each, slices interleaved
+(measurement/bench.py). At least four rounds are made, until they scatter little enough to
+distinguish the claimed gain from a part of it (study/claimed_gain.py), or until the time is up.
+With fewer rounds, the scatter of launches is taken from the study, which the recommendation
+carries.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from tuner.study.verification import (
 
 QUICK_S = 60.0
 _UNKNOWN = Scatter(0.02, 0.01)
-"""What launches and slices scatter by where the recommendation does not say."""
+"""The scatter of launches and slices if the recommendation does not state it."""
 _AT_THE_END_S = 0.1
 """With no more left than this, a launch that timed out did so at our limit."""
 _FIRST_ROUND = 1001
@@ -74,10 +74,10 @@ def verify(
     at_least: float | None,
     testbed: Testbed,
 ) -> Verification:
-    """Measure the default and the recommendation again, for `seconds` at the most.
+    """Measure the default and the recommendation again, for at most `seconds`.
 
-    What has not ended by then is given up, preparation included. at_least: the share of the claimed
-    gain that must be there. Raises NothingMeasured where the default cannot be measured.
+    A launch that has not ended by then is stopped. at_least: the share of the claimed gain that
+    must be there. Raises NothingMeasured if the default cannot be measured.
     """
     began_s = testbed.clock.now_s()
     found = differences(recommendation, host)
@@ -104,9 +104,9 @@ def verify(
 
 
 def refused_here(recommendation: Recommendation, host: Host) -> Verification | None:
-    """Return the verdict on what cannot be applied on this host; None if it can.
+    """Return the verdict if a recommendation cannot be applied on this host; None if it can.
 
-    Raises UsageError where the placements are not those of the settings, which alone are measured.
+    Raises UsageError if the placements are not those of the settings, which alone are measured.
     """
     settings = _settings_of(recommendation)
     try:
@@ -124,9 +124,9 @@ def refused_here(recommendation: Recommendation, host: Host) -> Verification | N
 
 
 def nothing_to_prove(recommendation: Recommendation, host: Host) -> Verification:
-    """Return what is to be said of a recommendation without settings.
+    """Return the verdict on a recommendation without settings.
 
-    That the default stays was found out, and holds; that nothing was decided proves nothing.
+    "Keep the default" was found out, and holds; an undecided study proves nothing.
     """
     found = differences(recommendation, host)
     if recommendation.claim.verdict == "keep_default":
@@ -198,7 +198,7 @@ class _Trial:
         self._ratios: list[float] = []
         """Log speedups of the rounds in which both arms were measured."""
         self._undisturbed: list[float] = []
-        """Those of them that were not mostly disturbed."""
+        """The rounds that were not mostly disturbed."""
         self._in_time: list[InTime] = []
         self._records: list[tuple[LaunchRecord, LaunchRecord]] = []
         """Of every round, in the order of the arms."""
@@ -302,7 +302,7 @@ class _Trial:
                 self._launch_alone(n_before)
 
     def _launch_alone(self, n_before: int) -> None:
-        """Launch the recommendation that failed beside the default once more, by itself."""
+        """Launch a failed recommendation once more, alone."""
         (again,) = self._measure([self._arms[1]], n_before)
         if self._ran_out(again):
             return
@@ -314,7 +314,7 @@ class _Trial:
         return _is(record, Outcome.TIMED_OUT) and self._left_s() <= _AT_THE_END_S
 
     def _gain(self) -> Gain | None:
-        """Return what the rounds say; None of too few."""
+        """Return the speedup of the rounds; None if they are too few."""
         # as in the confirmation, a server needs four rounds; and elsewhere, or beside what disturbs
         # them, it is not known yet how much launches differ
         is_scatter_known = not (
@@ -329,7 +329,7 @@ class _Trial:
         return gain_of(self._undisturbed, self._recommendation.claim)
 
     def _is_enough(self) -> bool:
-        """Tell whether further rounds would not be worth their time."""
+        """Tell whether there are enough rounds."""
         claim = self._recommendation.claim
         if len(self._records) < FIRST_LOOK:
             return False
@@ -370,7 +370,7 @@ class _Trial:
 
 
 def _fits(recommendation: Recommendation, host: Host) -> bool:
-    """Tell whether both may be resident together, by what the study saw; False if it did not."""
+    """Tell whether both fit into memory together, by the study's figures; False if unknown."""
     used = recommendation.memory_bytes
     return used is not None and 2 * used <= RESIDENT_SHARE * host.limits.memory_bytes
 
