@@ -1,1 +1,1 @@
-"""What a study found: everything that is computed from what was stored."""
+"""What a study found: the result, computed from what was stored."""

@@ -34,7 +34,7 @@ from tuner.version import __version__
 
 
 class Context(msgspec.Struct, frozen=True):
-    """What the result states about the run beside the study itself."""
+    """What the result states about the run besides the study itself."""
 
     host: Host
     profile: str
@@ -46,7 +46,7 @@ class Context(msgspec.Struct, frozen=True):
     session: SessionOpened
     """The last that measured."""
     command: str
-    """What the study was begun with."""
+    """The options that the study was begun with."""
     environment: dict[str, str] = {}
     """The tuning variables that were set when it was begun."""
     price_per_hour: float | None = None

@@ -1,4 +1,4 @@
-"""The baselines: how each fared here, which is the best, and what is gained over them."""
+"""The baselines: how each performed here, which is the best, and the gain over them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tuner.study.study import Study
 
 
 def baseline_section(study: Study, claims: Claims, baseline: Baseline) -> BaselineSection:
-    """Return what a formula came to here: why it was not measured, or how it fared."""
+    """Return the section of a baseline: why it was not measured, or how it performed."""
     evaluation = study.evaluation
     speedup = ratio = fared = None
     reason = baseline.reason
@@ -58,10 +58,10 @@ def baseline_section(study: Study, claims: Claims, baseline: Baseline) -> Baseli
 def over_best_baseline(
     study: Study, claims: Claims, recommended: Claim
 ) -> tuple[str | None, Interval | None]:
-    """Return the best baseline's name, and the recommended winner's gain over it where measured.
+    """Return the best baseline's name, and the recommended winner's gain over it if measured.
 
-    The default is a baseline as well: the best one, where the rounds show no other above it, or
-    where all were tried and none may win. Before that is known, none is.
+    The default counts as a baseline. It is the best one if the rounds show no other above it, or if
+    all were tried and none may win. Before that is known there is none.
     """
     best = claims.best_baseline or best_baseline(study)
     is_faster = recommended.verdict == "faster"
@@ -78,7 +78,7 @@ def over_best_baseline(
 
 
 def over_as_run(study: Study, claims: Claims, recommended: Claim) -> Interval | None:
-    """Return what the study recommends, else the default, over how the user runs it."""
+    """Return the gain of the recommendation, else of the default, over the user's own settings."""
     own = configuration_as_run(study)
     arm = None if own is None else _confirmed_arm(study, claims, own)
     best = recommended.configuration if recommended.verdict == "faster" else claims.default

@@ -15,7 +15,7 @@ _BRIEF_S = 0.5
 
 
 def compile_seconds(store: Store, claims: Claims, claim: Claim) -> CompileSeconds:
-    """Return what compiling cost the first time, and what it costs with the cache there."""
+    """Return the cost of compiling the first time, and with a warm cache."""
     cold, warm, in_company = _cold_and_warm(store, claim.configuration)
     return CompileSeconds(cold, warm, _items_to_pay(store, claims, claim), in_company)
 
@@ -37,15 +37,15 @@ def _cold_and_warm(
 ) -> tuple[float | None, float | None, bool]:
     """Return the seconds of compiling a configuration without and with the compiler's cache.
 
-    And whether others were prepared beside a launch that tells them. Launches that were prepared
-    alone come first.
+    And whether others were prepared in parallel to a launch that they rest on. Launches that were
+    prepared alone come first.
 
-    The cache is kept per study; what is compiled depends on everything but the launch settings, so
-    that the first launch that shares the rest was the cold one. But an allocator may double what
-    compiling takes: its own launches come first, and a cold one that ran under other launch
-    settings, and took clearly less than the warm ones here, says nothing. Where the first launch,
-    by itself, compiled nothing, later ones compile nothing either: those prepared beside others are
-    slowed by them, and tell nothing.
+    The cache is kept per study. The compiled code depends on everything but the settings of the
+    launch, so that the first launch with the same rest was the cold one. An allocator may double
+    the time of compiling: the configuration's own launches come first, and a cold one under other
+    launch settings is ignored if it took clearly less than the warm ones here. If the first launch,
+    prepared alone, compiled nothing, later ones compile nothing either: those prepared in parallel
+    are only slowed by others.
     """
     sharing = [
         record

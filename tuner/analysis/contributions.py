@@ -1,4 +1,4 @@
-"""What each setting of a winner is worth."""
+"""The effect of each setting of a winner."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tuner.study.study import Study
 
 
 def contributions(study: Study, winner: Configuration) -> list[Contribution]:
-    """Return what each setting is worth, the most first; without those nothing is known of.
+    """Return the effect of each setting, the largest first, without those that are unknown.
 
-    By the confirmation, where it compared both; else by rounds of their own; else a hint.
+    From the confirmation if it compared both, else from rounds of their own, else a hint.
     """
     shorter = study.removals(winner)
     found = []
@@ -54,7 +54,7 @@ def worth(
 
 
 def _hint(study: Study, winner: Configuration, shorter: Configuration) -> float | None:
-    """Return what the search's launches say; the winner was chosen by them, which flatters it."""
+    """Return the search's ratio. The winner was chosen by it, which flatters the winner."""
     score, less = study.evaluation.score(winner), study.evaluation.score(shorter)
     if score is None or less is None or not study.evaluation.may_win(shorter):
         return None
@@ -62,7 +62,7 @@ def _hint(study: Study, winner: Configuration, shorter: Configuration) -> float 
 
 
 def _differences(study: Study, winner: Configuration, shorter: Configuration) -> list[float]:
-    """Return the worths of the winner less those of the shorter one, round by round."""
+    """Return the log ratios of the winner to the shorter configuration, round by round."""
     found = []
     for note in rounds_of(study, winner):
         records = [study.store.launches[i] for i in note.launches]

@@ -1,4 +1,4 @@
-"""What the designed part found: each cell over the default of its own round."""
+"""The result of the designed part: each cell over the default of its own round."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tuner.study.designed import whole_rounds
 
 
 def designed_section(store: Store, objective: Objective) -> DesignedSection | None:
-    """Return every cell with what became of it; None where there was no designed part."""
+    """Return every cell with its outcome; None if there was no designed part."""
     fixed = store.all(DesignFixed)
     if not fixed:
         return None

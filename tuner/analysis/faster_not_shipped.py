@@ -1,4 +1,4 @@
-"""What was confirmed to be faster than what is recommended, and why it is not recommended."""
+"""Configurations confirmed to be faster than the recommendation, and why they do not ship."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the launches of a configuration tell: read-back, memory, output check."""
+"""What the launches of a configuration show: read-back, memory, output check."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ def memory_peak(records: list[LaunchRecord]) -> int | None:
 
 
 def device_memory(records: list[LaunchRecord]) -> DeviceMemory | None:
-    """Return what the launch held on the card that held the most; None without a card."""
+    """Return the memory on the card that held the most; None without a card."""
     told = [r.prepared.device_memory for r in records if r.prepared is not None]
     known = [memory for memory in told if memory is not None]
     return max(known, key=lambda memory: memory.reserved_peak_bytes, default=None)
 
 
 def joules_per_item(records: list[LaunchRecord]) -> float | None:
-    """Return the energy that the card took for an item, the median over confirming slices.
+    """Return the card's energy per item, the median over confirming slices.
 
-    Undisturbed ones, since the card tells of all that computed on it.
+    Undisturbed slices only, because the card counts everything that computed on it.
     """
     told = [
         s.energy_j / (s.rate * s.seconds)
@@ -64,10 +64,10 @@ def cpu_share(records: list[LaunchRecord]) -> float | None:
 
 
 def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | None:
-    """Return what a call takes; None where no launch tells.
+    """Return the time of a call; None if no launch shows it.
 
-    Where calls are what counts, by the very calls that the value rests on: those of confirming
-    launches, all of them, as means over launches. Else by undisturbed slices.
+    If the value rests on single calls, from the same calls: all those of confirming launches, as
+    means over launches. Otherwise from undisturbed slices.
     """
     if objective.slo is not None:
         return None  # of requests that waited in line, the rates that were tried tell
@@ -85,13 +85,14 @@ def call_times(records: list[LaunchRecord], objective: Objective) -> Latency | N
 
 
 def _of_slices(records: list[LaunchRecord]) -> Latency | None:
-    """Return what a call takes by the percentiles of slices; None where no slice tells.
+    """Return the time of a call from the percentiles of slices; None if no slice has them.
 
-    Of the undisturbed slices, or of all if there is none: the median of the slices' medians, and
-    that of their 99th percentiles, where a slice holds enough calls to have one. Of a few calls
-    that is the longest one, which is shorter than 99 % of all calls with the probability 0.99 to
-    the number of calls: at that quantile of the slices lies the percentile of all calls. As if
-    calls were independent; where slow ones come together, the percentile is underestimated.
+    From the undisturbed slices, or all if there is none. The median is that of the slices' medians.
+    The 99th percentile is the median of theirs if a slice holds enough calls. In a slice of few
+    calls the longest call is below the 99th percentile of all calls with the probability 0.99 to
+    the power of the number of calls: at that quantile of the slices lies the percentile of all
+    calls. This assumes independent calls; if slow ones come together, the percentile is
+    underestimated.
     """
     told = [s for r in records for s in r.slices if s.latency is not None]
     told = [s for s in told if not s.interference.dirty] or told
@@ -108,7 +109,7 @@ def _of_slices(records: list[LaunchRecord]) -> Latency | None:
 
 
 def profile_of(records: list[LaunchRecord]) -> OperatorProfile | None:
-    """Return where the time went in the launch that was profiled; None without one."""
+    """Return the profile of the launch that was profiled; None without one."""
     for record in records:
         seen = record.profile
         if seen is not None and any(o.seconds > 0 for o in seen.operators):

@@ -1,4 +1,4 @@
-"""How what was confirmed fared beside a busy neighbour."""
+"""How the arms of the confirmation performed next to a busy neighbour."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tuner.study.claims import Claims
 from tuner.study.evaluation import DEGRADED
 
 _MIN_FOR_INTERVAL = 3
-"""Rounds beside a neighbour; fewer have no interval."""
+"""Rounds next to a neighbour; fewer have no interval."""
 
 
 def beside_neighbour(claims: Claims, configuration: Configuration) -> BesideNeighbour | None:
-    """Return how an arm of the confirmation fared beside the neighbour; None if it was not tried.
+    """Return how an arm performed next to the neighbour; None if it was not tried.
 
-    Slices beside a neighbour scatter widely: only an interval says that a winner collapses.
+    Slices next to a neighbour scatter widely: only an interval shows that a winner degrades.
     """
     own_kept, default_kept, differences = [], [], []
     n_processes, objective = 0, claims.objective

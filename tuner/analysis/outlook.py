@@ -1,4 +1,4 @@
-"""What a class that is not decided has shown so far, and how much longer would decide it."""
+"""An undecided class: what it has shown so far, and how much longer would decide it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tuner.study.study import Study
 def rounds_won(claims: Claims, claim: Claim) -> tuple[int | None, int]:
     """Return in how many rounds the configuration beat the default, and of how many.
 
-    None where no round compared them. Rounds too few for a claim count as well, such as those of an
+    None if no round compared them. Rounds too few for a claim count as well, such as those of an
     early verdict that was stopped.
     """
     if is_default(claim.configuration):
@@ -27,9 +27,9 @@ def rounds_won(claims: Claims, claim: Claim) -> tuple[int | None, int]:
 def seconds_to_decide(study: Study, claims: Claims, claim: Claim) -> float | None:
     """Estimate the seconds of an extension that would decide a class, its start included.
 
-    The extension keeps them for rounds, which launch whatever else is open as well. Returns None
-    where the class is decided, or rounds cannot decide it; where the candidate is not above the
-    default so far; and where the rounds of an extension are not enough.
+    The extension keeps them for rounds, which include everything else that is open. Returns None if
+    the class is decided or rounds cannot decide it, if the candidate is not above the default so
+    far, or if the rounds of an extension are not enough.
     """
     configuration, arms = claim.configuration, claims.open_arms()
     if claim.verdict != "ambiguous" or configuration not in arms:
@@ -49,6 +49,6 @@ def seconds_to_decide(study: Study, claims: Claims, claim: Claim) -> float | Non
 
 
 def _start_s(study: Study) -> float:
-    """Return what an extension takes beside its rounds: the model, the pacer, the report."""
+    """Return what an extension takes besides its rounds: the model, the pacer, the report."""
     pacer_s = study.costs.own_s(Configuration())
     return study.costs.least_launch_s + pacer_s + study.budget.kept_s

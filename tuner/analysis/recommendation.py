@@ -1,4 +1,4 @@
-"""What each class of winners recommends, as it ships."""
+"""The recommendation of each winner class, as it ships."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tuner.space.launching import PRELOAD, LaunchPlan, plan_launch
 def recommendations(
     result: Result, host: Host, card: ModelCard
 ) -> dict[WinnerClass, Recommendation]:
-    """Return what the winner of every class recommends on the host that it was measured on."""
+    """Return the recommendation of every class for the host that it was measured on."""
     return {
         winner_class: _recommendation(result, winner_class, host, card)
         for winner_class in WinnerClass
@@ -40,7 +40,7 @@ def recommendations(
 def _recommendation(
     result: Result, winner_class: WinnerClass, host: Host, card: ModelCard
 ) -> Recommendation:
-    """Turn a winner into what is to be set; no setting at all unless it is confirmed faster."""
+    """Turn a winner into a recommendation; without settings unless it is confirmed faster."""
     winner = result.winners[winner_class]
     configuration = Configuration.of(winner.configuration)
     if winner.verdict != "faster":

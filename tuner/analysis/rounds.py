@@ -29,7 +29,7 @@ def confirmation_section(store: Store, claims: Claims) -> ConfirmationSection:
 
 
 def noise_section(store: Store, claims: Claims, winner_class: WinnerClass) -> NoiseSection:
-    """Return what all slices tell of the noise; the floor is that of a class."""
+    """Return the noise over all slices; the floor is that of a class."""
     slices = [s for record in store.launches.values() for s in record.slices]
     return NoiseSection(
         floor=claims.noise_floor(winner_class),

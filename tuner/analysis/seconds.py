@@ -1,4 +1,4 @@
-"""Where a study's seconds went: by what was done in them, and by what for."""
+"""A study's seconds: by activity, and by phase."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tuner.record.study_stats import BEFORE, PhaseSeconds, Seconds
 
 
 def seconds(store: Store, wall_s: float) -> Seconds:
-    """Split the used time by what it was used for."""
+    """Split the used time by activity."""
     sums: dict[str, float] = defaultdict(float)
     for record in store.launches.values():
         is_pacer = record.request.purpose is Purpose.PACER
@@ -63,11 +63,11 @@ def shares(store: Store) -> dict[str, float]:
 
 
 def seconds_by_phase(store: Store, wall_s: float) -> list[PhaseSeconds]:
-    """Split the wall clock by phase and by what was done.
+    """Split the wall clock by phase and activity.
 
-    What passed between two lines of the study, whichever files they stand in, went into what the
-    later one tells: a slice, the end of a launch, a decision. So every second is counted once,
-    where several launches are prepared side by side as well, and the sum is the wall clock.
+    The time between two lines of the study, in whichever file, belongs to the later line: a slice,
+    the end of a launch, a decision. Every second is therefore counted once, even if several
+    launches are prepared in parallel, and the sum is the wall clock.
     """
     lines = sorted(store.written, key=lambda line: line.used_s)
     opened = (line.used_s for line in lines if isinstance(line.note, LaunchOpened))
@@ -93,7 +93,7 @@ def seconds_by_phase(store: Store, wall_s: float) -> list[PhaseSeconds]:
 def _split(
     store: Store, line: Written, passed_s: float, called: Collection[int]
 ) -> Iterator[tuple[str, float]]:
-    """Yield the kinds of what passed before a line, with the seconds of each.
+    """Yield the activities before a line, with the seconds of each.
 
     called: launches whose first call has its own line.
     """

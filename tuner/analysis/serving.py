@@ -1,4 +1,4 @@
-"""How a server answered: the rates that were tried, and what the edge between them is like."""
+"""How a server answered: the rates that were tried, and what happens at the maximum rate."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MUCH = 0.1
 
 
 def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | None:
-    """Return how a configuration served in the confirmation; None where it did not."""
+    """Return how a configuration served in the confirmation; None if it did not."""
     tried = [r for r in records if r.request.purpose is Purpose.CONFIRM and offered_of(r.slices)]
     if slo is None or not tried:
         return None
@@ -55,10 +55,10 @@ def serving_of(records: Sequence[LaunchRecord], slo: Slo | None) -> Serving | No
 
 
 def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
-    """Return the share of the median latency, at the last rate within the bound, spent in line.
+    """Return the share of the median latency, at the last rate within the bound, spent waiting.
 
-    In line, or with others that made the batch larger: all that a request by itself would not take.
-    None where no launch kept within the bound.
+    In the queue, or for others of a larger batch: everything that a single request would not take.
+    None if no launch met the bound.
     """
     shares = []
     for record in tried:
@@ -75,9 +75,9 @@ def _queue_share(tried: Sequence[LaunchRecord], slo: Slo) -> float | None:
 
 
 def default_meets(claims: Claims, *, is_silent: bool) -> bool | None:
-    """Tell whether the default kept within the bound in every round; None where no round tells.
+    """Tell whether the default met the bound in every round; None if no round shows it.
 
-    A default that answers no request takes part in none, and does not.
+    A default that answers no request takes part in none, and does not meet it.
     """
     if is_silent:
         return False
@@ -106,7 +106,7 @@ def too_slow(name: str, told: Sequence[Validation]) -> list[str]:
 
 
 def without_speedups(result: Result) -> Result:
-    """Return a result that holds rates alone: there is no ratio to what serves nobody in time."""
+    """Return a result with rates alone: there is no ratio to a default that is never in time."""
     winners = {
         name: msgspec.structs.replace(
             winner,
@@ -135,7 +135,7 @@ def without_speedups(result: Result) -> Result:
 
 
 def of_serving(study: Study, claims: Claims, found: Sequence[Claim]) -> list[str]:
-    """Say what a reader must know of a server's rates."""
+    """Return the caveats about a server's rates."""
     slo = claims.objective.slo
     if slo is None:
         return []

@@ -26,9 +26,10 @@ ends after 18. This one takes 11."""
 def stability_of(n_slower: int, n_rounds: int) -> Stability:
     """Judge a winner whose launch was the slower one in some of its rounds; at least one round.
 
-    The interval is Jeffreys', as Brown, Cai and DasGupta (2001), Statistical Science 16(2), advise
-    for few trials. It holds the truth in 95 % on average over all probabilities. That of Clopper
-    and Pearson, which does for each of them, would take 17 rounds to call anything stable.
+    The interval is Jeffreys', which Brown, Cai and DasGupta (2001), Statistical Science 16(2),
+    recommend for few trials. It contains the truth in 95 % on average over all probabilities. That
+    of Clopper and Pearson, which does so for each of them, would need 17 rounds to call anything
+    stable.
     """
     a, b = n_slower + 0.5, n_rounds - n_slower + 0.5
     low = float(betaincinv(a, b, ALPHA / 2)) if n_slower else 0.0
@@ -54,13 +55,13 @@ def unseen_one_in(n_rounds: int) -> int:
 
 
 def stability(claims: Claims, claim: Claim) -> Stability | None:
-    """Return how often a winner's launch is slower than the default; None where nothing is claimed.
+    """Return how often a winner's launch is slower than the default; None without a claim.
 
-    A launch counts as slower if the default's launch of the same round was faster. Both ran side
-    by side, so that the host's drift cancels: against the default's median over all rounds, a host
-    that slows down would make every later launch seem slow. Rounds of two arms cannot tell an
-    unlucky launch of the winner from a lucky one of the default, so that the default's own scatter
-    counts as well: of what is usually faster, the probability is rather too high than too low.
+    A launch counts as slower if the default's launch of the same round was faster. Both ran
+    interleaved, so that the host's drift cancels. Compared with the default's median over all
+    rounds, every later launch on a slowing host would seem slow. Rounds of two arms cannot
+    distinguish an unlucky launch of the winner from a lucky one of the default. The default's own
+    scatter therefore counts too, and the probability is rather too high than too low.
     """
     if claim.verdict != "faster":
         return None

@@ -13,7 +13,7 @@ from tuner.record.study_stats import Moment
 def timeline(store: Store) -> list[Moment]:
     """Return every slice of a study in the order of time.
 
-    Clocks of different sessions have nothing in common: each begins where the last one ended.
+    Clocks of different sessions are unrelated: each starts where the last one ended.
     """
     sessions: dict[int, list[tuple[Slice, float | None]]] = defaultdict(list)
     for record in store.launches.values():

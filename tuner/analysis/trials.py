@@ -1,4 +1,4 @@
-"""What was tried, and what earlier studies had to do with it."""
+"""The trials, and the influence of earlier studies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def trials(evaluation: Evaluation) -> list[TrialSection]:
 
 
 def learnt_from(store: Store) -> LearntFrom | None:
-    """Return what came of listening to earlier studies; None where there were none."""
+    """Return how earlier studies influenced the search; None if there were none."""
     noted = store.all(TransferNoted)
     if not noted:
         return None

@@ -1,4 +1,4 @@
-"""What may still be found: how much of the space may be better than the best that was tried."""
+"""A bound on what is left to find: how much of the space may be better than the best tried."""
 
 from __future__ import annotations
 
@@ -9,19 +9,18 @@ from tuner.space.catalogue import narrowest_class
 from tuner.study.evaluation import Evaluation
 
 _MISSED = 0.05
-"""How probable it is, at the most, that more of the space is better than is said."""
+"""The probability that more of the space is better than stated, at most."""
 
 
 def unexplored_bound(evaluation: Evaluation) -> dict[WinnerClass, LeftToFind]:
-    """Return, per class that anything was drawn of, what its draws at random leave open.
+    """Return, per class with random draws, how much of the class may still be better.
 
     If a share p of a class is better than the best of m independent draws, all of them missed it:
-    with probability (1 - p)^m. So at most 1 - 0.05^(1/m) is better, with 95 % confidence; and what
-    was tried beside the draws can only have raised the best. Counted are draws that did not ask
-    what was measured before (search/sampler.py), of the configurations that no narrower class
-    allows. They are uniform over the configurations of a space that is small enough to be listed,
-    else over the values of its settings. Failures are draws, too: they are no better. Better is
-    what launches of the search call so, each of which scatters.
+    with probability (1 - p)^m. So at most 1 - 0.05^(1/m) is better, with 95 % confidence. Other
+    proposals can only have raised the best. Draws count if they did not depend on any measurement
+    (search/sampler.py), and if no narrower class allows the configuration. They are uniform over
+    the configurations of a listed space, otherwise over the values of its settings. Failures count
+    as draws: they are no better. "Better" rests on the noisy launches of the search.
     """
     drawn = [narrowest_class(t.configuration) for t in evaluation.trials() if t.source == RANDOM]
     counts = {winner_class: drawn.count(winner_class) for winner_class in WinnerClass}

@@ -1,4 +1,4 @@
-"""What a reader must know beside the figures: noted while measuring, or seen in the launches."""
+"""Warnings of a result: noted while measuring, or derived from the launches."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def study_warnings(study: Study, claims: Claims, winner_class: WinnerClass) -> l
 
 
 def _still_told(store: Store) -> list[WarningNoted]:
-    """Return what was noted, but for want of time in an earlier extent: that is told anew."""
+    """Return the noted warnings, without those of an earlier extent about its lack of time."""
     now = {id(note) for note in store.current(WarningNoted)}
     return [
         note
@@ -236,6 +236,6 @@ def _of_a_winner(study: Study, claims: Claims, claim: Claim) -> list[str]:
 
 
 def _is_unknown_beside(study: Study, claims: Claims, claim: Claim) -> bool:
-    """Tell whether too few rounds beside a busy neighbour say how a winner fares there."""
+    """Tell whether too few rounds next to a busy neighbour judge a winner there."""
     fared = beside_neighbour(claims, claim.configuration)
     return fared is None or (fared.interval is None and study.preference.bears_neighbours)

@@ -37,10 +37,10 @@ from tuner.study.validate import validations_of
 
 
 def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
-    """Return the class whose winner ships: the widest that may and holds something better.
+    """Return the class that is recommended: the widest allowed one whose winner is better.
 
-    `reduced` may only on request; where nothing is better in any, it is the widest's verdict. An
-    unstable winner gives way to that of a narrower class which is not, and nearly as fast.
+    Reduced precision only on request. If nothing is better in any class, the widest's verdict. An
+    unstable winner is replaced by a stable one of a narrower class that is nearly as fast.
     """
     order = [WinnerClass.SAME_PRECISION, WinnerClass.NO_CODE]
     if numerics == "reduced":
@@ -56,9 +56,9 @@ def recommended_class(claims: Claims, numerics: Numerics) -> WinnerClass:
 
 
 def _is_nearly_as_fast(claims: Claims, winner_class: WinnerClass, widest: WinnerClass) -> bool:
-    """Tell whether a class's winner is behind the widest's by no more than identical arms may be.
+    """Tell whether a class's winner is behind the widest's by no more than the noise floor.
 
-    That is the noise floor, but never more than what is worth having: noise excuses no such loss.
+    At most by what is worth having: noise does not excuse a larger loss.
     """
     mine, other = claims.claim(winner_class).speedup, claims.claim(widest).speedup
     assert mine is not None and other is not None
@@ -91,7 +91,7 @@ def default_section(store: Store, claims: Claims, evaluation: Evaluation) -> Def
 
 
 def _value_in_search(claims: Claims, evaluation: Evaluation) -> float | None:
-    """Return what the search saw of the default, where fewer than two rounds tell."""
+    """Return the default's value in the search, if fewer than two rounds show it."""
     objective, score = evaluation.objective, evaluation.score(claims.default)
     if score is None or claims.rounds.value(claims.default) is not None:
         return None
@@ -99,7 +99,7 @@ def _value_in_search(claims: Claims, evaluation: Evaluation) -> float | None:
 
 
 def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> WinnerSection:
-    """Return what a class recommends, with its evidence and its price."""
+    """Return the winner of a class, with its evidence and costs."""
     claim = claims.claim(winner_class)
     records = launches_of(study.store, claim.configuration)
     read_back = _read_back(records)
@@ -150,7 +150,7 @@ def winner_section(study: Study, claims: Claims, winner_class: WinnerClass) -> W
 
 
 def _hint(evaluation: Evaluation, claims: Claims, claim: Claim) -> float | None:
-    """Return what a candidate was in the search, if it took part in no round; None otherwise."""
+    """Return a candidate's ratio in the search, if it was in no round; otherwise None."""
     candidate = claim.configuration
     is_compared = any(candidate in arms for arms in claims.rounds.launches)
     if is_compared or is_default(candidate) or not evaluation.may_win(candidate):
@@ -159,7 +159,7 @@ def _hint(evaluation: Evaluation, claims: Claims, claim: Claim) -> float | None:
 
 
 def _read_back(records: list[LaunchRecord]) -> list[ReadBack]:
-    """Return what the last launch read back, of those that could look as closely as can be."""
+    """Return the last read-back, from launches that could observe the most."""
     told = [record.prepared for record in records if record.prepared is not None]
     told = [prepared for prepared in told if prepared.is_traced] or told
     return list(told[-1].read_back) if told else []

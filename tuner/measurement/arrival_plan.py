@@ -1,8 +1,8 @@
-"""What a launch is to do in its next slice, and whether it has done enough to be worth something.
+"""What a launch does in its next slice, and whether it has done enough for a value.
 
-A server's confirming launch first times its batches, which says by simulation where the edge is;
-then requests arrive at rates around it (record/edge.py), the line empty each time. In the same
-trial of a round, all arms get the same arrivals, closer together or further apart.
+A server's confirming launch first times its batches, from which a simulation estimates the maximum
+rate. Then requests arrive at rates around it (record/max_rate.py), each time with an empty queue.
+In the same trial of a round all arms get the same arrivals, scaled in time.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from tuner.record.objective import Objective, capacity_of, offered_of, timed_of,
 from tuner.record.trace import proved_by
 
 TRIAL_S = 3.0
-"""Seconds in which requests arrive at the least; more where so few say nothing of the quantile."""
+"""Seconds in which requests arrive, at least; more if these hold too few for the quantile."""
 N_TRIALS = 6
-"""What the edge takes, on average: for estimates of time."""
+"""Trials that it takes to find the maximum rate, on average: for estimates of time."""
 _BOUNDS, _BOUNDS_OF_OWN = 10, 20
 """Times the bound that a trial lasts: in a shorter one, no line has time to grow. A server of the
 user's own may answer more than callers in a closed loop have shown, so that nothing else stops a
@@ -52,13 +52,13 @@ def is_settled(record: LaunchRecord, objective: Objective, *, minimal: bool = Fa
 
 
 def uses_arrivals(record: LaunchRecord, objective: Objective) -> bool:
-    """Tell whether requests are sent to a launch: in rounds, where a claim will rest on it."""
+    """Tell whether requests are sent to a launch: they are in rounds, which claims rest on."""
     is_in_round = record.request.purpose in (Purpose.CONFIRM, Purpose.EXPLAIN)
     return objective.slo is not None and is_in_round and record.request.round > 0
 
 
 def next_offer(record: LaunchRecord, objective: Objective) -> Offer | None:
-    """Return the requests of the next trial; None where none is sent."""
+    """Return the requests of the next trial; None if none is needed."""
     slo, timed = objective.slo, timed_of(record.slices)
     if slo is None or not timed or not uses_arrivals(record, objective):
         return None
@@ -119,7 +119,7 @@ def _range(timed: Sequence[Slice], slo: Slo) -> tuple[float, float]:
 def trials_s(record: LaunchRecord, objective: Objective, *, minimal: bool = False) -> float:
     """Estimate the seconds in which requests will arrive at a confirming launch like this one.
 
-    minimal: as few trials as will do. 0 where none do, or where this one does not tell.
+    minimal: use as few trials as suffice. 0 if none are needed, or if this launch is inconclusive.
     """
     timed = timed_of(record.slices)
     if objective.slo is None or not timed:

@@ -102,7 +102,7 @@ def bench_on(
 
 
 class Bench:
-    """Measures configurations of one workload, on what a launcher starts, into one store."""
+    """Measures configurations of one workload, with a launcher, into a store."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ class Bench:
     ) -> None:
         """Put a bench together.
 
-        draw: the order of what takes turns. stand_in: what paces where the default never answers.
-        seconds_left: of the budget: past its end, a launch takes one slice and no more.
-        memory_bytes: what the host, or its container, lets processes use.
+        draw: the order in which launches take turns. stand_in: paces if the default never answers.
+        seconds_left: of the budget; after its end a launch takes one slice. memory_bytes: the
+        memory that processes may use on the host, or in its container.
         """
         self.memory_bytes = memory_bytes
         self._seconds_left = seconds_left
@@ -181,7 +181,7 @@ class Bench:
         return self._steps.conclude(launch, checks=checks, profiles=profiles)
 
     def _pace(self, launch: Launch) -> None:
-        """Take a slice of the pacer beside a launch, if it ends within the budget."""
+        """Take a slice of the pacer next to a launch, if it ends within the budget."""
         if self._seconds_left() > self.pacer.slice_s:
             self.pacer.pace(launch)
 
@@ -195,7 +195,7 @@ class Bench:
         return launch.goes_on and not is_settled(launch.record, self._objective, minimal=minimal)
 
     def _wants_slice(self, launch: Launch, planned: Replication, noise: Scatter) -> bool:
-        """Tell whether one more slice of a launch tells more than its seconds are worth."""
+        """Tell whether one more slice of a launch is worth its seconds."""
         if uses_arrivals(launch.record, self._objective):
             return False  # what trials do not tell, slices do not
         slices = launch.record.slices
@@ -215,11 +215,12 @@ class Bench:
         hopeless_below: float = -math.inf,
         beside_neighbour: bool = False,
     ) -> LaunchRecord:
-        """Measure a configuration in one fresh launch, each slice between two of the pacer.
+        """Measure a configuration in one new launch, each slice between two of the pacer.
 
-        noise: what launches and slices scattered by so far, which says how many slices help.
-        hopeless_below: a worth; an undisturbed first slice below it ends the launch as pruned.
-        beside_neighbour: at the end, take a slice beside a synthetic busy neighbour.
+        noise: the scatter of launches and slices so far, from which the number of slices follows.
+        hopeless_below: a score; an undisturbed first slice below it ends the launch as pruned.
+        beside_neighbour: at the end, take a slice next to a synthetic busy neighbour.
+
         A failure is the record's ending, never an exception.
         """
         launch = self.launcher.start(configuration, purpose, pacer_block=self.pacer.block())
@@ -291,15 +292,18 @@ class Bench:
         checks: bool = False,
         profiled: Collection[Configuration] = (),
     ) -> list[LaunchRecord]:
-        """Measure one fresh launch of every arm, side by side; records in the order of the arms.
+        """Measure one new launch of every arm, interleaved; records are in the order of the arms.
 
-        All are resident. In each pass every arm takes one slice, in random order; a pass in which
-        a slice was disturbed is made again, as a whole. Where memory does not allow all of them,
-        the launches take turns in random order. Where calls are what counts, no launch makes fewer
-        than tell its value. seconds: after so long no more passes than the least are begun, and no
-        quiet is waited for. beside_neighbour: at the end, every arm takes a slice beside a
-        synthetic busy neighbour. checks: then outputs are compared that were not.
-        profiled: arms that tell where their time goes after all that.
+        All launches are in memory at the same time. In each pass every arm takes one slice, in
+        random order. A pass with a disturbed slice is repeated as a whole. If memory does not hold
+        all launches, they take turns in random order. If the value rests on single calls, every
+        launch makes as many as it needs.
+
+        seconds: after this time no passes beyond the minimum are begun, and there is no waiting for
+        quiet. beside_neighbour: at the end, every arm takes a slice next to a synthetic busy
+        neighbour. checks: then compare outputs that were not compared yet. profiled: arms that are
+        profiled last.
+
         Failures are endings, not exceptions.
         """
         began_s = self.store.used_s()
@@ -350,9 +354,9 @@ class Bench:
     def _take_passes(
         self, launches: Iterable[Launch], noise: Scatter, *, hasty_from_s: float
     ) -> None:
-        """Have launches take slices in passes, without those that have ended.
+        """Let launches take slices in passes, without those that have ended.
 
-        hasty_from_s: when less is measured and no quiet is waited for, in seconds of the budget.
+        hasty_from_s: the time of the budget from which less is measured, without waiting for quiet.
         """
 
         def minimal() -> bool:
@@ -374,7 +378,7 @@ class Bench:
             going = [launch for launch in going if launch.goes_on]
 
     def _wants_pass(self, launches: list[Launch], noise: Scatter, *, minimal: bool) -> bool:
-        """Tell whether one more slice of every arm tells more than its seconds are worth."""
+        """Tell whether one more slice of every arm is worth its seconds."""
         if any(self._is_unsettled(launch, minimal=minimal) for launch in launches):
             return True
         if any(uses_arrivals(launch.record, self._objective) for launch in launches):
@@ -408,5 +412,5 @@ class Bench:
 
 
 def _died_in_company(record: LaunchRecord) -> bool:
-    """Tell whether a launch ended without an outcome while others were prepared beside it."""
+    """Tell whether a launch ended without an outcome while others were prepared in parallel."""
     return record.ending is not None and record.ending.outcome is Outcome.INTERRUPTED

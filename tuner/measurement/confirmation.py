@@ -1,29 +1,29 @@
-"""Claims: intervals over fresh, interleaved launches, with one error rate for a whole study.
+"""Claims: intervals over new, interleaved launches, with one error rate for a whole study.
 
-The unit is the round: one fresh launch of each arm, slices interleaved; d = worth of an arm less
-the default's in the same round, so that whatever all arms share cancels. n is the number of rounds.
+The unit is the round: one new launch of each arm, slices interleaved. d is the log value of an arm
+less the default's in the same round, so that whatever all arms share cancels. n is the number of
+rounds.
 
-Intervals are Student's t on the d. Four choices keep them narrow (benchmarks/looks.py has the
-error rates and widths):
+Intervals are Student's t on the d. Four choices keep them narrow (benchmarks/looks.py has the error
+rates and widths):
 
 - The last round that the budget holds is the one look at the whole error rate. Looks before it,
   after 4, 6, 9, 12 and 18 rounds, end the confirmation early only at a rate that costs next to
   nothing (Haybittle 1971, Peto 1976).
-- The best so far may have an early verdict, after four rounds of its own while the search goes on.
-  It is tested at a level of its own, 0.01, which the later verdicts of the study do without.
-- The classes are tested in an order that the search has fixed, the surest first. Each has a share
-  of the error rate, and passes it on to the next where it is rejected (the fallback procedure,
-  Wiens 2003).
-- The scatter of all arms stands in for an arm's own where it is larger, and lends its degrees of
-  freedom, as in Dunnett's comparisons. An arm that scatters more than the others has its own only.
+- The best configuration so far may have an early verdict, after four rounds of its own while the
+  search continues. It is tested at its own level, 0.01, which the later verdicts give up.
+- The classes are tested in an order fixed by the search, the surest first. Each has a share of the
+  error rate, and passes it on to the next if it is rejected (the fallback procedure, Wiens 2003).
+- The scatter of all arms replaces an arm's own if it is larger, and lends its degrees of freedom,
+  as in Dunnett's comparisons. An arm that scatters more than the others has its own only.
 
-From nine rounds on, differences that follow each other (lag-one correlation) widen the interval.
-Arms beyond the finalists have simultaneous intervals, each at the level divided by their number
+From nine rounds on, correlation between successive differences (lag one) widens the interval. Arms
+beyond the finalists have simultaneous intervals, each at the level divided by their number
 (Bonferroni).
 
-A study that is gone on with after its end looks once more, at all rounds of an arm. The last looks
-share the error rate: the first has 80 %, each later one 80 % of what those before it left
-(`look_level`), so that it holds however often a study is continued.
+A continued study looks once more, at all rounds of an arm. The last looks share the error rate: the
+first has 80 %, each later one 80 % of what those before it left (`look_level`). The error rate
+therefore holds however often a study continues.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ ONE_SIDED = 1.64
 ALPHA = 0.05
 MIN_FLOOR = 0.01
 WORTH_HAVING = 0.1
-"""A gain beyond which nobody would keep the default; where noise hides more, nothing is decided."""
+"""A gain above this is worth having. If noise may hide a larger one, nothing is decided."""
 
 INTERIM_ALPHA = 0.001
 """Two-sided level of a look before the last round: five of them add 0.3 % to the error rate. It is
@@ -58,8 +58,9 @@ WEIGHTS = (0.8, 0.1, 0.1)
 """Shares of the error rate of the first, second and third class. One that is not rejected leaves
 those after it a tenth of it each; with (1, 0, 0) it would leave them nothing."""
 LOOK_SHARE = 0.8
-"""Of the error rate that earlier last looks left, what a last look uses. More would leave next to
-nothing to a continuation, less would widen the intervals of studies without one, which are most."""
+"""Share of the error rate left by earlier last looks that a last look uses. More would leave next
+to nothing to a continuation; less would widen the intervals of studies without one, which are most.
+"""
 POWER_Z = 0.84
 """Standard errors: rounds are said to be enough for a gain if they decide on it four times out of
 five, not every other time."""
@@ -76,7 +77,7 @@ def shared_alpha(n_intervals: int, alpha: float = ALPHA) -> float:
 def look_level(n_before: int, spent: float = 0.0) -> float:
     """Return the two-sided error rate of a study's last look after `n_before` earlier last looks.
 
-    0.04, 0.008, 0.0016, ...: together less than 0.05. spent: what an early verdict has taken of it.
+    0.04, 0.008, 0.0016, ...: together less than 0.05. spent: what an early verdict has used.
     """
     return (ALPHA - spent) * LOOK_SHARE * (1 - LOOK_SHARE) ** n_before
 
@@ -102,8 +103,8 @@ def t_interval(values: Sequence[float], alpha: float) -> tuple[float, float, flo
 def fallback_alphas(p_values: Sequence[float], alpha: float = ALPHA) -> list[float]:
     """Return the level at which each of at most three hypotheses is tested, in their fixed order.
 
-    Each has its share of alpha, and what the one before it passes on: its level if it was
-    rejected, else nothing. The first of 0.05: 0.04; the second 0.045 after a rejection, else 0.005.
+    Each has its share of alpha, and what the one before it passes on: its level if it was rejected,
+    otherwise nothing. The first of 0.05: 0.04; the second 0.045 after a rejection, otherwise 0.005.
     The error rate over all is at most alpha (Wiens 2003, doi:10.1002/pst.64).
     """
     weights = WEIGHTS[: len(p_values)]
@@ -142,9 +143,9 @@ class Difference(msgspec.Struct, frozen=True):
         return Interval(math.exp(self.mean), low, high, 1 - ALPHA)
 
     def likely_interval(self, alpha: float) -> Interval:
-        """Return the interval that will be reached with the power that is reckoned with.
+        """Return the interval that will be reached with the planned power.
 
-        It is wider: rounds that are still to be measured will have another mean.
+        It is wider: further rounds will have another mean.
         """
         found, margin = self.interval(alpha), math.exp(POWER_Z * self.error)
         return Interval(found.point, found.low / margin, found.high * margin, found.confidence)
@@ -169,9 +170,10 @@ def difference(differences: Sequence[float], noise: Noise) -> Difference:
 
 
 def _correlation(differences: Sequence[float]) -> float:
-    """Return the lag-one correlation of differences where it can be seen, else 0.
+    """Return the lag-one correlation of differences if it is visible, otherwise 0.
 
-    That is above one standard error (1 / sqrt(n)), with the estimate's bias of -1 / n taken out.
+    It is visible above one standard error (1 / sqrt(n)), with the estimate's bias of -1 / n
+    removed.
     """
     n = len(differences)
     centred = np.asarray(differences) - np.mean(differences)
@@ -183,7 +185,7 @@ def _correlation(differences: Sequence[float]) -> float:
 
 
 def plain_interval(differences: Sequence[float]) -> Interval:
-    """Return exp(mean) of worths, or of differences, looked at once, with its 95 % interval."""
+    """Return exp(mean) of log values or differences, looked at once, with its 95 % interval."""
     point, low, high = t_interval(differences, ALPHA)
     return Interval(math.exp(point), math.exp(low), _exp(high), 1 - ALPHA)
 
@@ -192,7 +194,7 @@ class Noise(msgspec.Struct, frozen=True):
     """How much identical arms differ."""
 
     launch_sd: float
-    """SD of one launch's worth within a round."""
+    """SD of one launch's log value within a round."""
     freedom: int
     """Degrees of freedom of that estimate."""
 
@@ -214,18 +216,18 @@ def expected_half_width(
 
 
 class RoundFit(msgspec.Struct, frozen=True):
-    """The worths of rounds as sums of a round's effect, an arm's, and what is left."""
+    """The log values of rounds as sums of a round's effect, an arm's effect, and a residual."""
 
     effects: list[float | None]
     """Of each arm; None of one that took no part. Differences of them mean something."""
     noise: Noise | None
-    """The spread of single launches; None where nothing is left to estimate it from."""
+    """The scatter of single launches; None if nothing is left to estimate it from."""
 
 
 def fit_rounds(table: Sequence[Sequence[float | None]]) -> RoundFit:
-    """Fit rounds x arms of worths by least squares, None where an arm took no part.
+    """Fit rounds x arms of log values by least squares; None where an arm took no part.
 
-    What the machine did in a round is taken out, also of arms that took part in different rounds.
+    The effect of each round is removed, also for arms that took part in different rounds.
     """
     cells = [(i, j, y) for i, row in enumerate(table) for j, y in enumerate(row) if y is not None]
     n_arms = max(map(len, table), default=0)
@@ -245,9 +247,9 @@ def fit_rounds(table: Sequence[Sequence[float | None]]) -> RoundFit:
 
 
 def decidable_gain(launch_sd: float, n_rounds: int, n_arms: int) -> float:
-    """Return the least log gain that the last look at so many rounds is likely to decide on.
+    """Return the smallest log gain that the last look at n rounds will probably decide on.
 
-    Of the first of all classes, in a study that was not gone on with. n_arms: that share their
+    For the first of all classes, in a study that was not continued. n_arms: arms that share their
     scatter.
     """
     half = expected_half_width(launch_sd, n_rounds, n_arms, look_level(0) * WEIGHTS[0])
@@ -255,11 +257,11 @@ def decidable_gain(launch_sd: float, n_rounds: int, n_arms: int) -> float:
 
 
 def judge(interval: Interval, floor: float) -> Verdict:
-    """Say what an interval means: faster, keep_default, or ambiguous.
+    """Return the meaning of an interval: faster, keep_default, or ambiguous.
 
     faster: the lower bound is above 1 and the point above 1 + floor. keep_default: the lower bound
-    is not above 1, and the upper bound above neither 1 + floor nor what anybody would want to have:
-    however noisy the host, nothing worth having can be there.
+    is not above 1, and the upper bound is below 1 + floor and below 1.1. However noisy the host, no
+    gain worth having can be there.
     """
     if interval.low > 1 and interval.point > 1 + floor:
         return "faster"
@@ -269,10 +271,10 @@ def judge(interval: Interval, floor: float) -> Verdict:
 
 
 def early_interval(differences: Sequence[float], known: Noise) -> Interval | None:
-    """Return the interval of fewer rounds than a first look has, by a known scatter of launches.
+    """Return the interval for fewer rounds than a first look, with a known scatter of launches.
 
-    Pooled with what the rounds themselves scatter by: a noisier hour makes it wider. None of a
-    single round, which does not show whether this hour is like that in which the scatter was seen.
+    It is pooled with the scatter of the rounds themselves: a noisier hour widens the interval. None
+    for a single round, which does not show whether the noise is still the same.
     """
     n = len(differences)
     if n < 2:
@@ -285,7 +287,7 @@ def early_interval(differences: Sequence[float], known: Noise) -> Interval | Non
 
 
 class ArmSeries(msgspec.Struct, frozen=True):
-    """Worths of one arm at one batch, one per round; None where the launch failed."""
+    """Log values of one arm at one batch, one per round; None if the launch failed."""
 
     values: tuple[float | None, ...]
 

@@ -1,16 +1,16 @@
-"""Scores of the search: worths with the machine's slow drift taken out, by the pacer.
+"""Scores of the search: log values without the machine's slow drift, which the pacer shows.
 
 score of a launch = median over its clean slices of
-    worth - beta * (pacer(t) - mean of its pacer block)  -  offset of the block
+    log value - beta * (pacer(t) - mean of its pacer block)  -  offset of the block
 
-The pacer is a resident launch of the default, measured before, between and after the launch's
-slices; pacer(t) is interpolated. beta in [0, 1] is estimated from configurations that were launched
-more than once, the default by its pacer (0: the pacer's swings say nothing about others; 1:
-everything swings alike). As long as few were, beta is hardly known: a launch beside an unusual
-pacer says little then, and counts for less than the others of its configuration. A respawned pacer
-is a block of its own, tied to the earlier ones by anchors: configurations launched again in it.
+The pacer is a launch of the default that stays in memory. It is measured before, between and after
+the launch's slices; pacer(t) is interpolated. beta in [0, 1] is estimated from configurations that
+were launched more than once, and from the default by its pacer (0: the pacer's drift says nothing
+about others; 1: all drift alike). With few repeated launches beta is hardly known. A launch next to
+an unusual pacer then counts for less than others of its configuration. A new pacer is a block of
+its own, connected to earlier ones by anchors: configurations launched in both.
 
-Scores steer the search. Claims never use them: they rest on fresh launches of the default.
+Scores steer the search. Claims never use them: they rest on new launches of the default.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _PRIOR_LAUNCH_DF = 1
 
 
 def clean_slices(record: LaunchRecord) -> list[Slice]:
-    """Return the launch's clean slices; all of them where none is clean."""
+    """Return the launch's clean slices, or all of them if none is clean."""
     return [s for s in record.slices if not s.interference.dirty] or record.slices
 
 
 def round_worths(
     records: Sequence[LaunchRecord], objective: Objective, *, only_clean: bool = False
 ) -> list[float | None]:
-    """Return the worth of each launch of a round; None of one that was not measured to its end.
+    """Return the log value of each launch of a round; None if it was not measured to its end.
 
-    Passes are taken as blocks, and those count in which nothing was disturbed. But where calls are
-    what counts, all of them do: the slowest are often the disturbed ones, and without them the tail
-    would be gone. only_clean: without them nevertheless, to be shown beside it.
+    Passes are blocks, and the undisturbed ones count. If the value rests on single calls, all of
+    them count: the slowest are often the disturbed ones, and without them there would be no tail.
+    only_clean: leave them out all the same, to show the difference.
     """
     there = [r for r in records if counts(r) and r.slices]
     if not there:
@@ -66,21 +66,21 @@ def round_worths(
 
 
 def _worth_of_all(record: LaunchRecord, objective: Objective, *, only_clean: bool) -> float | None:
-    """Return what a launch's slices are worth together.
+    """Return the log value of all slices of a launch together.
 
-    only_clean: without disturbed ones; None where every slice was.
+    only_clean: without disturbed ones; None if all were disturbed.
     """
     slices = [s for s in record.slices if not (only_clean and s.interference.dirty)]
     return objective.of_launch(slices) if slices else None
 
 
 def beside(record: LaunchRecord, objective: Objective) -> float:
-    """Return a launch's worth beside a synthetic busy neighbour, which it must have had."""
+    """Return a launch's log value next to a synthetic busy neighbour, which it must have had."""
     return objective.beside(record.beside)
 
 
 def kept(record: LaunchRecord, objective: Objective) -> float:
-    """Return what a launch keeps of its worth beside the neighbour: the log of a share."""
+    """Return the log share of its value that a launch keeps next to the neighbour."""
     # a rate at which requests arrive is nothing that a server does
     own = record.slices if objective.slo is None else timed_of(record.slices)
     clean = [s for s in own if not s.interference.dirty] or own
@@ -88,9 +88,9 @@ def kept(record: LaunchRecord, objective: Objective) -> float:
 
 
 def lead_beside(own: LaunchRecord, other: LaunchRecord, objective: Objective) -> float | None:
-    """Return by how much a launch is worth more than another of its round beside the neighbour.
+    """Return by how much (log) a launch leads another of its round next to the neighbour.
 
-    Of servers: by how much its rate is higher, and by what both keep; None where one had no rate.
+    For servers: by its higher rate, and by what both keep; None if one had no rate.
     """
     if objective.slo is None:
         return beside(own, objective) - beside(other, objective)
@@ -126,11 +126,11 @@ class Estimates:
         beta, information = self._estimate_beta(min(scatters))
         self.launch_sd = self._launch_sd_at(beta)
         self.scatter = self._estimate_scatter()
-        """The same without what the slices' own noise adds to it, and that noise."""
+        """The scatter between launches without the slices' own noise, and that noise."""
         self._beta_sd = self.launch_sd / math.sqrt(information)
 
     def _launch_sd_at(self, beta: float) -> float:
-        """Take a beta and return what launches scatter by with it."""
+        """Set beta, and return the scatter of launches with it."""
         self.beta = beta
         self._offsets = self._estimate_offsets()
         return self._estimate_launch_sd()
@@ -146,11 +146,11 @@ class Estimates:
         return statistics.fmean(self._deviation(record, s.at) for s in clean_slices(record))
 
     def _estimate_beta(self, launch_sd: float) -> tuple[float, float]:
-        """Regress repeated launches of a configuration on where the pacer was, within a block.
+        """Regress repeated launches of a configuration on the pacer's level, within a block.
 
-        The pacer itself is a launch of the default, at its own mean: where the default runs at its
-        usual speed beside a pacer that something slows down, nothing is shared. Returns beta, and
-        the sum of squares that it rests on: its variance is that of a launch, divided by it.
+        The pacer is a launch of the default too, at its own mean. If the default runs at its usual
+        speed next to a slowed pacer, nothing is shared. Returns beta, and its sum of squares:
+        beta's variance is that of a launch divided by it.
         """
         # the noisier the launches, the less one of them says against what is usual
         prior = (launch_sd / _PRIOR_BETA_SD) ** 2
@@ -197,18 +197,18 @@ class Estimates:
         return offsets
 
     def offset(self, block: int) -> float:
-        """Return by how much (log) everything ran faster beside a pacer than beside others."""
+        """Return by how much (log) everything ran faster next to a pacer than next to others."""
         return self._offsets.get(block, 0.0)
 
     def swing(self, block: int) -> float:
-        """Return how far from its score (log) what is measured beside a pacer now would be."""
+        """Return by how much (log) a measurement next to a pacer now differs from its score."""
         if block not in self._blocks:
             return 0.0
         now = self._blocks[block][1][-1] - self._levels[block]
         return self.beta * now + self.offset(block)
 
     def corrected(self, record: LaunchRecord) -> float:
-        """Return the score of one launch, be it cut short; it must have slices."""
+        """Return the score of one launch, which must have slices; it may have stopped early."""
         return self._corrected(record) - self.offset(record.request.pacer_block)
 
     def launch_scores(self, configuration: Configuration) -> list[float]:
@@ -219,9 +219,9 @@ class Estimates:
         ]
 
     def _weights(self, configuration: Configuration) -> tuple[list[float], list[float]]:
-        """Return each launch's weight, of sum 1, and how far the pacer was from its usual then.
+        """Return each launch's weight (their sum is 1), and the pacer's deviation at the time.
 
-        A launch beside an unusual pacer counts for less: its correction is only as good as beta.
+        A launch next to an unusual pacer counts for less: its correction is only as good as beta.
         """
         deviations = [self._mean_deviation(r) for r in self._records.get(configuration, [])]
         weights = [
@@ -240,9 +240,9 @@ class Estimates:
     def standard_error(self, a: Configuration, b: Configuration) -> float:
         """Return the standard error of the difference of two scores.
 
-        Launches' own scatter is independent. What beta is off by is the same for all, so that it
-        matters by how differently the pacer stood beside the two. One that was never measured is
-        taken as if launched once, beside the usual pacer.
+        The scatter of launches is independent. The error of beta is common to all, so that it
+        matters by how differently the pacer stood next to the two. A configuration that was never
+        measured is treated as launched once, next to the usual pacer.
         """
         variance, apart = 0.0, 0.0
         for configuration, sign in ((a, 1), (b, -1)):
@@ -269,7 +269,7 @@ class Estimates:
         return math.sqrt(squares / freedom)
 
     def _sliced(self) -> list[list[float]]:
-        """Return the worths of every launch that has enough slices to say how they scatter."""
+        """Return the log values of every launch that has enough slices to show their scatter."""
         slices = [
             [self._worth(s) for s in clean_slices(record)]
             for records in self._records.values()

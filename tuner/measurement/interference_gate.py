@@ -1,9 +1,9 @@
 """Waiting for a quiet moment: contention changes which setting is best, so it cannot be averaged.
 
-Called between slices, with every worker stopped: what the CPUs do then is others' work. Time that a
-hypervisor steals shows only while something runs, so that after one disturbed slice upon another
-the wait is doubled each time. One wait takes at most half of what is left of the study's allowance,
-and a tenth of what is left of its budget: on a host that never calms the study goes on and says so.
+Called between slices, with every worker stopped: CPU use is then due to others. Time that a
+hypervisor steals shows only while something runs. After each disturbed slice in a row the wait is
+therefore doubled. One wait takes at most half of the study's remaining allowance, and a tenth of
+its remaining budget. On a host that never calms, the study continues and reports it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class InterferenceGate:
         look: Callable[[float], Interference] = watch_idle,
         clock: Clock = WALL_CLOCK,
     ) -> None:
-        """look: returns what disturbs an idle host, after so many seconds of watching it."""
+        """look: watches an idle host for some seconds, and returns what disturbs it."""
         self._store = store
         self._listen = listen
         self._allowance_s = allowance_s
@@ -54,7 +54,7 @@ class InterferenceGate:
     def after(self, interference: Interference) -> None:
         """Wait for quiet after a disturbed slice; return at once after a clean one.
 
-        A cgroup's quota throttles what runs and nobody else: no wait mends that.
+        A cgroup's quota throttles only what runs: waiting does not help against it.
         """
         if not interference.dirty:
             self._in_a_row = 0

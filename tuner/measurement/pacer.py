@@ -1,6 +1,6 @@
-"""The pacer: a resident launch of the default, measured again and again beside the others.
+"""The pacer: a launch of the default that stays in memory and is measured between the others.
 
-What slows it slows them: search scores are relative to it, so that the machine's slow drift cancels
+What slows it slows them. Search scores are relative to it, so that the machine's slow drift cancels
 (measurement/estimates.py).
 """
 
@@ -16,7 +16,7 @@ from tuner.record.store import Store
 
 
 class Pacer:
-    """Started when it is first needed, replaced when it dies, given up where it may not stay."""
+    """Started when it is first needed, replaced if it dies, given up if it may not stay."""
 
     def __init__(
         self,
@@ -27,8 +27,8 @@ class Pacer:
     ) -> None:
         """Prepare a pacer.
 
-        take_slice: has a launch take a slice and wait. configuration: the default, or what stands
-        in for one that does not answer.
+        take_slice: makes a launch take a slice and wait. configuration: the default, or the
+        stand-in of a default that does not answer.
         """
         self._store = store
         self._configuration = configuration
@@ -84,7 +84,7 @@ class Pacer:
 
     @property
     def slice_s(self) -> float:
-        """Mean seconds that a slice of it takes; 0 where none runs."""
+        """Mean seconds of its slices; 0 if none runs."""
         return 0.0 if self._launch is None else self._launch.slice_s
 
     def retire(self) -> None:
@@ -98,7 +98,7 @@ class Pacer:
         self._launch = None
 
     def pace(self, launch: Launch) -> None:
-        """Take a slice of the pacer beside a launch that goes on.
+        """Take a slice of the pacer next to a launch that continues.
 
         A pacer that dies is replaced with the next launch.
         """

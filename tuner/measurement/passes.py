@@ -1,7 +1,7 @@
-"""The passes of a round: in each, every launch took one slice, within seconds of the others.
+"""The passes of a round: in each, every launch takes one slice, within seconds of the others.
 
-What a pass has in common, a slow moment of the host, says nothing about any launch and is taken
-out. A pass is clean if all of its slices are; where none is, all count.
+What the slices of a pass have in common, such as a slow moment of the host, is removed. A pass is
+clean if all of its slices are. If no pass is clean, all count.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from tuner.record.objective import Objective
 
 
 class Passes(msgspec.Struct, frozen=True):
-    """Worths per pass and launch, (n_passes, n_launches), of the passes that count."""
+    """Log values per pass and launch, (n_passes, n_launches), of the passes that count."""
 
     worths: np.ndarray
     n_taken: int
     n_clean: int
 
     def _common(self) -> np.ndarray:
-        """Return what a pass has in common; nothing, where there is one launch."""
+        """Return what each pass has in common; zero for a single launch."""
         if self.worths.shape[1] == 1:
             return np.zeros((len(self.worths), 1))
         common: np.ndarray = self.worths.mean(axis=1, keepdims=True)
         return common
 
     def values(self) -> list[float]:
-        """Return one worth per launch: the median over passes, what they share taken out."""
+        """Return one log value per launch: the median over passes, without their common part."""
         common = self._common()
         medians = np.median(self.worths - common, axis=0) + common.mean()
         return [float(value) for value in medians]

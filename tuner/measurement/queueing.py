@@ -1,13 +1,13 @@
 """A server's queue, simulated from measured service times: the rate that it sustains.
 
-Requests arrive at random (Poisson), or as in the first half of a trace, and wait in one line, for
-as many servers as there are instances. Whoever is free takes those that have come, a batch at the
-most; where it may wait for others, it waits until the batch is full or the oldest has waited so
-long. A batch is padded to the next size that the model was prepared for. Service times are drawn
-from the measured ones; where inputs have several shapes, as if a batch could hold all of them.
+Requests arrive at random (Poisson), or as in the first half of a trace, and wait in one queue for
+as many servers as there are instances. A free server takes the waiting requests, up to a batch. If
+it may wait for more, it waits until the batch is full or until the oldest request has waited long
+enough. A batch is padded to the next size that the model was prepared for. Service times are drawn
+from the measured ones. Inputs of several shapes are treated as if a batch could hold all of them.
 
-What a configuration is ranked by; claims rest on real arrivals (offering.py). How well the one
-foretells the other is measured in benchmarks/serving.py.
+The simulation ranks configurations. Claims rest on real arrivals (arrival_plan.py).
+benchmarks/serving.py measures how well one predicts the other.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sustained(batching: Batching, service_s: Mapping[int, Sequence[float]], slo:
 
 
 def with_sustained(taken: Slice, slo: Slo | None) -> Slice:
-    """Return a slice with the rate that its calls let expect, where there is one to expect."""
+    """Return a slice with the rate that its calls predict, if they predict one."""
     served = taken.served
     if served is None or served.offered or slo is None:
         return taken
@@ -84,10 +84,10 @@ def misses_when_idle(taken: Slice) -> bool:
 
 
 def _in_closed_loop(taken: Slice, slo: Slo) -> float:
-    """Return the rate that a user's own server may be expected to sustain.
+    """Return the rate that a user's own server may sustain.
 
-    What it does with requests that come together is its own, so that no queue can be simulated.
-    Where even single requests take longer than the bound: as `sustained` tells it.
+    How it combines requests is its own, so that no queue can be simulated. If even single requests
+    exceed the bound, the value only ranks, as in `sustained`.
     """
     assert taken.served is not None
     rate = crossing(taken, slo)

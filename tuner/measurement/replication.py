@@ -1,10 +1,11 @@
-"""How many slices a launch gets: as many as tell more than another launch would.
+"""How many slices a launch gets: as long as they tell more than another launch would.
 
-The launch is the replicate; slices only sharpen its one number. Where launches scatter by l (SD of
-worth) and slices within one by s, the median of n slices has the variance l^2 + k s^2 / n, with
-k = pi / 2 for a median, and costs c + n d seconds, c for the launch and d for a slice. Variance
-times cost, which is what precision costs, is least at n = sqrt(k c / d) s / l: the two-level rule
-of Kalibera and Jones (2013), https://kar.kent.ac.uk/33611/. It is asked again after every slice.
+The launch is the replicate; slices only sharpen its one number. Let launches scatter by l (SD of
+the log value) and slices within one by s. The median of n slices has the variance l^2 + k s^2 / n,
+with k = pi / 2 for a median, and costs c + n d seconds, c for the launch and d for a slice.
+Variance times cost, which is the cost of precision, is least at n = sqrt(k c / d) s / l: the
+two-level rule of Kalibera and Jones (2013), https://kar.kent.ac.uk/33611/. It is applied again
+after every slice.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _WEIGHT = 6
 
 
 class Replication(msgspec.Struct, frozen=True):
-    """How many undisturbed slices a launch takes at the least and at the most."""
+    """The least and the most undisturbed slices of a launch."""
 
     least: int
     most: int
@@ -36,7 +37,7 @@ class Replication(msgspec.Struct, frozen=True):
 SEARCH = Replication(3, 8)
 CONFIRM = Replication(4, 20)
 FIXED = Replication(6, 6)
-"""Where the arms of a round cannot be resident together: as many for each."""
+"""If memory does not hold all launches of a round at once: as many slices for each."""
 _PROGRAM = Replication(2, 2)
 """Slices of a program are whole runs, each started anew."""
 
@@ -66,7 +67,7 @@ def variance_of_median(values: Sequence[float]) -> float:
 
 
 class Scatter(msgspec.Struct, frozen=True):
-    """SDs of worths: between launches of one configuration, and of slices within a launch."""
+    """SDs of log values: between launches of one configuration, and of slices within a launch."""
 
     between: float
     within: float
@@ -82,10 +83,10 @@ class Scatter(msgspec.Struct, frozen=True):
 
 
 def n_needed(planned: Replication, noise: Scatter, launch_s: float, slice_s: float) -> int:
-    """Return how many slices make a launch tell most for its seconds.
+    """Return the number of slices at which a launch tells most for its seconds.
 
-    launch_s: seconds of a launch without its slices; slice_s: of one slice, with the pacer's or the
-    other arms' beside it.
+    launch_s: seconds of a launch without its slices; slice_s: of one slice, with those of the pacer
+    or of the other arms around it.
     """
     if noise.between <= 0 or slice_s <= 0:
         return planned.most if noise.between <= 0 < noise.within else planned.least

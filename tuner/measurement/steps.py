@@ -1,4 +1,4 @@
-"""The steps of a launch on the bench: a slice, one beside a neighbour, the check, the profile."""
+"""The steps of a launch on the bench: a slice, one next to a neighbour, the check, the profile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PROFILED_S = 0.5
 
 
 class Steps:
-    """What launches are made to do, one at a time, while all others are stopped."""
+    """The steps of launches, one at a time, while all others are stopped."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Steps:
         quiet: InterferenceGate,
         draw: random.Random,
     ) -> None:
-        """draw: the order of what takes turns."""
+        """draw: the order in which launches take turns."""
         self._store = store
         self._card = card
         self._objective = objective
@@ -54,7 +54,7 @@ class Steps:
         self._quiet.after(disturbed[0] if disturbed else Interference())
 
     def beside(self, launches: Iterable[Launch]) -> None:
-        """Take a slice of each launch beside a synthetic busy neighbour, which one may not bear."""
+        """Take a slice of each launch next to a synthetic busy neighbour, where it may fail."""
         waiting = [launch for launch in launches if launch.goes_on]
         if not waiting:
             return
@@ -66,7 +66,7 @@ class Steps:
     def conclude(
         self, launch: Launch, *, checks: bool = False, profiles: bool = False
     ) -> LaunchRecord:
-        """End a launch whose slices are taken, after what else is wanted of it."""
+        """End a launch whose slices are taken, after its check and its profile."""
         if checks:
             self._check_once(launch)
         if profiles:

@@ -1,10 +1,10 @@
-"""What to combine first: each recommendation holds its own part, and their gains often add up.
+"""Combinations to try first: recommendations differ in what they set, and gains often add up.
 
-A study begins with configurations that nobody searched for: guides' recommendations, and what did
-best in earlier studies. One names a compiler, another an allocator, a third a layout. Their unions
-are proposed before anything else, around the leader of the moment: first with everything that
-gained at once, then with one part at a time. Where nothing is left to unite, the leader's own
-settings are tried at the values that nobody has tried yet: `freezing` for `default`.
+A study starts with configurations that no search found: recommendations, and the best of earlier
+studies. One sets a compiler, another an allocator, a third the layout. Their combinations are
+proposed before anything else, around the present leader: first with all that gained at once, then
+with one part at a time. When nothing is left to combine, the leader's own settings are tried at
+values that were not tried yet: `freezing` for `default`.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from tuner.space.space import Space
 
 IsNew = Callable[[Configuration], bool]
 _LEAST_GAIN = 0.01
-"""A part that gains less (log) is not worth a launch of its union, however quiet the host."""
+"""A part that gains less (log) is not worth a launch of its combination, on any host."""
 
 
 class Unions:
-    """Unions of what a study was given."""
+    """Combinations of the configurations that a study was given."""
 
     def __init__(self, space: Space) -> None:
         self._space = space
@@ -44,10 +44,10 @@ class Unions:
         sd: Callable[[Configuration], float],
         is_new: IsNew,
     ) -> Configuration | None:
-        """Return what to try next around the leader of a class; None where nothing is left.
+        """Return the next combination around the leader of a class; None if nothing is left.
 
-        Only what no narrower class allows: that is proposed in its own turns.
-        tried: worths, None for what failed; sd: by how much a score may be off (log).
+        Only configurations that no narrower class allows: those are proposed in their own turns.
+        tried: scores, None for what failed. sd: the standard error of a score (log).
         """
         scores = {c: s for c, s in tried.items() if s is not None and allowed_in(winner_class, c)}
         parts = self._gained(scores, sd)
@@ -65,7 +65,7 @@ class Unions:
     def _gained(
         self, scores: Mapping[Configuration, float], sd: Callable[[Configuration], float]
     ) -> list[Configuration]:
-        """Return what was given and gained more than noise over the default, the best first."""
+        """Return the given configurations that gained more than noise over the default."""
         default = max((s for c, s in scores.items() if is_default(c)), default=math.inf)
         gains = {c: scores[c] - default for c in self._given if c in scores}
         better = [c for c, gain in gains.items() if gain > max(_LEAST_GAIN, sd(c))]
@@ -94,9 +94,9 @@ class Unions:
         tried: Mapping[Configuration, float | None],
         is_new: IsNew,
     ) -> Configuration | None:
-        """Return the leader with one of its settings at a value that nobody has tried yet.
+        """Return the leader with one of its settings at a value that was not tried yet.
 
-        gains: what each of its settings seems to gain; the settings that gain most come first.
+        gains: the estimated gain of each of its settings; those that gain most come first.
         """
         known = {(knob, value) for c in tried for knob, value in c.settings}
         searched = {knob.id: knob for knob in self._space.searched}

@@ -1,4 +1,4 @@
-"""What each setting seems to add, all of them estimated together."""
+"""The effect of each setting, all of them estimated together."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tuner.space.space import Space
 _SHRINKAGE = 0.1
 """Ridge penalty in units of trials: an effect that one trial shows is believed to nine tenths."""
 _DIGITS = 9
-"""Further ones of an effect (log) differ between processors: what is equal would be ordered by
-them, and the same study propose something else on another host."""
+"""Further digits of an effect (log) differ between processors. They would order equal effects, and
+the same study would propose other configurations on another host."""
 
 
 class Effects:
@@ -28,11 +28,11 @@ class Effects:
     def gains(
         self, configuration: Configuration, tried: Mapping[Configuration, float | None]
     ) -> dict[str, float]:
-        """Return what each setting gains over the default's value, by all trials (log).
+        """Return the gain of each setting over the default's value, from all trials (log).
 
-        Settings of which the default has no value (they only exist beside another setting) are left
-        out, and all before any score. What failed counts as half as fast as the slowest, so that
-        its values are thought to be useless unless other trials clear them.
+        Settings for which the default has no value (they exist only with another setting) are left
+        out, and all of them before there is a score. A failure counts as half as fast as the
+        slowest, so that its values seem useless unless other trials clear them.
         """
         if all(score is None for score in tried.values()):
             return {}
@@ -43,7 +43,7 @@ class Effects:
     ) -> dict[str, float]:
         """Return what each setting adds to a figure, compared with the default's value.
 
-        figures: what was measured of several configurations, at least one (logarithms).
+        figures: a measured quantity of several configurations, at least one (logarithms).
         """
         effects = self._of_values(figures)
         default = self._space.assignment(Configuration())
@@ -72,7 +72,7 @@ class Effects:
         return dict(zip(columns, effects.tolist(), strict=True))
 
     def _pairs(self, configuration: Configuration) -> tuple[tuple[str, Value], ...]:
-        """Return every knob's value, kept: they are asked for at each proposal."""
+        """Return every knob's value. Cached, because each proposal needs them."""
         if configuration not in self._known_pairs:
             pairs = tuple(self._space.assignment(configuration).items())
             self._known_pairs[configuration] = pairs

@@ -1,10 +1,9 @@
-"""What a configuration is made of, as numbers: axes on which values are near or far, and marks.
+"""A configuration as numbers: axes, on which values are near or far, and marks.
 
-An axis is a setting that counts something in more than two values, as its logarithm, divided by its
-range, so that neighbouring counts are near. Everything else is a mark: alike or not. Where a host
-is known, the settings that place instances are not looked at themselves but through what they come
-to (instances, cores and CPUs of each, nodes, pinned or not): several ways of writing the same are
-one.
+An axis is a setting that counts something in more than two values: its logarithm, divided by its
+range, so that neighbouring counts are near. Everything else is a mark: equal or not. If the host is
+known, the settings that place instances are replaced by the result (instances, cores and CPUs of
+each, nodes, pinned or not), so that several ways to write the same placement are equal.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ class Features:
             + [False] * len(self._marks),
             dtype=bool,
         )
-        """Per feature, whether it is one of those that a placement comes to."""
+        """Per feature, whether it describes a placement."""
         self._codes: dict[tuple[int, Value], int] = {}
         self._known: dict[Configuration, tuple[list[float], list[int]]] = {}
 

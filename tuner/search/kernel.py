@@ -1,12 +1,11 @@
-"""The covariance of configurations: what is known of one by another.
+"""The covariance of configurations: what one tells about another.
 
-It is a sum of what each setting has in common by itself (settings are often nearly additive in the
-worth), of what placements have in common (instances, cores and CPUs depend on each
-other: they count together), of what whole configurations have in common (Matern 5/2), and of what
-a configuration shares with itself alone.
+It is a sum of four parts: for each setting by itself (settings are often nearly additive in the
+score), for placements (instances, cores and CPUs depend on each other, so they count together), for
+whole configurations (Matern 5/2), and for what a configuration shares only with itself.
 
 Theta, the parameters, holds logarithms: lengths, then the SDs of the parts, in the order additive,
-placed, whole, own. Each feature (search/features.py) has a length, those of placement one for all.
+placed, whole, own. Each feature (search/features.py) has a length; those of placement share one.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Kernel:
         )
 
     def covariance(self, theta: np.ndarray, a: Encoded, b: Encoded) -> np.ndarray:
-        """Return what two lists have in common, without what one shares with itself alone."""
+        """Return the covariance of two lists, without what each shares only with itself."""
         weights = np.exp(-2 * theta[self.length_of])
         additive, placed, whole, _ = self._parts(theta)
         n_axes = a.axes.shape[1]
@@ -86,7 +85,7 @@ class Kernel:
     ) -> tuple[float, np.ndarray]:
         """Return minus the log likelihood of y, and its gradient by theta.
 
-        known: what is added to the covariance whatever theta is.
+        known: added to the covariance for every theta.
         """
         weights = np.exp(-2 * theta[self.length_of])
         additive, placed, whole, own = self._parts(theta)

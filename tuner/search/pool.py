@@ -1,7 +1,7 @@
-"""The configurations among which a search looks: the whole space where it is small, else a sample.
+"""The configurations that a search considers: the whole space if it is small, otherwise a sample.
 
-A large space is known by samples: configurations drawn at random, of which the most promising are
-kept and new ones join at every look. The sampler adds what lies a few steps from the best.
+Of a large space, configurations are drawn at random. The most promising are kept, and new ones are
+added each time. The sampler adds those a few steps from the best.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Pool:
         return [found[i] for i in sorted(order)]
 
     def at_random(self, winner_class: WinnerClass) -> Configuration | None:
-        """Draw a configuration that a class allows; None if what was drawn does not exist."""
+        """Draw a configuration that a class allows; None if the drawn one does not exist."""
         everything = self.whole()
         if everything is not None:
             if not everything:

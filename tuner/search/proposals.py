@@ -1,4 +1,4 @@
-"""What the search answers: a configuration to try, that none is left, what it believes."""
+"""What the search returns: a proposal, that none is left, and its estimates."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from tuner.record.configuration import Configuration
 UNION = "union"
 """Who proposes what unites the gains of several configurations."""
 RANDOM = "random"
-"""Who proposes what is drawn without regard to anything that was measured."""
+"""The source of proposals that are drawn without regard to any measurement."""
 
 
 class Proposal(msgspec.Struct, frozen=True):
-    """A configuration to try, with the number of the Optuna trial that will be told."""
+    """A configuration to try, with the number of its Optuna trial."""
 
     number: int
     configuration: Configuration
@@ -22,11 +22,11 @@ class Proposal(msgspec.Struct, frozen=True):
 
 
 class Exhausted(Exception):
-    """Nothing new is left in the class that was asked about."""
+    """Nothing new is left in the class."""
 
 
 class Belief(msgspec.Struct, frozen=True):
-    """What is believed of a configuration's worth."""
+    """The surrogate's estimate of a configuration's score."""
 
     mean: float
     sd: float

@@ -1,16 +1,17 @@
 """A portfolio of proposals as an Optuna sampler: never a configuration that was tried before.
 
 Plain TPE proposes 9-25 % of its configurations twice. Here every proposal is canonical, feasible,
-in the winner class that is asked about, and new. First come the unions of what a study was given,
-then what their leader sets at values that nobody tried (search/unions.py). After them take turns:
+in the requested winner class, and new. First come combinations of what a study was given, then
+their leader with values that were not tried yet (search/combinations.py). After them these sources
+take turns:
 
-surrogate   what a Gaussian process over everything tried (search/surrogate.py) expects most of, for
-            its seconds, in the whole class (search/pool.py)
-nearby      the same among what is one knob away from the best few
+surrogate   the highest expected improvement per second, by a Gaussian process over everything
+        tried (search/surrogate.py), in the whole class (search/pool.py)
+nearby      the same, one knob away from the best few
 tpe         Optuna's multivariate TPE, with the knobs outside the class fixed; asked again while it
-            proposes what is known
-random      uniform over what is left: keeps an eye on what the others would never try
-rest        what is left, in its order, where none of them finds anything new
+        proposes known configurations
+random      uniform over the rest: tries what the others never would
+rest        the rest in its order, if none of them finds anything new
 """
 
 from __future__ import annotations
@@ -46,14 +47,14 @@ _PAIR = ("nearby", "surrogate")
 _SOURCES = (*_PAIR * 4, "tpe", *_PAIR * 3, "random")
 _FOUR = ("nearby", "nearby", "nearby", "surrogate")
 _SOURCES_OF_MANY = (*_FOUR * 2, "tpe", *_FOUR, "nearby", "random")
-"""In a space that is not listed: what a sample of it holds seldom is as good as what is near."""
+"""In a space that is not listed: a sample of it seldom holds anything as good as the neighbours."""
 REST = "rest"
 SOURCES = (UNION, "surrogate", "nearby", "tpe", RANDOM, REST)
 """Every name under which something is proposed here."""
 UNGUIDED = ("tpe", RANDOM, REST)
 """Sources that do not ask the surrogate."""
 _ELSEWHERE = ("tpe", RANDOM, "surrogate")
-"""Where the surrogate expects nothing any more."""
+"""The sources when the surrogate expects nothing any more."""
 _N_BEST = 5
 """Configurations around which `nearby` looks."""
 _STEPS = 3
@@ -65,9 +66,9 @@ _LATE = 0.5
 """By how much it counts for each late knob that is changed from the best."""
 _TPE_ATTEMPTS, _RANDOM_ATTEMPTS, _STARTUP_TRIALS = 12, 200, 4
 _ENUMERATED = 10_000
-"""Combinations looked through, once everything else proposes what is known, before giving up."""
+"""Combinations examined before giving up, when every source proposes known configurations."""
 _LAUNCH_SD = 0.02
-"""SD of a score whose own is not known: a second launch on a quiet shared host differs by that."""
+"""SD of a score whose own is unknown: a second launch on a quiet shared host differs by that."""
 
 Scores = Callable[[], Mapping[Configuration, float | None]]
 
@@ -75,8 +76,8 @@ Scores = Callable[[], Mapping[Configuration, float | None]]
 class PortfolioSampler(BaseSampler):
     """Proposes for the class in `focus`.
 
-    scores: what was tried (None: without a score); sd: by how much a score may be off (log);
-    cost_s: the seconds that a tried configuration took; transfer: what earlier studies say.
+    scores: what was tried (None: without a score). sd: the standard error of a score (log). cost_s:
+    the seconds that a tried configuration took. transfer: earlier studies.
     """
 
     def __init__(
@@ -109,17 +110,17 @@ class PortfolioSampler(BaseSampler):
         self.expected_gain: dict[WinnerClass, float] = {}
         """By class, of its most promising configuration at the surrogate's last turn (log)."""
         self.around: dict[WinnerClass, Configuration] = {}
-        """By class: whose neighbours are all to be tried before anything else."""
+        """By class: the configuration whose neighbours are all tried before anything else."""
         self.looks_elsewhere: set[WinnerClass] = set()
-        """Classes where the surrogate expects no gain: proposals elsewhere confirm or refute it."""
+        """Classes where the surrogate expects no gain: other sources confirm or refute it."""
         # one trial at a time: nothing to lie about, and nothing to write into the storage
         self._tpe = TPESampler(n_startup_trials=_STARTUP_TRIALS, seed=seed, constant_liar=False)
 
     def distributions(self) -> dict[str, BaseDistribution]:
         """Return the space as Optuna's distributions: every knob is categorical.
 
-        Thread counts too: what is best is often not monotone in them, and an index-coded integer
-        can do worse than random on such a space (measurement notes, section 2.3).
+        Thread counts too: the best is often not monotone in them, and an index-coded integer can do
+        worse than random on such a space (measurement notes, section 2.3).
         """
         return {knob.id: CategoricalDistribution(knob.choices) for knob in self.space.searched}
 
@@ -146,7 +147,7 @@ class PortfolioSampler(BaseSampler):
         return proposal
 
     def united(self) -> Configuration | None:
-        """Return a union of what gained, or its leader with a value that nobody has tried."""
+        """Return a combination of what gained, or its leader with an untried value."""
         tried = self._scores()
         best = self.best_few(tried)
         if not best:
@@ -177,7 +178,7 @@ class PortfolioSampler(BaseSampler):
     # ---------------------------------------------------------------- the surrogate
 
     def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
-        """Return what is believed of some configurations, by everything that was tried.
+        """Estimate the scores of configurations from everything that was tried.
 
         Raises ValueError before anything has a score.
         """
@@ -338,7 +339,7 @@ class PortfolioSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        """Propose on behalf of whoever asks the study; raises Exhausted."""
+        """Propose for the caller of the Optuna study; raises Exhausted."""
         values = self.space.assignment(self.propose(study))
         return {knob: values[knob] for knob in search_space}
 
@@ -349,5 +350,5 @@ class PortfolioSampler(BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Never asked: every knob is in the relative space."""
+        """Never called: every knob is in the relative space."""
         raise RuntimeError(f"{param_name} is not a knob of this space")

@@ -1,4 +1,4 @@
-"""Far below the best, differences of worth count for less: the scale on which models learn."""
+"""The scale on which models learn: far below the best, differences count for less."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What to try next, behind one door: ask, tell, settle.
+"""The search: ask for a proposal, tell its score, terminate.
 
-A study says what it measured and what launches cost. Who proposes, where that looks and what it
-believes is known in this room alone.
+The study reports measurements and costs. Only this package knows how proposals are made.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ class TransferSummary(msgspec.Struct, frozen=True):
     """Those with configurations that exist here."""
     n_configurations: int
     rank_correlation: float | None
-    """Between what they let expect and what was measured; None before that can be told."""
+    """Rank correlation of the hints with what was measured; None before it can be computed."""
     is_misled: bool
     """Whether they misled, and are not listened to any more."""
 
 
 class Search:
-    """Proposes configurations, hears how they did, and says when a class is settled.
+    """Proposes configurations, learns their scores, and says when a class is finished.
 
-    path: Optuna's file. scores: what was tried so far, as worths, None without one. noted: every
-    trial that the study's journal holds. earlier: other studies that tell where to look. known:
-    what may be asked of a tried configuration, by keyword (PortfolioSampler).
+    path: Optuna's file. scores: the scores so far, None without one. noted: every trial in the
+    study's journal. earlier: earlier studies that guide the search. known: properties of tried
+    configurations, by keyword (PortfolioSampler).
     """
 
     def __init__(
@@ -73,16 +72,16 @@ class Search:
         return self._trials.was_damaged
 
     def _known(self) -> Mapping[Configuration, float | None]:
-        """Return what was tried, and what is believed of proposals that are under way.
+        """Return what was tried, and the estimates for proposals that are being measured.
 
-        Believed as if it had been measured: the next proposal then looks elsewhere, and none is
-        made twice (the kriging believer of Ginsbourger et al. 2010).
+        An estimate counts as if it had been measured. The next proposal then looks elsewhere, and
+        none is made twice (the kriging believer of Ginsbourger et al. 2010).
         """
         scores = self._scores()
         return {**self._believed, **scores} if self._believed else scores
 
     def _believe(self) -> None:
-        """Have a belief of every proposal that was not told yet."""
+        """Estimate the score of every proposal that has no result yet."""
         asked, scores = list(self._under_way), self._scores()
         self._believed = {}  # or they would be believed by what was believed of them before
         if asked and any(score is not None for score in scores.values()):
@@ -94,7 +93,7 @@ class Search:
     def ask(self, winner_class: WinnerClass) -> Proposal:
         """Propose a new configuration that a class allows; raises Exhausted.
 
-        More may be asked for before the first is told.
+        Several may be open at a time.
         """
         self._believe()
         proposal = self._trials.propose(winner_class)
@@ -102,7 +101,7 @@ class Search:
         return proposal
 
     def unite(self, winner_class: WinnerClass) -> Proposal | None:
-        """Propose a union of what gained so far, of those that a class allows; None without one."""
+        """Propose a combination of what gained, allowed by a class; None if there is none."""
         self._believe()
         proposal = self._trials.unite(winner_class)
         if proposal is not None:
@@ -115,15 +114,15 @@ class Search:
         return self._trials.enter(configuration, source)
 
     def tell(self, proposal: Proposal, outcome: Outcome, reason: str, score: float | None) -> None:
-        """Tell how a proposal did; score: its worth, None for a failure."""
+        """Report the result of a proposal. score: None for a failure."""
         self._under_way.pop(proposal.configuration, None)
         self._believed.pop(proposal.configuration, None)
         self._trials.tell(proposal.number, outcome, reason, score)
 
     def settle(self, winner_class: WinnerClass, proposal: Proposal, state: SearchState) -> str:
-        """Hear how the study stands after a proposal of a class; return why it is settled, or "".
+        """Take the state of the study after a proposal; return why the class is finished, or "".
 
-        Once for each proposal, after it was told.
+        Call it once for each proposal, after `tell`.
         """
         return self._terminator.after(winner_class, proposal.source, state)
 
@@ -132,14 +131,14 @@ class Search:
         return self._terminator.has_stalled(open_classes, n_classes)
 
     def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
-        """Return what is believed of some configurations, by everything that was tried.
+        """Estimate the scores of configurations from everything that was tried.
 
         Raises ValueError before anything has a score.
         """
         return self._sampler.beliefs(configurations)
 
     def gains(self, configuration: Configuration) -> dict[str, float]:
-        """Return what each setting gains over the default's value (Effects.gains)."""
+        """Return the gain of each setting over the default's value (Effects.gains)."""
         return self._effects.gains(configuration, self._scores())
 
     def effects(

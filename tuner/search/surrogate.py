@@ -1,14 +1,14 @@
-"""What tried configurations say of others: a Gaussian process over a space's features.
+"""The surrogate: a Gaussian process over a space's features, from the tried configurations.
 
-Its covariance is that of search/kernel.py. How much each setting matters, and each part of the
-covariance, is chosen by the likelihood of what was seen, with priors that make it sensible from the
+Its covariance is that of search/kernel.py. The weight of each setting, and of each part of the
+covariance, is chosen by the likelihood of the data, with priors that make it sensible from the
 first trials on (maximum a posteriori).
 
-Far below the best, differences count for less: a search wants to know the top, not by how much the
-bottom is worse. What failed tells where failures are, and nothing of worths.
+Far below the best, differences count for less: a search needs to know the top, not by how much the
+bottom is worse. Failures show where failures are, and nothing about scores.
 
-A hint (what other studies let expect) is half believed: its multiple is learnt like the rest, from
-what was seen. Where the two do not rank alike, it is dropped.
+A hint (the expectation from other studies) is half believed: its factor is learned from the data
+like the rest. If the two do not rank alike, the hint is dropped.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ _LATE = 2.0
 """Factor on the length scale of settings that promise little."""
 _PART_SD = 1.0
 _LEAST_SPREAD = 0.03
-"""SD of worths that is reckoned with at the least."""
+"""SD of scores that is assumed at least."""
 _OWN = 0.1
-"""Prior median of what a configuration shares with itself alone, in units of the spread."""
+"""Prior median of what a configuration shares only with itself, in units of the spread."""
 _AT_ONCE = 2000
 """Configurations that are predicted together: memory, not time."""
 _TRUST, _TRUST_SD = 0.5, 0.5
@@ -57,18 +57,18 @@ LEAST_CORRELATION = 0.2
 """Spearman's, of a hint and the scores: below it, the hint is dropped."""
 
 Hint: TypeAlias = Callable[[Sequence[Configuration]], np.ndarray]
-"""Says of configurations what worth to expect, up to a constant."""
+"""Predicts scores of configurations, up to a constant."""
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What was measured of a configuration: its worth, and by how much that may be off (SD)."""
+    """A measured configuration: its score, and the standard error."""
 
     worth: float
     sd: float
 
 
 class Surrogate:
-    """Predicts worths, and where failures are, from tried configurations."""
+    """Predicts scores, and where failures are, from tried configurations."""
 
     def __init__(self, space: Space, hint: Hint | None = None) -> None:
         self.features = Features(space)
@@ -79,7 +79,7 @@ class Surrogate:
         self._prior_length[self._kernel.length_of] = math.log(_LENGTH * math.sqrt(max(1, n))) + late
         self._theta = self._prior()
         self.n_learnt = 0
-        """How often it was asked how much each setting matters."""
+        """The number of fits so far."""
         self._fitted_on = 0
         self._tried: list[Configuration] = []
         self._scores: Mapping[Configuration, Score] = {}
@@ -104,7 +104,7 @@ class Surrogate:
         failed: Sequence[Configuration] = (),
         costs_s: Mapping[Configuration, float] | None = None,
     ) -> None:
-        """Take what was tried, at least one score, in the order of the trials."""
+        """Learn from what was tried, at least one score, in the order of the trials."""
         self._scores = scores
         kept = _telling(scores)
         self._tried = list(kept)
@@ -130,7 +130,7 @@ class Surrogate:
         self._costs = np.array([math.log((costs_s or {}).get(c, 1.0)) for c in self._everything])
 
     def _judge_hint(self, worths: np.ndarray) -> None:
-        """Compare the hint with what was seen, and put it into the units of y."""
+        """Compare the hint with the scores, and put it into the units of y."""
         self._hinted = np.zeros(len(worths))
         if self._hint is None:
             return
@@ -184,7 +184,7 @@ class Surrogate:
         self._theta = found.x
 
     def _condition(self) -> None:
-        """Take in what was seen."""
+        """Condition the process on the data."""
         covariance = self._kernel.covariance(self._theta, self._x, self._x)
         covariance += _TRUST_SD**2 * np.outer(self._hinted, self._hinted)
         covariance[np.diag_indices_from(covariance)] += (
@@ -209,7 +209,7 @@ class Surrogate:
     # ---------------------------------------------------------------- predicting
 
     def _predict(self, configurations: Sequence[Configuration]) -> tuple[np.ndarray, np.ndarray]:
-        """Return mean and SD in units of the spread, of what the configurations do."""
+        """Return mean and SD of the configurations' scores, in units of the spread."""
         encoded = self.features.of(configurations)
         cross = self._kernel.covariance(self._theta, encoded, self._x)
         hinted = self._hints(configurations)
@@ -226,7 +226,7 @@ class Surrogate:
         return mean, np.sqrt(np.maximum(variance, 1e-10))
 
     def beliefs(self, configurations: Sequence[Configuration]) -> list[Belief]:
-        """Return what is believed of each; of what was measured and not learnt from, its score."""
+        """Return an estimate for each; for what was measured and not learned from, its score."""
         if not configurations:
             return []
         if len(self._scores) > len(self._tried):
@@ -245,10 +245,10 @@ class Surrogate:
     def expected_gains(
         self, configurations: Sequence[Configuration], over: Sequence[Configuration]
     ) -> np.ndarray:
-        """Return by how much each may be expected to beat the best of `over` (>= 0).
+        """Return by how much each is expected to beat the best of `over` (>= 0).
 
-        The expected improvement over what the tried ones are believed to do: not over the highest
-        score, which was lucky. Times the chance that it works at all.
+        The expected improvement over the estimates of the tried ones, not over the highest score,
+        which was lucky. Multiplied by the probability that the configuration works.
         """
         if not configurations:
             return np.zeros(0)
@@ -270,10 +270,10 @@ class Surrogate:
         return found
 
     def chances(self, configurations: Sequence[Configuration]) -> np.ndarray:
-        """Return the chance of each that it does not fail.
+        """Return the probability of each that it does not fail.
 
-        The share of those that did not, among what is alike; less where one of its settings' values
-        is known from failures: among what shares that value alone.
+        The share of successes among similar configurations. If a value of its settings is known
+        only from failures, the share among configurations with that value.
         """
         if not self._failed:
             return np.ones(len(configurations))
@@ -313,7 +313,7 @@ def _rank_correlation(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def _telling(scores: Mapping[Configuration, Score]) -> Mapping[Configuration, Score]:
-    """Return what is worth learning from, in the same order."""
+    """Return the configurations to learn from, in the same order."""
     if len(scores) <= _MOST_BELIEVED:
         return scores
     best = sorted(scores, key=lambda c: scores[c].worth, reverse=True)[: _MOST_BELIEVED // 2]

@@ -1,4 +1,4 @@
-"""When a class of winners is settled: nothing that is left of it is worth a launch."""
+"""When a class of winners is finished: nothing left in it is worth a launch."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tuner.search.sampler import UNGUIDED, PortfolioSampler, Scores
 PATIENCE = 4
 """Turns of the surrogate in a row at which little was expected, before a class is settled."""
 _MIN_EXPECTED_GAIN = 0.0005
-"""An expected gain of worth that is not worth a launch, however quiet the host."""
+"""An expected gain of score that is not worth a launch, on any host."""
 _OF_NOISE = 1 / 10
-"""The same as a share of what launches scatter by."""
+"""The same as a share of the scatter of launches."""
 _REST = 1 / 4
-"""Share of the seconds that the study took so far. Where measuring all the rest of a class costs no
-more, it is measured, though little is expected of it: that nothing was left out is worth more than
-a model's word."""
+"""Share of the seconds used so far. If measuring the rest of a class costs no more, all of it is
+measured, although little is expected: knowing that nothing was left out is worth more than a
+prediction."""
 _UNGUIDED_SHARE = 1 / 3
 """Share of a class's proposals that others than the surrogate must have made before the class is
 settled: where everything that was tried lies around one optimum, the surrogate is sure that there
 is no other."""
 _STALLED = 9
-"""A search has stalled after this many proposals, those of every class together, since its best was
-found, if they are half of all: what it leaves to the later phases then tells more."""
+"""A search has stalled after this many proposals of all classes since its best was found, if they
+are half of all proposals. Later phases then use the time better."""
 
 
 class SearchState(msgspec.Struct, frozen=True):
@@ -39,7 +39,7 @@ class SearchState(msgspec.Struct, frozen=True):
     floor: float
     """By how much (log) a score must exceed another to be better."""
     launch_sd: float
-    """By how much launches of one configuration scatter (SD of the worth)."""
+    """The scatter of launches of one configuration (SD of the score)."""
     used_s: float
     """Seconds that the study took so far."""
     launch_s: Callable[[], float]
@@ -47,7 +47,7 @@ class SearchState(msgspec.Struct, frozen=True):
 
 
 class Terminator:
-    """Keeps how each class is doing, and has the sampler look where that leaves a doubt."""
+    """Tracks each class, and directs the sampler to what is still in doubt."""
 
     def __init__(self, sampler: PortfolioSampler, scores: Scores) -> None:
         self._sampler = sampler
@@ -59,13 +59,14 @@ class Terminator:
         self._leaders: dict[WinnerClass, Configuration] = {}
 
     def after(self, winner_class: WinnerClass, source: str, state: SearchState) -> str:
-        """Note a proposal's result for every class; return why this class is settled, or "".
+        """Note a proposal's result for every class; return why this class is finished, or "".
 
-        source: who proposed it.
-        It is settled where the surrogate has expected next to nothing of its best proposal for a
-        while, half of all proposals brought nothing, no neighbour of the best is untried, what
-        others proposed brought nothing either, and the rest of the class costs more than a share of
-        what was spent: else it goes on with that.
+        source: where the proposal came from.
+
+        A class is finished if all of these hold: the surrogate has expected next to nothing of its
+        best proposals for a while; half of all proposals brought nothing; no neighbour of the best
+        is untried; proposals of other sources brought nothing either; and the rest of the class
+        costs more than a share of the time used. Otherwise the search continues with that rest.
         """
         sampler = self._sampler
         self._note_leaders(state)
@@ -101,7 +102,7 @@ class Terminator:
                 self._sampler.looks_elsewhere.discard(winner_class)
 
     def _level(self, winner_class: WinnerClass) -> float:
-        """Return what the class's leader is worth by now: a lucky score falls, or it fails."""
+        """Return the present score of the class's leader: a lucky score falls, or it fails."""
         leader = self._leaders.get(winner_class)
         score = None if leader is None else self._scores().get(leader)
         return -math.inf if score is None else score

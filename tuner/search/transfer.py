@@ -1,9 +1,9 @@
-"""What studies of other models and hosts say of a space: where to look first, until it misleads.
+"""Earlier studies of other models and hosts: where to look first, until they mislead.
 
-Runtime settings do alike for many models, and one model's do alike on many hosts; not always. So
-their best configurations that exist here are tried early, and what they have in common is a hint to
-the surrogate, which weighs it against what it sees (search/surrogate.py) and drops it where the two
-disagree.
+Runtime settings often act alike on many models, and one model's on many hosts, but not always. The
+best configurations of earlier studies that exist here are tried early. Their common pattern is a
+hint to the surrogate, which weighs it against the data (search/surrogate.py) and drops it if the
+two disagree.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STUDY_SD = 0.05
 
 
 class Earlier(msgspec.Struct, frozen=True):
-    """An earlier study's scores, as worths less that of its default."""
+    """An earlier study's scores, less that of its default."""
 
     name: str
     log_ratios: dict[Configuration, float]
@@ -75,10 +75,10 @@ class Transfer:
         classes: Sequence[WinnerClass],
         is_tried: Callable[[Configuration], bool] = lambda _: False,
     ) -> Iterator[tuple[WinnerClass, Configuration]]:
-        """Yield the best of what earlier studies measured and was not tried yet: of each class one.
+        """Yield the best untried configuration of earlier studies, one per class.
 
-        The next best are like it; whether they are worth a launch is the surrogate's to say, which
-        hears of them as hints once it has seen what became of the first.
+        The next best are similar. The surrogate decides whether they are worth a launch: it gets
+        them as hints once the first has a result.
         """
         order = sorted(self._means, key=self._means.__getitem__, reverse=True)
         better = [c for c in order if self._means[c] > 0 and c.settings]

@@ -1,8 +1,7 @@
 """The Optuna study behind a study, in an SQLite file.
 
-SQLite, because it survives kill -9 without a lock to break, and because Optuna's dashboard opens
-it; one tool works on it at a time. The truth is the study's journal: a file that was damaged or
-lost is made again from what is noted there.
+SQLite survives kill -9 without a lock to break, and Optuna's dashboard opens it; one process uses
+it at a time. The study's journal is the truth: a damaged or missing file is made again from it.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ from tuner.search.sampler import PortfolioSampler, Scores
 
 _NAME = "study"
 _FAILS = "fails"
-"""The constraint that a configuration works: 1 where it failed. Optuna's samplers, best trial and
-dashboard take what violates one for infeasible, not for slow."""
+"""The constraint that a configuration works: 1 if it failed. Optuna's samplers, best trial and
+dashboard treat a violation as infeasible, not as slow."""
 
 
 def _create_tables(path: Path) -> None:
@@ -65,7 +64,7 @@ def _url(path: Path) -> str:
 
 @contextmanager
 def _stored(path: Path) -> Iterator[None]:
-    """Let a signal wait until Optuna's call has ended; raise StorageFailed where it cannot write.
+    """Delay signals until Optuna's call has ended; raise StorageFailed if it cannot write.
 
     Optuna raises an error of its own for what SQLite refuses, whatever the reason.
     """
@@ -81,9 +80,9 @@ def _stored(path: Path) -> Iterator[None]:
 
 
 class Trials:
-    """The trials of a sampler in Optuna's file. The value is a worth, maximised.
+    """The trials of a sampler in Optuna's file. The value is a score, maximised.
 
-    noted: every trial that the study's journal holds.
+    noted: every trial in the study's journal.
     """
 
     def __init__(
@@ -148,7 +147,7 @@ class Trials:
             )
 
     def _close_what_a_killed_tool_left(self, scores: Scores) -> None:
-        """Tell trials that were noted but not told; those not measured are new again."""
+        """Complete trials that were noted but not told; those not measured are new again."""
         known = {c.label(): score for c, score in scores().items()}
         for trial in self._study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             label = trial.user_attrs.get("configuration")
@@ -179,16 +178,16 @@ class Trials:
         return self.enter(configuration, self._sampler.source)
 
     def unite(self, winner_class: WinnerClass) -> Proposal | None:
-        """Enter a union of what gained that a class allows; None where nothing is left to unite."""
+        """Enter a combination of what gained, allowed by a class; None if nothing is left."""
         self._sampler.focus = winner_class
         found = self._sampler.united()
         return None if found is None else self.enter(found, UNION)
 
     def enter(self, configuration: Configuration, source: str) -> Proposal:
-        """Enter a configuration: what the search proposed, the default, or a baseline.
+        """Enter a configuration: a proposal, the default, or a baseline.
 
-        As a running trial with all of its parameters at once: Study.ask enters them one by one,
-        each in a transaction of its own, which takes longer than proposing.
+        As a running trial with all parameters at once. Study.ask enters them one by one, each in
+        its own transaction, which takes longer than proposing.
         """
         within = self._within(configuration)
         values = self._sampler.space.assignment(configuration)
@@ -205,7 +204,7 @@ class Trials:
         return Proposal(number, configuration, source)
 
     def _within(self, configuration: Configuration) -> dict[str, BaseDistribution]:
-        """Return the knobs for which the configuration's value is one that is searched.
+        """Return the knobs whose value in the configuration is one that is searched.
 
         A baseline may set what the user excluded from the search; it is measured all the same.
         """
